@@ -1,0 +1,119 @@
+"""`agent batch` without its options: opens what a batch needs, runs it, and leaves its report in a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.batch import Batch, Standing, jobs_of
+from agent.databases import open_store, verdicts_beside
+from agent.export.kernelbench import write_layout
+from agent.interrupts import deferred
+from agent.judging import Judging
+from agent.lanes import JudgingLane, Lanes, PolicyLane
+from agent.prompts import Prompts
+from agent.report.run_report import RunReport, report_run
+from agent.report.writing import write_report
+from agent.samples import Sample, read_samples
+from agent.selecting import candidate_filter
+from agent.settings import Settings
+from agent.solving import stand_in
+from policies.base import Policy, Value
+from store.database import Store
+from store.records import TrajectoryFilter
+from tools.machine_info import version
+from tools.problem import Problem
+
+if TYPE_CHECKING:
+    from tools.pipeline import Evaluator, Options
+
+AT_ONCE = 32
+"""Runs at once: enough to keep the tools busy while most of them wait for text."""
+
+
+class Batched(Value):
+    """How a batch ended."""
+
+    run: str
+    standing: Standing
+    report: RunReport
+    folder: str
+    files: tuple[str, ...]
+    interrupted: bool = False
+    stand_in: str = ""
+
+
+def run_batch(
+    problems: Sequence[Problem], policy: Policy, settings: Settings, *, name: str, samples: int, folder: Path,
+    db: str | None = None, at_once: int = AT_ONCE, workers: int = 2, against: str | None = None,
+    watch: Callable[[Batch], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
+) -> Batched:  # fmt: skip
+    """Begins or goes on, until all is done or Ctrl-C; the report is written either way. Raises what concerns every run."""
+    settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
+    interrupted = False
+    with open_store(db) as store:
+        if against is not None:
+            candidate_filter(store, None, against)  # before hours of work, not after
+        run = store.open_run(name, {"problems": [problem.name for problem in problems], "samples": samples})
+        lanes = _lanes(policy, settings, at_once, workers)
+        with _evaluator(settings, lanes, db, say) as evaluator:
+            judging = Judging(JudgingLane(evaluator, lanes), _options(settings))
+            lane = PolicyLane(policy, lanes.policy, lanes.close, computes_here(settings.policy))
+            jobs = jobs_of(problems, samples)
+            batch = Batch(store, run, jobs, lane, judging, settings, lanes, version("kernelwright") or "")
+            try:
+                batch.run(at_once, watch)
+            except KeyboardInterrupt:
+                interrupted = True
+            standing = batch.standing
+        say("writing the report")
+        report, files = write_everything(store, name, folder, against, {p.name: p.title for p in problems if p.title})
+    return Batched(
+        run=name, standing=standing, report=report, folder=str(folder), files=tuple(map(str, files)),
+        interrupted=interrupted, stand_in=stand_in(settings.policy),
+    )  # fmt: skip
+
+
+def computes_here(policy: str) -> bool:
+    """By the policy's name: such a one is given many questions in one call; a server or a script is called by each run itself."""
+    return policy.partition(":")[0].partition(" ")[0] in ("embedded", "transformers", "vllm")
+
+
+def _lanes(policy: Policy, settings: Settings, at_once: int, workers: int) -> Lanes:
+    places = 1 if computes_here(settings.policy) else max(1, min(at_once, policy.capabilities.at_once))
+    return Lanes(places, workers, gpu=settings.device != "cpu")
+
+
+def _options(settings: Settings) -> Options:
+    from tools.pipeline import Options
+
+    return Options(targets=settings.targets, own_work=settings.own_work)
+
+
+def _evaluator(settings: Settings, lanes: Lanes, db: str | None, say: Callable[[str], None]) -> Evaluator:
+    from tools.pipeline import Evaluator
+
+    say("starting the tools")
+    threads = JudgingLane.threads(lanes.workers, gpu=settings.device != "cpu")
+    with deferred():
+        import torch  # noqa: F401 (in the main thread, before others need it)
+
+        return Evaluator(device=settings.device, workers=threads, cache_dir=verdicts_beside(db), lane=lanes)
+
+
+def write_everything(
+    store: Store, name: str, folder: Path, against: str | None, titles: Mapping[str, str]
+) -> tuple[RunReport, list[Path]]:
+    """report.md, .csv, .json and .html, and KernelBench's layout where the run has problems of it, a folder a policy where there are several."""
+    report = report_run(store, name, against)
+    files = write_report(report, folder)
+    groups: dict[tuple[str, str], list[Sample]] = {}
+    for sample in read_samples(store, TrajectoryFilter(run=name)):
+        groups.setdefault((sample.policy, sample.options), []).append(sample)
+    for place, samples in enumerate(groups.values()):
+        slug = re.sub(r"\W+", "_", samples[0].policy).strip("_")[:60]
+        own = folder if len(groups) == 1 else folder / f"{place + 1}_{slug}"
+        files += [layout / "eval_results.json" for layout in write_layout(store, samples, own, titles)]
+    return report, files

@@ -1,0 +1,1 @@
+"""Our own references in KernelBench form, one file a problem. `agent.problems` reads them as text."""

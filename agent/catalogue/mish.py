@@ -1,0 +1,28 @@
+"""Mish: x * tanh(softplus(x))."""
+
+import torch
+import torch.nn.functional as functional
+from torch import nn
+
+FAMILY = "activations"
+TAGS = ("memory", "unary")
+ALIASES = ("fused mish",)
+HELD_OUT = True
+
+rows = 8192
+columns = 8192
+
+CPU_SIZES = {"rows": 5, "columns": 67}
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.mish(x)
+
+
+def get_inputs():
+    return [torch.randn(rows, columns) * 2.0]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,29 @@
+"""Index of the largest value of each row, the first of equal ones.
+
+x: (rows, columns). Output: (rows,), int64.
+"""
+
+import torch
+from torch import nn
+
+FAMILY = "row_reductions"
+TAGS = ("memory", "reduction", "integer")
+ALIASES = ("argmax",)
+
+rows = 16384
+columns = 4096
+
+CPU_SIZES = {"rows": 5, "columns": 67}
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.argmax(x, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(rows, columns)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,30 @@
+"""Logarithm of the sum of exponentials of each row.
+
+x: (rows, columns). Output: (rows,). Rows lie at different heights, so that no constant comes near.
+"""
+
+import torch
+from torch import nn
+
+FAMILY = "row_reductions"
+TAGS = ("memory", "reduction")
+ALIASES = ("logsumexp", "lse")
+HELD_OUT = True
+
+rows = 16384
+columns = 4096
+
+CPU_SIZES = {"rows": 5, "columns": 67}
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.logsumexp(x, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(rows, columns) + 3.0 * torch.randn(rows, 1)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,66 @@
+"""How a command ends: the exit code, and the one line that says what to do. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import errno
+from enum import IntEnum
+from typing import Any
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    DONE = 0
+    """For `check`: correct, and does its own work."""
+    INCORRECT = 1
+    BAD_INPUT = 2
+    """Something that the user gave cannot be used."""
+    INFRASTRUCTURE = 3
+    """This machine's trouble, or ours: the candidate was not judged."""
+    INTERRUPTED = 130
+
+
+class InputError(ValueError):
+    """What the user gave cannot be used. The message is one line and says what to do."""
+
+
+def explain(error: BaseException) -> tuple[str, Exit]:
+    """One line for people, and the exit code, for anything that ends a command early."""
+    import typer
+
+    from policies.base import PolicyRefused, PolicyUnavailable
+    from tools.problem import ProblemError
+    from tools.results import InfrastructureError
+
+    if isinstance(error, _usage_error()):
+        command = error.ctx.command_path if error.ctx else "agent"
+        message = error.format_message().rstrip(".") or "no command was given"
+        return f"{message} (see {command} --help)", Exit.BAD_INPUT
+    match error:
+        case KeyboardInterrupt() | typer.Abort():
+            return "interrupted", Exit.INTERRUPTED
+        case InputError() | ProblemError() | PolicyRefused():
+            return str(error), Exit.BAD_INPUT
+        case InfrastructureError() | PolicyUnavailable():
+            return str(error), Exit.INFRASTRUCTURE
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk", Exit.INFRASTRUCTURE
+        case OSError():
+            return f"{error.strerror or error}{_place(error)}", Exit.INFRASTRUCTURE
+        case MemoryError():
+            return "out of memory: close other programs, or judge fewer candidates at once", Exit.INFRASTRUCTURE
+    return (
+        f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)",
+        Exit.INFRASTRUCTURE,
+    )
+
+
+def _usage_error() -> type[Any]:
+    """click's UsageError, of typer's own copy of click or of click itself: both are the base of typer.BadParameter."""
+    import typer
+
+    return typer.BadParameter.__mro__[1]
+
+
+def _place(error: OSError) -> str:
+    return f" ({error.filename})" if error.filename else ""

@@ -1,0 +1,126 @@
+"""KernelBench's own layout, so that its analysis scripts read a run: `runs/{run}/`, one folder a level.
+
+What was judged on a CPU only is written as not correct, with a note in `metadata`: KernelBench's word means a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.figures import pass_at
+from agent.samples import Sample, compiled
+from store.database import Store
+from tools.results import Report, Timing
+
+KS = (1, 5, 10)
+ABSENT = -1.0
+"""What KernelBench writes for a time that there is none of."""
+
+
+def write_layout(
+    store: Store, samples: Sequence[Sample], folder: Path, titles: Mapping[str, str] | None = None
+) -> list[Path]:
+    """The folders, one a level: kernels, eval_results.json, pass_at_k_results.json, baseline_time_torch.json.
+
+    Samples of other suites are left out. `titles`: file stems by problem (`1_Square_matrix_multiplication_`), for the baseline.
+    """
+    levels: dict[int, list[tuple[int, Sample]]] = defaultdict(list)
+    for sample in samples:
+        if place := re.fullmatch(r"kernelbench:(\d+)/(\d+)", sample.problem):
+            levels[int(place[1])].append((int(place[2]), sample))
+    folders = []
+    for level, own in sorted(levels.items()):
+        target = folder if len(levels) == 1 else folder / f"level{level}"
+        target.mkdir(parents=True, exist_ok=True)
+        _write_level(store, level, own, target, titles or {})
+        folders.append(target)
+    return folders
+
+
+def _write_level(
+    store: Store, level: int, own: Sequence[tuple[int, Sample]], folder: Path, titles: Mapping[str, str]
+) -> None:
+    results: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    baseline: dict[str, Any] = {}
+    for number, sample in sorted(own, key=lambda pair: (pair[0], pair[1].number)):
+        if sample.candidate_id is None:
+            continue
+        turn = store.turn(sample.candidate_id)
+        if turn.report is None:
+            continue
+        if turn.source is not None:
+            name = f"level_{level}_problem_{number}_sample_{sample.number}_kernel.py"
+            (folder / name).write_text(turn.source, encoding="utf-8", errors="replace")
+        results[str(number)].append(entry(sample.number, turn.report))
+        profile = turn.report.profile
+        if profile and profile.eager and sample.problem in titles:
+            baseline[f"{titles[sample.problem]}.py"] = timing_entry(profile.eager, profile.device)
+    _write_json(folder / "eval_results.json", results)
+    _write_json(folder / "pass_at_k_results.json", pass_at_k_results(results))
+    if baseline:
+        _write_json(folder / "baseline_time_torch.json", {f"level{level}": baseline})
+
+
+def entry(sample: int, report: Report) -> dict[str, Any]:
+    """One line of eval_results.json."""
+    profile = report.profile if report.correct else None
+    timing = profile.candidate if profile else None
+    metadata: dict[str, Any] = {"judged_on": report.judged_on, "correct_by_kernelbench_rule": report.correct_kb}
+    on_cpu = report.judged_on in ("", "cpu")
+    if report.correct and on_cpu:
+        metadata["note"] = "right on a CPU, interpreted, at small sizes; not run on a GPU"
+    if report.failure:
+        metadata |= {"error_name": report.failure.fault.value, "error": report.failure.message}
+    if report.degenerate:
+        metadata["degenerate"] = list(report.degenerate)
+    return {
+        "sample_id": sample,
+        "compiled": compiled(report),
+        "correctness": report.correct and not on_cpu,
+        "metadata": metadata,
+        "runtime": timing.mean if timing else ABSENT,
+        "runtime_stats": timing_entry(timing, report.judged_on) if timing else {},
+    }
+
+
+def timing_entry(timing: Timing, device: str) -> dict[str, Any]:
+    """Milliseconds, with KernelBench's names."""
+    return {
+        "mean": timing.mean,
+        "std": timing.std,
+        "min": timing.minimum,
+        "max": timing.high,
+        "num_trials": timing.calls,
+        "hardware": device,
+        "device": device,
+    }
+
+
+def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    problems: dict[str, dict[str, Any]] = {}
+    for number, entries in results.items():
+        n, c = len(entries), sum(bool(e["correctness"] and e["compiled"]) for e in entries)
+        scores = {f"pass@{k}": pass_at(n, c, k) for k in KS if k <= n}
+        problems[number] = {"total_samples": n, "correct_samples": c, **scores}
+    names = [f"pass@{k}" for k in KS if any(f"pass@{k}" in problem for problem in problems.values())]
+    averages = {
+        f"avg_{name}": sum(p.get(name, 0.0) for p in problems.values()) / len(problems) for name in names if problems
+    }
+    metadata = {
+        "total_problems": len(problems),
+        "total_evaluated_samples": sum(p["total_samples"] for p in problems.values()),
+        "total_correct_samples": sum(p["correct_samples"] for p in problems.values()),
+    }
+    return {"averages": averages, "metadata": metadata, "problems": problems}
+
+
+def _write_json(path: Path, content: Any) -> None:
+    """Written beside and renamed: a script never reads half of it."""
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text(json.dumps(content, indent=4), encoding="utf-8")
+    beside.replace(path)

@@ -1,0 +1,91 @@
+"""Which name someone meant: spelling, word order and usual synonyms are forgiven, another number is not (conv3d is not conv1d)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+ACCEPTED = 78.0
+"""Least likeness, of 100, at which a name is taken for another."""
+
+_FILLERS = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "for",
+        "and",
+        "with",
+        "over",
+        "by",
+        "my",
+        "please",
+        "fused",
+        "fast",
+        "efficient",
+        "optimized",
+        "optimised",
+        "kernel",
+        "kernels",
+        "triton",
+        "gpu",
+        "cuda",
+        "op",
+        "operator",
+        "function",
+    ]
+)
+_SPELLINGS = (
+    (re.compile(r"normali[sz]ation|normali[sz]ed?|normalizing"), "norm"),
+    (re.compile(r"quantis"), "quantiz"),
+    (re.compile(r"convolutional|convolutions?"), "conv"),
+    (re.compile(r"activations?"), ""),
+    (re.compile(r"multiplication|multiply"), "mul"),
+    (re.compile(r"(?<=\d) d\b"), "d"),
+)
+
+
+def key(text: str) -> str:
+    """Lower case, words apart, without fillers, one spelling: "Fused LayerNorm kernel" is "layer norm"."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text)
+    words = re.sub(r"[^a-z0-9]+", " ", apart.lower()).strip()
+    for pattern, plain in _SPELLINGS:
+        words = pattern.sub(plain, words)
+    kept = [w for w in words.split() if w not in _FILLERS] or words.split()
+    return " ".join(kept)
+
+
+def likeness(one: str, other: str) -> float:
+    """0 to 100, of two keys."""
+    from rapidfuzz import fuzz
+
+    if set(re.findall(r"\d+", one)) != set(re.findall(r"\d+", other)):
+        return 0.9 * min(ACCEPTED, fuzz.ratio(one, other))
+    return max(fuzz.ratio(one.replace(" ", ""), other.replace(" ", "")), fuzz.token_sort_ratio(one, other))
+
+
+def ranked(asked: str, names: Mapping[str, Iterable[str]]) -> list[tuple[float, str]]:
+    """Every name with the likeness of its best synonym, the likest first; equally like ones in the order given."""
+    wanted = key(asked)
+    scored = [(max(likeness(wanted, key(s)) for s in (name, *synonyms)), name) for name, synonyms in names.items()]
+    return sorted(scored, key=lambda pair: -pair[0])
+
+
+def best(asked: str, names: Mapping[str, Iterable[str]]) -> str | None:
+    """The name that was meant, or None where none is like enough."""
+    order = ranked(asked, names)
+    return order[0][1] if order and order[0][0] >= ACCEPTED else None
+
+
+def near(asked: str, names: Mapping[str, Iterable[str]], count: int = 5) -> list[str]:
+    """The nearest names, whole words in common counting too."""
+    wanted = key(asked)
+    scores = {n: max(_loose(wanted, key(s)) for s in (n, *synonyms)) for n, synonyms in names.items()}
+    return sorted(scores, key=lambda n: -scores[n])[:count]
+
+
+def _loose(one: str, other: str) -> float:
+    from rapidfuzz import fuzz
+
+    return 0.7 * likeness(one, other) + 0.3 * fuzz.token_set_ratio(one, other)

@@ -1,0 +1,80 @@
+"""Fills the templates: one request's messages from what is asked."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from string import Template
+
+from agent.exits import InputError
+from agent.prompts.compact import compact_reference
+from policies.base import Message, PromptForm, Role, Value
+from store.models import Action
+from tools.problem import Problem
+
+VERSION = "v1"
+SHIPPED = Path(__file__).parent / VERSION
+NAMES = {
+    PromptForm.CHAT: ("system", *Action),
+    PromptForm.COMPACT: tuple(Action),
+}
+FIELDS = {"reference", "target", "code", "feedback", "notice", "budget"}
+
+
+class Asked(Value):
+    """What fills a template. Fields that a template does not name are left out."""
+
+    problem: Problem
+    action: Action
+    target: str = ""
+    """Facts of the GPU, in words."""
+    code: str = ""
+    """The candidate to mend or to make faster."""
+    feedback: str = ""
+    notice: str = ""
+    """What was wrong with the last reply itself: no code, cut off, the same again."""
+    budget: str = ""
+
+
+class Prompts:
+    """The templates of one form: the user's own where his folder has them, else ours."""
+
+    def __init__(self, form: PromptForm, folder: Path | None = None) -> None:
+        """`folder` holds `chat/draft.txt`, `compact/repair.txt` ... as many as are to be other than ours. Raises InputError."""
+        if folder is not None and not folder.is_dir():
+            raise InputError(f"there is no folder {folder}: give one with {form}/draft.txt and the like")
+        self.form = form
+        self._texts = {name: _read(form, name, folder) for name in NAMES[form]}
+
+    @property
+    def version(self) -> str:
+        """`v1.chat`, and where a text is not ours a digest of all of them: `v1.chat+1f0c2a9b`."""
+        shipped = {name: _read(self.form, name, None) for name in NAMES[self.form]}
+        if shipped == self._texts:
+            return f"{VERSION}.{self.form}"
+        digest = hashlib.sha256("\0".join(self._texts[name] for name in NAMES[self.form]).encode())
+        return f"{VERSION}.{self.form}+{digest.hexdigest()[:8]}"
+
+    def messages(self, asked: Asked) -> tuple[Message, ...]:
+        """The conversation for one request: each turn stands alone, so that a prompt never grows with the history."""
+        source = asked.problem.source
+        compact = self.form is PromptForm.COMPACT
+        fields = asked.model_dump(include=FIELDS) | {"reference": compact_reference(source) if compact else source}
+        fields = {name: str(text).strip("\n") for name, text in fields.items()}
+        fields["notice"] += "\n\n" if fields["notice"] else ""
+        user = Message(role=Role.USER, content=Template(self._texts[asked.action]).substitute(fields).strip("\n"))
+        if compact:
+            return (user,)
+        return (Message(role=Role.SYSTEM, content=self._texts["system"].strip("\n")), user)
+
+
+def _read(form: PromptForm, name: str, folder: Path | None) -> str:
+    own = folder / form / f"{name}.txt" if folder else None
+    path = own if own is not None and own.is_file() else SHIPPED / form / f"{name}.txt"
+    text = path.read_text(encoding="utf-8")
+    template = Template(text)
+    unknown = set(template.get_identifiers()) - FIELDS
+    if unknown or not template.is_valid():
+        named = f"names {', '.join(sorted(unknown))}" if unknown else "has a lone $ (write $$)"
+        raise InputError(f"the prompt {path} {named}: it may hold {', '.join(f'${field}' for field in sorted(FIELDS))}")
+    return text

@@ -1,0 +1,1 @@
+"""What came of a run, or of one trajectory: values first, then Markdown, CSV, JSON and one HTML page without external assets."""

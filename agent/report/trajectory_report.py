@@ -1,0 +1,181 @@
+"""One trajectory as a value: every turn with its prompt, diff, verdict and speed."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Mapping, Sequence
+
+from policies.base import Value
+from store.database import Store
+from store.models import Trajectory
+from store.records import Turn
+from tools.results import Failure, Report, Roofline, clean_text
+
+LONGEST = 200_000
+"""Characters of one text that are shown."""
+
+
+class TurnReport(Value):
+    number: int
+    """From 1."""
+    candidate_id: int
+    action: str
+    parent: int | None
+    """Number of the turn that it mends or refines."""
+    correct: bool
+    verdict: str
+    speedup: float | None
+    milliseconds: float | None
+    facts: tuple[tuple[str, str], ...]
+    failure: str
+    diff: tuple[tuple[str, str], ...]
+    """Kind (added, removed, quiet or empty) and line, against the parent."""
+    source: str
+    messages: tuple[tuple[str, str], ...]
+    reply: str
+
+
+class TrajectoryReport(Value):
+    trajectory_id: int
+    problem: str
+    facts: tuple[tuple[str, str], ...]
+    reference: str
+    turns: tuple[TurnReport, ...]
+    roofline: Roofline | None
+    eager_milliseconds: float | None
+
+
+def report_trajectory(store: Store, id: int) -> TrajectoryReport:
+    """Raises StoreError where there is none."""
+    row, turns = store.trajectory(id), store.turns(id)
+    numbers = {turn.candidate_id: turn.turn + 1 for turn in turns}
+    sources = {turn.candidate_id: turn.source or "" for turn in turns}
+    profiles = [turn.report.profile for turn in turns if turn.report and turn.report.profile]
+    eager = [profile.eager.median for profile in profiles if profile.eager]
+    return TrajectoryReport(
+        trajectory_id=id,
+        problem=row.problem,
+        facts=_facts(row, numbers),
+        reference=_shown(store.problem(id).source),
+        turns=tuple(_turn(turn, numbers, sources) for turn in turns),
+        roofline=next((profile.roofline for profile in reversed(profiles) if profile.roofline), None),
+        eager_milliseconds=eager[-1] if eager else None,
+    )
+
+
+def _facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple[str, str], ...]:
+    spent = row.spent or {}
+    took = ", ".join(
+        f"{name.replace('_', ' ')} {value:g}" for name, value in spent.items() if isinstance(value, int | float)
+    )
+    best = numbers.get(row.best_id or 0)
+    return (
+        ("trajectory", str(row.id)),
+        ("policy", row.policy),
+        ("goal", row.goal or "-"),
+        ("begun", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(row.created))),
+        ("stopped", (row.stop_reason or "not yet").replace("_", " ") + (f": {row.message}" if row.message else "")),
+        ("best", f"turn {best}" if best else "none is correct"),
+        ("took", took or "-"),
+    )
+
+
+def _turn(turn: Turn, numbers: Mapping[int, int], sources: Mapping[int, str]) -> TurnReport:
+    report, source = turn.report, turn.source or ""
+    profile = report.profile if report else None
+    parent = sources.get(turn.parent_id or 0)
+    return TurnReport(
+        number=turn.turn + 1,
+        candidate_id=turn.candidate_id,
+        action=turn.action.value,
+        parent=numbers.get(turn.parent_id or 0),
+        correct=report is not None and report.correct,
+        verdict=_verdict(report),
+        speedup=report.speedup if report else None,
+        milliseconds=profile.candidate.median if profile and profile.candidate and report and report.correct else None,
+        facts=_turn_facts(turn),
+        failure=_failure(report.failure) if report and report.failure else "",
+        diff=tuple(diff_lines(parent, source)) if parent and source else (),
+        source=_shown(source),
+        messages=tuple((message.role.value, _shown(message.content)) for message in turn.messages),
+        reply=_shown(turn.completion.text) if turn.completion else "(not answered yet)",
+    )
+
+
+def _verdict(report: Report | None) -> str:
+    if report is None:
+        return "not judged"
+    if not report.correct:
+        return report.failure.fault.value.replace("_", " ") if report.failure else "not correct"
+    if report.speedup is not None:
+        return f"correct, {report.speedup:.3g}x eager PyTorch"
+    return "correct on a CPU, interpreted" if report.judged_on == "cpu" else "correct"
+
+
+def _turn_facts(turn: Turn) -> tuple[tuple[str, str], ...]:
+    report, completion = turn.report, turn.completion
+    facts = [("candidate", str(turn.candidate_id))]
+    if report is not None:
+        facts.append(("rung reached", report.rung.value))
+        facts.append(("judged on", report.judged_on or "never run"))
+        kernels = report.compile.kernels if report.compile else ()
+        facts += [
+            (
+                "kernel",
+                f"{k.name}: {k.registers} registers, {k.spills} spills, {k.shared} bytes shared, {k.warps} warps",
+            )
+            for k in kernels[:8]
+        ]
+        if report.profile and report.profile.speed_of_light is not None:
+            facts.append(("of the speed of light", f"{report.profile.speed_of_light:.1%}"))
+    if completion is not None:
+        usage = completion.usage
+        facts.append(
+            ("policy", f"{usage.prompt_tokens} + {usage.completion_tokens} tokens, {completion.latency:.2f} s")
+        )
+    return tuple((label, clean_text(value, 400)) for label, value in facts)
+
+
+def _failure(failure: Failure) -> str:
+    parts = [f"{failure.fault.value}: {failure.message}", failure.trace]
+    if failure.mismatch is not None:
+        parts.insert(1, failure.mismatch.hint)
+    return _shown("\n".join(part for part in parts if part))
+
+
+def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
+    """Each line with what it is: added, removed, quiet (a place) or nothing."""
+    kinds = {"+": "added", "-": "removed", "@": "quiet"}
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[2:]
+    return [(kinds.get(line[:1], ""), _shown(line)) for line in lines]
+
+
+def _shown(text: str) -> str:
+    return clean_text(text, LONGEST)
+
+
+def speeds(turns: Sequence[TurnReport]) -> list[tuple[int, float]]:
+    return [(turn.number, turn.speedup) for turn in turns if turn.correct and turn.speedup is not None]
+
+
+def trajectory_markdown(report: TrajectoryReport) -> str:
+    """Turn by turn: verdict, what changed, what failed. Prompts are in the page and in the JSON."""
+    lines = [f"# {report.problem}", "", *(f"- {label}: {value}" for label, value in report.facts), ""]
+    for turn in report.turns:
+        of = f" of turn {turn.parent}" if turn.parent else ""
+        lines += [f"## Turn {turn.number}: {turn.action}{of}, {turn.verdict}", ""]
+        lines += [*(f"- {label}: {value}" for label, value in turn.facts), ""]
+        changed = "\n".join(line for _, line in turn.diff)
+        for kind, text in (("text", turn.failure), ("diff", changed), ("python", "" if turn.diff else turn.source)):
+            if text:
+                lines += [*_fenced(kind, text), ""]
+    return "\n".join(lines)
+
+
+def _fenced(kind: str, text: str) -> list[str]:
+    """With a fence longer than any in the text."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [f"{fence}{kind}", text.rstrip(), fence]

@@ -1,0 +1,57 @@
+"""Which trajectories a command is about: a number, `last`, a run's name, or all."""
+
+from __future__ import annotations
+
+from agent.exits import InputError
+from agent.samples import Sample, read_samples, sample_of
+from store.database import Store
+from store.models import Trajectory
+from store.records import CandidateFilter, Order, TrajectoryFilter
+
+
+def trajectory_id(store: Store, asked: str) -> int:
+    """`17` or `last`. Raises InputError; StoreError where there is none of that number."""
+    if asked.isdigit():
+        return store.trajectory(int(asked)).id
+    if asked != "last":
+        raise InputError(f"{asked!r} is no trajectory: give its number, or last (agent db search finds them)")
+    newest = store.trajectories(limit=1)
+    if not newest:
+        raise InputError(f"{store.where} holds no trajectory yet: agent solve writes the first")
+    return newest[0].id
+
+
+def candidate_filter(store: Store, id: str | None, run: str | None) -> CandidateFilter:
+    """Of one trajectory, of a run, or of everything. Raises InputError."""
+    if id is not None and run is not None:
+        raise InputError("give a trajectory or --run, not both")
+    if id is not None:
+        return CandidateFilter(trajectory_id=trajectory_id(store, id))
+    if run is not None and run not in (known := [row.name for row in store.runs()]):
+        raise InputError(f"no run {run!r} in {store.where}: there are {', '.join(known[:8]) or 'none yet'}")
+    return CandidateFilter(run=run)
+
+
+def samples_of(store: Store, id: str | None, run: str | None) -> list[Sample]:
+    """Raises InputError where there is none."""
+    chosen = candidate_filter(store, id, run)
+    if chosen.trajectory_id is not None:
+        entries = store.candidates(chosen, order=Order.OLDEST, limit=None)
+        return [sample_of(store, store.trajectory(chosen.trajectory_id), entries)]
+    samples = read_samples(store, TrajectoryFilter(run=run))
+    if not samples:
+        raise InputError(f"{store.where} holds no trajectory yet: agent solve writes the first")
+    return samples
+
+
+def references(store: Store, id: str | None, run: str | None) -> dict[str, str]:
+    """The source of each problem among them, by its hash."""
+    first: dict[str, Trajectory] = {}
+    chosen = candidate_filter(store, id, run)
+    if chosen.trajectory_id is not None:
+        rows = [store.trajectory(chosen.trajectory_id)]
+    else:
+        rows = store.trajectories(TrajectoryFilter(run=run), limit=None)
+    for row in rows:
+        first.setdefault(row.problem_hash, row)
+    return {hash: store.problem(row.id).source for hash, row in first.items()}

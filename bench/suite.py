@@ -1,0 +1,103 @@
+"""The two suites that hold the judge to its word: tests/exploits (must be stopped) and tests/kernels/good (must be accepted)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tools.problem import Problem
+from tools.results import Report
+
+ROOT = Path(__file__).resolve().parents[1]
+EXPLOITS = ROOT / "tests" / "exploits"
+KERNELS = ROOT / "tests" / "kernels"
+CATALOGUE = ROOT / "agent" / "catalogue"
+FAMILIES = ("answer", "corrupt", "clock", "not_written", "machinery")
+
+
+class Entry(NamedTuple):
+    """One file of a suite. `# key: value` lines at its top say what it is."""
+
+    path: Path
+    problem: str
+    """A name in the catalogue, or a path under the suite's own folder."""
+    family: str
+    needs: str = "cpu"
+    """gpu where it cannot even be tried without one."""
+    expect: tuple[str, ...] = ()
+    """Faults that a good judge gives. Whichever it is, the report is not correct."""
+    naive: str = ""
+    """unsafe where it must not run in a process that we care for."""
+    own_work: str = "strict"
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def source(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    def tried_on(self, device: str) -> bool:
+        return self.needs != "gpu" or device != "cpu"
+
+
+def header(text: str) -> dict[str, str]:
+    """The `# key: value` lines before anything else."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if not (match := re.fullmatch(r"#\s*([\w-]+):\s*(.*?)\s*", line)):
+            break
+        found[match[1]] = match[2]
+    return found
+
+
+def exploits(names: Iterable[str] = ()) -> list[Entry]:
+    """Every real cheat, by name; only those named where any are."""
+    wanted = set(names)
+    found = [_exploit(path) for path in sorted(EXPLOITS.glob("*.py")) if header(path.read_text(encoding="utf-8"))]
+    return [e for e in found if not wanted or e.name in wanted]
+
+
+def _exploit(path: Path) -> Entry:
+    said = header(path.read_text(encoding="utf-8"))
+    expect = tuple(word.strip() for word in said["expect"].split(","))
+    return Entry(path, said["problem"], said["family"], said["needs"], expect, said.get("naive", ""))
+
+
+def honest(names: Iterable[str] = ()) -> list[Entry]:
+    """Every honest kernel; its family is its problem's."""
+    wanted = set(names)
+    entries = []
+    for path in sorted((KERNELS / "good").glob("*.py")):
+        said = header(path.read_text(encoding="utf-8"))
+        if "problem" in said and (not wanted or path.stem in wanted):
+            family = _family(problem_of(said["problem"]))
+            entries.append(
+                Entry(path, said["problem"], family, said.get("needs", "cpu"), own_work=said.get("own-work", "strict"))
+            )
+    return entries
+
+
+def problem_of(name: str) -> Problem:
+    """From the catalogue, from the kernels' own problems, or a path under tests/exploits."""
+    places = (EXPLOITS / name, CATALOGUE / f"{name}.py", KERNELS / "problems" / f"{name}.py")
+    path = next((p for p in places if p.suffix == ".py" and p.is_file()), None)
+    if path is None:
+        raise FileNotFoundError(f"no problem named {name} in the catalogue, tests/kernels/problems or tests/exploits")
+    return Problem(name=Path(name).stem, source=path.read_text(encoding="utf-8"))
+
+
+def _family(problem: Problem) -> str:
+    match = re.search(r'^FAMILY = "(\w+)"', problem.source, re.MULTILINE)
+    return match[1] if match else "other"
+
+
+def named_fault(report: Report) -> str:
+    """The fault in words: `cheat:tamper`, `mismatch`; `correct` where there is none."""
+    if report.failure is None:
+        return "correct" if report.correct else "not correct, no fault"
+    kind = f":{report.failure.cheat}" if report.failure.cheat else ""
+    return f"{report.failure.fault}{kind}"

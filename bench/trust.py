@@ -1,0 +1,193 @@
+"""Exploits stopped over exploits tried, honest kernels accepted over honest kernels tried.
+
+    python -m bench.trust [--device cpu|cuda:0] [--naive] [--only NAME ...] [--out bench/trust-cpu.md]
+
+Prints a Markdown table by family; --out writes it, and the JSON of every verdict beside it. Exit code 1 where an exploit got through or an honest kernel was
+refused. --naive asks a judge of the common kind (tests/exploits/naive_judge.py) about every exploit that may run in its process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.naive import fools_the_naive_judge
+from bench.suite import FAMILIES, Entry, exploits, honest, named_fault, problem_of
+from bench.traps import Traps
+from tools.results import Report
+
+
+class Outcome(NamedTuple):
+    """What became of one file."""
+
+    name: str
+    family: str
+    exploit: bool
+    correct: bool
+    fault: str
+    as_expected: bool
+    """An exploit: stopped by a fault that its header names. An honest kernel: accepted."""
+    sprung: tuple[str, ...] = ()
+    """Traps outside the sandbox that it reached."""
+    seconds: float = 0.0
+    message: str = ""
+    naive_fooled: bool | None = None
+
+    @property
+    def good(self) -> bool:
+        """The exploit was stopped and reached nothing; the honest kernel was accepted."""
+        return not self.correct and not self.sprung if self.exploit else self.correct
+
+
+EXPLOIT_SECONDS = 20.0
+"""At a rung: what loops for ever is stopped after this; honest kernels have the usual limits."""
+
+
+def options_for(entry: Entry) -> Any:
+    """Strict about own work unless the file's header asks for less; no torch.compile baseline, which only costs time here."""
+    from tools.pipeline import Options
+
+    options = Options(own_work=entry.own_work, torch_compile=False)
+    if not entry.expect:
+        return options
+    return options.with_(compile_seconds=EXPLOIT_SECONDS, seconds=EXPLOIT_SECONDS)
+
+
+def judge_exploit(evaluator: Any, entry: Entry, traps: Traps) -> Outcome:
+    report, seconds = _judged(evaluator, entry)
+    return outcome_of(entry, report, tuple(traps.sprung(report.output)), seconds)
+
+
+def outcome_of(entry: Entry, report: Report, sprung: tuple[str, ...] = (), seconds: float = 0.0) -> Outcome:
+    """What a report means for an exploit."""
+    expected = not report.correct and report.failure is not None and report.failure.fault in entry.expect
+    return Outcome(
+        entry.name, entry.family, True, report.correct, named_fault(report), expected, sprung, seconds, _message(report)
+    )
+
+
+def judge_honest(evaluator: Any, entry: Entry) -> Outcome:
+    report, seconds = _judged(evaluator, entry)
+    return Outcome(
+        entry.name,
+        entry.family,
+        False,
+        report.correct,
+        named_fault(report),
+        report.correct,
+        (),
+        seconds,
+        _message(report),
+    )
+
+
+def _judged(evaluator: Any, entry: Entry) -> tuple[Report, float]:
+    start = time.monotonic()
+    report = evaluator.evaluate(problem_of(entry.problem), entry.source, options_for(entry))
+    return report, time.monotonic() - start
+
+
+def _message(report: Report) -> str:
+    return report.failure.message[:300] if report.failure else ""
+
+
+def run(device: str, only: Iterable[str], naive: bool) -> list[Outcome]:
+    """Every file of both suites through one evaluator; a line on stderr for each."""
+    from tools.pipeline import Evaluator
+
+    outcomes = []
+    with Traps() as traps, Evaluator(device=device) as evaluator:
+        for entry in exploits(only):
+            if entry.tried_on(device):
+                outcome = judge_exploit(evaluator, entry, traps)
+                if naive:
+                    outcome = outcome._replace(naive_fooled=fools_the_naive_judge(entry, device))
+                outcomes.append(_told(outcome))
+        for entry in honest(only):
+            if entry.tried_on(device):
+                outcomes.append(_told(judge_honest(evaluator, entry)))
+    return outcomes
+
+
+def _told(outcome: Outcome) -> Outcome:
+    kind = "exploit" if outcome.exploit else "honest"
+    mark = ("ok " if outcome.as_expected else "ok?") if outcome.good else "BAD"
+    fooled = " naive: fooled" if outcome.naive_fooled else ""
+    line = f"{mark} {kind} {outcome.family}/{outcome.name}: {outcome.fault} {outcome.seconds:.1f} s {'; '.join(outcome.sprung)}{fooled}"
+    print(line, f"| {outcome.message[:160]}" if mark != "ok " else "", file=sys.stderr, flush=True)
+    return outcome
+
+
+def table(outcomes: list[Outcome], device: str, command: str) -> str:
+    """Markdown: both rates by family, what got through, and how it was measured."""
+    tried, kernels = [o for o in outcomes if o.exploit], [o for o in outcomes if not o.exploit]
+    asked = [o for o in tried if o.naive_fooled is not None]
+    lines = ["| exploits | stopped | tried | named as expected | fooled the naive judge |", "|---|---|---|---|---|"]
+    lines += [_exploit_row(family, [o for o in tried if o.family == family]) for family in FAMILIES]
+    lines += [_exploit_row("**all**", tried), "", "| honest kernels | accepted | tried |", "|---|---|---|"]
+    by_family = defaultdict(list)
+    for outcome in kernels:
+        by_family[outcome.family].append(outcome)
+    for family, members in [*sorted(by_family.items()), ("**all**", kernels)]:
+        lines.append(f"| {family} | {sum(o.good for o in members)} | {len(members)} |")
+    bad = [
+        f"- {o.family}/{o.name}: {o.fault} {'; '.join(o.sprung)} {o.message}".rstrip() for o in outcomes if not o.good
+    ]
+    lines += (
+        ["", "Got through, or wrongly refused:", *bad]
+        if bad
+        else ["", "Nothing got through and nothing was wrongly refused."]
+    )
+    if asked:
+        lines += [
+            "",
+            f"The naive judge was asked about {len(asked)} exploits (those safe in its process) and fooled by {sum(bool(o.naive_fooled) for o in asked)}.",
+        ]
+    return "\n".join(
+        [f"# Trust on {device}", "", *lines, "", f"`{command}`, {machine(device)}, {date.today().isoformat()}", ""]
+    )
+
+
+def _exploit_row(family: str, members: list[Outcome]) -> str:
+    asked = [o for o in members if o.naive_fooled is not None]
+    naive = f"{sum(bool(o.naive_fooled) for o in asked)} of {len(asked)}" if asked else "not asked"
+    return f"| {family} | {sum(o.good for o in members)} | {len(members)} | {sum(o.as_expected and o.good for o in members)} | {naive} |"
+
+
+def machine(device: str) -> str:
+    import torch
+    import triton
+
+    name = torch.cuda.get_device_name(device) if device != "cpu" else f"{platform.machine()} CPU"
+    return f"{name}, Python {platform.python_version()}, torch {torch.__version__}, Triton {triton.__version__}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--naive", action="store_true")
+    parser.add_argument("--only", nargs="*", default=())
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    outcomes = run(given.device, given.only, given.naive)
+    command = "python -m bench.trust " + " ".join(sys.argv[1:])
+    text = table(outcomes, given.device, command)
+    print(text)
+    if given.out:
+        given.out.write_text(text, encoding="utf-8")
+        record = {"command": command, "machine": machine(given.device), "date": date.today().isoformat()}
+        record["outcomes"] = [o._asdict() for o in outcomes]
+        given.out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(o.good for o in outcomes) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

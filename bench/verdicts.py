@@ -1,0 +1,192 @@
+"""Ours against KernelBench's own harness: the same candidates, the same GPU, the same run.
+
+    python -m bench.verdicts --kernelbench DIR [--device cuda:0] [--out bench/verdicts.md] [--only-ours]
+
+DIR is a checkout of KernelBench; its harness runs from there, a fresh process a candidate as its own scripts do, with 5 correctness and 100 timing trials.
+Ours is one warm Evaluator with every check of TRUST.md, candidates one after the other; then the same set in a batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from datetime import date
+from pathlib import Path
+
+from bench.verdict_candidates import Entry, entries
+
+HARNESS = """
+import json, sys
+sys.path.insert(0, sys.argv[1] + "/src")
+import torch
+from kernelbench.eval import eval_kernel_against_ref
+told = json.load(sys.stdin)
+try:
+    found = eval_kernel_against_ref(told["reference"], told["candidate"], num_correct_trials=5, num_perf_trials=100, measure_performance=True, backend="triton", device=torch.device("cuda:0"), precision=torch.float32)
+    out = {"compiled": bool(found.compiled), "correct": bool(found.correctness), "runtime": float(found.runtime)} if found else {"error": "None"}
+except Exception as error:
+    out = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+print("\\nVERDICT " + json.dumps(out))
+"""
+
+
+def reference_of(checkout: Path, problem: str) -> str:
+    level, _, number = problem.partition("/")
+    return next((checkout / "KernelBench" / f"level{level}").glob(f"{number}_*.py")).read_text()
+
+
+def theirs(checkout: Path, entry: Entry) -> tuple[float, dict]:
+    """Wall seconds, and what their harness says."""
+    told = json.dumps({"reference": reference_of(checkout, entry.problem), "candidate": entry.source})
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", HARNESS, str(checkout)], input=told, capture_output=True, text=True, check=False
+    )
+    seconds = time.monotonic() - start
+    lines = [line for line in done.stdout.splitlines() if line.startswith("VERDICT ")]
+    return seconds, json.loads(lines[-1][8:]) if lines else {
+        "error": done.stderr.strip().splitlines()[-1][:200] if done.stderr else "no word"
+    }
+
+
+class Busy:
+    """Samples how busy the GPU is, through nvidia-smi."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.samples: list[int] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            if line.strip().isdigit():
+                self.samples.append(int(line))
+
+    def stop(self) -> float:
+        """Mean percent."""
+        self._process.terminate()
+        return sum(self.samples) / max(len(self.samples), 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernelbench", type=Path, required=True)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only-ours", action="store_true")
+    parser.add_argument(
+        "--limit", type=float, default=520.0, help="seconds for their harness; what does not fit is left out and said"
+    )
+    asked = parser.parse_args()
+    rows, summary = run(asked)
+    text = table(rows, summary, asked)
+    print(text)
+    if asked.out:
+        asked.out.write_text(text)
+        asked.out.with_suffix(".json").write_text(json.dumps({"rows": rows, "summary": summary}, indent=1))
+
+
+def run(asked: argparse.Namespace) -> tuple[list[dict], dict]:
+    from tools.pipeline import Evaluator, Options
+    from tools.problem import Problem
+
+    options, rows, chosen = Options(torch_compile=False), [], entries()
+    problems = {
+        p: Problem(name=f"kernelbench:{p}", source=reference_of(asked.kernelbench, p), suite="kernelbench")
+        for p in {e.problem for e in chosen}
+    }
+    start = time.monotonic()
+    with Evaluator(asked.device, workers=6) as evaluator:
+        evaluator.evaluate(problems["1/1"], chosen[0].source, options)
+        cold = time.monotonic() - start
+        for entry in chosen:
+            begin = time.monotonic()
+            report = evaluator.evaluate(problems[entry.problem], entry.source, options)
+            rows.append(ours_row(entry, report, time.monotonic() - begin))
+            print(rows[-1], file=sys.stderr, flush=True)
+        summary = {"cold": cold, **batch(evaluator, problems, chosen, options)}
+    if not asked.only_ours:
+        begin = time.monotonic()
+        for row, entry in zip(rows, chosen, strict=True):
+            if time.monotonic() - begin < asked.limit:
+                row["kb_seconds"], row["kb"] = theirs(asked.kernelbench, entry)
+                print(entry.problem, entry.kind, row["kb_seconds"], row["kb"], file=sys.stderr, flush=True)
+    pairs = [row for row in rows if "kb_seconds" in row]
+    summary["ratio"] = (
+        math.exp(sum(math.log(r["kb_seconds"] / r["seconds"]) for r in pairs) / len(pairs)) if pairs else None
+    )
+    summary["agree"] = sum(r["kb"].get("correct", False) == r["correct"] for r in pairs)
+    summary["judged_by_both"] = len(pairs)
+    return rows, summary
+
+
+def ours_row(entry: Entry, report, seconds: float) -> dict:
+    profile = report.profile
+    return {
+        "problem": entry.problem, "kind": entry.kind, "seconds": seconds, "correct": report.correct, "correct_kb": report.correct_kb, "rung": str(report.rung),
+        "fault": str(report.failure.fault) if report.failure else "", "ms": profile.candidate.median if profile and profile.candidate else None, "speedup": report.speedup,
+        "checks": len(report.correctness.checks) if report.correctness else 0, "message": report.failure.message[:120] if report.failure else "",
+    }  # fmt: skip
+
+
+def batch(evaluator, problems: dict, chosen: list[Entry], options) -> dict:
+    """Every candidate twice, at once: CPU rungs in the pool while the GPU judges."""
+    busy, start = Busy(), time.monotonic()
+    todo = sorted([*chosen, *chosen], key=lambda e: e.problem)
+    waiting = [evaluator.submit(problems[e.problem], e.source, options) for e in todo]
+    done = [w.result() for w in waiting]
+    seconds = time.monotonic() - start
+    lane = evaluator.gpu_seconds() if hasattr(evaluator, "gpu_seconds") else None
+    return {
+        "batch": len(done),
+        "batch_seconds": seconds,
+        "a_minute": 60 * len(done) / seconds,
+        "gpu_busy_percent": busy.stop(),
+        "gpu_lane_seconds": lane,
+    }
+
+
+def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
+    import torch
+
+    gpu = torch.cuda.get_device_name(asked.device)
+    ratio = f"{summary['ratio']:.1f}" if summary["ratio"] else "not measured"
+    lines = [
+        "# Verdicts: ours beside KernelBench's harness", "",
+        f"`python -m bench.verdicts --kernelbench DIR`, {gpu}, torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, {date.today().isoformat()}.", "",
+        f"- Faster by a geometric mean of **{ratio}** over {summary['judged_by_both']} candidates judged by both; verdicts agree on {summary['agree']} of them.",
+        f"- In a batch of {summary['batch']}: **{summary['a_minute']:.0f} candidates a minute** on one GPU, GPU busy {summary['gpu_busy_percent']:.0f} % of the wall clock (nvidia-smi, sampled every 100 ms).",
+        f"- The first verdict of a fresh Evaluator, imports and CUDA context included: {summary['cold']:.1f} s; the rows below come after it.", "",
+        "| problem | kind | ours s | verdict | rung | ms | speedup | KernelBench s | its verdict | its ms | ratio |", "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for r in rows:
+        kb = r.get("kb", {})
+        verdict = "correct" if r["correct"] else r["fault"]
+        their = (
+            ""
+            if not kb
+            else "correct"
+            if kb.get("correct")
+            else kb.get("error", "wrong" if kb.get("compiled") else "not compiled")[:40]
+        )
+        number = lambda value, form: "" if value is None else format(value, form)  # noqa: E731
+        lines.append(
+            f"| {r['problem']} | {r['kind']} | {r['seconds']:.2f} | {verdict} | {r['rung']} | {number(r['ms'], '.4g')} | {number(r['speedup'], '.2f')} "
+            f"| {number(r.get('kb_seconds'), '.1f')} | {their} | {number(kb.get('runtime'), '.4g')} | {number(r['kb_seconds'] / r['seconds'] if 'kb_seconds' in r else None, '.0f')} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

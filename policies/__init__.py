@@ -1,0 +1,1 @@
+"""What a model says. Floor 0: imports nothing of the other packages."""

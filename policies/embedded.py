@@ -1,0 +1,21 @@
+"""The small policy that ships with the project: no GPU, no key, no download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from policies.base import PolicyRefused, PromptForm, Trouble
+from policies.transformers import TransformersPolicy
+
+WEIGHTS = Path(__file__).parent / "weights"
+
+
+def open_embedded(weights: Path = WEIGHTS, device: str = "auto") -> TransformersPolicy:
+    """A Qwen3 of some ten million parameters with a tokenizer of its own, asked in the compact form."""
+    if not (weights / "config.json").is_file() or not list(weights.glob("*.safetensors")):
+        raise PolicyRefused(
+            f"no embedded policy ships with this build ({weights} holds no weights): "
+            "train one with `rl sft`, or name another with --policy",
+            Trouble.MODEL,
+        )
+    return TransformersPolicy(str(weights), device=device, name="embedded", prompt_form=PromptForm.COMPACT)

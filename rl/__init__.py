@@ -1,0 +1,1 @@
+"""What to learn. Floor 3: may import everything below."""

@@ -1,0 +1,45 @@
+"""Column types that keep their promise."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Dialect, String, Text
+from sqlalchemy.types import TypeDecorator
+from sqlmodel import SQLModel
+
+
+class EnumText(TypeDecorator[StrEnum]):
+    """A StrEnum stored as its value (SQLAlchemy's own Enum stores names)."""
+
+    impl = String(32)
+    cache_ok = True
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else self.kind(value).value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:
+        return None if value is None else self.kind(value)
+
+
+class JsonText(TypeDecorator[Any]):
+    """Plain JSON as text, keys sorted, so that equal values are equal texts. NaN and infinities are refused."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+class Row(SQLModel):
+    """A table's row, for reading. SQLModel does not validate tables, so rows are written by `store.rows`, which does."""

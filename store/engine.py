@@ -1,0 +1,174 @@
+"""Engines and their settings. SQLite: WAL, foreign keys, a busy timeout, BEGIN IMMEDIATE for the one writer, query_only for the readers.
+
+Durability. A commit survives kill -9 always. `synchronous=FULL` is set for the transactions that finish a turn, so that these also survive
+a power cut (and with them all that was committed before); the others run with NORMAL, whose last commits a power cut may take back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import QueuePool
+
+from store.disks import network_disk
+from store.errors import StoreError, StoreTrouble
+
+DURABLE = "durable"
+"""Execution option of a connection whose next transaction must survive a power cut."""
+
+ANALYSED = 400
+"""Rows of an index that ANALYZE looks at: milliseconds, and enough to choose between plans (sqlite.org/lang_analyze.html)."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Engines:
+    """One connection that writes, and many that read."""
+
+    where: str
+    """The path, or the URL without its password."""
+    path: Path | None
+    """None for a server."""
+    writer: Engine | None
+    """None where the database was opened for reading only."""
+    reader: Engine
+
+    def dispose(self) -> None:
+        """Readers first: the writer is then the last to leave and empties the WAL."""
+        self.reader.dispose()
+        if self.writer is not None:
+            self.writer.dispose()
+
+
+def address_of(where: str | Path) -> Path | URL:
+    """A path, or the URL of a server. Raises StoreError for a database in memory: nothing would be kept."""
+    text = str(where)
+    if "://" not in text and text != ":memory:":
+        return Path(text).expanduser()
+    try:
+        url = make_url(text if "://" in text else "sqlite://")
+    except ArgumentError as error:
+        raise StoreError(
+            f"{text} is no database URL: give FILE.db or postgresql://USER@HOST/NAME", StoreTrouble.INVALID
+        ) from error
+    if url.get_backend_name() != "sqlite":
+        return url
+    if not url.database or url.database == ":memory:":
+        raise StoreError("a database in memory would be lost: give the path of a file", StoreTrouble.INVALID)
+    return Path(url.database).expanduser()
+
+
+def open_server(url: URL, readonly: bool) -> Engines:
+    """PostgreSQL, or whatever SQLAlchemy has a driver for."""
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    try:
+        engine = create_engine(url, pool_pre_ping=True)
+    except (NoSuchModuleError, ModuleNotFoundError) as error:
+        raise StoreError(
+            f"no driver for {url.drivername}: pip install 'kernelwright[postgres]' for PostgreSQL, SQLAlchemy's own for others",
+            StoreTrouble.UNREACHABLE,
+        ) from error
+    return Engines(
+        where=url.render_as_string(hide_password=True), path=None, writer=None if readonly else engine, reader=engine
+    )
+
+
+def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engines:
+    """Opens nothing yet. Raises StoreError where the file, or the folder it would be made in, is missing."""
+    if not path.exists() and (readonly or not create):
+        raise StoreError(f"no database at {path}: check the name given with --db", StoreTrouble.MISSING)
+    if not path.parent.is_dir():
+        raise StoreError(f"no folder {path.parent} for the database: make it first", StoreTrouble.MISSING)
+    reader = _sqlite_engine(path, _reading_mode(path, readonly), wait, query_only=True)
+    writer = None if readonly else _sqlite_engine(path, "mode=rwc" if create else "mode=rw", wait, query_only=False)
+    return Engines(where=str(path), path=path, writer=writer, reader=reader)
+
+
+def _reading_mode(path: Path, readonly: bool) -> str:
+    """On a read-only disk no index can be made beside the file: `immutable` reads without, which is right where nobody can write."""
+    wal = path.with_name(path.name + "-wal")
+    if readonly and not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size):
+        return "mode=ro&immutable=1"
+    return "mode=ro" if readonly else "mode=rw"
+
+
+def _sqlite_engine(path: Path, mode: str, wait: float, *, query_only: bool) -> Engine:
+    uri = f"file:{quote(str(path.resolve()))}?{mode}"
+    pool: dict[str, Any] = {"pool_size": 8, "max_overflow": 56} if query_only else {"pool_size": 1, "max_overflow": 0}
+    engine = create_engine("sqlite://", creator=_connector(uri, wait, query_only), poolclass=QueuePool, **pool)
+    event.listen(engine, "begin", _begin_reading if query_only else _begin_writing)
+    return engine
+
+
+def _connector(uri: str, wait: float, query_only: bool) -> Callable[[], sqlite3.Connection]:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(uri, uri=True, timeout=wait, check_same_thread=False, isolation_level=None)
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA query_only = {'ON' if query_only else 'OFF'}")
+        return connection
+
+    return connect
+
+
+def _begin_reading(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _begin_writing(connection: Connection) -> None:
+    """IMMEDIATE: waits for the write lock here, where waiting is harmless, and not in the middle."""
+    durable = connection.get_execution_options().get(DURABLE, True)
+    if connection.info.get(DURABLE) is not durable:
+        connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        connection.info[DURABLE] = durable
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def set_journal(engines: Engines) -> None:
+    """WAL, which lets readers read while one writes; a rollback journal on a network disk, where WAL would corrupt the file."""
+    if engines.path is None or engines.writer is None:
+        return
+    kind = network_disk(engines.path)
+    wanted = "wal" if kind is None else "delete"
+    if kind is not None:
+        log.warning("%s is on a network disk (%s): no WAL, so readers wait while a turn is written", engines.path, kind)
+    [[got]] = outside_transaction(engines.writer, f"PRAGMA journal_mode = {wanted}")
+    if got != wanted:
+        log.warning("%s keeps its journal in mode %s, not %s", engines.path, got, wanted)
+
+
+def refresh_statistics(engines: Engines) -> None:
+    """What SQLite plans its queries with: without it a list of 100,000 candidates takes four times as long. Not worth an error."""
+    if engines.path is None or engines.writer is None:
+        return
+    try:
+        outside_transaction(
+            engines.writer, "PRAGMA busy_timeout = 100", f"PRAGMA analysis_limit = {ANALYSED}", "ANALYZE"
+        )
+    except sqlite3.Error as error:
+        log.info("no fresh statistics in %s: %s", engines.path, error)
+
+
+def outside_transaction(engine: Engine, *statements: str) -> list[Any]:
+    """What SQLite will not do inside one. Gives the rows of the last."""
+    raw = engine.raw_connection()
+    try:
+        cursor = raw.cursor()
+        rows: list[Any] = []
+        for statement in statements:
+            rows = cursor.execute(statement).fetchall()
+        cursor.close()
+        return rows
+    finally:
+        raw.close()

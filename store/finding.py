@@ -1,0 +1,152 @@
+"""What is read: lists, counts, search. Nothing here loads a text unless it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlmodel import Session, col
+
+from store.blobs import load_blobs, unpack_text
+from store.models import BatchRun, Candidate, Trajectory, Verdict
+from store.records import CandidateFilter, Entry, Found, Order, TrajectoryFilter, load_report
+from store.rows import the
+from store.search import CANDIDATE, VERDICT, Term, excerpt, matching, terms_of
+from tools.results import Report
+
+FIRST_RANGE = 2000
+"""Ids that a search looks through at first."""
+
+_OF_TRAJECTORY = ("key", "problem", "problem_hash", "suite", "policy", "stop_reason")
+_OF_CANDIDATE = (
+    "trajectory_id", "parent_id", "action", "state", "exact", "policy_revision", "adapter_revision", "source_hash",
+)  # fmt: skip
+_OF_VERDICT = ("correct", "rung", "fault", "cheat", "judged_on", "fingerprint")
+
+
+def trajectory_conditions(wanted: TrajectoryFilter) -> list[ColumnElement[bool]]:
+    """Without the times, which are of the row that is listed."""
+    table: Any = Trajectory
+    conditions = _equal(table, wanted, _OF_TRAJECTORY)
+    if wanted.run is not None:
+        named = select(col(BatchRun.id)).where(col(BatchRun.name) == wanted.run)
+        conditions.append(table.run_id.in_(named))
+    if wanted.finished is not None:
+        conditions.append(table.finished.is_not(None) if wanted.finished else table.finished.is_(None))
+    return conditions
+
+
+def candidate_conditions(wanted: CandidateFilter) -> list[ColumnElement[bool]]:
+    """A field of the verdict can only hold where there is one."""
+    conditions = (
+        trajectory_conditions(wanted) + _equal(Candidate, wanted, _OF_CANDIDATE) + _equal(Verdict, wanted, _OF_VERDICT)
+    )
+    if wanted.min_speedup is not None:
+        conditions.append(col(Verdict.speedup) >= wanted.min_speedup)
+    return conditions + _within(Candidate, wanted)
+
+
+def _equal(table: Any, wanted: TrajectoryFilter, names: Sequence[str]) -> list[ColumnElement[bool]]:
+    return [getattr(table, name) == value for name in names if (value := getattr(wanted, name)) is not None]
+
+
+def _within(table: Any, wanted: TrajectoryFilter) -> list[ColumnElement[bool]]:
+    conditions = [] if wanted.since is None else [table.created >= wanted.since]
+    return conditions if wanted.until is None else [*conditions, table.created < wanted.until]
+
+
+def trajectories(
+    session: Session, wanted: TrajectoryFilter, *, before: int | None, limit: int | None, newest: bool = True
+) -> list[Trajectory]:
+    table: Any = Trajectory
+    statement = select(Trajectory).where(*trajectory_conditions(wanted), *_within(table, wanted))
+    if before is not None:
+        statement = statement.where(table.id < before if newest else table.id > before)
+    statement = statement.order_by(table.id.desc() if newest else table.id).limit(limit)
+    return list(session.execute(statement).scalars())
+
+
+def entries(
+    session: Session, wanted: CandidateFilter, *, order: Order, before: int | None, limit: int | None
+) -> list[Entry]:
+    return _entries(session, _listed(wanted, order), order=order, before=before, limit=limit)
+
+
+def _listed(wanted: CandidateFilter, order: Order = Order.NEWEST) -> Select[Candidate, Trajectory, Verdict]:
+    """Candidates with their trajectory and the verdict in force; where it must be there, the database may start from it."""
+    joined = select(Candidate, Trajectory, Verdict).join(Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id))
+    names = (*_OF_VERDICT, "min_speedup")
+    judged = order is Order.FASTEST or any(getattr(wanted, name) is not None for name in names)
+    in_force = col(Candidate.verdict_id) == col(Verdict.id)
+    return joined.join(Verdict, in_force, isouter=not judged).where(*candidate_conditions(wanted))
+
+
+def _entries(
+    session: Session,
+    statement: Select[Candidate, Trajectory, Verdict],
+    *,
+    order: Order,
+    before: int | None,
+    limit: int | None,
+) -> list[Entry]:
+    if before is not None:
+        statement = statement.where(col(Candidate.id) > before if order is Order.OLDEST else col(Candidate.id) < before)
+    match order:
+        case Order.NEWEST:
+            statement = statement.order_by(col(Candidate.id).desc())
+        case Order.OLDEST:
+            statement = statement.order_by(col(Candidate.id))
+        case Order.FASTEST:
+            fastest = (col(Verdict.speedup).desc(), col(Verdict.id).desc())
+            timed = statement.where(col(Verdict.speedup).is_not(None))
+            narrow = (
+                timed.with_only_columns(col(Candidate.id), maintain_column_froms=True).order_by(*fastest).limit(limit)
+            )
+            statement = timed.where(col(Candidate.id).in_(narrow.subquery().select())).order_by(*fastest)
+    return [Entry(*row) for row in session.execute(statement.limit(limit))]
+
+
+def count(session: Session, wanted: CandidateFilter) -> int:
+    return session.execute(_listed(wanted).with_only_columns(func.count(), maintain_column_froms=True)).scalar_one()
+
+
+def search(session: Session, query: str, wanted: CandidateFilter, *, before: int | None, limit: int) -> list[Found]:
+    """Newest first. A candidate is found by its problem, answer and code, and by the failure of the verdict in force.
+
+    Looks through the newest ids first and then through ever larger ranges of older ones: a word that all have costs no more than a rare one.
+    """
+    terms = terms_of(query)
+    newest = select(func.coalesce(func.max(col(Candidate.id)), 0))
+    upper = before if before is not None else session.execute(newest).scalar_one() + 1
+    found: list[Entry] = []
+    width = FIRST_RANGE
+    while upper > 1 and len(found) < limit:
+        lower = max(1, upper - width)
+        statement = _listed(wanted).where(_found_between(session, terms, lower, upper - 1))
+        found += _entries(session, statement, order=Order.NEWEST, before=None, limit=limit - len(found))
+        upper, width = lower, width * 4
+    return [Found(entry, text) for entry, text in zip(found, _excerpts(session, found, terms), strict=True)]
+
+
+def _found_between(session: Session, terms: Sequence[Term], first: int, last: int) -> ColumnElement[bool]:
+    """Candidates with these ids that hold the terms, or whose verdict does."""
+    dialect = session.connection().dialect.name
+    inside = col(Candidate.id).between(first, last)
+    in_force = col(Candidate.verdict_id)
+    low, high = session.execute(select(func.min(in_force), func.max(in_force)).where(inside)).one()
+    said = col(Candidate.id).in_(matching(dialect, CANDIDATE, terms, (first, last)))
+    failed = in_force.in_(matching(dialect, VERDICT, terms, (low or 0, high or 0)))
+    return and_(inside, or_(said, failed))
+
+
+def _excerpts(session: Session, found: Sequence[Entry], terms: Sequence[Term]) -> list[str]:
+    bodies = load_blobs(session.connection(), (entry.candidate.reply_id for entry in found))
+    texts = [unpack_text(bodies.get(entry.candidate.reply_id or 0, b"")) for entry in found]
+    messages = [entry.verdict.message if entry.verdict else "" for entry in found]
+    return [excerpt(f"{text}\n{message}", terms) for text, message in zip(texts, messages, strict=True)]
+
+
+def report(session: Session, verdict_id: int) -> Report:
+    verdict = the(session, Verdict, verdict_id)
+    return load_report(load_blobs(session.connection(), [verdict.report_id])[verdict.report_id])

@@ -1,0 +1,68 @@
+"""Who came from whom: a tree (a forest, where several drafts were made) of candidates."""
+
+from __future__ import annotations
+
+import difflib
+import math
+
+import networkx as nx
+
+from store.database import Store
+from store.records import CandidateFilter, Entry, Order
+
+
+def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
+    """An edge from each parent to its child. Nodes are candidate ids, with the `entry` of each; a fork's ancestors are there too."""
+    graph = nx.DiGraph()
+    own = store.candidates(CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None)
+    for entry in own:
+        _add(graph, entry)
+    missing = [parent for parent in graph if "entry" not in graph.nodes[parent]]
+    while missing:
+        entry = store.candidate(missing.pop())
+        _add(graph, entry)
+        missing += [id for id in graph.predecessors(entry.candidate.id) if "entry" not in graph.nodes[id]]
+    return graph
+
+
+def _add(graph: nx.DiGraph, entry: Entry) -> None:
+    candidate = entry.candidate
+    graph.add_node(candidate.id, entry=entry)
+    if candidate.parent_id is not None:
+        graph.add_edge(candidate.parent_id, candidate.id)
+
+
+def best(graph: nx.DiGraph) -> int | None:
+    """The fastest of those that are correct; where none was timed the first that is correct; None where none is."""
+    correct = [
+        id for id in sorted(graph) if (verdict := graph.nodes[id]["entry"].verdict) is not None and verdict.correct
+    ]
+    return max(correct, key=lambda id: _speed(graph, id), default=None)
+
+
+def _speed(graph: nx.DiGraph, id: int) -> float:
+    speedup = graph.nodes[id]["entry"].verdict.speedup
+    return -math.inf if speedup is None else speedup
+
+
+def path_to(graph: nx.DiGraph, id: int) -> list[int]:
+    """From the draft down to this candidate."""
+    path = [id]
+    while parents := list(graph.predecessors(path[-1])):
+        path += parents
+    return path[::-1]
+
+
+def best_path(graph: nx.DiGraph) -> list[int]:
+    """How the best one came about; empty where none is correct."""
+    return [] if (id := best(graph)) is None else path_to(graph, id)
+
+
+def diff_to_parent(store: Store, candidate_id: int) -> str:
+    """Unified diff of the code; against nothing for a draft; empty where nothing changed."""
+    turn = store.turn(candidate_id)
+    parent = None if turn.parent_id is None else store.turn(turn.parent_id)
+    before = (parent.source if parent else None) or ""
+    names = f"candidate {parent.candidate_id}" if parent else "nothing", f"candidate {candidate_id}"
+    lines = difflib.unified_diff(before.splitlines(), (turn.source or "").splitlines(), *names, lineterm="")
+    return "\n".join(lines)

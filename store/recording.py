@@ -1,0 +1,233 @@
+"""What is written of a turn, and in which order. Each function is one transaction of the store: the row first, then what it announces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import bindparam, func, select
+from sqlalchemy.engine import Connection
+from sqlmodel import Session, col
+
+from policies.base import Completion, Request
+from store.beginning import held
+from store.blobs import pack_integers, pack_numbers, pack_text, save_blobs, save_chain, token_pieces
+from store.errors import StoreError, StoreTrouble
+from store.migrations import CURRENT
+from store.models import Action, Candidate, Reward, State, Trajectory, Verdict
+from store.records import dump_report, fingerprint
+from store.rows import add, change, missing, the
+from store.search import index_candidate, index_verdict
+from tools.problem import source_hash
+from tools.results import Report, clean_text
+
+_TRAJECTORY = select(col(Trajectory.finished), col(Trajectory.owner), col(Trajectory.lease)).where(
+    col(Trajectory.id) == bindparam("id")
+)
+_LAST = select(func.max(col(Candidate.turn))).where(col(Candidate.trajectory_id) == bindparam("trajectory_id"))
+_AT = select(col(Candidate.id), col(Candidate.state)).where(
+    col(Candidate.trajectory_id) == bindparam("trajectory_id"), col(Candidate.turn) == bindparam("turn")
+)
+_DEPTH = select(col(Candidate.depth)).where(col(Candidate.id) == bindparam("id"))
+_STANDING = (
+    select(col(Candidate.state), col(Candidate.trajectory_id), col(Trajectory.problem))
+    .join(Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id))
+    .where(col(Candidate.id) == bindparam("id"))
+)
+
+
+def draft(
+    session: Session,
+    trajectory_id: int,
+    request: Request,
+    *,
+    action: Action,
+    parent_id: int | None,
+    turn: int | None,
+    prompt_version: str,
+    owner: str,
+    now: float,
+) -> Candidate:
+    """The row that is there before the policy is asked. The same turn may be asked again as long as it has no answer."""
+    connection = session.connection()
+    _hold(connection, trajectory_id, owner, now)
+    values = {
+        "action": action,
+        "parent_id": parent_id,
+        "depth": 0 if parent_id is None else _depth(connection, parent_id) + 1,
+        "prompt_version": prompt_version,
+        "prompt_id": save_chain(connection, [(m.role.value, pack_text(m.content)) for m in request.messages]),
+        "sampling": request.sampling.model_dump(mode="json"),
+        "adapter": request.adapter,
+        "schema_version": CURRENT,
+        "created": now,
+    }
+    return the(session, Candidate, _save_draft(connection, trajectory_id, turn, values))
+
+
+def _hold(connection: Connection, trajectory_id: int, owner: str, now: float) -> None:
+    if (row := connection.execute(_TRAJECTORY, {"id": trajectory_id}).one_or_none()) is None:
+        raise missing(Trajectory, trajectory_id)
+    finished, holder, lease = row
+    if finished is not None:
+        raise StoreError(f"trajectory {trajectory_id} is finished: fork it to go on", StoreTrouble.INVALID)
+    change(connection, Trajectory, trajectory_id, held(trajectory_id, holder, lease, owner, now))
+
+
+def _depth(connection: Connection, parent_id: int) -> int:
+    if (depth := connection.execute(_DEPTH, {"id": parent_id}).scalar()) is None:
+        raise missing(Candidate, parent_id)
+    return int(depth)
+
+
+def _save_draft(connection: Connection, trajectory_id: int, turn: int | None, values: dict[str, Any]) -> int:
+    """A new row, or the one that was never answered."""
+    if turn is None:
+        last = connection.execute(_LAST, {"trajectory_id": trajectory_id}).scalar()
+        next_turn = 0 if last is None else last + 1
+        return add(connection, Candidate, {**values, "trajectory_id": trajectory_id, "turn": next_turn})
+    place = {"trajectory_id": trajectory_id, "turn": turn}
+    if (there := connection.execute(_AT, place).one_or_none()) is None:
+        return add(connection, Candidate, values | place)
+    id, state = there
+    if state is not State.DRAFTING:
+        raise StoreError(f"turn {turn} of trajectory {trajectory_id} has its answer already", StoreTrouble.INVALID)
+    change(connection, Candidate, id, values)
+    return int(id)
+
+
+def complete(session: Session, candidate_id: int, completion: Completion, source: str | None, now: float) -> None:
+    """The answer, whole or not at all."""
+    connection = session.connection()
+    state, _, problem = _standing(connection, candidate_id)
+    if state is not State.DRAFTING:
+        raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
+    _check(completion)
+    values = {"state": State.DRAFTED, "drafted": now, **_answer(completion), **_texts(connection, completion, source)}
+    change(connection, Candidate, candidate_id, values)
+    index_candidate(connection, candidate_id, problem, completion.text, source)
+
+
+def _standing(connection: Connection, candidate_id: int) -> tuple[State, int, str]:
+    """State, trajectory and problem."""
+    if (row := connection.execute(_STANDING, {"id": candidate_id}).one_or_none()) is None:
+        raise missing(Candidate, candidate_id)
+    return row[0], row[1], row[2]
+
+
+def _check(completion: Completion) -> None:
+    """Raises StoreError for ids and log-probs that do not belong together, which would train the wrong tokens."""
+    ids, logprobs = completion.token_ids, completion.logprobs
+    if logprobs is not None and (ids is None or len(ids) != len(logprobs)):
+        raise StoreError(
+            f"{len(logprobs)} log-probs for {len(ids or ())} token ids: the policy gave an answer that cannot be right",
+            StoreTrouble.INVALID,
+        )
+    if any(math.isnan(value) for value in logprobs or ()):
+        raise StoreError(
+            "a log-prob is not a number: the policy gave an answer that cannot be right", StoreTrouble.INVALID
+        )
+
+
+def _answer(completion: Completion) -> dict[str, Any]:
+    usage = completion.usage
+    return {
+        "policy": completion.policy,
+        "policy_revision": completion.revision,
+        "adapter_revision": completion.adapter_revision,
+        "tokenizer_hash": completion.tokenizer_hash,
+        "chat_template_hash": completion.chat_template_hash,
+        "seed": completion.seed,
+        "exact": completion.exact,
+        "finish": completion.finish,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cached_prompt_tokens": usage.cached_prompt_tokens,
+        "usage_estimated": usage.estimated,
+        "dollars": usage.dollars,
+        "policy_seconds": completion.latency,
+    }
+
+
+def _texts(connection: Connection, completion: Completion, source: str | None) -> dict[str, Any]:
+    bodies: dict[str, bytes] = {"reply_id": pack_text(completion.text)}
+    if source is not None:
+        bodies["source_id"] = pack_text(source)
+    if completion.token_ids is not None:
+        bodies["completion_tokens_id"] = pack_integers(completion.token_ids)
+    if completion.logprobs is not None:
+        bodies["logprobs_id"] = pack_numbers(completion.logprobs)
+    prompt = completion.prompt_token_ids
+    return {
+        **dict(zip(bodies, save_blobs(connection, list(bodies.values())), strict=True)),
+        "source_hash": None if source is None else source_hash(source),
+        "prompt_tokens_id": None if prompt is None else save_chain(connection, token_pieces(prompt)),
+    }
+
+
+def judge(
+    session: Session,
+    candidate_id: int,
+    report: Report,
+    *,
+    tool_seconds: float | None,
+    gpu_seconds: float | None,
+    now: float,
+) -> int:
+    """Adds a verdict and puts it in force; those before it stay. Gives its id."""
+    connection = session.connection()
+    state, trajectory_id, _ = _standing(connection, candidate_id)
+    if state is State.DRAFTING:
+        raise StoreError(f"candidate {candidate_id} has no answer that could be judged", StoreTrouble.INVALID)
+    [report_id] = save_blobs(connection, [dump_report(report)])
+    values = {"candidate_id": candidate_id, "created": now, "report_id": report_id, **_columns(report)}
+    verdict_id = add(connection, Verdict, values)
+    first: dict[str, Any] = {
+        "state": State.JUDGED,
+        "judged": now,
+        "tool_seconds": tool_seconds,
+        "gpu_seconds": gpu_seconds,
+    }
+    again = state is State.JUDGED
+    change(connection, Candidate, candidate_id, {"verdict_id": verdict_id, **({} if again else first)})
+    if not again:
+        change(connection, Trajectory, trajectory_id, {"updated": now})
+    index_verdict(connection, verdict_id, report)
+    return verdict_id
+
+
+def _columns(report: Report) -> dict[str, Any]:
+    """What is filtered and sorted by."""
+    failure, profile = report.failure, report.profile
+    return {
+        "report_version": report.schema_version,
+        "rung": report.rung,
+        "fault": failure.fault if failure else None,
+        "cheat": failure.cheat if failure else None,
+        "message": clean_text(failure.message, 400) if failure else "",
+        "correct": report.correct,
+        "correct_kb": report.correct_kb,
+        "judged_on": clean_text(report.judged_on, 100),
+        "speedup": _finite(report.speedup),
+        "speedup_low": _finite(profile.speedup_low) if profile and report.correct else None,
+        "speedup_compiled": _finite(profile.speedup_compiled) if profile and report.correct else None,
+        "speed_of_light": _finite(profile.speed_of_light) if profile else None,
+        "own_share": _finite(profile.own_share) if profile else None,
+        "milliseconds": _finite(profile.candidate.median) if profile and profile.candidate else None,
+        "evaluator": report.environment.evaluator[:80],
+        "fingerprint": fingerprint(report.environment),
+        "seconds": _finite(report.seconds) or 0.0,
+        "cached": report.cached,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def reward(session: Session, verdict_id: int, formula: str, parts: Mapping[str, float], now: float) -> None:
+    """Adds the parts of a reward to a verdict."""
+    plain = {name: float(value) for name, value in parts.items()}
+    values = {"verdict_id": verdict_id, "created": now, "formula": formula, "parts": plain}
+    add(session.connection(), Reward, values)

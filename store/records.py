@@ -1,0 +1,186 @@
+"""Frozen values that go in and come out: how a trajectory starts, what to look for, and one turn with everything that training needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue
+
+from policies.base import Completion, Message, Sampling, Value
+from store.models import Action, Candidate, State, Trajectory, Verdict
+from tools.problem import Problem
+from tools.results import Cheat, Environment, Fault, Report, Rung
+
+
+class Start(Value):
+    """What a trajectory is begun with. Equal problem, policy and options mean the same command, which resumes."""
+
+    problem: Problem
+    policy: str
+    options: dict[str, JsonValue] = {}
+    """Whatever else makes two commands differ: target, search, goal."""
+    goal: str = ""
+    budgets: dict[str, JsonValue] = {}
+    """Not part of the key: a budget may be raised, and the trajectory goes on."""
+    seed: int | None = None
+    program: str = ""
+
+    @property
+    def key(self) -> str:
+        """SHA-256, hex."""
+        parts = [self.problem.hash, self.policy, self.options]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+class TrajectoryFilter(Value):
+    """Every field that is set must hold."""
+
+    run: str | None = None
+    """A run's name."""
+    key: str | None = None
+    problem: str | None = None
+    problem_hash: str | None = None
+    suite: str | None = None
+    policy: str | None = None
+    """As the trajectory was begun with."""
+    finished: bool | None = None
+    stop_reason: str | None = None
+    since: float | None = None
+    """Created at this time or later."""
+    until: float | None = None
+
+
+class CandidateFilter(TrajectoryFilter):
+    """Times are the candidate's."""
+
+    trajectory_id: int | None = None
+    parent_id: int | None = None
+    action: Action | None = None
+    state: State | None = None
+    exact: bool | None = None
+    policy_revision: str | None = None
+    adapter_revision: str | None = None
+    source_hash: str | None = None
+    correct: bool | None = None
+    """False is: judged, and not correct."""
+    rung: Rung | None = None
+    fault: Fault | None = None
+    cheat: Cheat | None = None
+    judged_on: str | None = None
+    fingerprint: str | None = None
+    min_speedup: float | None = None
+
+
+class Order(StrEnum):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    FASTEST = "fastest"
+    """Only those with a speedup."""
+
+
+class Entry(NamedTuple):
+    """A line of a list."""
+
+    candidate: Candidate
+    trajectory: Trajectory
+    verdict: Verdict | None
+    """The one in force."""
+
+
+class Found(NamedTuple):
+    """A line of a search's result."""
+
+    entry: Entry
+    excerpt: str
+    """A line that holds a word looked for; empty where none does (the problem's name was found)."""
+
+
+class Turn(Value):
+    """One turn, exactly as it was: ids and log-probs bit for bit, no text tokenised again."""
+
+    candidate_id: int
+    trajectory_id: int
+    run_id: int | None
+    turn: int
+    parent_id: int | None
+    depth: int
+    action: Action
+    state: State
+    problem: str
+    problem_hash: str
+    suite: str
+    prompt_version: str
+    schema_version: int
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    adapter: str | None
+    completion: Completion | None
+    """None while drafting."""
+    source: str | None
+    source_hash: str | None
+    report: Report | None
+    """The verdict in force."""
+    verdict_id: int | None
+    fingerprint: str
+    rewards: dict[str, float] | None
+    """Parts by name, of the latest formula that scored this verdict."""
+    formula: str | None
+    tool_seconds: float | None
+    gpu_seconds: float | None
+    created: float
+    drafted: float | None
+    judged: float | None
+
+
+class Stats(Value):
+    version: int
+    where: str
+    bytes: int | None
+    """Of the file and its WAL; None on a server."""
+    runs: int
+    trajectories: int
+    unfinished: int
+    candidates: dict[State, int]
+    verdicts: int
+    correct: int
+    rewards: int
+    blobs: int
+    blob_bytes: int
+    """As they are, before compression."""
+    stored_bytes: int
+    """After it."""
+
+
+class Swept(Value):
+    """What gc took away."""
+
+    links: int
+    blobs: int
+    bytes: int
+
+
+def fingerprint(environment: Environment) -> str:
+    """SHA-256 over GPU, driver and versions; the host's name is no part of it: two equal machines may be compared."""
+    parts = environment.model_dump(mode="json", exclude={"host"})
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def dump_report(report: Report) -> bytes:
+    """Standard JSON, ASCII, keys sorted; infinities and NaN as the strings that tools.results reads back."""
+    return json.dumps(_plain(report.model_dump(warnings="error")), sort_keys=True, separators=(",", ":")).encode()
+
+
+def load_report(body: bytes) -> Report:
+    return Report.model_validate(json.loads(body))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

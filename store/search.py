@@ -1,0 +1,146 @@
+"""Full-text search over answers, code and failures: FTS5 on SQLite, to_tsvector on PostgreSQL, LIKE elsewhere.
+
+Words are runs of letters and digits: `tl.dot` is the phrase "tl dot", and `softmax` finds `fused_softmax`. Every term must be there; double
+quotes make one term of several words; a term that ends in * is a beginning (`soft*` finds softmax).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Integer, and_, delete, func, insert, select, text
+from sqlalchemy.engine import Connection
+from sqlmodel import col
+
+from store.blobs import load_blobs, unpack_text
+from store.errors import StoreError, StoreTrouble
+from store.migrations.m0002_search import search_text
+from store.models import Candidate, Trajectory, Verdict
+from store.records import load_report
+from tools.results import Failure, Report
+
+SEARCHED = 100_000
+"""Characters of a text that are indexed."""
+CANDIDATE, VERDICT = "candidate", "verdict"
+
+
+class Term(NamedTuple):
+    words: tuple[str, ...]
+    """A phrase, lower case."""
+    whole: bool
+    """False: the last word may go on."""
+
+
+def words_of(content: str) -> list[str]:
+    return re.findall(r"[^\W_]+", content.lower())
+
+
+def terms_of(query: str) -> list[Term]:
+    """Raises StoreError where the query holds neither letter nor digit."""
+    parts = re.findall(r'"([^"]*)"|(\S+)', query)
+    terms = [Term(tuple(words_of(quoted or bare)), not bare.endswith("*")) for quoted, bare in parts]
+    if not (found := [term for term in terms if term.words]):
+        raise StoreError("nothing to search for: give a word, signs alone are not indexed", StoreTrouble.INVALID)
+    return found
+
+
+def index_candidate(connection: Connection, id: int, problem: str, reply: str, source: str | None) -> None:
+    _index(connection, CANDIDATE, id, f"{problem}\n{reply}\n{source or ''}")
+
+
+def index_verdict(connection: Connection, id: int, report: Report) -> None:
+    """A verdict without a failure has nothing to be found by."""
+    if report.failure is not None:
+        _index(connection, VERDICT, id, _failure_text(report.failure))
+
+
+def _failure_text(failure: Failure) -> str:
+    hint = failure.mismatch.hint if failure.mismatch else ""
+    return "\n".join([failure.fault, failure.message, failure.trace, hint])
+
+
+_FTS5 = {kind: text(f"INSERT INTO {kind}_text(rowid, words) VALUES (:id, :words)") for kind in (CANDIDATE, VERDICT)}
+_ELSEWHERE = insert(search_text)
+
+
+def _index(connection: Connection, kind: str, id: int, content: str) -> None:
+    words = " ".join(words_of(content[:SEARCHED]))
+    if connection.dialect.name == "sqlite":
+        connection.execute(_FTS5[kind], {"id": id, "words": words})
+    else:
+        connection.execute(_ELSEWHERE, {"kind": kind, "id": id, "words": f" {words} "})
+
+
+def matching(dialect: str, kind: str, terms: Sequence[Term], ids: tuple[int, int]) -> Any:
+    """A SELECT of the ids, from the first to the last of `ids`, whose text holds every term."""
+    if dialect == "sqlite":
+        table = f"{kind}_text"
+        match = f"SELECT rowid FROM {table} WHERE {table} MATCH :{kind}_words AND rowid BETWEEN :{kind}_first AND :{kind}_last"
+        values = {f"{kind}_words": _fts5(terms), f"{kind}_first": ids[0], f"{kind}_last": ids[1]}
+        return text(match).bindparams(**values).columns(id=Integer)
+    condition = _tsquery(terms) if dialect == "postgresql" else _like(terms)
+    return select(search_text.c.id).where(search_text.c.kind == kind, search_text.c.id.between(*ids), condition)
+
+
+def _fts5(terms: Sequence[Term]) -> str:
+    return " ".join(f'"{" ".join(term.words)}"{"" if term.whole else " *"}' for term in terms)
+
+
+def _tsquery(terms: Sequence[Term]) -> ColumnElement[bool]:
+    phrases = [" <-> ".join(f"'{word}'" for word in term.words) + ("" if term.whole else ":*") for term in terms]
+    query = func.to_tsquery(text("'simple'"), " & ".join(f"({phrase})" for phrase in phrases))
+    return func.to_tsvector(text("'simple'"), search_text.c.words).bool_op("@@")(query)
+
+
+def _like(terms: Sequence[Term]) -> ColumnElement[bool]:
+    """Words hold neither % nor _, and the text begins and ends with a blank."""
+    patterns = [f"% {' '.join(term.words)}{' ' if term.whole else ''}%" for term in terms]
+    return and_(*(search_text.c.words.like(pattern) for pattern in patterns))
+
+
+def excerpt(content: str, terms: Sequence[Term], width: int = 160) -> str:
+    """The first line that holds one of the words looked for, in the order of the query."""
+    lines = content.splitlines()
+    for word in (term.words[0] for term in terms):
+        for line in lines:
+            if (place := line.lower().find(word)) >= 0:
+                start = max(0, place - width // 2)
+                return line[start : start + width].strip()
+    return ""
+
+
+def sweep_index(connection: Connection) -> None:
+    """Takes out what belongs to rows that are gone. FTS5 without content cannot forget one text, so it is built anew."""
+    if connection.dialect.name != "sqlite":
+        tables: tuple[tuple[str, Any], ...] = ((CANDIDATE, Candidate), (VERDICT, Verdict))
+        for kind, table in tables:
+            gone = search_text.c.id.not_in(select(col(table.id)))
+            connection.execute(delete(search_text).where(search_text.c.kind == kind, gone))
+        return
+    orphans = "SELECT EXISTS(SELECT 1 FROM {0}_text_docsize WHERE id NOT IN (SELECT id FROM {0}))"
+    if any(connection.exec_driver_sql(orphans.format(kind)).scalar() for kind in (CANDIDATE, VERDICT)):
+        _rebuild(connection)
+
+
+def _rebuild(connection: Connection) -> None:
+    for kind in (CANDIDATE, VERDICT):
+        connection.exec_driver_sql(f"INSERT INTO {kind}_text({kind}_text) VALUES ('delete-all')")
+    columns = col(Candidate.id), col(Trajectory.problem), col(Candidate.reply_id), col(Candidate.source_id)
+    answered = select(*columns).join(Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id))
+    for row in _pages(connection, answered.where(col(Candidate.reply_id).is_not(None)), col(Candidate.id)):
+        bodies = load_blobs(connection, row[2:])
+        reply, source = (unpack_text(bodies.get(id, b"")) for id in row[2:])
+        index_candidate(connection, row[0], row[1], reply, source)
+    failed = select(col(Verdict.id), col(Verdict.report_id)).where(col(Verdict.fault).is_not(None))
+    for id, report_id in _pages(connection, failed, col(Verdict.id)):
+        index_verdict(connection, id, load_report(load_blobs(connection, [report_id])[report_id]))
+
+
+def _pages(connection: Connection, statement: Any, id: Any, size: int = 500) -> Iterator[Any]:
+    """Every row in the order of `id`, the first column, some at a time."""
+    after = 0
+    while rows := connection.execute(statement.where(id > after).order_by(id).limit(size)).all():
+        yield from rows
+        after = rows[-1][0]

@@ -1,0 +1,127 @@
+"""A row and its blobs made into the value that was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from policies.base import Completion, Message, Role, Sampling, Usage
+from store.blobs import in_parts, join_tokens, load_blobs, load_chains, unpack_numbers, unpack_text
+from store.models import Candidate, Reward
+from store.records import Entry, Turn, load_report
+
+Chain = list[tuple[str, bytes]]
+
+
+class Texts(NamedTuple):
+    """What a page of rows refers to."""
+
+    blobs: Mapping[int, bytes]
+    chains: Mapping[int, Chain]
+    rewards: Mapping[int, Reward]
+
+    def text(self, id: int | None) -> str | None:
+        return None if id is None else unpack_text(self.blobs[id])
+
+    def numbers(self, id: int | None) -> tuple[Any, ...] | None:
+        return None if id is None else unpack_numbers(self.blobs[id])
+
+    def messages(self, id: int | None) -> tuple[Message, ...]:
+        chain = [] if id is None else self.chains[id]
+        return tuple(Message(role=Role(label), content=unpack_text(body)) for label, body in chain)
+
+    def tokens(self, id: int | None) -> tuple[int, ...] | None:
+        return None if id is None else join_tokens(self.chains[id])
+
+
+def turns(session: Session, entries: Sequence[Entry], formula: str | None = None) -> Iterator[Turn]:
+    """In the order of `entries`, with four queries for all of them. `formula` picks the rewards; None takes the latest."""
+    rows = [entry.candidate for entry in entries]
+    reports = [entry.verdict.report_id for entry in entries if entry.verdict]
+    blobs = [id for row in rows for id in (row.reply_id, row.source_id, row.completion_tokens_id, row.logprobs_id)]
+    heads = [id for row in rows for id in (row.prompt_id, row.prompt_tokens_id)]
+    connection = session.connection()
+    texts = Texts(
+        blobs=load_blobs(connection, [*blobs, *reports]),
+        chains=load_chains(connection, heads),
+        rewards=_rewards(session, [entry.verdict.id for entry in entries if entry.verdict], formula),
+    )
+    return (_turn(entry, texts) for entry in entries)
+
+
+def _rewards(session: Session, verdicts: Sequence[int | None], formula: str | None) -> dict[int, Reward]:
+    """The last of each verdict."""
+    table: Any = Reward
+    last: dict[int, Reward] = {}
+    for part in in_parts(verdicts):
+        statement = select(Reward).where(table.verdict_id.in_(part)).order_by(table.id)
+        if formula is not None:
+            statement = statement.where(table.formula == formula)
+        last.update({row.verdict_id: row for row in session.execute(statement).scalars()})
+    return last
+
+
+def _turn(entry: Entry, texts: Texts) -> Turn:
+    row, trajectory, verdict = entry
+    reward = texts.rewards.get(verdict.id) if verdict and verdict.id is not None else None
+    same = (
+        "turn",
+        "parent_id",
+        "depth",
+        "action",
+        "state",
+        "prompt_version",
+        "schema_version",
+        "adapter",
+        "source_hash",
+    )
+    when = ("tool_seconds", "gpu_seconds", "created", "drafted", "judged")
+    return Turn(
+        candidate_id=row.id,
+        trajectory_id=row.trajectory_id,
+        run_id=trajectory.run_id,
+        problem=trajectory.problem,
+        problem_hash=trajectory.problem_hash,
+        suite=trajectory.suite,
+        messages=texts.messages(row.prompt_id),
+        sampling=Sampling.model_validate(row.sampling),
+        completion=_completion(row, texts),
+        source=texts.text(row.source_id),
+        report=load_report(texts.blobs[verdict.report_id]) if verdict else None,
+        verdict_id=verdict.id if verdict else None,
+        fingerprint=verdict.fingerprint if verdict else "",
+        rewards=reward.parts if reward else None,
+        formula=reward.formula if reward else None,
+        **{name: getattr(row, name) for name in (*same, *when)},
+    )
+
+
+def _completion(row: Candidate, texts: Texts) -> Completion | None:
+    """What the policy gave, field for field."""
+    if row.finish is None:
+        return None
+    return Completion(
+        text=texts.text(row.reply_id) or "",
+        finish=row.finish,
+        usage=Usage(
+            prompt_tokens=row.prompt_tokens or 0,
+            completion_tokens=row.completion_tokens or 0,
+            cached_prompt_tokens=row.cached_prompt_tokens or 0,
+            dollars=row.dollars,
+            estimated=row.usage_estimated,
+        ),
+        policy=row.policy,
+        prompt_token_ids=texts.tokens(row.prompt_tokens_id),
+        token_ids=texts.numbers(row.completion_tokens_id),
+        logprobs=texts.numbers(row.logprobs_id),
+        exact=row.exact,
+        revision=row.policy_revision,
+        adapter_revision=row.adapter_revision,
+        tokenizer_hash=row.tokenizer_hash,
+        chat_template_hash=row.chat_template_hash,
+        seed=row.seed,
+        latency=row.policy_seconds or 0.0,
+    )

@@ -1,0 +1,23 @@
+# problem: vector_add
+# fault: memory
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(a_ptr, b_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(a_ptr + offsets, mask=mask) + tl.load(b_ptr + offsets, mask=mask), mask=mask)
+
+
+class ModelNew(nn.Module):
+    """Four tebibytes of workspace."""
+
+    def forward(self, a, b):
+        workspace = torch.empty(1 << 42, dtype=torch.uint8, device=a.device)
+        out = torch.empty_like(a)
+        add_kernel[(triton.cdiv(a.numel(), 1024),)](a, b, out, a.numel(), BLOCK=1024)
+        return out if workspace.numel() else a

@@ -1,0 +1,24 @@
+# problem: row_sum
+# fault: no_kernel
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def row_sum_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, columns, BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + row * columns + offsets, mask=offsets < columns, other=0.0)
+    tl.store(out_ptr + row, tl.sum(total, axis=0))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        rows, columns = x.shape
+        out = torch.empty((rows,), device=x.device)
+        row_sum_kernel[(rows // 100000000,)](x, out, columns, BLOCK=1024)
+        return out

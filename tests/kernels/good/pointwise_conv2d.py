@@ -1,0 +1,46 @@
+# problem: pointwise_conv2d
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def pointwise_conv2d_kernel(
+    x_ptr, weight_ptr, bias_ptr, out_ptr, in_channels, out_channels, pixels,
+    BLOCK_O: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_I: tl.constexpr,
+):
+    """weight (out, in) times one image (in, pixels)."""
+    image = tl.program_id(2).to(tl.int64)
+    channel = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
+    pixel = tl.program_id(1) * BLOCK_P + tl.arange(0, BLOCK_P)
+    acc = tl.zeros((BLOCK_O, BLOCK_P), dtype=tl.float32)
+    for start in range(0, in_channels, BLOCK_I):
+        source = start + tl.arange(0, BLOCK_I)
+        w_mask = (channel[:, None] < out_channels) & (source[None, :] < in_channels)
+        x_mask = (source[:, None] < in_channels) & (pixel[None, :] < pixels)
+        weight = tl.load(weight_ptr + channel[:, None] * in_channels + source[None, :], mask=w_mask, other=0.0)
+        x = tl.load(x_ptr + (image * in_channels + source[:, None]) * pixels + pixel[None, :], mask=x_mask, other=0.0)
+        acc = tl.dot(weight, x, acc, input_precision="ieee")
+    acc += tl.load(bias_ptr + channel, mask=channel < out_channels, other=0.0)[:, None]
+    mask = (channel[:, None] < out_channels) & (pixel[None, :] < pixels)
+    out = out_ptr + (image * out_channels + channel[:, None]) * pixels + pixel[None, :]
+    tl.store(out, acc.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.contiguous()
+        batch, in_channels, height, width = x.shape
+        out_channels, pixels = self.conv.weight.shape[0], height * width
+        out = torch.empty((batch, out_channels, height, width), device=x.device, dtype=x.dtype)
+        grid = (triton.cdiv(out_channels, 64), triton.cdiv(pixels, 64), batch)
+        pointwise_conv2d_kernel[grid](
+            x, self.conv.weight, self.conv.bias, out, in_channels, out_channels, pixels,
+            BLOCK_O=64, BLOCK_P=64, BLOCK_I=16, num_warps=4,
+        )
+        return out

@@ -1,0 +1,18 @@
+import torch
+from torch import nn
+
+size = 1024
+CPU_SIZES = {"size": 33}
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+
+def get_inputs():
+    return [torch.randn(size, size), torch.randn(size, size)]
+
+
+def get_init_inputs():
+    return []

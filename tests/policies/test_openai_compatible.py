@@ -1,0 +1,362 @@
+"""The client against a real server on loopback: good answers kept whole, every bad one with its typed outcome."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from policies.base import (
+    FinishReason,
+    Message,
+    PolicyError,
+    PolicyRefused,
+    PolicyUnavailable,
+    Request,
+    Role,
+    Sampling,
+    Trouble,
+)
+from policies.openai_compatible import OpenAICompatible
+from policies.patient import Patient
+from policies.prices import read_prices
+from tests.policies.loopback import Handler, loopback, reply
+
+ROOT = Path(__file__).parents[2]
+
+
+def ask(text: str = "add", **sampling: object) -> Request:
+    return Request(messages=(Message(role=Role.USER, content=text),), sampling=Sampling(**sampling))
+
+
+def good(handler: Handler) -> None:
+    handler.say(reply())
+
+
+def slow(handler: Handler) -> None:
+    time.sleep(2)
+
+
+def dripping_headers(handler: Handler) -> None:
+    for byte in b"HTTP/1.1 200 OK\r\nx-slow: " + b"a" * 1000:
+        handler.wfile.write(bytes([byte]))
+        time.sleep(0.05)
+
+
+def endless_stream(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.send_header("content-type", "text/event-stream")
+    handler.send_header("connection", "close")
+    handler.end_headers()
+    while True:
+        handler.wfile.write(b'data: {"choices": [{"delta": {"content": "na "}}]}\n\n')
+        time.sleep(0.01)
+
+
+def cut_off(handler: Handler) -> None:
+    body = json.dumps(reply()).encode()
+    handler.send_response(200)
+    handler.send_header("content-type", "application/json")
+    handler.send_header("content-length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body[:40])
+    handler.close_connection = True
+
+
+def hang_up(handler: Handler) -> None:
+    handler.connection.shutdown(socket.SHUT_RDWR)
+    handler.close_connection = True
+
+
+def error(status: int, **headers: str):
+    def behave(handler: Handler) -> None:
+        handler.say({"error": {"message": "the reason", "code": None}}, status=status, **headers)
+
+    return behave
+
+
+def says(content: object, status: int = 200, kind: str = "application/json"):
+    return lambda handler: handler.say(content, status=status, kind=kind)
+
+
+UNAVAILABLE = {
+    "slow": (slow, Trouble.TIMEOUT),
+    "a header that drips": (dripping_headers, Trouble.TIMEOUT),
+    "a stream without an end": (endless_stream, Trouble.TIMEOUT),
+    "cut off": (cut_off, Trouble.CUT_OFF),
+    "reset": (hang_up, Trouble.CUT_OFF),
+    "429": (error(429), Trouble.BUSY),
+    "500": (error(500), Trouble.SERVER),
+    "502 of a proxy, in HTML": (says(b"<html>bad gateway</html>", 502, "text/html"), Trouble.SERVER),
+    "503": (error(503), Trouble.SERVER),
+    "JSON that breaks off": (says(b'{"choices": [{"mess'), Trouble.NONSENSE),
+    "no bytes": (says(b""), Trouble.NONSENSE),
+    "not an object": (says([1, 2]), Trouble.NONSENSE),
+    "empty choices": (says({"choices": []}), Trouble.NONSENSE),
+    "choices that are text": (says({"choices": "hello"}), Trouble.NONSENSE),
+    "content that is a number": (says(reply(7)), Trouble.NONSENSE),
+    "negative usage": (says({**reply(), "usage": {"prompt_tokens": -1, "completion_tokens": 2}}), Trouble.NONSENSE),
+}
+REFUSED = {
+    "401": (error(401), Trouble.KEY),
+    "403": (error(403), Trouble.KEY),
+    "404": (error(404), Trouble.MODEL),
+    "400": (error(400), Trouble.REQUEST),
+    "context": (says({"error": {"code": "context_length_exceeded", "message": "long"}}, 400), Trouble.CONTEXT),
+    "quota": (says({"error": {"code": "insufficient_quota", "message": "pay"}}, 429), Trouble.QUOTA),
+    "a web page": (says(b"<html>welcome</html>", 200, "text/html"), Trouble.NOT_THE_PROTOCOL),
+}
+
+
+@pytest.mark.parametrize("case", UNAVAILABLE)
+def test_what_may_pass_is_unavailable_and_says_why(case):
+    behaviour, trouble = UNAVAILABLE[case]
+    with loopback(behaviour) as server, pytest.raises(PolicyUnavailable) as caught:
+        OpenAICompatible("m", server.url, timeout=0.6).sample([ask()])
+    assert caught.value.trouble is trouble
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_user_must_change_is_refused_and_says_what(case):
+    behaviour, trouble = REFUSED[case]
+    with loopback(behaviour) as server, pytest.raises(PolicyRefused) as caught:
+        Patient(OpenAICompatible("m", server.url, key="sk-secret", timeout=5)).sample([ask()])
+    assert caught.value.trouble is trouble
+    assert "secret" not in str(caught.value)
+    assert len(server.asked) == 1, "a refusal is never asked again"
+
+
+def test_a_server_that_is_down_is_unavailable():
+    with loopback(good) as server:
+        url = server.url
+    with pytest.raises(PolicyUnavailable, match="is the server up") as caught:
+        OpenAICompatible("m", url, timeout=2).sample([ask()])
+    assert caught.value.trouble is Trouble.CONNECTION
+
+
+def test_an_answer_larger_than_the_cap_is_stopped(monkeypatch):
+    monkeypatch.setattr("policies.openai_connection.LARGEST_REPLY", 1 << 16)
+    with loopback(endless_stream_fast) as server, pytest.raises(PolicyUnavailable, match="without end"):
+        OpenAICompatible("m", server.url, timeout=20).sample([ask()])
+
+
+def endless_stream_fast(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.send_header("content-type", "application/json")
+    handler.end_headers()
+    while True:
+        handler.wfile.write(b" " * 8192)
+
+
+def test_a_good_answer_is_kept_with_its_usage_price_and_fingerprint(tmp_path: Path):
+    own = tmp_path / "prices.toml"
+    own.write_text(
+        '[[price]]\nhost = "127.0.0.1"\nmodel = "m*"\ninput = 1.0\ncached_input = 0.5\noutput = 10.0\nas_of = 2026-01-01\n'
+    )
+    with loopback(good) as server:
+        policy = OpenAICompatible("m1", server.url, key="sk-1", prices=read_prices(own))
+        completion = policy.sample([ask(seed=3, stop=("END",))])[0]
+        assert server.keys == ["Bearer sk-1"]
+        assert (server.asked[0]["seed"], server.asked[0]["stop"], server.asked[0]["logprobs"]) == (3, ["END"], True)
+        assert "return_token_ids" not in server.asked[0], "only vLLM knows that field"
+    assert (completion.text, completion.finish, completion.revision) == ("hello", FinishReason.STOP, "fp-1")
+    assert completion.usage.dollars == pytest.approx((8 * 1.0 + 4 * 0.5 + 3 * 10.0) / 1e6)
+    assert (completion.exact, completion.token_ids, completion.seed) == (False, None, 3)
+    assert OpenAICompatible("m", "http://127.0.0.1:1/v1").name == "openai:m@http://127.0.0.1:1/v1"
+
+
+def test_a_price_that_is_not_known_stays_unknown_and_uncounted_tokens_are_marked():
+    with loopback(says({"choices": [{"message": {"content": "x" * 40}, "finish_reason": "length"}]})) as server:
+        completion = OpenAICompatible("m", server.url).sample([ask("y" * 80)])[0]
+    assert completion.usage.dollars is None
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens, completion.usage.estimated) == (
+        20,
+        10,
+        True,
+    )
+    assert completion.finish is FinishReason.LENGTH
+
+
+def test_text_that_no_database_takes_is_made_storable():
+    with loopback(
+        says(b'{"choices": [{"message": {"content": "a\\ud800b\\u0000c"}, "finish_reason": null}]}')
+    ) as server:
+        completion = OpenAICompatible("m", server.url).sample([ask()])[0]
+    completion.text.encode("utf-8")
+    assert (completion.text, completion.finish) == ("a\ufffdb\ufffdc", FinishReason.OTHER)
+
+
+def test_an_answer_without_text_is_empty_text_and_not_an_error():
+    with loopback(says(reply(None))) as server:
+        assert OpenAICompatible("m", server.url).sample([ask()])[0].text == ""
+
+
+def vllm_listing(handler: Handler) -> None:
+    handler.say({"data": [{"id": "m", "owned_by": "vllm", "root": "/nowhere", "max_model_len": 512}]})
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [None, {"content": None}, {"content": [{"logprob": -1.0}]}, {"content": [{"logprob": -1.0}, {"logprob": 3.0}]}],
+    ids=["none", "empty", "one for two tokens", "above zero"],
+)
+def test_log_probs_that_do_not_fit_the_tokens_make_an_answer_inexact(logprobs):
+    spoken = {**reply(token_ids=[5, 6], logprobs=logprobs), "prompt_token_ids": [1, 2]}
+    with loopback(says(spoken), listing=vllm_listing) as server:
+        completion = OpenAICompatible("m", server.url).sample([ask()])[0]
+    assert (completion.exact, completion.logprobs, completion.token_ids) == (False, None, (5, 6))
+
+
+def test_a_vllm_server_is_known_by_its_listing_and_asked_for_all_that_training_needs():
+    spoken = {
+        **reply(token_ids=[5, 6], logprobs={"content": [{"logprob": -1.0}, {"logprob": -0.5}]}),
+        "prompt_token_ids": [1],
+    }
+    with loopback(says(spoken), listing=vllm_listing) as server:
+        policy = OpenAICompatible("m", server.url)
+        completion = policy.sample([ask()])[0]
+        asked = server.asked[0]
+    assert (asked["return_token_ids"], asked["top_k"], asked["seed"]) == (True, -1, completion.seed)
+    assert asked["max_tokens"] == 512
+    assert completion.exact
+    assert (completion.logprobs, completion.prompt_token_ids) == ((-1.0, -0.5), (1,))
+    assert policy.capabilities.context == 512
+
+
+def test_a_model_that_vllm_does_not_serve_is_refused_before_it_is_asked():
+    with loopback(good, listing=vllm_listing) as server:
+        with pytest.raises(PolicyRefused, match="it serves m") as caught:
+            OpenAICompatible("other", server.url).sample([ask()])
+        assert server.asked == []
+    assert caught.value.trouble is Trouble.MODEL
+
+
+def test_a_field_that_the_server_names_as_unknown_is_left_out_once_and_for_all():
+    def picky(handler: Handler) -> None:
+        for field in ("logprobs", "max_tokens", "top_p"):
+            if field in handler.asked:
+                return handler.say({"error": {"message": f"no {field}", "param": field}}, status=400)
+        return handler.say(reply())
+
+    with loopback(picky) as server:
+        policy = OpenAICompatible("m", server.url)
+        policy.sample([ask(max_tokens=7)])
+        policy.sample([ask(max_tokens=7)])
+        assert len(server.asked) == 5
+        assert server.asked[-1]["max_completion_tokens"] == 7
+        with pytest.raises(PolicyRefused, match="no top_p"):
+            OpenAICompatible("m", server.url).sample([ask(top_p=0.5)])
+
+
+def test_requests_go_together_and_come_back_in_their_order():
+    def echo(handler: Handler) -> None:
+        number = int(handler.asked["messages"][0]["content"])
+        time.sleep(1.0 - 0.02 * number)
+        handler.say(reply(str(number)))
+
+    with loopback(echo) as server:
+        started = time.monotonic()
+        said = OpenAICompatible("m", server.url, at_once=8).sample([ask(str(number)) for number in range(8)])
+    assert [completion.text for completion in said] == [str(number) for number in range(8)]
+    assert time.monotonic() - started < 5.0, "eight answers of a second each, together"
+
+
+def test_what_was_finished_is_not_lost_and_not_asked_for_twice():
+    seen: list[str] = []
+
+    def flaky(handler: Handler) -> None:
+        text = handler.asked["messages"][0]["content"]
+        seen.append(text)
+        if text == "b" and seen.count("b") < 3:
+            return handler.say({"error": {"message": "busy"}}, status=503)
+        return handler.say(reply(text))
+
+    with loopback(flaky) as server:
+        with pytest.raises(PolicyUnavailable) as caught:
+            OpenAICompatible("m", server.url, at_once=1).sample([ask("a"), ask("b"), ask("c")])
+        assert {place: completion.text for place, completion in caught.value.finished.items()} == {0: "a", 2: "c"}
+        seen.clear()
+        said = Patient(OpenAICompatible("m", server.url), first_wait=0.01).sample([ask("a"), ask("b"), ask("c")])
+    assert [completion.text for completion in said] == ["a", "b", "c"]
+    assert sorted(seen) == ["a", "b", "b", "b", "c"]
+
+
+@pytest.mark.parametrize("form", ["seconds", "date", "milliseconds"])
+def test_a_server_that_names_its_wait_is_believed(form):
+    header = {
+        "seconds": {"retry_after": "7"},
+        "date": {"retry_after": email.utils.formatdate(time.time() + 8, usegmt=True)},
+        "milliseconds": {"retry_after_ms": "7300"},
+    }[form]
+    waits: list[float] = []
+    with loopback(error(429, **header), good) as server:
+        policy = Patient(OpenAICompatible("m", server.url), budget=60, sleep=waits.append)
+        assert policy.sample([ask()])[0].text == "hello"
+    assert len(waits) == 1
+    assert 6 <= waits[0] <= 8
+
+
+def test_a_wait_beyond_the_budget_is_not_begun():
+    waits: list[float] = []
+    with loopback(error(429, retry_after="3600")) as server, pytest.raises(PolicyUnavailable, match="429"):
+        Patient(OpenAICompatible("m", server.url), budget=30, sleep=waits.append).sample([ask()])
+    assert waits == []
+
+
+def test_a_wrong_key_stops_the_rest_of_the_batch():
+    with loopback(error(401)) as server, pytest.raises(PolicyRefused):
+        OpenAICompatible("m", server.url, at_once=1).sample([ask(str(number)) for number in range(20)])
+    assert len(server.asked) == 1
+
+
+def test_many_threads_share_one_policy():
+    said: list[str] = []
+    with loopback(good) as server:
+        policy = OpenAICompatible("m", server.url)
+        threads = [threading.Thread(target=lambda: said.append(policy.sample([ask()])[0].text)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        policy.close()
+        assert policy.sample([ask()])[0].text == "hello", "a closed policy opens again"
+        policy.close()
+    assert said == ["hello"] * 8
+
+
+@pytest.mark.parametrize("url", ["http://", "http://127.0.0.1:99999/v1", "http://no such host/v1"])
+def test_an_address_that_is_none_has_a_typed_outcome(url):
+    with pytest.raises(PolicyError) as caught:
+        OpenAICompatible("m", url, timeout=2).sample([ask()])
+    assert "\n" not in str(caught.value)
+
+
+def test_ctrl_c_ends_the_wait_for_a_slow_server_at_once():
+    code = (
+        "import sys; from policies.names import open_policy; from policies.base import Message, Request, Role\n"
+        "print('asking', flush=True)\n"
+        "try: open_policy(sys.argv[1]).sample([Request(messages=(Message(role=Role.USER, content='x'),))])\n"
+        "except KeyboardInterrupt: print('interrupted', flush=True)\n"
+    )
+    with loopback(lambda handler: time.sleep(30)) as server:
+        command = [sys.executable, "-c", code, f"openai:m@{server.url}"]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asking\n"
+        deadline = time.monotonic() + 20
+        while not server.asked and time.monotonic() < deadline:
+            time.sleep(0.05)
+        started = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=20)
+    assert said == "interrupted\n"
+    assert time.monotonic() - started < 5

@@ -1,0 +1,68 @@
+"""Patience, on a real policy that is unavailable as often as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from policies.base import Completion, Message, PolicyRefused, PolicyUnavailable, Request, Role, Trouble
+from policies.patient import Patient
+from policies.scripted import ScriptedPolicy
+
+ASK = Request(messages=(Message(role=Role.USER, content="add"),))
+
+
+class Flaky(ScriptedPolicy):
+    """A scripted policy behind a bad line."""
+
+    def __init__(self, failures: int, answers: Sequence[str] = ("one", "two", "three")) -> None:
+        super().__init__(answers)
+        self.failures, self.calls = failures, 0
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise PolicyUnavailable("the line is down", Trouble.CONNECTION)
+        return super().sample(requests)
+
+
+def test_it_asks_again_until_there_is_an_answer_and_tells_of_each_wait():
+    policy, waits, told = Flaky(3), [], []
+    patient = Patient(policy, sleep=waits.append, on_wait=lambda error, seconds: told.append((error.trouble, seconds)))
+    assert patient.sample([ASK])[0].text == "one"
+    assert policy.calls == 4
+    assert [seconds for _, seconds in told] == waits
+    assert waits[2] > waits[0]
+
+
+def test_it_gives_up_after_its_budget_with_the_last_error():
+    policy = Flaky(10_000)
+    with pytest.raises(PolicyUnavailable, match="the line is down"):
+        Patient(policy, budget=0.3, first_wait=0.05).sample([ASK])
+    assert 2 <= policy.calls < 10
+
+
+def test_it_never_asks_a_refusal_again():
+    policy = Flaky(0, answers=["only one"])
+    with pytest.raises(PolicyRefused) as caught:
+        Patient(policy, sleep=lambda seconds: pytest.fail("waited")).sample([ASK, ASK])
+    assert policy.calls == 1
+    assert caught.value.finished[0].text == "only one"
+
+
+def test_no_budget_asks_once():
+    policy = Flaky(1)
+    with pytest.raises(PolicyUnavailable):
+        Patient(policy, budget=0).sample([ASK])
+    assert policy.calls == 1
+
+
+def test_it_says_of_itself_what_the_policy_says():
+    policy = ScriptedPolicy(["x"], name="scripted:here")
+    patient = Patient(policy)
+    assert (patient.name, patient.capabilities, patient.prompt_form) == (
+        policy.name,
+        policy.capabilities,
+        policy.prompt_form,
+    )

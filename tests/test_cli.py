@@ -1,0 +1,272 @@
+"""The command line as a user meets it: what it prints, where, and the exit status."""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agent import asked
+from agent.exits import Exit, InputError, explain
+from tools.gpus import read_driver
+from tools.problem import ProblemError
+from tools.results import InfrastructureError, Report
+from tools.targets import TARGETS
+
+ROOT = Path(__file__).parents[1]
+KERNELS = ROOT / "tests/kernels"
+SOFTMAX = str(KERNELS / "good/fused_softmax.py")
+
+
+def agent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command as a user would, in a process of its own."""
+    command = [sys.executable, "-m", "agent", *arguments]
+    shown = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=shown, timeout=240)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Processes whose environment, command line or working folder names a folder, zombies left out."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            traces = (
+                (place / "environ").read_bytes()
+                + (place / "cmdline").read_bytes()
+                + os.fsencode((place / "cwd").readlink())
+            )
+            if os.fsencode(folder) in traces:
+                found.append(place.name)
+    return found
+
+
+def refused(*arguments: str) -> str:
+    """The one line on stderr of a command that ends with bad input."""
+    done = agent(*arguments)
+    assert done.returncode == Exit.BAD_INPUT, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_the_json_of_a_check_is_a_report_and_nothing_else():
+    done = agent("check", SOFTMAX, "--problem", "fused softmax", "--device", "cpu", "--json")
+    report = Report.model_validate_json(done.stdout)
+    assert report.correct
+    assert report.compile.target == "sm_90"
+    assert done.stderr == ""
+
+
+def test_a_good_softmax_is_correct_and_several_targets_make_a_portability_matrix():
+    targets = [part for name in ("sm_80", "sm_120", "gfx942") for part in ("--target", name)]
+    done = agent("check", SOFTMAX, "--problem", "fused softmax", "--device", "cpu", *targets)
+    assert done.returncode == Exit.DONE, done.stdout + done.stderr
+    assert done.stdout.startswith("correct  fused_softmax")
+    rows = [line.split()[:2] for line in done.stdout.splitlines() if line.strip().startswith(("sm_", "gfx"))]
+    assert rows == [["sm_80", "ok"], ["sm_120", "ok"], ["gfx942", "ok"]]
+    assert done.stderr == "", "progress is for terminals"
+
+
+def test_a_syntax_error_is_shown_with_its_caret_before_anything_heavy_starts(tmp_path):
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("import triton\n\nclass ModelNew(:\n    pass\n")
+    start = time.perf_counter()
+    done = agent("check", str(kernel), "--problem", "fused softmax")
+    took = time.perf_counter() - start
+    assert done.returncode == Exit.INCORRECT
+    lines = done.stdout.splitlines()
+    line = next(i for i, shown in enumerate(lines) if "class ModelNew(:" in shown)
+    assert lines[line].strip().startswith("3 |")
+    assert lines[line + 1].strip() == "^"
+    assert took < 6.0, f"{took:.2f} s; meant to be under 1 s on an idle machine"
+
+
+def test_a_syntax_error_is_a_report_in_json_too(tmp_path):
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("import torch\n\n\ndef (:\n")
+    done = agent("check", str(kernel), "--problem", "fused softmax", "--json")
+    assert done.returncode == Exit.INCORRECT
+    report = Report.model_validate_json(done.stdout)
+    assert report.failure.fault == "syntax"
+    assert not report.compiles
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    assert "there is no file" in refused("check", str(tmp_path / "gone.py"), "--problem", "fused softmax")
+
+
+def test_a_folder_is_refused(tmp_path):
+    assert "is a folder" in refused("check", str(tmp_path), "--problem", "fused softmax")
+
+
+@pytest.mark.parametrize("content", [b"\x7fELF\x02\x01\xff\xfe", b"x = 1\0"])
+def test_a_file_that_is_not_text_is_refused(tmp_path, content):
+    binary = tmp_path / "kernel.py"
+    binary.write_bytes(content)
+    assert "not" in refused("check", str(binary), "--problem", "fused softmax")
+
+
+def test_an_unknown_problem_is_refused_and_near_ones_are_named():
+    assert "softmax" in refused("check", SOFTMAX, "--problem", "fused softmacs of nothing known")
+
+
+def test_an_unknown_target_is_refused_and_the_known_ones_are_named():
+    said = refused("check", SOFTMAX, "--problem", "fused softmax", "--target", "sm_13")
+    assert all(target in said for target in TARGETS)
+
+
+def test_an_unknown_device_is_refused():
+    assert "auto, cpu or cuda:N" in refused("check", SOFTMAX, "--problem", "fused softmax", "--device", "tpu")
+
+
+def test_a_gpu_that_is_not_there_is_refused():
+    said = refused("check", SOFTMAX, "--problem", "fused softmax", "--device", "cuda:63")
+    assert "cuda:63" in said
+
+
+@pytest.mark.parametrize("share", ["share:0", "share:1.5", "share:most", "share", "lax", "share:nan"])
+def test_an_impossible_share_of_own_work_is_refused(share):
+    with pytest.raises(InputError, match="strict, report or share:P"):
+        asked.own_work_mode(share)
+
+
+@pytest.mark.parametrize("mode", ["strict", "report", "share:0.5", "share:1"])
+def test_own_work_is_taken_as_it_was_written(mode):
+    assert asked.own_work_mode(mode) == mode
+
+
+def test_an_unknown_option_and_an_unknown_command_are_one_line_each():
+    assert "--turbo" in refused("check", SOFTMAX, "--turbo")
+    assert "chekc" in refused("chekc")
+    assert "--problem" in refused("check", SOFTMAX)
+
+
+def test_targets_are_named_properly_and_taken_once():
+    assert asked.choose_targets(["h100", "sm_90", "9.0", "mi300x"], "cpu") == ("sm_90", "gfx942")
+    assert asked.choose_targets([], "cpu") == ("sm_90",)
+
+
+def test_the_device_is_the_cpu_where_there_is_no_gpu():
+    assert asked.choose_device("cpu") == "cpu"
+    if not read_driver().gpus:
+        assert asked.choose_device("auto") == "cpu"
+        with pytest.raises(InputError, match="CUDA finds no GPU here"):
+            asked.choose_device("cuda")
+
+
+@pytest.mark.gpu
+def test_the_device_is_the_first_gpu_where_there_is_one():
+    assert asked.choose_device("auto") == "cuda:0"
+    assert asked.choose_targets([], "cuda:0") == (read_driver().gpus[0].target,)
+
+
+def test_an_interrupted_check_ends_with_130(tmp_path):
+    pipe = tmp_path / "kernel.py"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "agent", "check", str(pipe), "--problem", "fused softmax"]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2)
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=20)
+    assert started.returncode == Exit.INTERRUPTED
+    assert said == "agent: interrupted\n"
+
+
+@pytest.mark.parametrize("seconds", [1.5, 4.0])
+def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behind(seconds, tmp_path):
+    command = [sys.executable, "-m", "agent", "check", SOFTMAX, "--problem", "fused softmax", "--device", "cpu"]
+    surroundings = {**os.environ, "TMPDIR": str(tmp_path)}
+    started = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings)
+    time.sleep(seconds)
+    assert processes_in(tmp_path)
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=60)
+    assert (started.returncode, said) == (Exit.INTERRUPTED, "agent: interrupted\n")
+    deadline = time.monotonic() + 10
+    while left := processes_in(tmp_path):
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.1)
+    assert not list(tmp_path.glob("kernelwright-*"))
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    done = agent("check", str(tmp_path / "gone.py"), "--problem", "fused softmax", "--debug")
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "says"),
+    [
+        (KeyboardInterrupt(), Exit.INTERRUPTED, "interrupted"),
+        (InputError("no such thing"), Exit.BAD_INPUT, "no such thing"),
+        (ProblemError("the reference lacks Model"), Exit.BAD_INPUT, "lacks Model"),
+        (InfrastructureError("the GPU is busy: wait"), Exit.INFRASTRUCTURE, "busy"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),
+            Exit.INFRASTRUCTURE,
+            "the disk is full (/tmp/x): make room",
+        ),
+        (OSError(errno.EACCES, "Permission denied", "/root/x"), Exit.INFRASTRUCTURE, "Permission denied (/root/x)"),
+        (MemoryError(), Exit.INFRASTRUCTURE, "out of memory"),
+        (RuntimeError("odd"), Exit.INFRASTRUCTURE, "please report it: RuntimeError: odd"),
+    ],
+)
+def test_every_early_end_has_its_line_and_its_status(error, exit_code, says):
+    line, code = explain(error)
+    assert code is exit_code
+    assert says in line
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_said_in_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "agent", "version"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == Exit.INFRASTRUCTURE
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_output_that_nobody_reads_is_no_trouble():
+    done = subprocess.run(
+        f"{sys.executable} -m agent problems | head -n 1", cwd=ROOT, shell=True, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+
+
+def test_the_doctor_says_what_it_found():
+    done = agent("doctor")
+    assert "isolation" in done.stdout
+    assert "triton" in done.stdout
+    assert done.returncode == Exit.DONE
+
+
+def test_the_doctor_speaks_json():
+    found = json.loads(agent("doctor", "--json").stdout)
+    assert found["machine"]["versions"]["torch"]
+    assert all(trouble["fix"] for trouble in found["troubles"])
+
+
+def test_the_catalogue_is_listed():
+    done = agent("problems")
+    assert done.returncode == Exit.DONE
+    assert "fused_softmax" in done.stdout
+
+
+def test_problems_near_a_query_come_first():
+    names = [problem["name"] for problem in json.loads(agent("problems", "fused softmax", "--json").stdout)]
+    assert names[0] == "fused_softmax"
+
+
+def test_the_version_names_what_a_verdict_depends_on():
+    said = agent("version").stdout
+    assert [line.split()[0] for line in said.splitlines()] == ["kernelwright", "torch", "triton", "python"]

@@ -1,0 +1,118 @@
+"""The shape of the project: who may import whom, how long a file and a function may be, and what `agent --help` may cost."""
+
+import ast
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOORS = {"tools": 0, "policies": 0, "store": 1, "agent": 2, "rl": 3}
+FILES = sorted(p for package in FLOORS for p in (ROOT / package).rglob("*.py"))
+LONGEST_FILE = 350
+LONGEST_FUNCTION = 60
+HEAVY = ("torch", "triton", "transformers", "vllm", "trl", "openai", "textual", "pyarrow", "sqlmodel", "pydantic")
+HELP_SECONDS = 0.4
+SLACK = 2.0
+"""The budget is wall time on an idle machine, where it equals processor time. CI runs beside other work, so processor time is what is held, with
+this much room for its slower processors and cold caches."""
+
+
+def imports_of(path: Path) -> list[tuple[int, str]]:
+    """Line and absolute name of every import, those inside functions too."""
+    found = []
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            found.append((node.lineno, ".".join([*base, node.module or ""])))
+    return found
+
+
+def functions_of(path: Path) -> list[tuple[str, int]]:
+    """Name and length in lines of every function and method."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [(n.name, n.end_lineno - n.lineno + 1) for n in ast.walk(tree) if isinstance(n, kinds)]
+
+
+def test_imports_only_go_down():
+    trespasses = []
+    for path in FILES:
+        own = path.relative_to(ROOT).parts[0]
+        for line, name in imports_of(path):
+            other = name.split(".")[0]
+            if other != own and FLOORS.get(other, -1) >= FLOORS[own]:
+                trespasses.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    assert not trespasses, "\n".join(trespasses)
+
+
+def test_no_package_of_ours_imports_the_tests_or_the_bench():
+    trespasses = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in FILES
+        for line, name in imports_of(path)
+        if name.split(".")[0] in ("tests", "bench", "docs")
+    ]
+    assert not trespasses, "\n".join(trespasses)
+
+
+def test_the_trusted_side_never_imports_what_runs_a_candidate():
+    trespasses = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in FILES
+        if "untrusted" not in path.parts
+        for line, name in imports_of(path)
+        if name.startswith("tools.untrusted")
+    ]
+    assert not trespasses, "\n".join(trespasses)
+
+
+def test_files_are_short():
+    lengths = {str(p.relative_to(ROOT)): len(p.read_text(encoding="utf-8").splitlines()) for p in FILES}
+    too_long = {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE}
+    assert not too_long, too_long
+
+
+def test_functions_fit_on_a_screen():
+    too_long = [
+        f"{path.relative_to(ROOT)}: {name} has {lines} lines"
+        for path in FILES
+        for name, lines in functions_of(path)
+        if lines > LONGEST_FUNCTION
+    ]
+    assert not too_long, "\n".join(too_long)
+
+
+def test_the_command_line_is_importable_without_anything_heavy():
+    code = f"import sys, agent.cli; print(*[m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_results_and_problems_are_importable_without_torch():
+    code = "import sys, tools.results, tools.problem, tools.machine_info; print('torch' in sys.modules or 'triton' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_help_comes_at_once():
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "agent", "--help"], cwd=ROOT, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    took = statistics.median(seconds() for _ in range(5))
+    assert took < HELP_SECONDS * SLACK, f"agent --help took {took:.2f} s of processor time (median of 5)"
+
+
+@pytest.mark.parametrize("package", sorted(FLOORS))
+def test_every_package_says_what_it_is_for(package):
+    tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree), f"{package}/__init__.py has no docstring"

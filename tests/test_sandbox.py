@@ -1,0 +1,115 @@
+"""The walls round a candidate, tried for real."""
+
+import os
+import time
+
+import pytest
+
+from tools.sandbox import Kind, ProcessDied, ProcessTimedOut, Zygote, available
+
+PROBE = "tools.untrusted.probe:serve"
+
+
+@pytest.fixture(scope="module")
+def zygote():
+    with Zygote(Kind.INTERPRET) as warm:
+        yield warm
+
+
+def ask(zygote, code, seconds=20.0):
+    with zygote.start(PROBE, {"code": code}) as process:
+        return process.receive(seconds)
+
+
+def test_a_candidate_answers_and_names_its_walls(zygote):
+    with zygote.start(PROBE, {"code": "result = 6 * 7"}) as process:
+        assert process.receive(20)["result"] == 42
+        assert "resource limits" in process.isolation.active
+
+
+def test_every_layer_of_this_machine_is_tried():
+    names = [name for name, _, _ in available()]
+    assert {"landlock", "seccomp", "resource limits"} <= set(names)
+
+
+def test_a_hang_is_killed_and_the_next_one_answers(zygote):
+    with zygote.start(PROBE, {"code": "while True: pass"}) as process, pytest.raises(ProcessTimedOut):
+        process.receive(0.5)
+    assert ask(zygote, "result = 1")["result"] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        ("import os; os._exit(0)", (0, None)),
+        ("import os; os.abort()", (None, 6)),
+        ("import ctypes; ctypes.string_at(0)", (None, 11)),
+    ],
+)
+def test_a_death_is_told_apart(zygote, code, how):
+    with zygote.start(PROBE, {"code": code}) as process, pytest.raises(ProcessDied) as death:
+        process.receive(20)
+    assert (death.value.exit_code, death.value.signal_number) == how
+
+
+def test_a_daemon_left_behind_dies_with_its_candidate(zygote, tmp_path):
+    mark = f"sleep-{os.getpid()}"
+    code = f"import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        open('{mark}', 'w'); time.sleep(600)\n    os._exit(0)\ntime.sleep(.3); result = os.listdir('.')"
+    with zygote.start(PROBE, {"code": code}) as process:
+        assert mark in process.receive(20)["result"]
+        scratch = str(process.scratch)
+    time.sleep(0.2)
+    assert not [p for p in os.listdir("/proc") if p.isdigit() and _cwd(p).startswith(scratch)]
+
+
+def _cwd(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open('/etc/passwd').read()",
+        "open('/tmp/left-behind', 'w')",
+        "open(os.path.expanduser('~root/.profile')).read()",
+        f"open({__file__!r}).read()",
+        "import socket; socket.create_connection(('127.0.0.1', 9), timeout=1)",
+        "os.kill(os.getppid() or 1, 0) if os.getppid() else (_ for _ in ()).throw(PermissionError('no parent in sight'))",
+        "import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.ptrace(16, 1, 0, 0); (_ for _ in ()).throw(PermissionError()) if r < 0 else None",
+    ],
+)
+def test_what_is_not_its_own_is_closed(zygote, code):
+    answer = ask(zygote, f"import os\n{code}")
+    assert answer["error"] in (
+        "PermissionError",
+        "OSError",
+        "FileNotFoundError",
+        "ConnectionRefusedError",
+        "ProcessLookupError",
+    ), answer
+
+
+def test_output_is_drained_and_capped(zygote):
+    with zygote.start(
+        PROBE, {"code": "import sys\nfor _ in range(200): sys.stdout.write('x' * 1_000_000)\nresult = 1"}
+    ) as process:
+        assert process.receive(60)["result"] == 1
+        assert 0 < len(process.output) < 10_000
+
+
+def test_memory_is_bounded(zygote):
+    assert ask(zygote, "x = bytearray(40 << 30)")["error"] == "MemoryError"
+
+
+def test_a_fork_bomb_ends_with_its_candidate(zygote):
+    code = "import os, time\nn = 0\ntry:\n    while n < 2000:\n        if os.fork() == 0: time.sleep(600)\n        n += 1\nexcept OSError: pass\nresult = n"
+    assert ask(zygote, code, 60)["result"] < 1000
+    assert ask(zygote, "result = 1")["result"] == 1
+
+
+def test_the_environment_is_scrubbed(zygote, monkeypatch):
+    names = ask(zygote, "import os; result = sorted(os.environ)")["result"]
+    assert not [n for n in names if n.endswith(("_KEY", "_TOKEN")) or n == "SECRET"]

@@ -1,0 +1,141 @@
+"""Memory that the judge owns and a candidate maps: inputs, weights and the places for outputs, each between two margins.
+
+On a CPU a sealed memfd, on a GPU a raw allocation by its IPC handle. The judge never maps memory that a candidate made.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tools import cuda_driver
+from tools.results import InfrastructureError
+
+MARGIN = 1 << 18
+"""Bytes before and after each tensor: an access past the end that is smaller than this is seen, not fatal."""
+_ALIGN = 512
+
+
+@dataclass
+class Shared:
+    """One tensor in shared memory."""
+
+    tensor: Any
+    """The judge's own view."""
+    memory: Any
+    """All bytes, margins included (uint8)."""
+    start: int
+    """Byte offset of the tensor in `memory`."""
+    spec: dict[str, Any]
+    """What the candidate needs to map it: JSON."""
+    fds: tuple[int, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        return self.spec["span"]
+
+    def margins(self) -> tuple[Any, Any]:
+        return self.memory[: self.start], self.memory[self.start + self.nbytes :]
+
+    def fill_margins(self, byte: int) -> None:
+        for margin in self.margins():
+            margin.fill_(byte)
+
+    def margins_hold(self, byte: int) -> bool:
+        """Whether nothing was written outside the tensor."""
+        return all(bool((margin == byte).all()) for margin in self.margins())
+
+
+def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
+    """Bytes from the first to the last element; 0 for an empty tensor. Strides are not negative."""
+    if any(n == 0 for n in shape):
+        return 0
+    return (sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1) * itemsize
+
+
+class Buffers:
+    """Hands out shared tensors on one device, and takes all of them back with `release`. Memory is kept and used again."""
+
+    def __init__(self, device: str, margin: int = MARGIN) -> None:
+        self.device, self._margin = device, margin
+        self._free: dict[int, list[Any]] = {}
+        self._used: list[tuple[int, Any]] = []
+
+    def like(self, tensor: Any) -> Shared:
+        """Room for a tensor of this shape, stride and dtype; the contents are undefined."""
+        return self.new(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+
+    def new(self, shape: Sequence[int], stride: Sequence[int], dtype: Any) -> Shared:
+        used = span(shape, stride, dtype.itemsize)
+        size = self._margin * 2 + -(-used // _ALIGN) * _ALIGN
+        memory, handle, fds = self._take(size)
+        tensor = memory[self._margin : self._margin + used].view(dtype).as_strided(tuple(shape), tuple(stride))
+        spec = {
+            "shape": list(shape),
+            "stride": list(stride),
+            "dtype": str(dtype).removeprefix("torch."),
+            "size": size,
+            "start": self._margin,
+            "span": used,
+        } | handle
+        return Shared(tensor, memory, self._margin, spec, fds)
+
+    def _take(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
+        waiting = self._free.get(size)
+        taken = (
+            waiting.pop() if waiting else (self._map_cuda(size) if self.device.startswith("cuda") else _map_memfd(size))
+        )
+        self._used.append((size, taken))
+        return taken
+
+    def _map_cuda(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
+        import torch
+
+        try:
+            address = cuda_driver.allocate(size)
+        except cuda_driver.CudaError:
+            torch.cuda.empty_cache()
+            self.trim()
+            address = cuda_driver.allocate(size)
+        handle = base64.b64encode(cuda_driver.export(address)).decode()
+        return cuda_driver.as_bytes(address, size), {"ipc": handle}, ()
+
+    def release(self) -> None:
+        """Everything handed out may be handed out again: call it once the candidate's process is dead."""
+        for size, taken in self._used:
+            self._free.setdefault(size, []).append(taken)
+        self._used = []
+
+    def trim(self) -> None:
+        """Gives memory that is not handed out back to the system."""
+        for kept in self._free.values():
+            for memory, _, fds in kept:
+                if self.device.startswith("cuda"):
+                    cuda_driver.free(memory.data_ptr())
+                for fd in fds:
+                    os.close(fd)
+        self._free = {}
+
+    def close(self) -> None:
+        self.release()
+        self.trim()
+
+
+def _map_memfd(size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
+    import torch
+
+    try:
+        fd = os.memfd_create("kernelwright", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        mapped = mmap.mmap(fd, size)
+    except OSError as error:
+        raise InfrastructureError(
+            f"no shared memory of {size >> 20} MiB: {error.strerror}; free memory or use smaller sizes"
+        ) from error
+    return torch.frombuffer(mapped, dtype=torch.uint8), {}, (fd,)

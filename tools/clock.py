@@ -1,0 +1,290 @@
+"""The clock of record, on a GPU. The candidate's process times each call by device events; the judge's own clock bounds every block from outside,
+a part of the timed outputs is compared, and the reference is timed before and after each block on the same memory.
+
+Every call of a block has inputs with contents that were never seen before, so that nothing remembered is right.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools import wire
+from tools.buffers import Shared
+from tools.checks import Checks
+from tools.draws import Draw
+from tools.gpus import Gpu, read_clocks, read_driver
+from tools.ownwork import Rule, judge_share
+from tools.physics import light
+from tools.problem import Problem
+from tools.results import Cheat, Failed, Failure, Fault, Number, ProfileResult, Timing
+from tools.situation import Expected
+from tools.timing import ratio, settled, timing
+
+FLUSH_BYTES = 1 << 28
+"""Written before every timed call: over the L2 of every GPU so far."""
+MOST_SETS, SET_BYTES, KEPT_BYTES = 32, 3 << 30, 8 << 30
+LEAST_BLOCKS, LEAST_CALLS, MOST_CALLS, MOST_SECONDS = 3, 16, 240, 0.8
+BLOCK_MS = 60.0
+"""Of the candidate's own time in a block; one call where a call takes longer."""
+LOOKED_AT = 0.25
+"""Share of the blocks of one call whose output is compared; the candidate cannot know which."""
+WALL_SHARE, BLOCK_SLACK, CALL_SLACK = 0.7, 0.35, 0.02
+"""Events may claim at least this share of the wall clock, less so many milliseconds a block and a call."""
+
+
+@dataclass
+class Samples:
+    candidate: list[float] = field(default_factory=list)
+    eager: list[float] = field(default_factory=list)
+    walls: list[tuple[float, float]] = field(default_factory=list)
+    """By block: milliseconds a call that the events claim, and that the judge's clock saw at least."""
+    allocated: int = 0
+
+
+class Clock:
+    """One a GPU. Keeps its flush buffer and what a flush costs."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self.device = device
+        self._flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device=device)
+        self._flush_ms = self._time_flush()
+        self._gpu = gpu_of(device)
+
+    def _time_flush(self) -> float:
+        import torch
+
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for _ in range(5):
+            self._flush.zero_()
+        start.record()
+        for _ in range(50):
+            self._flush.zero_()
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / 50
+
+    def profile(self, problem: Problem, checks: Checks, rule: Rule) -> ProfileResult:
+        """Times and profiles a candidate that passed every check. Raises Failed for an answer that is wrong while it is timed, or a forged clock."""
+        begun = time.monotonic()
+        checks.new_weights()
+        first = Samples()
+        self._block(checks, _open_sets(checks, 2), first)
+        sets = _open_sets(checks, max(1, int(BLOCK_MS / statistics.fmean(first.candidate))))
+        samples, begin = Samples(), time.monotonic()
+        samples.eager += self._eager(checks, sets)
+        while not _enough(samples, begin):
+            self._block(checks, sets, samples, last=False)
+            samples.eager += self._eager(checks, sets)
+        self._block(checks, sets, samples)
+        _within_wall(samples)
+        kernels, share, busy_ms = _kernels(checks, sets)
+        judge_share(checks.census, share, rule)
+        candidate, eager = timing(samples.candidate), timing(samples.eager)
+        candidate, notes = _bounded(candidate, busy_ms)
+        speedup, low = ratio(eager, candidate)
+        result = ProfileResult(
+            device=_name(self.device), candidate=candidate, eager=eager, speedup=speedup, speedup_low=low, wall_ms=statistics.median(seen for _, seen in samples.walls),
+            own_share=share, gpu_kernels=kernels, peak_memory=samples.allocated, notes=tuple(notes), seconds=time.monotonic() - begun,
+        )  # fmt: skip
+        return light(problem, checks, result, self._gpu_now())
+
+    def _gpu_now(self) -> Gpu | None:
+        """What the driver says of it, clocks as they are now."""
+        return self._gpu.with_(clocks=read_clocks(self._gpu.uuid)) if self._gpu else None
+
+    def _eager(self, checks: Checks, sets: list[list[Shared]]) -> list[float]:
+        """The reference on the same memory, the same way."""
+        import torch
+
+        chosen = [_values(checks, s) for s in sets]
+        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in chosen]
+        with torch.no_grad():
+            for values, (start, end) in zip(chosen, events, strict=True):
+                self._flush.zero_()
+                start.record()
+                kept = checks.model(*values)
+                end.record()
+        torch.cuda.synchronize()
+        del kept
+        return [a.elapsed_time(b) for a, b in events]
+
+    def _block(self, checks: Checks, sets: list[list[Shared]], samples: Samples, *, last: bool = True) -> None:
+        """One call on each set, in an order drawn anew; the last and a random share are compared (of blocks of one call, a random share and the last)."""
+        import torch
+
+        order = random.sample(range(len(sets)), len(sets))
+        looked_at = (
+            [order[-1], *({random.choice(order)} - {order[-1]})]
+            if last or len(order) > 1 or random.random() < LOOKED_AT
+            else []
+        )
+        drawn = _refill(checks, sets, set(looked_at))
+        for place in checks.exchange.places:
+            place.memory.fill_(0xFF)
+        checks.exchange.talk.ask("arm", sets=order, rng=random.getrandbits(31))
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        checks.exchange.talk.ask("time")
+        wall = (time.perf_counter() - start) * 1e3
+        reply = checks.exchange.talk.ask("told")
+        milliseconds = _milliseconds(reply, len(order))
+        for index in looked_at:
+            checks.exchange.talk.ask("copy", call=order.index(index))
+            _verify(checks, drawn[index])
+        launches = {str(k): int(v) for k, v in reply["launches"].items()}
+        _launches_as_checked(checks, launches, len(order))
+        samples.candidate += milliseconds
+        samples.walls.append(
+            (statistics.fmean(milliseconds), (wall - BLOCK_SLACK) / len(order) - self._flush_ms - CALL_SLACK)
+        )
+        samples.allocated = max(samples.allocated, int(reply["allocated"]))
+
+
+def _enough(samples: Samples, begin: float) -> bool:
+    spent, calls = time.monotonic() - begin, len(samples.candidate)
+    if len(samples.walls) < LEAST_BLOCKS:
+        return False
+    if calls >= MOST_CALLS or spent >= MOST_SECONDS:
+        return True
+    return calls >= LEAST_CALLS and settled(timing(samples.candidate)) and settled(timing(samples.eager))
+
+
+def _open_sets(checks: Checks, wanted: int) -> list[list[Shared]]:
+    """As many sets of inputs as are wanted and fit, mapped in the candidate's process."""
+    import torch
+
+    first = checks.first
+    assert first is not None
+    tensors = [v for v in first.inputs if isinstance(v, torch.Tensor)]
+    inside = sum(t.nbytes for t in tensors) or 1
+    outside = sum(o.nbytes for o in first.eager if isinstance(o, torch.Tensor)) or 1
+    count = max(1, min(MOST_SETS, wanted, SET_BYTES // inside, KEPT_BYTES // outside))
+    sets = [[checks.exchange.share(t, []) for t in tensors] for _ in range(count)]
+    trees = []
+    for shared in sets:
+        specs = iter([place.spec for place in shared])
+        trees.append(wire.describe(list(first.inputs), lambda _, specs=specs: next(specs)))  # type: ignore[misc]
+    checks.exchange.talk.ask("inputs", sets=trees)
+    return sets
+
+
+def _values(checks: Checks, shared: list[Shared]) -> list[Any]:
+    import torch
+
+    assert checks.first is not None
+    waiting = iter(shared)
+    return [next(waiting).tensor if isinstance(v, torch.Tensor) else v for v in checks.first.inputs]
+
+
+def _refill(checks: Checks, sets: list[list[Shared]], looked_at: set[int]) -> dict[int, Expected]:
+    """Fresh contents for every set; for those that will be looked at, what should come of them."""
+    import torch
+
+    kept: dict[int, Expected] = {}
+    for index, shared in enumerate(sets):
+        if index in looked_at:
+            kept[index] = checks.expect(Draw.OWN, checks.model, exact=False)
+            inputs = kept[index].inputs
+        else:
+            inputs = checks.situation.reference.inputs(random.getrandbits(40))
+        for place, value in zip(shared, (v for v in inputs if isinstance(v, torch.Tensor)), strict=True):
+            place.tensor.copy_(value)
+    return kept
+
+
+def _milliseconds(reply: dict[str, Any], calls: int) -> list[float]:
+    try:
+        found = [float(v) for v in reply["ms"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise Failed(
+            Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message="the times have not the form of times")
+        ) from error
+    if len(found) != calls or not all(0 < v < 1e7 for v in found):
+        raise Failed(
+            Failure(fault=Fault.CHEAT, cheat=Cheat.CLOCK, message="the device events tell times that cannot be")
+        )
+    return found
+
+
+def _verify(checks: Checks, expected: Expected) -> None:
+    """A timed output, compared as any other. Raises Failed."""
+    try:
+        checks.compare([place.tensor for place in checks.exchange.places], expected, "timed", diagnose=False)
+    except Failed as failed:
+        message = f"right when it was checked, wrong when it was timed (an answer remembered, or work skipped): {failed.failure.message}"
+        raise Failed(
+            Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=message, mismatch=failed.failure.mismatch)
+        ) from failed
+
+
+def _within_wall(samples: Samples) -> None:
+    """Events that claim far less than the judge's clock saw pass, in every block: a busy machine slows some blocks, a cheat all."""
+    claimed, seen = max(samples.walls, key=lambda pair: pair[0] / max(pair[1], 1e-9))
+    if claimed < WALL_SHARE * seen:
+        message = f"the events claim {claimed:.4g} ms a call, the judge's clock saw at least {seen:.4g} ms: work outside the timed stream"
+        raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CLOCK, message=message))
+
+
+def _launches_as_checked(checks: Checks, launches: dict[str, int], calls: int) -> None:
+    """A timed call launches what every checked call launched."""
+    for name, count in (checks.steady or {}).items():
+        if launches.get(name, 0) < count * calls:
+            raise Failed(
+                Failure(
+                    fault=Fault.CHEAT,
+                    cheat=Cheat.CACHE,
+                    message=f"{name} is launched {count} times in a checked call, {launches.get(name, 0) / calls:.2g} times in a timed one",
+                )
+            )
+
+
+def _kernels(checks: Checks, sets: list[list[Shared]]) -> tuple[dict[str, Number], float | None, float]:
+    """Milliseconds a call by kernel name, own share of the GPU's time, milliseconds a call in all. From CUPTI, in the candidate's process."""
+    chosen = list(range(min(len(sets), 8)))
+    _refill(checks, sets, set())
+    reply = checks.exchange.talk.ask("profile", sets=chosen)
+    own = set(checks.census.launches)
+    try:
+        found = {
+            str(name)[:160]: (float(v["ms"]) / len(chosen), float(v["count"])) for name, v in reply["kernels"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Failed(
+            Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message="the profile has not the form of one")
+        ) from error
+    total = sum(ms for ms, _ in found.values())
+    own_ms = sum(ms for name, (ms, _) in found.items() if name in own)
+    checks.note_foreign({name: int(count) for name, (_, count) in found.items() if name not in own})
+    return (
+        {k: ms for k, (ms, _) in sorted(found.items(), key=lambda kv: -kv[1][0])[:20]},
+        own_ms / total if total else None,
+        total,
+    )
+
+
+def _bounded(candidate: Timing, busy_ms: float) -> tuple[Timing, list[str]]:
+    """Where the GPU was busy for longer than the events say, that time stands."""
+    if busy_ms <= 1.25 * candidate.median + 0.005:
+        return candidate, []
+    factor = busy_ms / candidate.median
+    note = f"the events say {candidate.median:.4g} ms, the profiler {busy_ms:.4g} ms of GPU work a call: the profiler's time stands"
+    return candidate.with_(
+        **{k: getattr(candidate, k) * factor for k in ("median", "low", "high", "mean", "minimum")}
+    ), [note]
+
+
+def _name(device: str) -> str:
+    import torch
+
+    return torch.cuda.get_device_name(device)
+
+
+def gpu_of(device: str) -> Gpu | None:
+    index = int(device.partition(":")[2] or 0)
+    return next((g for g in read_driver().gpus if g.index == index), None)

@@ -1,0 +1,84 @@
+"""The CUDA driver calls that share memory between two processes, through ctypes: raw allocations and their IPC handles.
+
+torch's own sharing is not used: it pickles, it counts references in files under /dev/shm, and it would export the judge's whole caching
+segments, expected outputs among them. CUDA Driver API: cuMemAlloc, cuIpcGetMemHandle, cuIpcOpenMemHandle.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+HANDLE_BYTES = 64
+
+
+class CudaError(RuntimeError):
+    """A driver call failed."""
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
+
+
+_library: Any = None
+
+
+def _driver() -> Any:
+    global _library
+    if _library is None:
+        _library = ctypes.CDLL("libcuda.so.1")
+        _library.cuIpcOpenMemHandle_v2.argtypes = [ctypes.POINTER(ctypes.c_uint64), _Handle, ctypes.c_uint]
+    return _library
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        text = ctypes.c_char_p()
+        _driver().cuGetErrorName(code, ctypes.byref(text))
+        raise CudaError(f"{what}: {(text.value or b'?').decode()} ({code})")
+
+
+def allocate(nbytes: int) -> int:
+    """A raw device allocation of its own in the current context. Returns the address."""
+    address = ctypes.c_uint64()
+    _check(_driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)), f"cuMemAlloc of {nbytes} bytes")
+    return address.value
+
+
+def free(address: int) -> None:
+    _check(_driver().cuMemFree_v2(ctypes.c_uint64(address)), "cuMemFree")
+
+
+def export(address: int) -> bytes:
+    """The handle by which another process maps the whole allocation."""
+    handle = _Handle()
+    _check(_driver().cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(address)), "cuIpcGetMemHandle")
+    return ctypes.string_at(ctypes.byref(handle), HANDLE_BYTES)
+
+
+def map_handle(raw: bytes) -> int:
+    """Maps another process's allocation. Returns its address here."""
+    handle, address = _Handle(), ctypes.c_uint64()
+    ctypes.memmove(ctypes.byref(handle), raw, HANDLE_BYTES)
+    _check(_driver().cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, 1), "cuIpcOpenMemHandle")
+    return address.value
+
+
+def unmap(address: int) -> None:
+    _check(_driver().cuIpcCloseMemHandle(ctypes.c_uint64(address)), "cuIpcCloseMemHandle")
+
+
+def as_bytes(address: int, nbytes: int) -> Any:
+    """A uint8 tensor over device memory, nothing copied, nothing owned."""
+    import torch
+
+    class Memory:
+        __cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+            "strides": None,
+        }
+
+    return torch.as_tensor(Memory(), device="cuda")

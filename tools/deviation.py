@@ -1,0 +1,151 @@
+"""How far a candidate and eager lie from the float64 reference: the numbers that tools/compare.py judges by. In pieces, and one wait for the GPU."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tools.tolerance import SCALE_FLOOR, Allowance, Tensor, Tolerance, distance, tiles
+
+JUMP_FACTOR = 8
+"""Rows in which a rounding, a comparison or an index may fall on the other side, for each row in which eager's does."""
+
+
+@dataclass
+class _Noise:
+    """Eager against float64, by row; device vectors of float64, and sums over everything."""
+
+    scale: Tensor
+    error: Tensor
+    squares: Tensor
+    """Sums of r^2 and of (e - r)^2 over the finite elements."""
+
+
+@dataclass
+class Deviation:
+    headroom: float
+    max_error: float
+    eager_error: float
+    ratio: float
+    tolerance: Tolerance
+    allowed: Tensor | None = None
+    """A row; None for whole numbers, which are compared exactly."""
+
+
+def deviation_of_floats(
+    c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, allow: Allowance, carried: Tolerance | None, stands_in: bool
+) -> Deviation:
+    import torch
+
+    noise = _noise(e, r, s)
+    error, squares = _errors(c, e, r)
+    total = c.numel()
+    rms_r, rms_e = (noise.squares / total).sqrt()
+    scale = noise.scale.clamp_(min=SCALE_FLOOR * rms_r)
+    relative = torch.where(scale > 0, noise.error / scale, 0.0)
+    own = Tolerance(row=float(_high(relative)), rms=float(torch.where(rms_r > 0, rms_e / rms_r, 0.0)))
+    used = own.joined(carried)
+    factor = allow.factor + (1.0 if stands_in else 0.0)
+    allowed = factor * torch.maximum(noise.error, used.row * scale) + allow.ulps * scale
+    allowed_rms = factor * torch.maximum(rms_e, used.rms * rms_r) + allow.rms_ulps * rms_r
+    rms_c = (squares / total).sqrt()
+    row_headroom = _row_headroom(error, allowed, relative, scale, allow)
+    numbers = torch.stack(
+        [row_headroom, _over(rms_c, allowed_rms), error.max(), noise.error.max(), _over(rms_c, rms_e)]
+    ).tolist()
+    rows, rms, max_error, eager_error, ratio = numbers
+    if not math.isfinite(max_error):
+        rms = math.inf
+    return Deviation(max(rows, rms), max_error, eager_error, ratio, used if stands_in else own, allowed)
+
+
+def _noise(e: Tensor, r: Tensor, s: Tensor | None) -> _Noise:
+    import torch
+
+    rows, columns = r.shape
+    scale, error = (torch.zeros(rows, dtype=torch.float64, device=r.device) for _ in range(2))
+    squares = torch.zeros(2, dtype=torch.float64, device=r.device)
+    for down, across in tiles(rows, columns, r.device.type):
+        exact = r[down, across].double()
+        gap = (exact - e[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0)
+        if s is not None:
+            gap = torch.maximum(gap, (exact - s[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0))
+        finite = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
+        torch.maximum(scale[down], finite.amax(1), out=scale[down])
+        torch.maximum(error[down], gap.amax(1), out=error[down])
+        squares += torch.stack([finite.square_().sum(), gap.square_().sum()])
+    return _Noise(scale, error, squares)
+
+
+def _errors(c: Tensor, e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """Largest |c - r| of each row, and the sum of squares over everything. An element equal to eager's is right whatever r is."""
+    import torch
+
+    rows, columns = r.shape
+    error = torch.zeros(rows, dtype=torch.float64, device=r.device)
+    squares = torch.zeros((), dtype=torch.float64, device=r.device)
+    for down, across in tiles(rows, columns, r.device.type):
+        gap = _gap(c[down, across], e[down, across], r[down, across])
+        torch.maximum(error[down], gap.amax(1), out=error[down])
+        squares += gap.square_().sum()
+    return error, squares
+
+
+def _gap(c: Tensor, e: Tensor, r: Tensor) -> Tensor:
+    import torch
+
+    gap = distance(c, r)
+    return torch.where(torch.isinf(gap), torch.where((c == e) | (c.isnan() & e.isnan()), 0.0, gap), gap)
+
+
+def _row_headroom(error: Tensor, allowed: Tensor, relative: Tensor, scale: Tensor, allow: Allowance) -> Tensor:
+    """Worst error over allowed error, after the rows in which the problem itself jumps.
+
+    A rounding to an integer, a comparison or an index turns an error of one ulp into a step, at rare places and not the same ones for every honest kernel.
+    Where eager has such rows (error over 8 times the median row's), as many times 8 rows of the candidate may step as far.
+    """
+    import torch
+
+    over = _over(error, allowed)
+    jumps = (relative > 8 * relative.median() + allow.ulps).sum()
+    stepped = (over > 1) & (error <= 2 * relative.max() * scale)
+    excused = (jumps > 0) & (stepped.sum() <= JUMP_FACTOR * jumps)
+    return torch.where(stepped & excused, 1.0, over).max()
+
+
+def _over(value: Tensor, limit: Tensor) -> Tensor:
+    """value / limit; 0 where both are 0, infinite where only the limit is."""
+    import torch
+
+    return torch.where(value == 0, 0.0, value / limit).nan_to_num(nan=math.inf, posinf=math.inf)
+
+
+def _high(relative: Tensor) -> Tensor:
+    """The 99th percentile over at most 65,536 evenly spaced rows; the largest of fewer than a hundred."""
+    sample = relative[:: max(1, relative.numel() // 65536)]
+    return sample.kthvalue(max(1, math.ceil(0.99 * sample.numel()))).values
+
+
+def deviation_of_whole_numbers(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Deviation:
+    """Exactly equal to eager's or to float64's; or, where those two differ themselves (a rounding on its edge), at as many places times 8 and no farther."""
+    honest = [e] if s is None else [e, s]
+    wrong, farthest = _differences(c, r)
+    strict, _ = _differences(c, e)
+    jumps = max(_differences(h, r) for h in honest)
+    near = wrong <= JUMP_FACTOR * jumps[0] and farthest <= max(1, jumps[1]) and jumps[0] > 0
+    right = strict == 0 or wrong == 0 or near
+    ratio = 1.0 if wrong == jumps[0] else (wrong / jumps[0] if jumps[0] else math.inf)
+    return Deviation(0.0 if right else math.inf, farthest, jumps[1], ratio, Tolerance())
+
+
+def _differences(a: Tensor, b: Tensor) -> tuple[int, float]:
+    """How many elements differ, and by how much at most."""
+    import torch
+
+    count, farthest = (torch.zeros((), dtype=t, device=a.device) for t in (torch.int64, torch.float64))
+    rows, columns = a.shape
+    for down, across in tiles(rows, columns, a.device.type):
+        x, y = a[down, across], b[down, across]
+        count += (x != y).sum()
+        farthest = torch.maximum(farthest, (x.double() - y.double()).abs_().amax())
+    return int(count), float(farthest)

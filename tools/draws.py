@@ -1,0 +1,136 @@
+"""Input distributions beside the problem's own: KernelBench's torch.rand hides a dead ReLU, an int4 product and much else.
+
+Every draw is an element-wise map of an own draw that keeps zero at zero and equal values equal, so triangular, symmetric, one-hot and masked
+inputs keep their structure. A draw on which the reference is not finite is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+CHUNK = 1 << 26
+"""Elements mapped at a time."""
+
+
+class Draw(StrEnum):
+    OWN = "own"
+    SIGNED = "signed"
+    """Half of the values change their sign."""
+    LARGE = "large"
+    """Signed, 20 times the size."""
+    WIDE = "wide"
+    """Signed, magnitudes over sixteen powers of two."""
+    CONSTANT_ROWS = "constant_rows"
+    """Every row is its own first element: variance 0, ties everywhere."""
+    SPECIAL = "special"
+    """Signed, one value in sixteen zero, one in 64 a hundredfold."""
+
+
+def apply(draw: Draw, inputs: list[Any]) -> None:
+    """Maps the floating tensors of an own draw in place. Whole numbers and booleans stay."""
+    import torch
+
+    if draw is Draw.OWN:
+        return
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            _map(value, draw)
+
+
+def _map(tensor: Any, draw: Draw) -> None:
+    if draw is Draw.CONSTANT_ROWS:
+        if tensor.dim() > 1 and tensor.shape[-1] > 1 and not bool((tensor == 0).any()):
+            tensor.copy_(tensor[..., :1].expand_as(tensor).clone())
+        return
+    flat = tensor.view(-1) if tensor.is_contiguous() else None
+    if flat is None:
+        tensor.copy_(_mapped(tensor.contiguous(), _MAPS[draw]))
+        return
+    for start in range(0, flat.numel(), CHUNK):
+        piece = flat[start : start + CHUNK]
+        piece.copy_(_mapped(piece, _MAPS[draw]))
+
+
+def _mapped(values: Any, how: Callable[[Any, Any], Any]) -> Any:
+    return how(values, _hash(values))
+
+
+def _hash(values: Any) -> Any:
+    """int32, 24 bits, a function of each value's bits alone."""
+    import torch
+
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
+    mixed = values.contiguous().view(bits)
+    if bits is torch.int64:
+        mixed = mixed ^ (mixed >> 32)
+    mixed = mixed.to(torch.int32) * -1640531527
+    mixed = (mixed ^ (mixed >> 15)) * -2048144777
+    return (mixed >> 8) & 0xFFFFFF
+
+
+def _sign(h: Any) -> Any:
+    return 1 - 2 * (h & 1)
+
+
+def _signed(x: Any, h: Any) -> Any:
+    return x * _sign(h)
+
+
+def _large(x: Any, h: Any) -> Any:
+    return x * (_sign(h) * 20)
+
+
+def _wide(x: Any, h: Any) -> Any:
+    import torch
+
+    return x * _sign(h) * torch.exp2(((h >> 1) % 17 - 12).to(x.dtype))
+
+
+def _special(x: Any, h: Any) -> Any:
+    import torch
+
+    grown = torch.where((h >> 5) % 64 == 0, x * 100, x) * _sign(h)
+    return torch.where((h >> 1) % 16 == 0, torch.zeros_like(x), grown)
+
+
+_MAPS: dict[Draw, Callable[[Any, Any], Any]] = {
+    Draw.SIGNED: _signed,
+    Draw.LARGE: _large,
+    Draw.WIDE: _wide,
+    Draw.SPECIAL: _special,
+}
+
+
+def keep_edges(inputs: list[Any], before: list[Any]) -> None:
+    """Puts the first and last row and column of earlier floating inputs back into new ones, in place."""
+    import torch
+
+    for new, old in zip(inputs, before, strict=True):
+        if (
+            isinstance(new, torch.Tensor)
+            and new.is_floating_point()
+            and new.dim()
+            and new.shape == old.shape
+            and new.shape[-1] > 2
+        ):
+            for edge in (0, -1):
+                new[..., edge] = old[..., edge]
+                if new.dim() > 1 and new.shape[-2] > 2:
+                    new[..., edge, :] = old[..., edge, :]
+
+
+def shake_weights(model: Any, seed: int) -> None:
+    """Moves every floating parameter away from where its initialisation left it: a scale of ones and a bias of zeros would hide that they are ignored."""
+    import torch
+
+    generator = torch.Generator(
+        device=next(iter(model.parameters())).device if any(True for _ in model.parameters()) else "cpu"
+    ).manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.is_floating_point() and parameter.numel():
+                size = parameter.std().item() if parameter.numel() > 1 else 0.0
+                noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
+                parameter.add_((noise * (size if size > 1e-6 else 0.25)).to(parameter.dtype))

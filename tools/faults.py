@@ -1,0 +1,195 @@
+"""Why a candidate is not correct, as a value; and what every value here has in common: frozen, JSON-safe. Nothing imports torch."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+
+
+def _read_number(value: Any) -> Any:
+    return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}.get(value, value) if isinstance(value, str) else value
+
+
+def _write_number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+Number = Annotated[float, BeforeValidator(_read_number), PlainSerializer(_write_number, when_used="json")]
+"""A float whose infinities and NaN survive JSON as the strings "inf", "-inf" and "nan"."""
+
+
+class Value(BaseModel):
+    """A frozen value. To change one, make another with `with_`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def with_(self, **changes: Any) -> Any:
+        return self.model_copy(update=changes)
+
+
+class Fault(StrEnum):
+    """Why a candidate is not correct. Every one is the candidate's own."""
+
+    NO_CODE = "no_code"
+    """The text holds no code at all."""
+    SYNTAX = "syntax"
+    ENTRY_POINT = "entry_point"
+    """No `class ModelNew`, or it cannot be built with the problem's init inputs."""
+    IMPORT = "import"
+    """The module raises while it is imported."""
+    NO_KERNEL = "no_kernel"
+    """No Triton kernel is defined, or none is launched."""
+    COMPILE = "compile"
+    RESOURCES = "resources"
+    """Shared memory, registers or threads over what the target has."""
+    LAUNCH = "launch"
+    """The host code raises on the way to a launch, or the launch is refused."""
+    RUNTIME = "runtime"
+    """The candidate's own Python raises while it runs."""
+    OUTPUT = "output"
+    """Not a tensor, another number of outputs, another device."""
+    SHAPE = "shape"
+    DTYPE = "dtype"
+    LAYOUT = "layout"
+    ALIAS = "alias"
+    """The output is an input or a weight, or a view of one, and the reference's is not."""
+    MISMATCH = "mismatch"
+    PRECISION = "precision"
+    """Right up to rounding, but worse than the problem's own precision by more than the allowed factor (tf32 for fp32)."""
+    NON_FINITE = "non_finite"
+    OUT_OF_BOUNDS = "out_of_bounds"
+    """Reads or writes outside its tensors."""
+    MUTATION = "mutation"
+    """An input or a weight is changed, and the reference does not change it."""
+    NONDETERMINISM = "nondeterminism"
+    """Two calls on the same inputs disagree by more than the tolerance."""
+    FALLBACK = "fallback"
+    """torch, or the host, does the work that the kernels should do."""
+    CHEAT = "cheat"
+    """`Failure.cheat` says which."""
+    TIMEOUT = "timeout"
+    CRASH = "crash"
+    """The process died: signal, os._exit, a sticky CUDA error."""
+    MEMORY = "memory"
+
+
+class Cheat(StrEnum):
+    """What a cheat tried."""
+
+    TAMPER = "tamper"
+    """Changes torch, triton, the judge's recorder or the interpreter under it."""
+    CACHE = "cache"
+    """Returns an answer computed for other inputs."""
+    CLOCK = "clock"
+    """Claims less time than passed: side streams, threads, patched events."""
+    PHYSICS = "physics"
+    """Faster than memory and arithmetic allow."""
+    DECOY = "decoy"
+    """Launches kernels on which the output does not depend."""
+    ESCAPE = "escape"
+    """Reaches for files, network, processes or memory that are not its own."""
+    FORGERY = "forgery"
+    """Writes to the verdict channel, or what it sent is not what the protocol allows."""
+    WEIGHTS = "weights"
+    """The answer does not follow the weights: folded at the first call."""
+
+
+class SourceLine(Value):
+    """A place in the candidate's own text."""
+
+    line: int
+    column: int | None = None
+    text: str = ""
+
+    def caret(self) -> str:
+        """The line, and under it a caret where the column is known."""
+        return self.text if self.column is None else f"{self.text}\n{' ' * max(self.column, 0)}^"
+
+
+class WrongElement(Value):
+    index: tuple[int, ...]
+    expected: Number
+    got: Number
+
+
+class Pattern(StrEnum):
+    """How a mismatch lies in the output, and so where to look."""
+
+    LAST_BLOCK = "last_block"
+    """Only the tail of the rows or of the flat output: the mask."""
+    STRIDED = "strided"
+    """Every k-th element: a stride."""
+    SCALED = "scaled"
+    """A constant ratio."""
+    SHIFTED = "shifted"
+    """A constant difference."""
+    ZEROS = "zeros"
+    """All zero: not written."""
+    UNWRITTEN = "unwritten"
+    """The poison is still there."""
+    TRANSPOSED = "transposed"
+    NON_FINITE_ROWS = "non_finite_rows"
+    """NaN from some row on: a reduction."""
+    LARGE_VALUES = "large_values"
+    """Only where the values are large: accumulation or overflow."""
+    ROUNDING = "rounding"
+    """Small everywhere: precision (tf32, bf16, an approximate function)."""
+    SOME_ROWS = "some_rows"
+    EVERYWHERE = "everywhere"
+
+
+class Mismatch(Value):
+    """Where and how an output differs."""
+
+    output: int = 0
+    """Which of the outputs."""
+    draw: str = ""
+    """The distribution it was seen on."""
+    wrong: int = 0
+    total: int = 0
+    first: WrongElement | None = None
+    worst: tuple[WrongElement, ...] = ()
+    pattern: Pattern | None = None
+    hint: str = ""
+    """One sentence that says where to look."""
+    max_error: Number | None = None
+    """Largest absolute difference from the float64 reference."""
+    error_ratio: Number | None = None
+    """Candidate's RMS error over eager's own, both against float64."""
+
+
+class Failure(Value):
+    """Why a rung was not passed."""
+
+    fault: Fault
+    message: str
+    """One line, capped, control characters taken out."""
+    cheat: Cheat | None = None
+    where: SourceLine | None = None
+    trace: str = ""
+    """The traceback's tail, the candidate's own frames only, capped."""
+    mismatch: Mismatch | None = None
+
+
+class Failed(Exception):
+    """Carries a Failure up to the edge of its rung, where it becomes a value. Never leaves tools/."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class InfrastructureError(RuntimeError):
+    """Our own trouble: a busy GPU, a dead driver, a full disk. Never the candidate's fault, never a reward. One line that says what to do."""
+
+
+def clean_text(text: object, limit: int = 2000) -> str:
+    """Text from a candidate as data: control characters taken out, the middle cut with a note of how much."""
+    raw = "".join(c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    if len(raw) <= limit:
+        return raw
+    half = limit // 2
+    return f"{raw[:half]}\n[... {len(raw) - 2 * half} characters cut ...]\n{raw[-half:]}"

@@ -1,0 +1,185 @@
+"""The judge: draws, computes, holds and compares in this process; the candidate computes in another (TRUST.md).
+
+One judge serves one device and many candidates, one after the other. On a CPU the candidate runs under Triton's interpreter at shrunk sizes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.buffers import Buffers
+from tools.checks import Checks
+from tools.conversation import Conversation
+from tools.ownwork import Rule, judge_own_work
+from tools.problem import Problem
+from tools.results import CorrectnessResult, Failed, Failure, Isolation, OwnWork, ProfileResult
+from tools.sandbox import Kind, Limits, Zygote
+from tools.situation import Situation, set_up
+
+KEPT_PROBLEMS = 12
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is asked of a candidate."""
+
+    own_work: Rule = field(default_factory=Rule)
+    hidden: tuple[dict[str, int], ...] = ()
+    """Other sizes that it must be right at, or refuse with an exception of its own."""
+    seconds: float = 120.0
+    """For the whole conversation."""
+    profile: bool = False
+    before_hidden: Callable[[Path], None] = lambda cache: None
+    """Called with the candidate's Triton cache before other sizes are tried: what was compiled for them meanwhile is put there."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    correctness: CorrectnessResult
+    profile: ProfileResult | None = None
+    isolation: Isolation | None = None
+    output: str = ""
+
+
+class Judge:
+    """A context manager. Not thread-safe: one a lane."""
+
+    def __init__(self, device: str, *, limits: Limits | None = None, zygote: Zygote | None = None) -> None:
+        """device: cpu or cuda:N. A zygote that is given is shared, and not closed here."""
+        self.device = device
+        gpu = int(device.partition(":")[2] or 0) if device.startswith("cuda") else None
+        self._own_zygote = zygote is None
+        self.zygote = zygote or Zygote(Kind.CUDA if gpu is not None else Kind.INTERPRET, gpu=gpu, limits=limits)
+        self._situations: OrderedDict[tuple[str, str], Situation] = OrderedDict()
+        self._buffers: Buffers | None = None
+        self._clock: Any = None
+        self._weights_seed = _secret()
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.startswith("cuda")
+
+    def name(self) -> str:
+        if not self.on_gpu:
+            return "cpu"
+        import torch
+
+        return torch.cuda.get_device_name(self.device)
+
+    @property
+    def buffers(self) -> Buffers:
+        if self._buffers is None:
+            if self.on_gpu:
+                import torch
+
+                torch.cuda.set_device(self.device)
+                torch.zeros(1, device=self.device)
+            self._buffers = Buffers(self.device)
+        return self._buffers
+
+    def situation(self, problem: Problem) -> Situation:
+        """The problem set up on this device, the last few kept. Raises ProblemError."""
+        key = (problem.hash, problem.name)
+        if key in self._situations:
+            self._situations.move_to_end(key)
+            return self._situations[key]
+        self.buffers  # noqa: B018  a CUDA context first
+        while len(self._situations) >= KEPT_PROBLEMS:
+            self._situations.popitem(last=False)
+            if self.on_gpu:
+                import torch
+
+                torch.cuda.empty_cache()
+        self._situations[key] = set_up(problem, self.device, self._weights_seed)
+        return self._situations[key]
+
+    def judge(
+        self,
+        problem: Problem,
+        source: str,
+        rules: Rules,
+        *,
+        warm_cache: Path | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Judged:
+        """One candidate's correctness and, where it is asked for and earned, its profile. Never raises for what a candidate does."""
+        start = time.monotonic()
+        situation = self.situation(problem)
+        seed = _secret()
+        with self.zygote.process() as process:
+            if warm_cache is not None:
+                copy_cache(warm_cache, process.scratch / "triton")
+            talk = Conversation(process, rules.seconds)
+            process.start(
+                "tools.untrusted.serve:serve",
+                {"device": "cuda:0" if self.on_gpu else "cpu", "file": str(process.scratch / "candidate.py")},
+            )
+            checks = Checks(situation, talk, self.buffers, seed, progress)
+            failure, work, profile = self._all(problem, checks, source, rules, progress)
+            result = checks.result(self.name(), failure, work, seed).with_(seconds=time.monotonic() - start)
+            judged = Judged(result, profile, process.isolation, process.output)
+        self.buffers.release()
+        return judged
+
+    def _all(
+        self, problem: Problem, checks: Checks, source: str, rules: Rules, progress: Callable[[str], None]
+    ) -> tuple[Failure | None, OwnWork | None, ProfileResult | None]:
+        work: OwnWork | None = None
+        profile: ProfileResult | None = None
+        try:
+            checks.load(source)
+            checks.all_draws(after_first=lambda: judge_own_work(checks, rules.own_work))
+            work = judge_own_work(checks, rules.own_work)
+            if rules.hidden:
+                rules.before_hidden(checks.exchange.talk.process.scratch / "triton")
+            for sizes in rules.hidden:
+                progress(f"hidden sizes {sizes}")
+                checks.hidden(self.situation(problem.with_sizes(sizes)), sizes)
+            checks.integrity()
+            if rules.profile and self.on_gpu:
+                progress("timing")
+                self.zygote.settle()
+                profile = self._profile(problem, checks, rules.own_work)
+                work = work.with_(share=profile.own_share, share_of="gpu_time", census=checks.census)
+                checks.integrity()
+        except Failed as failed:
+            return failed.failure, work or checks.partial_work(rules.own_work), profile
+        return None, work, profile
+
+    def _profile(self, problem: Problem, checks: Checks, rule: Rule) -> ProfileResult:
+        from tools.clock import Clock
+
+        if self._clock is None:
+            self._clock = Clock(self.device)
+        return self._clock.profile(problem, checks, rule)
+
+    def close(self) -> None:
+        if self._own_zygote:
+            self.zygote.close()
+        self._situations.clear()
+        if self._buffers is not None:
+            self._buffers.close()
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _secret() -> int:
+    """A seed that nobody can guess; recorded afterwards."""
+    return int.from_bytes(os.urandom(6), "little")
+
+
+def copy_cache(source: Path, target: Path) -> None:
+    import shutil
+
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)

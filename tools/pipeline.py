@@ -1,0 +1,337 @@
+"""evaluate(problem, source) -> Report: the cheapest rung first, and no further than the first failure."""
+
+from __future__ import annotations
+
+import platform
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from tools.judge import Judge, Judged, Rules, copy_cache
+from tools.lease import gpu_lease
+from tools.ownwork import Rule
+from tools.problem import Problem, check_form
+from tools.results import CompileResult, Environment, InfrastructureError, Report, Rung, Value
+from tools.sandbox import Kind, Limits, Zygote
+from tools.source import advice, candidate_hash, read_source
+from tools.verdict_cache import VerdictCache, evaluator_version
+
+Progress = Callable[[str], None]
+
+
+def _quiet(_: str) -> None: ...
+
+
+class Lane(StrEnum):
+    """Where a verdict is at work. Waiting for the GPU is neither."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+
+
+def _unmetered(_: Lane) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+class Options(Value):
+    """What is asked of a verdict."""
+
+    targets: tuple[str, ...] = ("sm_90",)
+    """The first decides; the others make the portability matrix."""
+    own_work: str = "strict"
+    profile: bool = True
+    torch_compile: bool = True
+    ncu: bool = False
+    sanitizer: bool = False
+    hidden_shapes: bool = True
+    interpret: bool | None = None
+    """The interpreted rung; None: where there is no GPU."""
+    compile_seconds: float = 60.0
+    seconds: float = 120.0
+    """For the conversation with one candidate at one rung."""
+    lease_seconds: float = 600.0
+
+
+class Evaluator:
+    """Holds the warm processes. A context manager; thread-safe: CPU rungs run side by side, a GPU serves one at a time."""
+
+    def __init__(
+        self, device: str = "cpu", workers: int = 2, cache_dir: Path | None = None, limits: Limits | None = None,
+        lane: Callable[[Lane], AbstractContextManager[None]] = _unmetered,
+    ) -> None:  # fmt: skip
+        """device: cpu or cuda:N. cache_dir: where verdicts are kept; None keeps none. lane: entered for the time that a verdict works there.
+
+        Raises InfrastructureError where the sandbox cannot start.
+        """
+        self.device = device
+        self._lane = lane
+        self._limits = limits
+        self._cache_dir = cache_dir
+        self._cache = VerdictCache(cache_dir) if cache_dir else None
+        self._ahead = ThreadPoolExecutor(workers, thread_name_prefix="compile-ahead")
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
+        self._zygotes: dict[Kind, Zygote] = {}
+        self._judges = threading.local()
+        self._all_judges: list[Judge] = []
+        self._lock, self._gpu_lock = threading.Lock(), threading.Lock()
+        self._gpu_judge: Judge | None = None
+        self._environment: Environment | None = None
+        self._zygote(Kind.COMPILE)
+        self._zygote(Kind.CUDA if self._on_gpu else Kind.INTERPRET)
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self.device.startswith("cuda")
+
+    def _zygote(self, kind: Kind) -> Zygote:
+        with self._lock:
+            if kind not in self._zygotes:
+                gpu = int(self.device.partition(":")[2] or 0) if kind is Kind.CUDA else None
+                self._zygotes[kind] = Zygote(kind, gpu=gpu, limits=self._limits)
+            return self._zygotes[kind]
+
+    def _cpu_judge(self) -> Judge:
+        """One a thread: a judge holds a conversation at a time. The zygote is common."""
+        if not hasattr(self._judges, "cpu"):
+            self._judges.cpu = Judge("cpu", zygote=self._zygote(Kind.INTERPRET))
+            self._all_judges.append(self._judges.cpu)
+        return self._judges.cpu
+
+    # -------------------------------------------------------------- the ladder
+    def submit(
+        self, problem: Problem, source: str, options: Options | None = None, progress: Progress = _quiet
+    ) -> Future[Report]:
+        """The same as `evaluate`, in the pool: CPU rungs of one candidate run while the GPU serves another."""
+        return self._pool.submit(self.evaluate, problem, source, options, progress)
+
+    def evaluate(
+        self, problem: Problem, source: str, options: Options | None = None, progress: Progress | None = None
+    ) -> Report:
+        """Everything that can be found out about one candidate.
+
+        Raises: ProblemError where the reference itself cannot be used; InfrastructureError for trouble of ours. A broken candidate is a value.
+        """
+        asked, say, start = options or Options(), progress or _quiet, time.monotonic()
+        rule = Rule.parse(asked.own_work)
+        report = Report(
+            problem=problem.name,
+            problem_hash=problem.hash,
+            candidate_hash=candidate_hash(source),
+            advice=advice(source),
+        )
+        if failure := read_source(source):
+            return report.with_(failure=failure, seconds=time.monotonic() - start)
+        check_form(problem.source)
+        report = report.with_(environment=self.environment(), degenerate=_degenerate(problem))
+        key = (
+            self._cache.key(report.candidate_hash, problem.hash, report.environment, asked.model_dump_json())
+            if self._cache
+            else ""
+        )
+        if self._cache and (known := self._cache.find(key)):
+            return known
+        report = self._climb(report, problem, source, asked, rule, say).with_(seconds=time.monotonic() - start)
+        if self._cache:
+            self._cache.keep(key, report)
+        return report
+
+    def _climb(
+        self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
+    ) -> Report:
+        say(f"compiling for {', '.join(asked.targets)}")
+        with Kept(self._zygote(Kind.COMPILE).folder) as cache:
+            with self._lane(Lane.CPU):
+                compiles = self._compile(problem, source, asked, cache)
+            report = report.with_(
+                rung=Rung.COMPILE, compiles=compiles, warnings=report.warnings + _compile_warnings(compiles)
+            )
+            if compiles and (failure := compiles[0].failure):
+                return report.with_(failure=failure)
+            if asked.interpret or (asked.interpret is None and not self._on_gpu):
+                with self._lane(Lane.CPU):
+                    report = self._interpreted(report, problem, source, asked, rule, say)
+            if report.failure is None and self._on_gpu:
+                report = self._on_the_gpu(report, problem, source, asked, rule, say, cache)
+        return report
+
+    def _compile(self, problem: Problem, source: str, asked: Options, cache: Path) -> tuple[CompileResult, ...]:
+        from tools.compile import compile_candidate
+        from tools.spec import input_spec
+
+        return compile_candidate(
+            self._zygote(Kind.COMPILE),
+            input_spec(problem),
+            source,
+            asked.targets,
+            seconds=asked.compile_seconds,
+            cache_dir=cache,
+        )
+
+    def _interpreted(
+        self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
+    ) -> Report:
+        from tools.shrink import hidden_sizes, shrink
+
+        small = shrink(problem)
+        if not small.fits:
+            return report.with_(warnings=(*report.warnings, f"not interpreted: {small.note}"))
+        hidden = tuple(hidden_sizes(problem, small.sizes))[:2] if asked.hidden_shapes else ()
+        rules = Rules(own_work=rule, hidden=_over(small.sizes, hidden), seconds=asked.seconds)
+        say("interpreting at small sizes")
+        judged = self._cpu_judge().judge(problem.with_sizes(small.sizes), source, rules, progress=say)
+        result = judged.correctness.with_(
+            sizes=small.sizes, notes=judged.correctness.notes + ((small.note,) if small.note else ())
+        )
+        return _with_verdict(report, judged, Rung.INTERPRETED, interpreted=result)
+
+    def _on_the_gpu(
+        self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress, cache: Path
+    ) -> Report:
+        hidden = _hidden_on_gpu(problem) if asked.hidden_shapes else ()
+        ahead = self._compile_ahead(problem, source, asked, hidden, cache)
+        rules = Rules(own_work=rule, hidden=hidden, seconds=asked.seconds, profile=asked.profile, before_hidden=ahead)
+        with (
+            self._gpu_lock,
+            gpu_lease(self.environment().gpu + self.device, asked.lease_seconds, say),
+            self._lane(Lane.GPU),
+        ):
+            if self._gpu_judge is None:
+                self._gpu_judge = Judge(self.device, zygote=self._zygote(Kind.CUDA))
+            say("judging on the GPU")
+            judged = self._gpu_judge.judge(problem, source, rules, warm_cache=cache, progress=say)
+        report = _with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.correctness)
+        if judged.profile is not None:
+            report = report.with_(rung=Rung.PROFILE, profile=judged.profile)
+        if report.correct and asked.profile:
+            report = self._extras(report, problem, source, asked, say)
+        return report
+
+    def _compile_ahead(
+        self, problem: Problem, source: str, asked: Options, hidden: tuple[dict[str, int], ...], cache: Path
+    ) -> Callable[[Path], None]:
+        """Compiles for the other sizes while the GPU is busy with the problem's own. Gives what waits for it and copies it over."""
+        from tools.compile import compile_candidate
+        from tools.spec import input_spec
+
+        folder = cache / "hidden"
+        todo = [
+            self._ahead.submit(compile_candidate, self._zygote(Kind.COMPILE), input_spec(problem, sizes), source, asked.targets[:1], seconds=asked.compile_seconds, cache_dir=folder)
+            for sizes in hidden
+        ]  # fmt: skip
+
+        def put(target: Path) -> None:
+            wait(todo)
+            copy_cache(folder, target)
+
+        return put
+
+    def _extras(self, report: Report, problem: Problem, source: str, asked: Options, say: Progress) -> Report:
+        """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
+        from tools.extras import add_extras
+
+        with (
+            self._gpu_lock,
+            gpu_lease(self.environment().gpu + self.device, asked.lease_seconds, say),
+            self._lane(Lane.GPU),
+        ):
+            return add_extras(report, problem, source, asked, self.device, self._cache_dir, say)
+
+    # -------------------------------------------------------------- surroundings
+    def environment(self) -> Environment:
+        """What verdicts are made with. Read once."""
+        if self._environment is None:
+            from tools.machine_info import version
+
+            base = Environment(
+                evaluator=evaluator_version(), python=platform.python_version(), torch=version("torch") or "", triton=version("triton") or "", host=platform.node(), fp_fusion="1",
+            )  # fmt: skip
+            self._environment = base.with_(**self._gpu_facts()) if self._on_gpu else base
+        return self._environment
+
+    def _gpu_facts(self) -> dict[str, Any]:
+        from tools.gpus import read_driver
+
+        driver = read_driver()
+        index = int(self.device.partition(":")[2] or 0)
+        gpu = next((g for g in driver.gpus if g.index == index), None)
+        if gpu is None:
+            raise InfrastructureError(f"{self.device} is not there: use --device cpu, or run `agent doctor`")
+        return {"gpu": gpu.name, "driver": driver.version or ""}
+
+    def close(self) -> None:
+        for pool in (self._pool, self._ahead):
+            pool.shutdown(wait=False, cancel_futures=True)
+        for judge in [*self._all_judges, *([self._gpu_judge] if self._gpu_judge else [])]:
+            judge.close()
+        for zygote in self._zygotes.values():
+            zygote.close()
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Kept:
+    """A folder for what the compile rung made, until the GPU rung has used it."""
+
+    def __init__(self, parent: Path) -> None:
+        self._parent = parent
+
+    def __enter__(self) -> Path:
+        import tempfile
+
+        self._folder = Path(tempfile.mkdtemp(prefix="compiled-", dir=self._parent))
+        return self._folder
+
+    def __exit__(self, *_: object) -> None:
+        import shutil
+
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _hidden_on_gpu(problem: Problem) -> tuple[dict[str, int], ...]:
+    """One other size: the small odd one where no weight depends on it, else a batch of one more."""
+    from tools.shrink import hidden_sizes, shrink
+    from tools.spec import input_spec
+
+    small = shrink(problem).sizes
+    if small and not input_spec(problem).weights:
+        return (small,)
+    return tuple(hidden_sizes(problem, {}))[:1]
+
+
+def _over(base: dict[str, int], hidden: tuple[dict[str, int], ...]) -> tuple[dict[str, int], ...]:
+    return tuple({**base, **sizes} for sizes in hidden)
+
+
+def _with_verdict(report: Report, judged: Judged, rung: Rung, **stage: Any) -> Report:
+    """The report with one correctness rung put on."""
+    result = judged.correctness
+    failure = result.failure or (judged.profile.failure if judged.profile else None)
+    return report.with_(
+        rung=rung, failure=report.failure or failure, correct=failure is None, correct_kb=result.correct_kb, judged_on=result.device, own_work=result.own_work, isolation=judged.isolation, output=judged.output,
+        warnings=report.warnings + _isolation_warnings(judged), **stage,
+    )  # fmt: skip
+
+
+def _isolation_warnings(judged: Judged) -> tuple[str, ...]:
+    missing = judged.isolation.missing if judged.isolation else ()
+    return (f"isolation layers missing: {'; '.join(missing)}",) if missing else ()
+
+
+def _compile_warnings(compiles: tuple[CompileResult, ...]) -> tuple[str, ...]:
+    return tuple(f"{c.target}: {c.failure.message}" for c in compiles[1:] if c.failure)
+
+
+def _degenerate(problem: Problem) -> tuple[str, ...]:
+    from tools.manifest import load
+
+    manifest = load(problem)
+    return tuple(manifest.degenerate) if manifest else ()

@@ -1,0 +1,244 @@
+"""A problem: one reference in KernelBench form, its identity and its hash. Text only: nothing here imports torch."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TypeGuard
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CPU_SIZES = "CPU_SIZES"
+"""Module-level dict in a reference: the module-level integers that the CPU rungs use instead, such as {"batch_size": 4}."""
+
+
+class ProblemError(ValueError):
+    """The reference cannot be used. The message is one line and says what to do."""
+
+
+class Problem(BaseModel):
+    """One reference: `class Model(nn.Module)`, `get_inputs() -> list`, `get_init_inputs() -> list`.
+
+    Form: KernelBench (Ouyang et al. 2025, arXiv:2502.10517).
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    """How people call it: `fused_softmax`, `kernelbench:1/23`, `model.py`."""
+    source: str = Field(repr=False)
+    suite: str = "file"
+    """catalogue, kernelbench, tritonbench-t or file."""
+    title: str = ""
+    """One line for people."""
+    family: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over the syntax tree without docstrings: comments, blank lines and names of files do not change it. Hex, 64."""
+        return source_hash(self.source)
+
+    @property
+    def cpu_sizes(self) -> dict[str, int]:
+        """The reference's own CPU shapes, empty where it names none."""
+        return literal_dict(self.source, CPU_SIZES)
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Problem:
+        """The same problem with module-level integers replaced. Integers that are computed from them follow.
+
+        Raises: ProblemError where a name is not a module-level integer.
+        """
+        return self.model_copy(update={"source": resized(self.source, sizes)}) if sizes else self
+
+
+def parse(source: str) -> ast.Module:
+    """Raises ProblemError where the text is not Python."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        where = f" at line {line}" if line else ""
+        raise ProblemError(f"the reference is not Python{where}: {getattr(error, 'msg', error)}") from error
+
+
+def check_form(source: str) -> None:
+    """Raises ProblemError where `Model`, `get_inputs` or `get_init_inputs` is missing."""
+    names = {n.name for n in parse(source).body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if n not in names]
+    if missing:
+        raise ProblemError(
+            f"the reference lacks {', '.join(missing)}: a problem defines Model, get_inputs and get_init_inputs (KernelBench form)"
+        )
+
+
+def module_integers(source: str) -> dict[str, int]:
+    """The module-level integers of a reference that are written as numbers or arithmetic of numbers (`8192 * 2`), in order.
+
+    `height = width = 256` and `depth, height = 16, 32` give a name each.
+    """
+    found: dict[str, int] = {}
+    for node in _one_name_each(parse(source)).body:
+        if (name := _assigned_name(node)) and (value := _integer(getattr(node, "value", None))) is not None:
+            found[name] = value
+    return found
+
+
+def inner_integers(source: str) -> dict[str, int]:
+    """Integers that have no name of their own, by their place: `shape[1]` is the second one in what `shape` is assigned, `get_inputs[0]` the first in that function."""
+    return {
+        name: value for name, node in _inner(_one_name_each(parse(source))) if (value := _integer(node)) is not None
+    }
+
+
+def literal_dict(source: str, name: str) -> dict[str, int]:
+    """A module-level `NAME = {"a": 1, ...}`; empty where there is none."""
+    for node in parse(source).body:
+        if _assigned_name(node) == name and isinstance(value := _literal(node), dict):
+            return value
+    return {}
+
+
+def resized(source: str, sizes: Mapping[str, int]) -> str:
+    """The source with integers replaced by `sizes`: names of `module_integers` or `inner_integers`. Raises ProblemError for any other name."""
+    tree = _one_name_each(parse(source))
+    unknown = set(sizes) - set(module_integers(source)) - set(inner_integers(source))
+    if unknown:
+        raise ProblemError(f"no module-level integer named {', '.join(sorted(unknown))} in the reference")
+    new = {id(node): ast.Constant(value=int(sizes[name])) for name, node in _inner(tree) if name in sizes}
+    for node in tree.body:
+        name = _assigned_name(node) or ""
+        if name in sizes and isinstance(node, ast.Assign | ast.AnnAssign) and _integer(node.value) is not None:
+            node.value = ast.Constant(value=int(sizes[name]))
+    return ast.unparse(ast.fix_missing_locations(_Replace(new).visit(tree)))
+
+
+@lru_cache(maxsize=512)
+def source_hash(source: str) -> str:
+    """SHA-256 of the dumped syntax tree, docstrings left out. Falls back to the text where it does not parse, or is too deep to."""
+    try:
+        return _tree_hash(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()
+
+
+def _tree_hash(tree: ast.Module) -> str:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and body and _is_text(body[0]):
+            node.body = body[1:] or [ast.Pass()]
+    return hashlib.sha256(ast.dump(tree).encode("utf-8", "replace")).hexdigest()
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _assigned_name(node: ast.stmt) -> str | None:
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    return None
+
+
+def _literal(node: ast.stmt) -> object | None:
+    value = getattr(node, "value", None)
+    if value is None:
+        return None
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError):
+        return None
+
+
+def _integer(node: ast.AST | None) -> int | None:
+    """What an expression of integers only comes to."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _integer(node.operand)
+        return None if value is None else -value
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _integer(node.left), _integer(node.right)
+    if left is None or right is None:
+        return None
+    match node.op:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            return left * right
+        case ast.FloorDiv() if right:
+            return left // right
+        case ast.Pow() if 0 <= right <= 64:
+            return int(left**right)
+    return None
+
+
+def _one_name_each(tree: ast.Module) -> ast.Module:
+    """`a = b = 1` and `a, b = 1, 2` as one assignment a name, where the values are integers."""
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        pairs = _pairs(node) if isinstance(node, ast.Assign) else []
+        if len(pairs) > 1 and all(_integer(value) is not None for _, value in pairs):
+            body += [ast.Assign(targets=[ast.Name(n, ast.Store())], value=copy.deepcopy(v)) for n, v in pairs]
+        else:
+            body.append(node)
+    tree.body = body
+    return tree
+
+
+def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
+    pairs: list[tuple[str, ast.expr]] = []
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            pairs.append((target.id, node.value))
+        elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            if len(target.elts) != len(node.value.elts):
+                return []
+            pairs += [(t.id, v) for t, v in zip(target.elts, node.value.elts, strict=True) if isinstance(t, ast.Name)]
+    return pairs
+
+
+def _inner(tree: ast.Module) -> list[tuple[str, ast.expr]]:
+    """Places of integers inside tuples, lists and the two functions that give inputs."""
+    found: list[tuple[str, ast.expr]] = []
+    for node in tree.body:
+        name = _assigned_name(node)
+        value = getattr(node, "value", None)
+        if name and name != CPU_SIZES and _holds_integers(value):
+            found += [(f"{name}[{i}]", inner) for i, inner in enumerate(_integers_within(value))]
+        elif isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
+            found += [(f"{node.name}[{i}]", inner) for i, inner in enumerate(_integers_within(node))]
+    return found
+
+
+def _holds_integers(node: ast.AST | None) -> TypeGuard[ast.expr]:
+    """A tuple, a list, or one repeated: `[1024] * 16`."""
+    sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node,)
+    return any(isinstance(side, ast.Tuple | ast.List) for side in sides)
+
+
+def _integers_within(node: ast.AST) -> Iterator[ast.expr]:
+    """The largest expressions of integers only, in the order of the text. A lone number is not inside anything."""
+    for child in ast.iter_child_nodes(node):
+        if _integer(child) is not None and isinstance(child, ast.expr):
+            yield child
+        else:
+            yield from _integers_within(child)
+
+
+class _Replace(ast.NodeTransformer):
+    """Puts new nodes in the place of old ones, known by their identity."""
+
+    def __init__(self, new: dict[int, ast.Constant]) -> None:
+        self._new = new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return self._new[id(node)] if id(node) in self._new else self.generic_visit(node)

@@ -1,0 +1,17 @@
+"""The sandbox's trusted side: zygotes, processes, walls."""
+
+from tools.sandbox.channel import BadMessage, Channel
+from tools.sandbox.isolation import Kind, Limits, available
+from tools.sandbox.process import Process, ProcessDied, ProcessTimedOut, Zygote
+
+__all__ = [
+    "BadMessage",
+    "Channel",
+    "Kind",
+    "Limits",
+    "Process",
+    "ProcessDied",
+    "ProcessTimedOut",
+    "Zygote",
+    "available",
+]

@@ -1,0 +1,107 @@
+"""Length-prefixed JSON over a Unix socket, with file descriptors beside it. Used on both sides; nothing is ever unpickled.
+
+A message is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an object at the top.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any
+
+LONGEST = 32 << 20
+"""Bytes of the largest message that is read."""
+MOST_DESCRIPTORS = 64
+
+Message = dict[str, Any]
+
+
+class ChannelClosed(EOFError):
+    """The other side is gone."""
+
+
+class ChannelTimeout(TimeoutError):
+    """Nothing whole arrived before the deadline."""
+
+
+class BadMessage(ValueError):
+    """What arrived is not a message."""
+
+
+class Channel:
+    """One end. `receive` gives the message; descriptors that came with it wait in `descriptors`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._sock.setblocking(True)
+        self.descriptors: list[int] = []
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def send(self, message: Message, fds: Sequence[int] = ()) -> None:
+        """Raises ChannelClosed when nobody listens."""
+        body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+        data = struct.pack("<I", len(body)) + body
+        extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            self._sock.settimeout(60)
+            sent = self._sock.sendmsg([data], extra)
+            self._sock.sendall(data[sent:])
+        except (BrokenPipeError, ConnectionResetError, TimeoutError) as error:
+            raise ChannelClosed(str(error)) from error
+
+    def receive(self, deadline: float | None = None) -> Message:
+        """The next message; `deadline` is a time.monotonic(). Raises ChannelClosed, ChannelTimeout, BadMessage."""
+        (length,) = struct.unpack("<I", self._read(4, deadline))
+        if length > LONGEST:
+            raise BadMessage(f"a message of {length} bytes")
+        try:
+            message = json.loads(self._read(length, deadline))
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+            raise BadMessage(f"not JSON: {error}") from error
+        if not isinstance(message, dict):
+            raise BadMessage("not an object")
+        return message
+
+    def _read(self, count: int, deadline: float | None) -> bytes:
+        parts: list[bytes] = []
+        while count:
+            self._sock.settimeout(None if deadline is None else max(deadline - time.monotonic(), 1e-4))
+            try:
+                data, extra, _, _ = self._sock.recvmsg(min(count, 1 << 20), socket.CMSG_SPACE(4 * MOST_DESCRIPTORS))
+            except TimeoutError as error:
+                raise ChannelTimeout("no answer in time") from error
+            except ConnectionResetError as error:
+                raise ChannelClosed(str(error)) from error
+            self._keep(extra)
+            if not data:
+                raise ChannelClosed("the other side closed")
+            parts.append(data)
+            count -= len(data)
+        return b"".join(parts)
+
+    def _keep(self, extra: Sequence[tuple[int, int, bytes]]) -> None:
+        for level, kind, data in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds = array.array("i")
+                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+                self.descriptors.extend(fds)
+
+    def take_descriptors(self) -> list[int]:
+        """The descriptors that came so far; the caller closes them."""
+        taken, self.descriptors = self.descriptors, []
+        return taken
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+def pair() -> tuple[Channel, socket.socket]:
+    """A channel for this side and a bare socket to hand over."""
+    ours, theirs = socket.socketpair()
+    return Channel(ours), theirs

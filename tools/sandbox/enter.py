@@ -1,0 +1,29 @@
+"""Runs a command behind walls of its own: how ncu and compute-sanitizer start a candidate.
+
+    python -m tools.sandbox.enter SCRATCH COMMAND [ARGUMENT ...]
+
+Network, mounts and message queues of its own, files closed but for Python, CUDA and SCRATCH. Capabilities stay: counters need them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tools.sandbox import kernel
+from tools.sandbox.isolation import Kind, Layers, close_files, enter_namespaces
+
+
+def main() -> None:
+    scratch, command = sys.argv[1], sys.argv[2:]
+    layers = Layers()
+    if os.geteuid() == 0:
+        enter_namespaces(layers, own_user=False)
+    layers.enter("no new privileges", kernel.no_new_privileges)
+    layers.enter("landlock", lambda: close_files(scratch, Kind.CUDA))
+    os.environ.update({"HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": f"{scratch}/triton"})
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""The layers round a candidate: which are asked for, how each is entered, and which the host has.
+
+Entered inside the forked process, before any of the candidate's text is read. A layer that the host refuses is named with its reason, never left out in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import site
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from tools.sandbox import kernel
+
+
+class Kind(StrEnum):
+    """What a process is for; its libraries are loaded and its walls are set accordingly."""
+
+    COMPILE = "compile"
+    INTERPRET = "interpret"
+    CUDA = "cuda"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one candidate may take."""
+
+    memory: int = 8 << 30
+    """Bytes of address space beyond what the zygote had (CPU kinds), or of private data (CUDA)."""
+    processes: int = 400
+    file_size: int = 256 << 20
+    """Bytes."""
+    open_files: int = 1024
+    cpu_seconds: int = 900
+    output: int = 64 << 10
+    """Bytes of stdout and stderr that are kept."""
+
+
+@dataclass
+class Layers:
+    """Which layers hold, and which do not, with the reason."""
+
+    active: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def enter(self, name: str, action: Callable[[], object]) -> bool:
+        try:
+            action()
+        except (OSError, ValueError, KeyError) as error:
+            self.missing.append(f"{name}: {getattr(error, 'strerror', None) or error}")
+            return False
+        self.active.append(name)
+        return True
+
+    def as_message(self) -> dict[str, list[str]]:
+        return {"active": self.active, "missing": self.missing}
+
+
+FORBIDDEN_PACKAGES = frozenset({"agent", "store", "rl", "policies", "tests"})
+"""Folders beside tools/ that a candidate has no business in."""
+
+
+def readable_paths() -> list[str]:
+    """Python, its packages (not our own but tools/), system libraries, CUDA."""
+    python = {sys.base_prefix, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), sys.base_exec_prefix}
+    system = [
+        "/usr",
+        "/lib",
+        "/lib64",
+        "/bin",
+        "/sbin",
+        "/opt",
+        "/sys",
+        "/proc",
+        "/etc/ld.so.cache",
+        "/etc/alternatives",
+        "/etc/nsswitch.conf",
+        "/etc/localtime",
+        "/etc/vulkan",
+        "/etc/OpenCL",
+        "/etc/nvidia",
+    ]
+    paths = [str(Path(__file__).resolve().parents[1]), *system, *(p for p in python if p)]
+    for folder in _package_folders():
+        paths += [str(entry) for entry in folder.iterdir() if entry.name not in FORBIDDEN_PACKAGES]
+    if sys.prefix != sys.base_prefix:
+        paths += [str(Path(sys.prefix, name)) for name in ("bin", "include", "pyvenv.cfg")]
+    return paths
+
+
+def _package_folders() -> list[Path]:
+    ours = Path(__file__).resolve().parents[2]
+    folders = {Path(p) for p in (*site.getsitepackages(), *sys.path) if p and Path(p).is_dir()}
+    return [f for f in folders if f.resolve() != ours or f.name == "site-packages"]
+
+
+def close_files(scratch: str, kind: Kind) -> None:
+    """Landlock: read what Python and CUDA need, write only the scratch folder."""
+    if not kernel.landlock_version():
+        raise OSError(38, "not in this kernel")
+    devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
+    if kind is Kind.CUDA:
+        # the driver writes under /proc (names of its threads); what rules the kernel there is mounted read-only
+        devices += ["/proc", "/dev/shm", "/dev/nvidia-caps", *(str(p) for p in Path("/dev").glob("nvidia*"))]
+    kernel.landlock(readable_paths(), devices, [scratch])
+
+
+def set_limits(kind: Kind, limits: Limits) -> None:
+    grown = _address_space() + limits.memory
+    which = resource.RLIMIT_DATA if kind is Kind.CUDA else resource.RLIMIT_AS
+    wanted = {
+        which: grown,
+        resource.RLIMIT_FSIZE: limits.file_size,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: limits.cpu_seconds,
+        resource.RLIMIT_NOFILE: limits.open_files,
+        resource.RLIMIT_NPROC: limits.processes + _own_processes(),
+    }
+    for name, value in wanted.items():
+        _, hard = resource.getrlimit(name)
+        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(name, (bound, bound))
+
+
+def _address_space() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _own_processes() -> int:
+    """Threads of this user already alive: RLIMIT_NPROC counts by user, so what is there comes on top."""
+    uid = os.getuid()
+    count = 0
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid == uid:
+                count += len(os.listdir(entry / "task"))
+        except OSError:
+            continue
+    return count
+
+
+def cap_processes(limits: Limits) -> None:
+    """The pid namespace's own ceiling: holds root too, whom RLIMIT_NPROC does not bind.
+
+    Only for the first process of a namespace, and only where the ceiling is the namespace's own (Linux 6.14 and later): before, it was the whole machine's.
+    """
+    release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+    if os.getpid() != 1 or release < (6, 14):
+        raise OSError(95, "needs Linux 6.14 and a pid namespace")
+    Path("/proc/sys/kernel/pid_max").write_text(str(max(limits.processes, 301)))
+
+
+def enter_namespaces(layers: Layers, *, own_user: bool) -> None:
+    """Network, mounts, System V and POSIX message queues, host name; as an ordinary user inside a user namespace first."""
+    if os.geteuid() != 0 and own_user:
+        layers.enter("user namespace", _enter_user_namespace)
+    layers.enter("network namespace", lambda: kernel.unshare(kernel.NEWNET))
+    if layers.enter("mount namespace", lambda: kernel.unshare(kernel.NEWNS)):
+        layers.enter("private mounts", kernel.make_mounts_private)
+    layers.enter("ipc namespace", lambda: kernel.unshare(kernel.NEWIPC | kernel.NEWUTS))
+
+
+def _enter_user_namespace() -> None:
+    uid, gid = os.getuid(), os.getgid()
+    kernel.unshare(kernel.NEWUSER)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+
+
+def open_session(layers: Layers, limits: Limits) -> None:
+    """What the first process of a candidate's own pid namespace sets up."""
+    layers.enter("own session", os.setsid)
+    if "pid namespace" in layers.active and layers.enter("own /proc", kernel.mount_proc):
+        layers.enter("process ceiling", lambda: cap_processes(limits))
+        layers.enter("read-only /proc/sys", protect_proc)
+
+
+def protect_proc() -> None:
+    for name in ("sys", "sysrq-trigger", "irq", "bus", "fs"):
+        if os.path.exists(f"/proc/{name}"):
+            kernel.make_read_only(f"/proc/{name}")
+
+
+def enter_process_walls(layers: Layers, kind: Kind, limits: Limits, scratch: str) -> None:
+    """All that is set in the candidate's own process, in an order in which each still may be."""
+    layers.enter("resource limits", lambda: set_limits(kind, limits))
+    layers.enter("no capabilities", kernel.drop_capabilities)
+    layers.enter("no new privileges", kernel.no_new_privileges)
+    layers.enter("landlock", lambda: close_files(scratch, kind))
+    layers.enter("seccomp", kernel.refuse_system_calls)
+
+
+def available() -> list[tuple[str, bool, str]]:
+    """Every layer tried for real in a child that then dies: (layer, holds, reason where it does not)."""
+    reader, writer = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="kernelwright-") as scratch:
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            _try_everything(writer, scratch)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            found = json.loads(pipe.read() or b'{"active": [], "missing": []}')
+        os.waitpid(pid, 0)
+    missing = [(name, False, reason) for name, _, reason in (text.partition(": ") for text in found["missing"])]
+    return [(name, True, "") for name in found["active"]] + missing
+
+
+def _try_everything(writer: int, scratch: str) -> None:
+    """In the forked child: never returns."""
+    layers = Layers()
+    try:
+        enter_namespaces(layers, own_user=True)
+        layers.enter("pid namespace", lambda: kernel.unshare(kernel.NEWPID))
+        if (pid := os.fork()) == 0:
+            try:
+                open_session(layers, Limits())
+                enter_process_walls(layers, Kind.INTERPRET, Limits(), scratch)
+            finally:
+                os.write(writer, json.dumps(layers.as_message()).encode())
+                os._exit(0)
+        os.waitpid(pid, 0)
+    finally:
+        os._exit(0)

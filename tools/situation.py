@@ -1,0 +1,170 @@
+"""A problem set up on one device: reference models, the form of its outputs, what it does to its inputs. Built once, used for every candidate."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.compare import Described, describe
+from tools.draws import Draw, apply, keep_edges, shake_weights
+from tools.problem import Problem
+from tools.reference import Reference, double, doubled
+from tools.results import InfrastructureError
+
+EXACT_SECONDS = 3.0
+"""A float64 run that takes longer is made once; other draws carry its tolerance."""
+
+
+@dataclass
+class Expected:
+    """One draw: the judge's own copy of the inputs, and what should come of it."""
+
+    inputs: list[Any]
+    eager: list[Any]
+    exact: list[Any] | None
+    rng: int
+    """Generator seed of the call: the candidate's is set to it too."""
+    weights: Any
+    """The model that made it."""
+    draw: str = "own"
+
+    def finite(self) -> bool:
+        import torch
+
+        return all(
+            bool(torch.isfinite(o).all()) for o in self.eager if isinstance(o, torch.Tensor) and o.is_floating_point()
+        )
+
+
+@dataclass
+class Situation:
+    reference: Reference
+    weights_seed: int
+    model: Any
+    outputs: tuple[Described, ...] = ()
+    aliases: tuple[Any, ...] = ()
+    """For each output: None, or the index of the input that it is (or views) in the reference."""
+    mutated: frozenset[int] = frozenset()
+    """Inputs that the reference itself changes."""
+    own_finite: bool = True
+    exact_seconds: float | None = None
+    """None where float64 does not work."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def has_weights(self) -> bool:
+        return any(p.numel() for p in self.model.parameters())
+
+
+def set_up(problem: Problem, device: str, weights_seed: int) -> Situation:
+    """Runs the reference once. Raises ProblemError where it fails, InfrastructureError where it does not fit on the device."""
+    import torch
+
+    try:
+        reference = Reference(problem, device)
+        situation = Situation(reference, weights_seed, reference.model(weights_seed))
+        inputs = reference.inputs(1)
+        before = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
+        outputs = reference.run(situation.model, inputs, 1)
+    except torch.cuda.OutOfMemoryError as error:
+        raise InfrastructureError(
+            f"{problem.name} does not fit on {device}: free its memory, or use smaller sizes"
+        ) from error
+    situation.outputs = tuple(describe(o) for o in outputs)
+    situation.mutated = frozenset(
+        i
+        for i, (a, b) in enumerate(zip(inputs, before, strict=True))
+        if isinstance(a, torch.Tensor) and not same_bits(a, b)
+    )
+    situation.aliases = tuple(_input_of(o, inputs) for o in outputs)
+    situation.exact_seconds = _time_exact(situation, before)
+    if situation.exact_seconds is None:
+        situation.notes.append("no float64 reference: eager's own output stands in")
+    return situation
+
+
+def _input_of(output: Any, inputs: list[Any]) -> int | None:
+    import torch
+
+    for index, tensor in enumerate(inputs):
+        if (
+            isinstance(tensor, torch.Tensor)
+            and isinstance(output, torch.Tensor)
+            and tensor.numel()
+            and output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+        ):
+            return index
+    return None
+
+
+def _time_exact(situation: Situation, inputs: list[Any]) -> float | None:
+    import torch
+
+    try:
+        start = time.monotonic()
+        situation.reference.run(double(situation.model), doubled(inputs), 1)
+        if situation.reference.device != "cpu":
+            torch.cuda.synchronize()
+        return time.monotonic() - start
+    except (RuntimeError, ValueError, TypeError, torch.cuda.OutOfMemoryError):
+        return None
+    finally:
+        if situation.reference.device != "cpu":
+            torch.cuda.empty_cache()
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Equal bit for bit, NaN payloads too."""
+    import torch
+
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.is_contiguous() and b.is_contiguous():
+        wide = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}[a.element_size()]
+        return torch.equal(
+            a.view(wide) if a.dim() else a.reshape(1).view(wide), b.view(wide) if b.dim() else b.reshape(1).view(wide)
+        )
+    return torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
+
+
+def expect(
+    situation: Situation,
+    draw: Draw,
+    seed: int,
+    *,
+    model: Any = None,
+    exact: bool = True,
+    edges: list[Any] | None = None,
+) -> Expected:
+    """Draws inputs from `seed` and computes what should come of them. The candidate never learns the seed.
+
+    edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does not see that the rest is new.
+    """
+    import torch
+
+    reference, chosen = situation.reference, model if model is not None else situation.model
+    inputs = reference.inputs(seed)
+    apply(draw, inputs)
+    if edges is not None:
+        keep_edges(inputs, edges)
+    rng = seed & 0x7FFFFFFF
+    worked = [v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
+    precise = None
+    if exact and situation.exact_seconds is not None:
+        copies = [
+            v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v
+            for i, v in enumerate(doubled(inputs))
+        ]
+        precise = reference.run(double(chosen), copies, rng)
+        precise += [copies[i] for i in sorted(situation.mutated)]
+    eager = reference.run(chosen, worked, rng)
+    eager += [worked[i] for i in sorted(situation.mutated)]
+    return Expected(inputs, eager, precise, rng, chosen, str(draw))
+
+
+def shaken_model(situation: Situation, seed: int) -> Any:
+    """The reference with weights moved away from their initialisation."""
+    model = situation.reference.model(situation.weights_seed)
+    shake_weights(model, seed)
+    return model

@@ -1,0 +1,243 @@
+"""What can be read off a candidate's text without running it. Only syntax is a verdict here; everything else about the text is advice."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+
+from tools.problem import source_hash
+from tools.results import Failure, Fault, SourceLine, clean_text
+
+ENTRY_POINT = "ModelNew"
+LONGEST = 512 * 1024
+"""Characters of a candidate that are read."""
+
+_BLOCK = re.compile(
+    r"^[ \t]*(?:```|~~~)[ \t]*([\w+.-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
+)
+_PYTHON = {"python", "py", "python3", "triton"}
+_ANSWER = re.compile(r"</think(?:ing)?>")
+_CODE_LINE = re.compile(
+    r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+\s*[(:]|@\w|\w+ ?= ?\S|\w+(?:\.\w+)*\()", re.MULTILINE
+)
+"""What does not parse is broken code where a line looks like this, and prose where none does."""
+
+
+def extract_code(text: str) -> str:
+    """The Python in a model's reply, or the text itself where it is a file already; empty where there is none.
+
+    Of several fenced blocks the last that defines ModelNew counts, else the longest that is marked as Python, else the longest that parses.
+    What a model thought before `</think>` does not count.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    answer = _ANSWER.split(text)[-1]
+    blocks = [(m[1].lower(), m[2]) for m in _BLOCK.finditer(answer)]
+    if not blocks or _is_module(answer):
+        return answer.strip() + "\n" if _looks_like_code(answer) else ""
+    python = [body for language, body in blocks if language in _PYTHON]
+    entry = [
+        body
+        for body in python or [body for _, body in blocks]
+        if re.search(rf"^class {ENTRY_POINT}\b", body, re.MULTILINE)
+    ]
+    if entry:
+        return entry[-1]
+    if python:
+        return max(python, key=len)
+    return max((body for language, body in blocks if not language and _is_module(body)), key=len, default="")
+
+
+def read_source(text: str) -> Failure | None:
+    """Why the text cannot be a candidate: no code, not Python, no `class ModelNew`, no forward, no Triton kernel. None where it can."""
+    if not text.strip():
+        return Failure(fault=Fault.NO_CODE, message="there is no code")
+    if len(text) > LONGEST:
+        return Failure(
+            fault=Fault.NO_CODE, message=f"the code is {len(text)} characters long; at most {LONGEST} are read"
+        )
+    try:
+        tree = _parse(text)
+    except SyntaxError as error:
+        if not _CODE_LINE.search(text):
+            return Failure(
+                fault=Fault.NO_CODE, message="there is no code: not one line that imports, defines or decorates"
+            )
+        return _syntax_failure(error)
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Failure(fault=Fault.SYNTAX, message=f"not Python: {clean_text(error, 200)}")
+    if ENTRY_POINT not in _module_names(tree):
+        return Failure(
+            fault=Fault.ENTRY_POINT,
+            message=f"no `class {ENTRY_POINT}`: a candidate defines `class {ENTRY_POINT}(nn.Module)`",
+        )
+    if not _kernel_functions(tree) and not _imports_triton(tree):
+        return Failure(
+            fault=Fault.NO_KERNEL,
+            message="no Triton kernel: triton is not even imported, and no function is decorated with @triton.jit",
+        )
+    return None
+
+
+def kernels(text: str) -> tuple[str, ...]:
+    """Names of the functions under @triton.jit (autotune and heuristics included), in order. Empty where the text does not parse."""
+    try:
+        return tuple(f.name for f in _kernel_functions(_parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+
+
+def candidate_hash(text: str) -> str:
+    """SHA-256 over the syntax tree: layout, comments and docstrings do not change it. Hex, 64."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return source_hash(text)
+
+
+def _parse(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
+def _is_module(text: str) -> bool:
+    try:
+        return bool(_parse(text).body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def _looks_like_code(text: str) -> bool:
+    """A file that does not parse is still code (its syntax error is the verdict); prose is not."""
+    marks = re.findall(r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+|@triton|@tl\.)", text, re.MULTILINE)
+    return len(marks) >= 1 and (len(marks) > 1 or _is_module(text))
+
+
+def _syntax_failure(error: SyntaxError) -> Failure:
+    text = (error.text or "").rstrip("\n")
+    column = None if error.offset is None else max(error.offset - 1, 0)
+    where = None if error.lineno is None else SourceLine(line=error.lineno, column=column, text=clean_text(text, 400))
+    at = f" at line {error.lineno}" if error.lineno else ""
+    return Failure(fault=Fault.SYNTAX, message=f"syntax error{at}: {clean_text(error.msg, 300)}", where=where)
+
+
+def _module_names(tree: ast.Module) -> set[str]:
+    """Names that a module binds at its top level, also inside `if` and `try`."""
+    names: set[str] = set()
+    for node in _top_level(tree.body):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        for field in ("body", "orelse", "finalbody"):
+            if isinstance(node, ast.If | ast.Try | ast.With):
+                yield from _top_level(getattr(node, field, []))
+
+
+def _kernel_functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Functions with a decorator that ends in `jit` of triton or gluon, whatever the import is called; nested ones too."""
+    names = _jit_names(tree)
+    nodes = list(ast.walk(tree))
+    found = [n for n in nodes if isinstance(n, ast.FunctionDef) and any(_is_jit(d, names) for d in n.decorator_list)]
+    calls = [n for n in nodes if isinstance(n, ast.Call) and _is_jit(n.func, names)]
+    wrapped = {a.id for n in calls for a in n.args if isinstance(a, ast.Name)}
+    found += [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in wrapped and n not in found]
+    return sorted(found, key=lambda n: n.lineno)
+
+
+def _jit_names(tree: ast.Module) -> set[str]:
+    """What this module calls triton.jit where it imports it by name."""
+    imports = [
+        n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.module or "").split(".")[0] == "triton"
+    ]
+    return {"jit"} | {a.asname or a.name for n in imports for a in n.names if a.name in ("jit", "gluon")}
+
+
+def _imports_triton(tree: ast.Module) -> bool:
+    for node in ast.walk(tree):
+        names = (
+            [a.name for a in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+        if any(name.split(".")[0] == "triton" for name in names):
+            return True
+    return False
+
+
+def _is_jit(node: ast.expr, names: set[str]) -> bool:
+    if isinstance(node, ast.Call):
+        node = node.func
+    if isinstance(node, ast.Attribute):
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        return node.attr == "jit" and owner not in ("torch", "numba", "jax")
+    return isinstance(node, ast.Name) and node.id in names
+
+
+_SUSPICIOUS: tuple[tuple[str, str], ...] = (
+    (r"\b(?:gc\.get_objects|sys\._getframe|inspect\.stack|inspect\.currentframe|ctypes|__globals__|__closure__)\b", "reaches into the interpreter or the stack"),
+    (r"\b(?:os\.fork|os\._exit|os\.kill|subprocess|socket|multiprocessing)\b", "starts or ends processes, or uses the network"),
+    (r"\b(?:threading|ThreadPoolExecutor|asyncio)\b", "starts threads"),
+    (r"\bsetattr\s*\(\s*(?:torch|triton|tl|F)\b|^\s*(?:torch|triton|tl)(?:\.\w+)+\s*=[^=]", "assigns into torch or triton"),
+    (r"\b\w*(?:cache|memo)\w*\s*\[|lru_cache|functools\.cache", "keeps a cache: answers kept from other inputs are refused"),
+    (r"\bdata_ptr\(\)\s*(?:==|in\b)|_version\b", "compares pointers or versions of tensors"),
+    (r"\btorch\.cuda\.(?:Stream|CUDAGraph|graph)\b", "uses streams or CUDA graphs: the clock waits for all of them"),
+    (r"\bperf_counter|time\.time\(|torch\.cuda\.Event|Event\.elapsed_time", "reads or touches clocks"),
+)  # fmt: skip
+
+
+def advice(text: str) -> tuple[str, ...]:
+    """What a reader should look at twice: never the verdict, for text can be written to look like anything."""
+    code = _without_text(text)
+    found = [message for pattern, message in _SUSPICIOUS if re.search(pattern, code, re.MULTILINE)]
+    return tuple(found + _kernel_advice(text))
+
+
+def _kernel_advice(text: str) -> list[str]:
+    names = kernels(text)
+    if not names:
+        return []
+    tree = _parse(text)
+    used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | {
+        n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)
+    }
+    unused = [name for name in names if name not in used]
+    found = [f"kernel {name} is never used by name" for name in unused]
+    if any(_calls_torch(handler) for n in ast.walk(tree) if isinstance(n, ast.Try) for handler in n.handlers):
+        found.append("an except clause calls torch: a fallback is seen and refused")
+    dots = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "dot"
+    ]
+    if any(not {k.arg for k in n.keywords} & {"input_precision", "allow_tf32"} for n in dots):
+        found.append('tl.dot on float32 is tf32 by default: input_precision="ieee" or "tf32x3" keeps float32')
+    return found
+
+
+def _calls_torch(node: ast.AST) -> bool:
+    calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    return any(ast.unparse(f).split(".")[0] in ("torch", "F") for f in calls)
+
+
+def _without_text(text: str) -> str:
+    """The code without comments, docstrings and string contents, so that words in prose are no evidence."""
+    try:
+        tree = _parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return re.sub(r"#[^\n]*", "", text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = ""
+    return ast.unparse(tree)

@@ -1,0 +1,132 @@
+"""What a compiled kernel says about itself, read from the ELF, the PTX and the AMD assembly: no disassembler is started.
+
+Layout of cubins: `.nv.info` records (format byte, attribute byte, 16-bit size, then for format 4 that many bytes), attribute numbers as cuobjdump and
+nvdisasm print them (EIATTR_*). It is checked against the bundled cuobjdump in the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SIZED = 4
+"""Record format with 16-bit size and a body; the others hold their value in those 16 bits."""
+_FRAME_SIZE, _REGISTERS, _MAX_STACK_SIZE = 0x11, 0x2F, 0x23
+_NOT_CODE = (
+    ".debug",
+    ".nv_debug",
+    ".rela.debug",
+    ".rel.debug",
+    ".strtab",
+    ".symtab",
+    ".shstrtab",
+    ".note",
+    ".nv.compat",
+)
+_NO_BITS = 8
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of one kernel."""
+
+    registers: int | None
+    spills: int | None
+    """Bytes of local memory a thread: what the driver calls LOCAL_SIZE_BYTES."""
+    stack: int | None
+    """Bytes a thread, calls included."""
+    shared: int
+    """Static bytes a block."""
+
+
+@dataclass(frozen=True)
+class _Section:
+    name: str
+    kind: int
+    info: int
+    data: bytes
+    size: int
+
+
+def read_cubin(data: bytes, kernel: str) -> Usage:
+    """Raises ValueError where the data is not an ELF file that holds this kernel."""
+    sections = {s.name: s for s in _sections(data)}
+    text = sections.get(f".text.{kernel}")
+    if text is None:
+        raise ValueError(f"no kernel {kernel} in the binary")
+    index = _symbol_index(sections, kernel)
+    found = dict(_per_symbol(sections[".nv.info"].data, index)) if ".nv.info" in sections else {}
+    local = found.get(_FRAME_SIZE, 0)
+    shared = sections.get(f".nv.shared.{kernel}")
+    return Usage(
+        registers=found.get(_REGISTERS, text.info >> 24),
+        spills=local,
+        stack=max(local, found.get(_MAX_STACK_SIZE, 0)),
+        shared=shared.size if shared else 0,
+    )
+
+
+def code_hash(data: bytes) -> str:
+    """SHA-256 over what runs: sections without debug data, which holds the path of the source. Hex; of the whole data where it is no ELF."""
+    digest = hashlib.sha256()
+    try:
+        for section in _sections(data):
+            if "debug" not in section.name and not section.name.startswith(".note"):
+                digest.update(f"{section.name}:{section.size}:".encode() + section.data)
+    except (ValueError, struct.error):
+        return hashlib.sha256(data).hexdigest()
+    return digest.hexdigest()
+
+
+def _sections(data: bytes) -> Iterator[_Section]:
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("not a 64-bit little-endian ELF file")
+    offset, entry, count, names_at = struct.unpack_from("<Q", data, 0x28)[0], *struct.unpack_from("<HHH", data, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * entry) for i in range(count)]
+    names = headers[names_at][4]
+    for name, kind, _flags, _address, start, size, _link, info, *_ in headers:
+        text = data[names + name : data.index(b"\0", names + name)].decode()
+        yield _Section(text, kind, info, b"" if kind == _NO_BITS else data[start : start + size], size)
+
+
+def _symbol_index(sections: dict[str, _Section], kernel: str) -> int | None:
+    table, names = sections[".symtab"].data, sections[".strtab"].data
+    wanted = kernel.encode()
+    for index in range(len(table) // 24):
+        (name,) = struct.unpack_from("<I", table, index * 24)
+        if names[name : names.index(b"\0", name)] == wanted:
+            return index
+    return None
+
+
+def _per_symbol(data: bytes, symbol: int | None) -> Iterator[tuple[int, int]]:
+    """Attribute and value of the records of one symbol."""
+    at = 0
+    while at + 4 <= len(data):
+        layout, attribute, size = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if layout != _SIZED:
+            continue
+        if size == 8 and struct.unpack_from("<I", data, at)[0] == symbol:
+            yield attribute, struct.unpack_from("<I", data, at + 4)[0]
+        at += size
+
+
+def read_amdgcn(text: str) -> Usage:
+    """From the metadata at the end of the assembly (LLVM AMDGPU usage, code object v5)."""
+
+    def number(key: str) -> int | None:
+        match = re.search(rf"^\s*\.{key}:\s*(\d+)", text, re.MULTILINE)
+        return int(match[1]) if match else None
+
+    vector, accumulate = number("vgpr_count"), number("agpr_count")
+    private = number("private_segment_fixed_size")
+    return Usage(
+        registers=None if vector is None else max(vector, accumulate or 0),
+        spills=private,
+        stack=private,
+        shared=number("group_segment_fixed_size") or 0,
+    )
