@@ -3,7 +3,6 @@
 import pytest
 
 
-@pytest.fixture(scope="session")
 def gpu_present() -> bool:
     """Whether CUDA finds a GPU and this torch can use it."""
     from tools.gpus import read_driver
@@ -12,8 +11,9 @@ def gpu_present() -> bool:
     return bool(read_driver().gpus) and not (version("torch") or "").endswith("+cpu")
 
 
-@pytest.fixture(autouse=True)
-def _needs_gpu(request):
-    """A test marked `gpu` is skipped, and says so, where there is none."""
-    if request.node.get_closest_marker("gpu") and not request.getfixturevalue("gpu_present"):
-        pytest.skip("no GPU here")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test marked `gpu` is skipped, and says so, where there is none (before any fixture of it is made)."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not gpu_present():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="no GPU here"))
