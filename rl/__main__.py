@@ -1,0 +1,5 @@
+"""`python -m rl`."""
+
+from rl.cli import main
+
+main()
