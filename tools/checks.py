@@ -11,7 +11,7 @@ from tools.conversation import Conversation
 from tools.draws import Draw
 from tools.examine import check_form, check_side_effects
 from tools.exchange import MARGIN_BYTE, Exchange, state_of
-from tools.ownwork import Rule, evidence
+from tools.ownwork import Rule, evidence, operations_told
 from tools.results import Census, Cheat, Check, CorrectnessResult, Failed, Failure, Fault, OwnWork, clean_text
 from tools.situation import EXACT_SECONDS, Expected, Situation, expect, same_bits, shaken_model
 from tools.tolerance import shake
@@ -31,6 +31,8 @@ class Checks:
         self.checks: list[Check] = []
         self.notes: list[str] = list(situation.notes)
         self.census = Census()
+        self._operations = 0
+        """That torch computed beside the kernels in one call, the most of any."""
         self.deterministic: bool | None = None
         self.needed: bool | None = None
         self.first: Expected | None = None
@@ -106,6 +108,7 @@ class Checks:
         self._progress(f"checking {name or expected.draw}")
         reply = self.exchange.run(expected, poison, "check")
         self.census = evidence(self.census, reply)
+        self._operations = max(self._operations, operations_told(reply))
         launched = {str(k): int(v) for k, v in reply["launches"].items()}
         self.steady = (
             launched if self.steady is None else {k: min(n, launched.get(k, 0)) for k, n in self.steady.items()}
@@ -273,7 +276,12 @@ class Checks:
 
     # -------------------------------------------------------------- the result
     def partial_work(self, rule: Rule) -> OwnWork:
-        return OwnWork(mode=rule.text, census=self.census, needed=self.needed)
+        """What is known of it so far. On a CPU the share is of operations: what torch did not compute, the kernels had to."""
+        work = OwnWork(mode=rule.text, census=self.census, needed=self.needed)
+        if self.situation.reference.device != "cpu" or not self.census.launches or not self.situation.operations:
+            return work
+        left = max(0.0, 1.0 - self._operations / self.situation.operations)
+        return work.with_(share=left, share_of="operations")
 
     def result(self, device: str, failure: Failure | None, work: OwnWork | None, seed: int) -> CorrectnessResult:
         own = [c.passed_kb for c in self.checks if c.draw == "own"]

@@ -55,6 +55,14 @@ def evidence(before: Census, reply: dict[str, Any]) -> Census:
     return before.with_(**merge)
 
 
+def operations_told(reply: dict[str, Any]) -> int:
+    """What torch computed beside the kernels in one call, by the census. Raises Failed."""
+    told = reply["census"].get("operations")
+    if not isinstance(told, int) or told < 0:
+        raise Failed(forged("a census has not the form of one"))
+    return told
+
+
 def _counts(told: dict[str, Any]) -> dict[str, int]:
     return {clean_text(k, 120): int(v) for k, v in list(told.items())[:200]}
 
@@ -62,7 +70,7 @@ def _counts(told: dict[str, Any]) -> dict[str, int]:
 def judge_own_work(checks: Checks, rule: Rule) -> OwnWork:
     """Raises Failed where the rule is broken. `report` only reports, but a candidate without a launch is none."""
     census = checks.census
-    work = OwnWork(mode=rule.text, census=census, needed=checks.needed)
+    work = checks.partial_work(rule)
     if not census.launches:
         raise Failed(Failure(fault=Fault.NO_KERNEL, message="no Triton kernel of its own is launched"))
     if rule.mode == "report":
@@ -77,6 +85,9 @@ def judge_own_work(checks: Checks, rule: Rule) -> OwnWork:
         )
     if rule.mode == "strict":
         _strict(census)
+    if rule.mode == "share" and work.share is not None and work.share < rule.share:
+        message = f"{work.share:.0%} of the problem's operations are left to the candidate's own kernels, {rule.share:.0%} was asked for: torch computes {_named(census.compute_ops)}"
+        raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     return work.with_(accepted=True)
 
 

@@ -50,6 +50,8 @@ class Situation:
     own_finite: bool = True
     exact_seconds: float | None = None
     """None where float64 does not work."""
+    operations: int | None = None
+    """That the reference asks of torch in one call; counted on a CPU only."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -58,8 +60,10 @@ class Situation:
 
 
 def set_up(problem: Problem, device: str, weights_seed: int) -> Situation:
-    """Runs the reference once. Raises ProblemError where it fails, InfrastructureError where it does not fit on the device."""
+    """Runs the reference, on a CPU twice and counted. Raises ProblemError where it fails, InfrastructureError where it does not fit on the device."""
     import torch
+
+    from tools.operators import count_operations
 
     try:
         reference = Reference(problem, device)
@@ -79,6 +83,9 @@ def set_up(problem: Problem, device: str, weights_seed: int) -> Situation:
     )
     situation.aliases = tuple(_input_of(o, inputs) for o in outputs)
     situation.exact_seconds = _time_exact(situation, before)
+    if device == "cpu":
+        again = [v.clone() if isinstance(v, torch.Tensor) else v for v in before]
+        situation.operations = count_operations(lambda: reference.run(situation.model, again, 1))
     if situation.exact_seconds is None:
         situation.notes.append("no float64 reference: eager's own output stands in")
     return situation

@@ -1,0 +1,116 @@
+"""What an operator of torch is: one that computes, one that only allocates, views or copies, or a read by the host; and how much it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+ALLOCATIONS = frozenset(
+    [
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "zeros",
+        "zeros_like",
+        "new_zeros",
+        "ones",
+        "ones_like",
+        "new_ones",
+        "full",
+        "full_like",
+        "new_full",
+        "fill_",
+        "fill",
+        "zero_",
+        "scalar_tensor",
+        "arange",
+    ]
+)
+COPIES = frozenset(
+    [
+        "clone",
+        "copy_",
+        "contiguous",
+        "_to_copy",
+        "cat",
+        "stack",
+        "constant_pad_nd",
+        "repeat",
+        "expand_copy",
+        "lift_fresh",
+        "lift_fresh_copy",
+        "lift",
+        "set_",
+        "resize_",
+        "record_stream",
+        "pin_memory",
+        "_pin_memory",
+        "is_pinned",
+        "split_with_sizes_copy",
+    ]
+)
+"""They move elements and change none (a change of dtype rounds them; it is listed by name)."""
+READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
+FREE = frozenset(
+    {
+        "detach",
+        "alias",
+        "is_same_size",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "_unsafe_view",
+        "_reshape_alias",
+        "device",
+        "dim",
+        "size",
+        "stride",
+    }
+)
+
+
+def moves(func: Any) -> bool:
+    """Whether it only allocates, views or copies."""
+    name = func.overloadpacket.__name__
+    return name in ALLOCATIONS or name in COPIES or name in FREE or func.is_view
+
+
+def operations(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
+    """Floating-point operations: torch's own formula for products, else one for each element that is read or made, whichever is more."""
+    formula = flop_registry.get(func.overloadpacket)
+    if formula is not None:
+        return int(formula(*args, **kwargs, out_val=made))
+    sizes = [t.numel() for t in (*tensors_in(args), *tensors_in(made))]
+    return max(sizes, default=0)
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Every tensor in nested tuples and lists."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    return [t for item in tree for t in tensors_in(item)] if isinstance(tree, tuple | list) else []
+
+
+class _Counter(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if not moves(func) and func.overloadpacket.__name__ not in READS:
+            self.total += operations(func, args, kwargs or {}, made)
+        return made
+
+
+def count_operations(call: Callable[[], object]) -> int:
+    """The operations that `call` asks of torch, each operator counted as a candidate's own are."""
+    with _Counter() as counter:
+        call()
+    return counter.total
