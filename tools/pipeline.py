@@ -42,7 +42,7 @@ class Options(Value):
     """What is asked of a verdict."""
 
     targets: tuple[str, ...] = ("sm_90",)
-    """The first decides; the others make the portability matrix."""
+    """The first decides; the others make the portability matrix. None: nothing is compiled ahead (rollouts that the interpreter or the GPU judges)."""
     own_work: str = "strict"
     profile: bool = True
     torch_compile: bool = True
@@ -146,7 +146,7 @@ class Evaluator:
         say(f"compiling for {', '.join(asked.targets)}")
         with Kept(self._zygote(Kind.COMPILE).folder) as cache:
             with self._lane(Lane.CPU):
-                compiles = self._compile(problem, source, asked, cache)
+                compiles = self._compile(problem, source, asked, cache) if asked.targets else ()
             report = report.with_(
                 rung=Rung.COMPILE, compiles=compiles, warnings=report.warnings + _compile_warnings(compiles)
             )
