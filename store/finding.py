@@ -59,8 +59,14 @@ def _within(table: Any, wanted: TrajectoryFilter) -> list[ColumnElement[bool]]:
 def trajectories(
     session: Session, wanted: TrajectoryFilter, *, before: int | None, limit: int | None, newest: bool = True
 ) -> list[Trajectory]:
+    """A CandidateFilter wants those with at least one such candidate."""
     table: Any = Trajectory
-    statement = select(Trajectory).where(*trajectory_conditions(wanted), *_within(table, wanted))
+    statement = select(Trajectory).where(*trajectory_conditions(wanted))
+    if isinstance(wanted, CandidateFilter):
+        fitting = _listed(wanted).with_only_columns(col(Candidate.trajectory_id), maintain_column_froms=True)
+        statement = statement.where(table.id.in_(fitting))
+    else:
+        statement = statement.where(*_within(table, wanted))
     if before is not None:
         statement = statement.where(table.id < before if newest else table.id > before)
     statement = statement.order_by(table.id.desc() if newest else table.id).limit(limit)
