@@ -13,6 +13,7 @@ from typing import Any
 from tools.compare import flatten
 from tools.problem import Problem
 from tools.results import Value
+from tools.seeds import seeded
 
 OPS = 2_500
 """aten calls of one dry run: about half a second of a CPU. An LSTM over 512 steps has 60,000."""
@@ -82,8 +83,7 @@ def run_once(problem: Problem) -> list[Any]:
     """The outputs of one real call on the CPU, from a fixed seed. The process's own generator is left as it was."""
     import torch
 
-    with loaded(problem.source) as module, torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with loaded(problem.source) as module, torch.no_grad(), seeded(0):
         model = _build(module, module.get_init_inputs())
         return flatten(model(*module.get_inputs()))
 

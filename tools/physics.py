@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tools.problem import Problem, ProblemError
 from tools.results import Cheat, Failed, Failure, Fault, ProfileResult
-from tools.roofline import Work, count, floor_ms, roofline
+from tools.roofline import Structure, Work, count, floor_ms, roofline, structure_of
 
 if TYPE_CHECKING:
     from tools.checks import Checks
@@ -18,14 +18,34 @@ _known: dict[tuple[str, str], Work | None] = {}
 
 
 def work_of(problem: Problem) -> Work | None:
-    """Counted once a problem; None where the reference does not run on meta tensors."""
+    """Counted once a problem, without a GPU; None where the reference does not run on meta tensors.
+
+    What small sizes show to be without influence is not counted as bytes that must move. The floor does not rest on that: an element that matters at
+    small sizes may be one that a clever kernel never reads at large ones, and no honest kernel is to be accused.
+    """
     key = (problem.name, problem.hash)
     if key not in _known:
         try:
-            _known[key] = count(problem)
+            work = count(problem)
+            _known[key] = (
+                work.with_(bytes=count(problem, Structure(unused=unused)).bytes, unused=unused)
+                if (unused := _unused(problem))
+                else work
+            )
         except (ProblemError, RuntimeError, TypeError, ValueError):
             _known[key] = None
     return _known[key]
+
+
+def _unused(problem: Problem) -> tuple[str, ...]:
+    """Inputs and weights that no output depends on, found at small sizes on the CPU; none where they do not fit."""
+    from tools.reference import Reference
+    from tools.shrink import shrink
+
+    small = shrink(problem)
+    if not small.fits or small.flat:
+        return ()
+    return structure_of(Reference(problem.with_sizes(small.sizes), "cpu")).unused
 
 
 def light(problem: Problem, checks: Checks, result: ProfileResult, gpu: Any) -> ProfileResult:

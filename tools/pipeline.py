@@ -15,6 +15,7 @@ from typing import Any
 from tools.judge import Judge, Judged, Rules, copy_cache
 from tools.lease import gpu_lease
 from tools.ownwork import Rule
+from tools.physics import work_of
 from tools.problem import Problem, check_form
 from tools.results import CompileResult, Environment, InfrastructureError, Report, Rung, Value
 from tools.sandbox import Kind, Limits, Zygote
@@ -194,6 +195,8 @@ class Evaluator:
     ) -> Report:
         hidden = _hidden_on_gpu(problem) if asked.hidden_shapes else ()
         ahead = self._compile_ahead(problem, source, asked, hidden, cache)
+        if asked.profile:
+            self._ahead.submit(work_of, problem)
         rules = Rules(own_work=rule, hidden=hidden, seconds=asked.seconds, profile=asked.profile, before_hidden=ahead)
         with (
             self._gpu_lock,

@@ -16,7 +16,7 @@ from tools.compare import flatten
 from tools.float64 import drawing_as_single, widen_attributes
 from tools.problem import Problem, ProblemError, check_form
 from tools.results import clean_text
-from tools.seeds import seed_everything
+from tools.seeds import seeded
 
 _WIDENED = "_made_by_double"
 
@@ -45,6 +45,10 @@ class Reference:
                 f"the reference {self.problem.name} fails when it {when}{line}: {type(error).__name__}: {clean_text(error, 300).splitlines()[0] if str(error) else ''}"
             ) from error
 
+    def _seeded(self, seed: int) -> contextlib.AbstractContextManager[None]:
+        """Without data nothing is drawn, and no thread has to wait."""
+        return contextlib.nullcontext() if self.device == "meta" else seeded(seed)
+
     def init_arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Positional and named arguments of the models. `[args, kwargs]`, as some forks write, is understood."""
         with self._trouble("gives get_init_inputs()"):
@@ -63,16 +67,14 @@ class Reference:
         import torch
 
         positional, named = self.init_arguments()
-        seed_everything(seed)
-        with self._trouble("builds Model"), torch.device(self.device):
+        with self._seeded(seed), self._trouble("builds Model"), torch.device(self.device):
             return self._module.Model(*positional, **named).to(self.device)
 
     def inputs(self, seed: int) -> list[Any]:
         """One draw of get_inputs() on the device."""
         import torch
 
-        seed_everything(seed)
-        with self._trouble("gives get_inputs()"), torch.device(self.device):
+        with self._seeded(seed), self._trouble("gives get_inputs()"), torch.device(self.device):
             drawn = self._module.get_inputs()
         return [v.to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
 
@@ -80,9 +82,8 @@ class Reference:
         """The outputs, flat, with the generators set to `rng` first: live dropout then falls alike in both models."""
         import torch
 
-        seed_everything(rng)
         widening = drawing_as_single() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
-        with self._trouble("runs"), torch.no_grad(), widening:
+        with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening:
             return flatten(model(*inputs))
 
 
