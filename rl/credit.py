@@ -1,0 +1,85 @@
+"""Credit: what a turn brought about, against what others did in its place.
+
+A turn is a sample. Its return is its own reward and, discounted, the rewards of the turns that came of it (Kevin, arXiv:2507.11948, gamma 0.4). The
+baseline is taken over samples of one problem at one depth (TRLOO: leave-one-out); nothing is divided by a standard deviation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+GAMMA = 0.4
+SAME = 1e-9
+"""Returns that differ by less are equal."""
+
+
+class Baseline(StrEnum):
+    LEAVE_ONE_OUT = "leave-one-out"
+    """The mean of the others: N / (N - 1) times the distance from the mean of all."""
+    MEAN = "mean"
+
+
+class Move(NamedTuple):
+    """One turn, as far as credit looks at it."""
+
+    id: int
+    parent_id: int | None
+    """The turn that it repairs or refines; None for a draft."""
+    reward: float
+    group: Hashable
+    """Samples with one group are each other's baseline: problem, depth, policy."""
+
+
+class Credit(NamedTuple):
+    value: float
+    """Its return."""
+    advantage: float
+    group_size: int
+    spread: float
+    """The largest return of its group less the smallest."""
+
+
+def returns(moves: Sequence[Move], gamma: float = GAMMA) -> dict[int, float]:
+    """Reward plus gamma times the mean return of its children, by id. A chain gives the plain discounted sum."""
+    children: dict[int, list[Move]] = defaultdict(list)
+    known = {move.id for move in moves}
+    for move in moves:
+        if move.parent_id in known and move.parent_id is not None:
+            children[move.parent_id].append(move)
+    found: dict[int, float] = {}
+    for move in sorted(
+        moves, key=lambda m: m.id, reverse=True
+    ):  # a child is written after its parent, so it has the larger id
+        after = [found[child.id] for child in children[move.id]]
+        found[move.id] = move.reward + (gamma * math.fsum(after) / len(after) if after else 0.0)
+    return found
+
+
+def credit(
+    moves: Sequence[Move], gamma: float = GAMMA, baseline: Baseline = Baseline.LEAVE_ONE_OUT
+) -> dict[int, Credit]:
+    """By id. Groups may have any sizes; one that is alone has the advantage 0."""
+    values = returns(moves, gamma)
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for move in moves:
+        groups[move.group].append(move.id)
+    found: dict[int, Credit] = {}
+    for ids in groups.values():
+        found.update(_of_group({id: values[id] for id in ids}, baseline))
+    return found
+
+
+def _of_group(values: Mapping[int, float], baseline: Baseline) -> dict[int, Credit]:
+    size = len(values)
+    mean = math.fsum(values.values()) / size
+    spread = max(values.values()) - min(values.values())
+    stretch = size / (size - 1) if baseline is Baseline.LEAVE_ONE_OUT and size > 1 else 1.0
+    flat = spread < SAME
+    return {
+        id: Credit(value, 0.0 if flat else stretch * (value - mean), size, 0.0 if flat else spread)
+        for id, value in values.items()
+    }

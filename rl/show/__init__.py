@@ -1,0 +1,1 @@
+"""All rendering of `rl`: values in, rich renderables out."""

@@ -1,0 +1,211 @@
+"""From the store to samples: each refusal with its reason, and what is left exactly as it was sampled."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agent.exits import InputError
+from policies.base import FinishReason
+from rl.choosing import choose_formula, parse_filter
+from rl.cli import main
+from rl.dataset import Wanted, age_of, load
+from rl.refusals import WORDS, Refusal
+from rl.reward.formula import PRESETS
+from rl.stats import stats_of
+from tests.rl.logged import TEMPLATE, TOKENIZER, answer, verdict
+
+EXECUTION = PRESETS["execution"]
+WANTED = Wanted(formula=EXECUTION, tokenizer_hash=TOKENIZER, chat_template_hash=TEMPLATE)
+
+
+def reasons(log):
+    return {row.reason: row.turns for row in log.refused}
+
+
+def pair(tell, problem="exp"):
+    """A group that gives a gradient."""
+    return [tell(problem, (answer(), verdict(True)))[0], tell(problem, (answer((8, 9)), verdict()))[0]]
+
+
+def test_samples_carry_the_stored_ids_and_log_probs(store, tell):
+    ids = pair(tell)
+    log = load(store, WANTED)
+    assert [s.candidate_id for s in log.samples] == ids
+    assert log.samples[1].completion_ids == (8, 9)
+    assert log.samples[1].logps == (-0.5, -0.5)
+    assert [s.advantage for s in log.samples] == pytest.approx([1.05 - 0.03 * 0.75, -(1.05 - 0.03 * 0.75)], abs=0.05)
+    assert sum(s.advantage for s in log.samples) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"token_ids": None, "logprobs": None, "exact": False}, Refusal.NO_TOKENS),
+        ({"prompt_token_ids": None}, Refusal.NO_TOKENS),
+        ({"logprobs": None, "exact": False}, Refusal.NO_LOGPROBS),
+        ({"logprobs": (-0.5, float("-inf"), -0.1)}, Refusal.NON_FINITE),
+        ({"exact": False}, Refusal.INEXACT),
+        ({"tokenizer_hash": "another"}, Refusal.TOKENIZER),
+        ({"chat_template_hash": "another"}, Refusal.TEMPLATE),
+        ({"text": "", "token_ids": None, "logprobs": None}, Refusal.UNANSWERED),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused_with_its_reason(store, tell, changes, reason):
+    pair(tell)
+    tell("exp", (answer(**changes), verdict(True)))
+    log = load(store, WANTED)
+    assert reasons(log) == {reason: 1}
+    assert len(log.samples) == 2
+
+
+def test_greedy_and_truncated_sampling_are_not_the_policys_own_distribution(store, tell):
+    tell("exp", (answer(), verdict(True)), temperature=0.0)
+    tell("exp", (answer(), verdict()), top_p=0.9)
+    assert reasons(load(store, WANTED)) == {Refusal.INEXACT: 2}
+
+
+def test_a_turn_that_was_never_judged_is_no_sample(store, tell):
+    tell("exp", (answer(), None))
+    assert reasons(load(store, WANTED)) == {Refusal.UNJUDGED: 1}
+
+
+def test_a_degenerate_problem_earns_nothing(store, tell):
+    tell("exp", (answer(), verdict(True, degenerate=("zeros",))))
+    assert reasons(load(store, WANTED)) == {Refusal.DEGENERATE: 1}
+
+
+def test_a_cpu_verdict_is_refused_where_the_reward_needs_speed(store, tell):
+    tell("exp", (answer(), verdict(True)))
+    assert reasons(load(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.CPU_ONLY: 1}
+
+
+def test_speeds_of_two_machines_are_never_compared(store, tell):
+    for gpu in ("NVIDIA H100", "NVIDIA H200"):
+        tell("exp", (answer(), verdict(True, gpu=True, environment=verdict().environment.with_(gpu=gpu))))
+    assert reasons(load(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.ALONE: 2}
+
+
+def test_a_group_of_one_is_refused_and_a_group_without_variance_dropped(store, tell):
+    tell("exp", (answer(), verdict(True)))
+    for _ in range(3):
+        tell("sin", (answer(), verdict(True)))
+    log = load(store, WANTED)
+    assert reasons(log) == {Refusal.ZERO_VARIANCE: 3, Refusal.ALONE: 1}
+    assert (log.groups, log.zero_variance, log.samples) == (2, 1, [])
+
+
+def test_turns_of_two_policies_are_not_one_group(store, tell):
+    tell("exp", (answer(revision="r0"), verdict(True)))
+    tell("exp", (answer(revision="r1"), verdict()))
+    assert reasons(load(store, WANTED)) == {Refusal.ALONE: 2}
+
+
+def test_a_policy_that_is_too_many_revisions_back_is_refused(store, tell):
+    pair(tell)
+    lineage = ("r0", "r1", "r2")
+    assert age_of("r0", lineage) == 2
+    assert reasons(load(store, WANTED.with_(lineage=lineage, max_age=1))) == {Refusal.TOO_OLD: 2}
+    assert len(load(store, WANTED.with_(lineage=lineage, max_age=2)).samples) == 2
+
+
+def test_turns_sampled_at_another_temperature_are_left_out(store, tell):
+    pair(tell)
+    tell("exp", (answer(), verdict(True)), temperature=0.7)
+    log = load(store, WANTED)
+    assert (log.temperature, reasons(log)) == (1.0, {Refusal.TEMPERATURE: 1})
+
+
+def test_what_does_not_fit_the_context_is_left_out(store, tell):
+    pair(tell)
+    tell("exp", (answer(tuple(range(90))), verdict(True)))
+    assert reasons(load(store, WANTED.with_(max_length=50))) == {Refusal.TOO_LONG: 1}
+
+
+def test_a_repair_is_compared_with_repairs_and_pays_its_draft(store, tell):
+    tell("exp", (answer(), verdict()), (answer(), verdict(True)))
+    tell("exp", (answer(), verdict()), (answer(), verdict()))
+    log = load(store, WANTED)
+    assert [s.depth for s in log.samples] == [0, 1, 0, 1]
+    first, second = log.samples[0], log.samples[2]
+    assert first.reward == second.reward
+    assert first.advantage == pytest.approx(0.4 * log.samples[1].advantage)
+
+
+def test_methods_without_log_probs_take_what_grpo_refuses(store, tell):
+    tell("exp", (answer(token_ids=None, prompt_token_ids=None, logprobs=None, exact=False), verdict(True)))
+    log = load(store, WANTED.with_(exact=False))
+    assert log.samples[0].messages == (("user", "draft exp"),)
+    assert log.samples[0].text.startswith("```python")
+
+
+def test_every_refusal_says_what_was_found_and_what_to_do():
+    assert set(WORDS) == set(Refusal)
+
+
+def test_the_formula_follows_the_log_where_none_is_named(store, tell):
+    pair(tell)
+    assert choose_formula(store, "auto").name == "execution"
+    tell("exp", (answer(), verdict(True, gpu=True)))
+    assert choose_formula(store, "auto").name == "default"
+    assert choose_formula(store, "kevin").name == "kevin"
+
+
+@pytest.mark.parametrize("text", ["run", "size=3", "run=", "since=soon", "action=sing"])
+def test_a_filter_that_means_nothing_is_refused(text):
+    with pytest.raises(InputError, match="--filter"):
+        parse_filter([text])
+
+
+def test_a_filter_narrows_the_log(store, tell):
+    pair(tell)
+    pair(tell, "sin")
+    assert len(load(store, WANTED, parse_filter(["problem=sin"])).samples) == 2
+    assert load(store, WANTED, parse_filter(["problem=cos"])).turns == 0
+
+
+def test_stats_say_what_a_log_is_good_for(store, tell):
+    pair(tell)
+    tell("exp", (answer(finish=FinishReason.LENGTH), verdict()), (answer(revision="r1", exact=False), verdict(True)))
+    stats = stats_of(store, EXECUTION)
+    assert (stats.turns, stats.trajectories, stats.problems, stats.trainable) == (4, 3, 1, 3)
+    assert stats.faults == {"correct": 2, "mismatch": 2}
+    assert [policy.revision for policy in stats.policies] == ["r0", "r1"]
+    assert stats.rewards is not None
+    assert stats.rewards.within > 0
+    assert [row.depth for row in stats.depths] == [0, 1]
+
+
+@pytest.fixture
+def run_rl(capsys):
+    """The command line in this process: exit code, stdout, stderr."""
+
+    def ran(*arguments) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return ran
+
+
+def test_rl_stats_prints_tables_and_json(store, tell, tmp_path, run_rl):
+    pair(tell)
+    assert "exact GRPO: 2 turns" in run_rl("stats", tmp_path / "runs.db")[1]
+    assert json.loads(run_rl("stats", tmp_path / "runs.db", "--json")[1])["trainable"] == 2
+
+
+def test_rl_stats_of_an_empty_database_says_so_in_one_line(store, tmp_path, run_rl):
+    code, _, error = run_rl("stats", tmp_path / "runs.db")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "holds no turn" in error
+
+
+def test_rl_rewards_explains_and_scores(store, tell, tmp_path, run_rl):
+    [good, _] = pair(tell)
+    db = tmp_path / "runs.db"
+    assert "right on every check" in run_rl("rewards", "--db", db, "--explain", good)[1]
+    assert "2 of 2 verdicts scored by autotriton@1" in run_rl("rewards", "--db", db, "--formula", "autotriton")[1]
+    assert "nothing suspicious" in run_rl("rewards", "--db", db, "--quarantine")[1]
+    assert "arXiv:2507.11948" in run_rl("rewards", "--presets", "--json")[1]

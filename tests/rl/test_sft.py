@@ -1,0 +1,239 @@
+"""`rl sft` on the real thing: small models, real rows, real checkpoints."""
+
+import json
+
+import numpy as np
+import pytest
+
+from agent.exits import InputError
+from policies.base import Message, PolicyRefused, PromptForm, Request, Role, Sampling
+from policies.transformers import TransformersPolicy, prompt_ids
+from rl.data.rows import Kind, read_rows, row_of
+from rl.sft.batches import Buckets, widths_of
+from rl.sft.encoding import Choice, chat_messages, encode, without_message
+from rl.sft.options import Options, Storage
+from rl.sft.presets import PresetName
+from rl.sft.running import train
+from rl.tokenizing import train_tokenizer, training_texts
+from tests.rl.small_corpus import small_corpus
+from tests.tiny_model import save_tiny_adapter, save_tiny_model
+
+QUICK = {"logging_steps": 1, "save_steps": 4, "num_train_epochs": 3, "learning_rate": 5e-3}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return small_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus):
+    return train_tokenizer(training_texts(corpus), 600)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return str(save_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+def options(corpus, output, **changes):
+    given = {"base": "new:tiny", "settings": QUICK, "batch_tokens": 2048, "vocabulary": 600, **changes}
+    return Options(data=corpus, output=output, **given)
+
+
+def quiet(text):
+    pass
+
+
+def test_a_model_from_scratch_learns_and_is_a_whole_policy(corpus, tmp_path):
+    trained = train(options(corpus, tmp_path / "model"), quiet)
+    assert trained.losses[-1][1] < 0.7 * trained.losses[0][1]
+    assert trained.rows["left out: held-out split"] == 1
+    assert not list(tmp_path.glob("*.training"))
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "tokens a second" in card
+    assert (tmp_path / "model" / "loss.png").read_bytes()[:4] == b"\x89PNG"
+    policy = TransformersPolicy(str(tmp_path / "model"), device="cpu")
+    assert policy.prompt_form is PromptForm.COMPACT
+    asked = Request(messages=(Message(role=Role.USER, content="draft\n"),), sampling=Sampling(max_tokens=3, seed=1))
+    assert policy.sample([asked])[0].exact
+
+
+class Killed(BaseException):
+    """As if the process were gone."""
+
+
+def test_a_training_that_was_killed_goes_on_at_its_checkpoint_with_the_same_losses(corpus, tmp_path):
+    whole = train(options(corpus, tmp_path / "whole"), quiet)
+
+    def kill(text):
+        if text.startswith("step 6 of"):
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(options(corpus, tmp_path / "model"), kill)
+    assert not (tmp_path / "model").exists()
+    (tmp_path / "model.training" / "checkpoint-5").mkdir()  # one that was cut off
+    with pytest.raises(InputError, match="other settings"):
+        train(options(corpus, tmp_path / "model", seed=1), quiet)
+    resumed = train(options(corpus, tmp_path / "model"), quiet)
+    assert resumed.resumed_at == 4
+    assert dict(resumed.losses)[resumed.steps] == pytest.approx(dict(whole.losses)[whole.steps], rel=1e-3)
+
+
+def test_it_ends_well_when_its_time_is_up(corpus, tmp_path):
+    endless = {**QUICK, "num_train_epochs": 100_000}
+    trained = train(options(corpus, tmp_path / "model", settings=endless, max_minutes=0.03), quiet)
+    assert trained.seconds < 20
+    assert (tmp_path / "model" / "model.safetensors").is_file()
+
+
+def test_lora_on_a_language_model_gives_an_adapter_that_the_policy_opens(corpus, tiny, tmp_path):
+    settings = {
+        "max_steps": 2,
+        "logging_steps": 1,
+        "gradient_accumulation_steps": 1,
+        "max_length": 2000,
+        "learning_rate": 0.01,
+    }
+    lora = options(
+        corpus,
+        tmp_path / "lora",
+        base=tiny,
+        preset=PresetName.LORA,
+        settings=settings,
+        choice=Choice(form=PromptForm.COMPACT),
+    )
+    trained = train(lora, quiet)
+    assert 0 < trained.trained < trained.parameters
+    policy = TransformersPolicy(tiny, adapter=str(tmp_path / "lora"), device="cpu")
+    asked = Request(messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=2, seed=1))
+    assert policy.sample([asked])[0].adapter_revision
+    more = train(lora.with_(output=tmp_path / "more", adapter=str(tmp_path / "lora")), quiet)
+    assert more.trained == trained.trained
+
+
+def test_packing_as_in_the_published_recipe_keeps_rows_apart(corpus, tiny, tmp_path):
+    settings = {
+        "max_steps": 2,
+        "logging_steps": 1,
+        "gradient_accumulation_steps": 2,
+        "packing": True,
+        "max_length": 1500,
+    }
+    trained = train(options(corpus, tmp_path / "m", base=tiny, preset=PresetName.FULL, settings=settings), quiet)
+    assert trained.steps == 2
+
+
+def test_weights_in_int8_are_small_and_say_nearly_the_same(corpus, tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from policies.storage import read_int8, write_int8
+
+    train(options(corpus, tmp_path / "model", storage=Storage.FP32), quiet)
+    whole = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
+    write_int8(whole, tmp_path / "small")
+    ids = torch.arange(5, 25)[None]
+    with torch.inference_mode():
+        near = read_int8(tmp_path / "small").eval()(ids).logits
+        assert torch.allclose(near, whole(ids).logits, atol=0.2)
+    small = next((tmp_path / "small").glob("*.safetensors")).stat().st_size
+    assert small < 0.4 * (tmp_path / "model" / "model.safetensors").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"base": "new:14g"}, "choose new:"),
+        ({"base": "/nowhere/at/all"}, "no model at"),
+        ({"preset": PresetName.QLORA_3090, "base": "TINY"}, "needs an NVIDIA GPU"),
+        ({"base": "TINY", "preset": PresetName.LORA, "adapter": "ADAPTER"}, "was made for"),
+        ({"base": "TINY", "preset": PresetName.FULL, "tokenizer": "OTHER"}, "is not the one"),
+        ({"settings": {"learning_rat": 1}}, "near ones are learning_rate"),
+        ({"choice": Choice(kinds=(Kind.TRANSLATE,))}, "nothing to train on"),
+        ({"output": "TINY"}, "is there already"),
+        ({"data": "EMPTY"}, "no corpus"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_leaves_no_model(corpus, tiny, tokenizer, tmp_path, changes, said):
+    tokenizer.save_pretrained(tmp_path / "other")
+    (tmp_path / "empty").mkdir()
+    adapter = tmp_path / "adapter"
+    if changes.get("adapter"):
+        save_tiny_adapter(tiny, adapter)
+        notes = json.loads((adapter / "adapter_config.json").read_text()) | {
+            "base_model_name_or_path": "Someone/Else-8B"
+        }
+        (adapter / "adapter_config.json").write_text(json.dumps(notes))
+    places = {"TINY": tiny, "ADAPTER": str(adapter), "OTHER": str(tmp_path / "other"), "EMPTY": tmp_path / "empty"}
+    changes = {name: places.get(value, value) if isinstance(value, str) else value for name, value in changes.items()}
+    given = {"output": tmp_path / "model", "data": corpus, **changes}
+    with pytest.raises((InputError, PolicyRefused), match=said) as caught:
+        train(options(given.pop("data"), given.pop("output"), **given), quiet)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "model").exists()
+
+
+def test_batches_hold_every_row_once_in_few_shapes():
+    lengths = np.random.default_rng(0).integers(20, 900, size=5000)
+    buckets = Buckets(lengths, budget=8192)
+    seen = [row for batch in buckets for row, _ in batch if row >= 0]
+    assert sorted(seen) == list(range(5000))
+    assert len({(len(batch), batch[0][1]) for batch in buckets}) <= 6
+    assert buckets.padding(lengths) < 0.2
+    assert all(lengths[row] <= width for batch in buckets for row, width in batch if row >= 0)
+    first = list(buckets)
+    buckets.set_epoch(1)
+    assert list(buckets) != first
+
+
+def test_widths_are_exact_where_there_are_few():
+    assert widths_of(np.array([30, 64, 64, 200])) == [32, 64, 224]
+
+
+def test_our_loss_is_the_models_own(corpus, tokenizer):
+    import torch
+
+    from rl.sft.base_model import load_base
+    from rl.sft.batches import Padded
+    from rl.sft.presets import PRESETS
+    from rl.sft.trainer import _sum_of_losses
+
+    rows = encode(read_rows(corpus), tokenizer, Choice()).train
+    model = load_base("new:tiny", tokenizer, PRESETS[PresetName.SCRATCH], "cpu", 0).model.eval()
+    data = Padded(rows, tokenizer.pad_token_id)
+    width = int(max(rows.lengths[:3]))
+    batch = data.collate([data[(row, width)] for row in range(3)])
+    with torch.no_grad():
+        ours = _sum_of_losses(model, batch["input_ids"], batch["labels"]) / (batch["labels"][:, 1:] != -100).sum()
+        mask = (batch["input_ids"] != tokenizer.pad_token_id).long()
+        assert float(ours) == pytest.approx(float(model(**batch, attention_mask=mask).loss), rel=1e-4)
+
+
+def test_a_row_is_trained_on_with_the_ids_that_the_policy_will_be_asked_with(corpus, tokenizer):
+    row = next(iter(read_rows(corpus)))
+    encoded = encode([row], tokenizer, Choice()).train
+    asked = Request(messages=(Message(role=Role.USER, content=row.prompt),))
+    assert encoded.ids[: encoded.prompts[0]].tolist() == prompt_ids(tokenizer, asked, "here")
+    assert encoded.ids[-1] == tokenizer.eos_token_id
+
+
+def test_a_repair_can_be_asked_in_sentences_and_without_its_message(corpus):
+    from agent.prompts import Prompts
+
+    row = next(row for row in read_rows(corpus) if row.kind is Kind.REPAIR)
+    asked = chat_messages(row, row.prompt, Prompts(PromptForm.CHAT))[-1]["content"]
+    assert "class Model(nn.Module)" in asked
+    assert "no attribute put" in asked
+    assert "tl.put(" in without_message(row)
+    assert "no attribute put" not in without_message(row)
+
+
+def test_fill_in_the_middle_gives_the_whole_back(corpus, tokenizer):
+    rows = [row_of(Kind.DRAFT, "draft\nx", "a\nb\nc\nd\n")]
+    ids = encode(rows, tokenizer, Choice(fim=1.0)).train
+    text = tokenizer.decode(ids.ids[ids.starts[1] : ids.starts[2]])
+    before, rest = text.removeprefix("<|fim_prefix|>").split("<|fim_suffix|>")
+    after, middle = rest.removesuffix("<|im_end|>").split("<|fim_middle|>")
+    assert before + middle + after == "a\nb\nc\nd\n"
