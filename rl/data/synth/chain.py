@@ -1,0 +1,127 @@
+"""Element-wise chains: drawn once, written into the reference as statements and into a kernel as lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rl.data.synth.ops import ACTIVATIONS, ARITHMETIC, BINARY, Op
+from rl.data.synth.sketch import Sketch
+
+INLINE = 0.65
+"""How often a constant is written in forward rather than given to __init__."""
+MODULE = 0.3
+
+
+@dataclass(frozen=True)
+class Step:
+    op: Op
+    a: str = ""
+    b: str = ""
+    operand: str = ""
+    """Name of a second operand; empty where there is none."""
+    along: str = ""
+    """all: a tensor of the same shape; channel: one number a channel; scalar: an argument of __init__; weight: likewise a channel, but a parameter."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where in a kernel a chain is computed."""
+
+    value: str
+    """The variable."""
+    offsets: str
+    """Of the current element in a tensor of the same shape."""
+    mask: str
+    channel: str = ""
+    """Index of the current element's channel."""
+    channel_mask: str = ""
+    indent: str = "    "
+
+
+@dataclass
+class Extra:
+    """What a chain needs of its kernel and its launch."""
+
+    parameters: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+
+
+def draw_steps(
+    sketch: Sketch, count: int, channels: str = "", tensors: bool = True, binary: float = 0.25
+) -> list[Step]:
+    """`count` steps, noted in the sketch, written into its reference. channels: the size that a parameter may run along, "" for none."""
+    steps: list[Step] = []
+    while len(steps) < count:
+        step = _second(sketch, channels, tensors) if sketch.chance(binary) and (channels or tensors) else _first(sketch)
+        if steps and step.op.name == steps[-1].op.name:
+            continue
+        steps.append(step)
+        sketch.ops.append(step.op.name)
+        sketch.reference.append(_statement(sketch, step))
+    return steps
+
+
+def _first(sketch: Sketch) -> Step:
+    pool = ACTIVATIONS if sketch.chance(0.55) else ARITHMETIC
+    op = sketch.rng.choices(pool, [o.weight for o in pool])[0]
+    at = sketch.rng.randrange(len(op.a)) if op.a else 0
+    a = repr(op.a[at]) if op.a else ""
+    b = repr(op.b[at]) if op.b else ""
+    if op.constant and not sketch.chance(INLINE):
+        name = sketch.free(op.constant)
+        sketch.argument(name, a)
+        return Step(op, a=f"self.{name}", operand=name, along="scalar")
+    return Step(op, a=a, b=b)
+
+
+def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
+    op = sketch.rng.choices(BINARY, [o.weight for o in BINARY])[0]
+    if channels and (not tensors or sketch.chance(0.6)):
+        name = sketch.free(sketch.pick(("bias", "weight", "shift")))
+        trailing = "".join(", 1" for _ in sketch.shape[_channel_axis(sketch) + 1 :])
+        draw = f"nn.Parameter(torch.randn({channels}{trailing}))"
+        if not any(n == channels for n, _ in sketch.arguments):
+            sketch.argument(channels, channels, keep=False)
+        sketch.module(name, draw)
+        return Step(op, operand=name, along="weight")
+    name = sketch.free("y")
+    sketch.input(name, sketch.shape)
+    return Step(op, operand=name, along="all")
+
+
+def _channel_axis(sketch: Sketch) -> int:
+    return 1 if len(sketch.shape) > 2 else len(sketch.shape) - 1
+
+
+def _statement(sketch: Sketch, step: Step) -> str:
+    op = step.op
+    if op.module and step.along != "scalar" and sketch.chance(MODULE):
+        name = sketch.free(op.name.removesuffix("_tanh"))
+        sketch.module(name, op.module.format(a=step.a, b=step.b), weights=False)
+        return f"x = self.{name}(x)"
+    y = f"self.{step.operand}" if step.along == "weight" else step.operand
+    return f"x = {sketch.pick(op.torch).format(x='x', y=y, a=step.a, b=step.b)}"
+
+
+def kernel_lines(sketch: Sketch, steps: list[Step], site: Site, extra: Extra) -> list[str]:
+    """The chain's lines in a kernel; its pointers and scalars are added to `extra`."""
+    lines = []
+    for step in steps:
+        a = step.a
+        if step.along == "scalar":
+            a = step.operand
+            _add(extra, step.operand, f"self.{step.operand}")
+        elif step.along:
+            value = f"self.{step.operand}" if step.along == "weight" else step.operand
+            _add(extra, f"{step.operand}_ptr", value)
+            where, mask = (site.offsets, site.mask) if step.along == "all" else (site.channel, site.channel_mask)
+            masked = f", mask={mask}" if mask else ""
+            lines.append(f"{step.operand} = tl.load({step.operand}_ptr + {where}{masked}){sketch.cast}")
+        lines.append(f"{site.value} = {step.op.triton.format(x=site.value, y=step.operand, a=a, b=step.b)}")
+    return [site.indent + line for line in lines]
+
+
+def _add(extra: Extra, parameter: str, value: str) -> None:
+    if parameter not in extra.parameters:
+        extra.parameters.append(parameter)
+        extra.values.append(value)

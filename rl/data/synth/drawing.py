@@ -1,0 +1,64 @@
+"""One program from one seed: a family, a depth, and what the family makes of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rl.data.rows import Split
+from rl.data.synth.elementwise import elementwise
+from rl.data.synth.linear import linear
+from rl.data.synth.matmul import matmul
+from rl.data.synth.normalising import norm, softmax
+from rl.data.synth.program import Program
+from rl.data.synth.reductions import reduction
+from rl.data.synth.sketch import Sketch
+from rl.data.synth.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, split_of
+
+LONGEST = 8
+"""Operations of the longest chains of all."""
+
+
+@dataclass(frozen=True)
+class Family:
+    make: Callable[[Sketch, int], Program]
+    weight: float
+    name: str
+    deepest: int = LONGEST
+    """Chains over this are not drawn."""
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(elementwise, 3.0, "elementwise"),
+    Family(reduction, 3.0, "reductions"),
+    Family(softmax, 1.5, "softmax"),
+    Family(norm, 2.5, "norms"),
+    Family(matmul, 3.0, "matmul"),
+    Family(linear, 3.0, "linear"),
+)
+
+
+def draw(seed: str, split: Split) -> Program | None:
+    """The program of this seed, None where it is of another split. The same text gives the same program everywhere."""
+    rng = random.Random(seed)
+    family = _family(rng, split)
+    depth = min(_depth(rng, split), family.deepest)
+    program = family.make(Sketch(rng), depth)
+    return program if split_of(program.family, program.ops) is split else None
+
+
+def _family(rng: random.Random, split: Split) -> Family:
+    held = split is Split.HELD_OUT_FAMILY
+    pool = [f for f in FAMILIES if (f.name in HELD_OUT_FAMILIES) is held]
+    if split is Split.HELD_OUT_DEPTH:
+        pool = [f for f in pool if f.deepest > TRAINING_DEPTH]
+    return rng.choices(pool, [f.weight for f in pool])[0]
+
+
+def _depth(rng: random.Random, split: Split) -> int:
+    if split is Split.HELD_OUT_DEPTH:
+        return rng.randint(TRAINING_DEPTH + 1, LONGEST)
+    if split is Split.HELD_OUT_COMPOSITION:
+        return rng.randint(2, TRAINING_DEPTH)
+    return rng.choices((1, 2, 3, 4, 5), (2.5, 3.5, 3, 2, 1))[0]

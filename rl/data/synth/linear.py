@@ -1,0 +1,58 @@
+"""nn.Linear and what follows it: a product with the weight's rows, bias and chain in the same kernel; then perhaps a reduction or a norm of its rows."""
+
+from __future__ import annotations
+
+from rl.data.synth.chain import draw_steps
+from rl.data.synth.matmul import Product, product_kernel
+from rl.data.synth.normalising import NORMS, SOFTMAXES, normalise_current
+from rl.data.synth.program import Program, finished
+from rl.data.synth.reductions import reduce_current
+from rl.data.synth.sketch import Sketch
+
+
+def linear(sketch: Sketch, depth: int) -> Program:
+    """Linear -> chain -> (reduction, softmax or norm -> chain)."""
+    sketch.family = "linear"
+    second = depth > 1 and sketch.chance(0.4)
+    sketch.stages = 2 if second else 1
+    layer, bias = _layer(sketch)
+    around = depth - 2 if second else depth - 1
+    first = sketch.rng.randint(0, around) if second else around
+    steps = draw_steps(sketch, first, channels=sketch.shape[-1], tensors=False, binary=0.25)
+    sizes = [f"(M, K), N = x.shape, self.{layer}.out_features"]
+    product = Product(
+        "x", f"self.{layer}.weight", b_strides=("1", "K"), bias=f"self.{layer}.bias" if bias else "",
+        name="linear_kernel", sizes=sizes,
+    )  # fmt: skip
+    product_kernel(sketch, product, steps)
+    if second:
+        _second(sketch, depth - 1 - first)
+    return finished(sketch)
+
+
+def _layer(sketch: Sketch) -> tuple[str, bool]:
+    """The layer's name, and whether it has a bias."""
+    batch = sketch.size("batch_size", (128, 1024, 4096), (5, 17))
+    name_in, name_out = sketch.pick(
+        (("in_features", "out_features"), ("in_features", "out_features"), ("input_size", "hidden_size"))
+    )
+    sketch.size(name_in, (512, 1024, 4096, 8192), (33, 40))
+    sketch.size(name_out, (512, 1024, 4096, 8192), (66, 37))
+    sketch.argument(name_in, name_in, keep=False)
+    sketch.argument(name_out, name_out, keep=False)
+    sketch.input("x", (batch, name_in))
+    bias = sketch.chance(0.8)
+    name = sketch.pick(("linear", "linear", "gemm", "fc", "matmul"))
+    sketch.module(name, f"nn.Linear({name_in}, {name_out}{'' if bias else ', bias=False'})")
+    sketch.reference.append(f"x = self.{name}(x)")
+    sketch.ops.append("linear" if bias else "linear_no_bias")
+    sketch.shape = (batch, name_out)
+    return name, bias
+
+
+def _second(sketch: Sketch, depth: int) -> None:
+    kind = sketch.pick(("reduce", "softmax", "norm"))
+    if kind == "reduce":
+        reduce_current(sketch, depth, before=0)
+    else:
+        normalise_current(sketch, SOFTMAXES if kind == "softmax" else NORMS, depth, before=0)

@@ -1,0 +1,170 @@
+"""Softmax and its kin, and norms along one axis: passes that gather, then one that writes every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rl.data.synth.axes import INNER, ROW, Walk
+from rl.data.synth.chain import draw_steps
+from rl.data.synth.program import Program, finished
+from rl.data.synth.reductions import LOWEST, centred, online
+from rl.data.synth.sketch import Sketch
+from rl.data.synth.tensors import start
+
+
+@dataclass(frozen=True)
+class Norm:
+    name: str
+    write: Callable[[Sketch, str], None]
+    """Adds the reference's statements for an axis."""
+    passes: Callable[[Walk], str]
+    """Writes all passes but the last; what an element becomes."""
+    weight: float = 1.0
+
+
+def _says(*spellings: str) -> Callable[[Sketch, str], None]:
+    def write(sketch: Sketch, dim: str) -> None:
+        lines = sketch.pick(spellings).format(d=dim).split("\n")
+        sketch.reference += lines
+
+    return write
+
+
+def _softmax(walk: Walk) -> str:
+    online(walk)
+    s = walk.axis.spread
+    return f"tl.exp(x - top{s}) / total{s}"
+
+
+def _log_softmax(walk: Walk) -> str:
+    online(walk)
+    s = walk.axis.spread
+    if s:
+        return f"x - top{s} - tl.log(total){s}"
+    return "x - top - tl.log(total)"
+
+
+def _gathered(walk: Walk, term: str, final: str, identity: str = "0.0", fold: str = "acc += {t}") -> None:
+    x = walk.masked(identity)
+    walk.accumulator("acc", identity)
+    lines = [] if x == "x" else [f"x = {x}"]
+    walk.each(*lines, fold.format(t=term))
+    walk.at(f"factor = {final}")
+
+
+def _simple(term: str, final: str, element: str) -> Callable[[Walk], str]:
+    def passes(walk: Walk) -> str:
+        _gathered(walk, term, final.format(n=walk.axis.count))
+        return element.format(s=walk.axis.spread)
+
+    return passes
+
+
+def _over_max(walk: Walk) -> str:
+    _gathered(walk, "tl.abs(x)", "tl.max(acc, axis=0)", fold="acc = tl.maximum(acc, {t})")
+    return f"x / (factor{walk.axis.spread} + 1e-6)"
+
+
+def _less_max(walk: Walk) -> str:
+    walk.other = LOWEST if not walk.before else "0.0"
+    _gathered(walk, "x", "tl.max(acc, axis=0)", identity=LOWEST, fold="acc = tl.maximum(acc, {t})")
+    return f"x - factor{walk.axis.spread}"
+
+
+def _standard(walk: Walk) -> str:
+    centred(walk)
+    walk.at(f"factor = 1.0 / (tl.sqrt(tl.sum(acc, axis=0) / ({walk.axis.count} - 1)) + 1e-5)")
+    s = walk.axis.spread
+    return f"(x - mean{s}) * factor{s}"
+
+
+def _layer(walk: Walk) -> str:
+    centred(walk)
+    walk.at(f"factor = tl.rsqrt(tl.sum(acc, axis=0) / {walk.axis.count} + 1e-5)")
+    s = walk.axis.spread
+    return f"(x - mean{s}) * factor{s}"
+
+
+SOFTMAXES = (
+    Norm("softmax", _says("x = torch.softmax(x, dim={d})", "x = F.softmax(x, dim={d})"), _softmax, 2.0),
+    Norm("log_softmax", _says("x = torch.log_softmax(x, dim={d})", "x = F.log_softmax(x, dim={d})"), _log_softmax, 1.5),
+)
+NORMS = (
+    Norm("rms_norm", _says("rms = torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + 1e-5)\nx = x / rms", "x = x * torch.rsqrt(x.pow(2).mean(dim={d}, keepdim=True) + 1e-5)"), _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + 1e-5)", "x * factor{s}"), 2.0),
+    Norm("l1_normalise", _says("x = x / torch.mean(torch.abs(x), dim={d}, keepdim=True)"), _simple("tl.abs(x)", "tl.sum(acc, axis=0) / {n}", "x / factor{s}")),
+    Norm("l1_sum_normalise", _says("x = F.normalize(x, p=1.0, dim={d})"), _simple("tl.abs(x)", "tl.maximum(tl.sum(acc, axis=0), 1e-12)", "x / factor{s}"), 0.6),
+    Norm("l2_normalise", _says("x = x / torch.norm(x, p=2, dim={d}, keepdim=True)", "x = F.normalize(x, dim={d})", "x = F.normalize(x, p=2, dim={d})"), _simple("x * x", "tl.maximum(tl.sqrt(tl.sum(acc, axis=0)), 1e-12)", "x / factor{s}"), 1.5),
+    Norm("centre", _says("x = x - x.mean(dim={d}, keepdim=True)", "x = x - torch.mean(x, dim={d}, keepdim=True)"), _simple("x", "tl.sum(acc, axis=0) / {n}", "x - factor{s}")),
+    Norm("standardise", _says("mean = x.mean(dim={d}, keepdim=True)\nstd = x.std(dim={d}, keepdim=True)\nx = (x - mean) / (std + 1e-5)"), _standard),
+    Norm("max_normalise", _says("x = x / (x.abs().amax(dim={d}, keepdim=True) + 1e-6)"), _over_max, 0.7),
+    Norm("less_max", _says("x = x - torch.amax(x, dim={d}, keepdim=True)", "x = x - x.max(dim={d}, keepdim=True)[0]"), _less_max, 0.7),
+    Norm("layer_norm", lambda sketch, dim: None, _layer, 2.5),
+)  # fmt: skip
+
+
+def softmax(sketch: Sketch, depth: int) -> Program:
+    """x -> chain -> softmax or log-softmax -> chain."""
+    sketch.family = "softmax"
+    return _program(sketch, depth, SOFTMAXES)
+
+
+def norm(sketch: Sketch, depth: int) -> Program:
+    """x -> chain -> norm along one axis -> chain."""
+    sketch.family = "norms"
+    return _program(sketch, depth, NORMS)
+
+
+def _program(sketch: Sketch, depth: int, pool: tuple[Norm, ...]) -> Program:
+    start(sketch, sketch.rng.choices((2, 3, 4), (5, 2, 1))[0])
+    normalise_current(sketch, pool, depth)
+    return finished(sketch)
+
+
+def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before: int | None = None) -> None:
+    """One of `pool` over the current tensor with depth - 1 element-wise steps around it, few of them before: every pass repeats those."""
+    chosen = sketch.rng.choices(pool, [n.weight for n in pool])[0]
+    around = depth - 1
+    first = min(around, sketch.rng.choices((0, 1, 2), (5, 2, 0.7))[0]) if before is None else before
+    last_axis = len(sketch.shape) == 2 or chosen.name == "layer_norm" or sketch.chance(0.4)
+    steps = draw_steps(sketch, first, tensors=False, binary=0)
+    layer = _write(sketch, chosen, last_axis)
+    sketch.ops.append(chosen.name)
+    walk = Walk(sketch, ROW if last_axis else INNER, steps)
+    element = chosen.passes(walk)
+    channels = sketch.shape[-1] if last_axis else sketch.shape[1] if len(sketch.shape) > 2 else ""
+    later = draw_steps(sketch, around - first, channels=channels if len(sketch.shape) == 2 else "", binary=0.2)
+    tail = _affine(walk, layer) + walk.chain(later, "x", "")
+    walk.each(f"x = {element}", *tail, walk.store_elements("x"))
+    walk.launch(f"{'softmax' if pool is SOFTMAXES else 'norm'}_kernel", sketch.target(), "")
+
+
+def _write(sketch: Sketch, chosen: Norm, last_axis: bool) -> str:
+    """The reference's statements; the name of a layer with weights, "" where there is none."""
+    if chosen.name != "layer_norm":
+        dim = str(sketch.pick((-1, len(sketch.shape) - 1))) if last_axis else "1"
+        if chosen.name == "softmax" and sketch.chance(0.2):
+            sketch.module("softmax", f"nn.Softmax(dim={dim})", weights=False)
+            sketch.reference.append("x = self.softmax(x)")
+        else:
+            chosen.write(sketch, dim)
+        return ""
+    columns = sketch.shape[-1]
+    if not any(n == columns for n, _ in sketch.arguments):
+        sketch.argument(columns, columns, keep=False)
+    name = sketch.module(sketch.pick(("norm", "layer_norm", "ln")), f"nn.LayerNorm({columns})")
+    sketch.reference.append(f"x = self.{name}(x)")
+    return name
+
+
+def _affine(walk: Walk, layer: str) -> list[str]:
+    if not layer:
+        return []
+    walk.extra.parameters += ["gamma_ptr", "beta_ptr"]
+    walk.extra.values += [f"self.{layer}.weight", f"self.{layer}.bias"]
+    cast = walk.sketch.cast
+    return [
+        f"gamma = tl.load(gamma_ptr + cols, mask=mask){cast}",
+        f"beta = tl.load(beta_ptr + cols, mask=mask){cast}",
+        "x = x * gamma + beta",
+    ]

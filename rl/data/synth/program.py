@@ -1,0 +1,110 @@
+"""A finished program: the reference and the candidate as texts, in the ways that people write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rl.data.synth.sketch import Sketch
+
+MINUTES = ("torch", "torch.nn as nn", "torch.nn.functional as F")
+
+
+@dataclass(frozen=True)
+class Program:
+    """One problem and its answer. `ops`: the chain in order."""
+
+    name: str
+    family: str
+    reference: str
+    candidate: str
+    ops: tuple[str, ...]
+
+    @property
+    def depth(self) -> int:
+        return len(self.ops)
+
+
+def finished(sketch: Sketch, returns: str = "x", imports: str = "") -> Program:
+    """Writes a sketch out."""
+    name = "_".join(sketch.ops) or sketch.family
+    return Program(name, sketch.family, _reference(sketch, returns), _candidate(sketch, imports), tuple(sketch.ops))
+
+
+def _reference(sketch: Sketch, returns: str) -> str:
+    model, sizes = _model(sketch, returns), _sizes(sketch)
+    parts = [model, sizes] if sketch.chance(0.7) else [sizes, model]
+    body = "\n\n".join([*parts, _getters(sketch)])
+    math = ["import math"] if "math." in body else []
+    functional = ["import torch.nn.functional as F"] if "F." in body else []
+    return "\n".join([*math, "import torch", "import torch.nn as nn", *functional]) + "\n\n\n" + body + "\n"
+
+
+def _model(sketch: Sketch, returns: str) -> str:
+    lines = ["class Model(nn.Module):"]
+    named = sketch.chance(0.4)
+    arguments = "".join(f", {name}" for name, _ in sketch.arguments)
+    if sketch.reference_init or sketch.chance(0.6):
+        lines += [f"    def __init__(self{arguments}):", f"        super({'Model, self' if named else ''}).__init__()"]
+        lines += [f"        {line}" for line in sketch.reference_init] + [""]
+    inputs = [name for name, _ in sketch.inputs]
+    typed = sketch.chance(0.5)
+    shown = ", ".join(f"{name}: torch.Tensor" if typed else name for name in inputs)
+    lines.append(f"    def forward(self, {shown}){' -> torch.Tensor' if typed else ''}:")
+    lines += [f"        {line}" for line in _forward(sketch, returns)]
+    return "\n".join(lines)
+
+
+def _forward(sketch: Sketch, returns: str) -> list[str]:
+    """The statements; the last often in the return, or several in one expression."""
+    lines = list(sketch.reference)
+    if returns == "x" and lines and lines[-1].startswith("x = ") and sketch.chance(0.5):
+        last = lines.pop().removeprefix("x = ")
+        if lines and lines[-1].startswith("x = ") and len(re.findall(r"\bx\b", last)) == 1 and sketch.chance(0.3):
+            inner = lines.pop().removeprefix("x = ")
+            last = re.sub(r"\bx\b", lambda _: f"({inner})" if " " in inner and not inner.endswith(")") else inner, last)
+        return [*lines, f"return {last}"]
+    return [*lines, f"return {returns}"]
+
+
+def _sizes(sketch: Sketch) -> str:
+    lines = [f"{name} = {full}" for name, (full, _) in sketch.sizes.items()]
+    small = ", ".join(f'"{name}": {cpu}' for name, (_, cpu) in sketch.sizes.items())
+    return "\n".join([*lines, "", f"CPU_SIZES = {{{small}}}"])
+
+
+def _getters(sketch: Sketch) -> str:
+    made = [text for _, text in sketch.inputs]
+    if sketch.chance(0.5):
+        body = [f"{name} = {text}" for name, text in sketch.inputs]
+        body.append(f"return [{', '.join(name for name, _ in sketch.inputs)}]")
+    else:
+        body = [f"return [{', '.join(made)}]"]
+    lines = "\n".join(f"    {line}" for line in body)
+    values = ", ".join(value for _, value in sketch.arguments)
+    return f"def get_inputs():\n{lines}\n\n\ndef get_init_inputs():\n    return [{values}]"
+
+
+def _candidate(sketch: Sketch, imports: str) -> str:
+    body = "\n\n\n".join([*sketch.kernels, _model_new(sketch)])
+    head = ["import torch", "import torch.nn as nn", "import triton", "import triton.language as tl"]
+    if "libdevice." in body:
+        head.append("from triton.language.extra import libdevice")
+    return "\n".join(head) + "\n\n\n" + body + "\n"
+
+
+def _model_new(sketch: Sketch) -> str:
+    lines = ["class ModelNew(nn.Module):"]
+    arguments = "".join(f", {name}" for name, _ in sketch.arguments)
+    if arguments or sketch.init:
+        lines += [f"    def __init__(self{arguments}):", "        super().__init__()"]
+        lines += [f"        {line}" for line in sketch.init] + [""]
+    lines.append(f"    def forward(self, {', '.join(name for name, _ in sketch.inputs)}):")
+    lines += [f"        {line}" for line in [*sketch.host, "return out"]]
+    return "\n".join(lines)
+
+
+def kernel(name: str, parameters: list[str], body: list[str]) -> str:
+    """One kernel's text; a parameter in capitals is a constexpr."""
+    shown = ", ".join(f"{p}: tl.constexpr" if p.isupper() and len(p) > 1 else p for p in parameters)
+    return "\n".join(["@triton.jit", f"def {name}({shown}):", *body])

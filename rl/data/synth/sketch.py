@@ -1,0 +1,94 @@
+"""A program while it is drawn: the reference's lines and the candidate's grow side by side."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass
+class Sketch:
+    """Filled by the families, written out by `program.finished`. Everything in it follows from `rng`."""
+
+    rng: random.Random
+    stages: int = 1
+    """Kernels that follow one another; the last one's output is `out`."""
+    dtype: str = "float32"
+    family: str = ""
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Module-level sizes: full, and for the CPU rungs."""
+    inputs: list[tuple[str, str]] = field(default_factory=list)
+    """Arguments of forward: name, and what get_inputs makes."""
+    arguments: list[tuple[str, str]] = field(default_factory=list)
+    """Of __init__: name, and what get_init_inputs gives."""
+    reference_init: list[str] = field(default_factory=list)
+    reference: list[str] = field(default_factory=list)
+    """Statements of the reference's forward, each `x = ...`."""
+    init: list[str] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+    host: list[str] = field(default_factory=list)
+    ops: list[str] = field(default_factory=list)
+    """The chain of operations in order: what splits and depth are read from."""
+    shape: tuple[str, ...] = ()
+    """Sizes of the current tensor, as the reference names them; "" where it has no name."""
+    current: str = "x"
+    """The candidate's variable that holds the current tensor."""
+    done: int = 0
+
+    @property
+    def narrow(self) -> bool:
+        return self.dtype != "float32"
+
+    @property
+    def cast(self) -> str:
+        """Put behind a load, so that arithmetic is in fp32."""
+        return ".to(tl.float32)" if self.narrow else ""
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def pick(self, options: Sequence[T]) -> T:
+        return self.rng.choice(options)
+
+    def size(self, name: str, full: Sequence[int], cpu: Sequence[int]) -> str:
+        """A module-level size; its name."""
+        self.sizes[name] = (self.rng.choice(full), self.rng.choice(cpu))
+        return name
+
+    def input(self, name: str, shape: Sequence[str], make: str = "") -> str:
+        """One more argument of forward. `make`: an expression with `{shape}`; None draws from a normal or uniform distribution."""
+        made = make or f"torch.{self.rng.choice(('randn', 'randn', 'rand'))}({{shape}}{{dtype}})"
+        dtype = f", dtype=torch.{self.dtype}" if self.narrow else ""
+        self.inputs.append((name, made.format(shape=", ".join(shape), dtype=dtype)))
+        return name
+
+    def argument(self, name: str, value: str, keep: bool = True) -> str:
+        """One more argument of both models; `self.name` holds it in both where `keep`."""
+        self.arguments.append((name, value))
+        if keep:
+            self.reference_init.append(f"self.{name} = {name}")
+            self.init.append(f"self.{name} = {name}")
+        return name
+
+    def module(self, name: str, text: str, weights: bool = True) -> str:
+        """A layer of the reference; where it has weights the candidate has the same one."""
+        self.reference_init.append(f"self.{name} = {text}")
+        if weights:
+            self.init.append(f"self.{name} = {text}")
+        return name
+
+    def free(self, name: str) -> str:
+        """The name, or with a number where it is taken."""
+        taken = {n for n, _ in (*self.inputs, *self.arguments)} | {
+            line.split(" = ")[0].removeprefix("self.") for line in self.reference_init
+        }
+        return next(n for n in (name, *(f"{name}{i}" for i in range(2, 20))) if n not in taken)
+
+    def target(self) -> str:
+        """What the next kernel's output is called."""
+        self.done += 1
+        return "out" if self.done == self.stages else "hidden"
