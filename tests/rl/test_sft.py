@@ -18,12 +18,12 @@ from rl.tokenizing import train_tokenizer, training_texts
 from tests.rl.small_corpus import small_corpus
 from tests.tiny_model import save_tiny_adapter, save_tiny_model
 
-QUICK = {"logging_steps": 1, "save_steps": 4, "num_train_epochs": 3, "learning_rate": 5e-3}
+QUICK = {"logging_steps": 1, "save_steps": 4, "num_train_epochs": 4, "learning_rate": 5e-3}
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return small_corpus(tmp_path_factory.mktemp("corpus"))
+    return small_corpus(tmp_path_factory.mktemp("corpus"), copies=1)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def tiny(tmp_path_factory):
 
 
 def options(corpus, output, **changes):
-    given = {"base": "new:tiny", "settings": QUICK, "batch_tokens": 2048, "vocabulary": 600, **changes}
+    given = {"base": "new:tiny", "settings": QUICK, "batch_tokens": 4096, "vocabulary": 600, **changes}
     return Options(data=corpus, output=output, **given)
 
 

@@ -1,0 +1,113 @@
+"""How far a policy has moved from the one that sampled: effective sample size, KL, and the largest ratio."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from policies.base import Value
+
+if TYPE_CHECKING:
+    import torch
+
+    from rl.grpo.rows import Row
+
+WORN = 0.3
+"""Effective sample size below which a log has little to say any more."""
+WORN_OUT = 0.02
+"""Below it training on the log by importance ratios is noise."""
+
+
+class Drift(Value):
+    """Of one policy against the rows that another one sampled."""
+
+    effective: float
+    """Effective sample size over the number of rows, 0 to 1: (sum w)^2 / (n sum w^2), w a row's whole ratio (Kong 1992)."""
+    kl: float
+    """Nats a token, estimated on the sampler's tokens: mean of r - 1 - log r, r the token's ratio; never below 0."""
+    largest: float
+    """The largest absolute log ratio of a token."""
+    rows: int
+
+    def figures(self) -> dict[str, float]:
+        return {
+            "drift/effective_sample_size": self.effective,
+            "drift/kl": self.kl,
+            "drift/largest_log_ratio": self.largest,
+        }
+
+
+class DriftSum:
+    """Adds rows up, so that a log of any size fits."""
+
+    def __init__(self) -> None:
+        self._weights: list[float] = []
+        self._kl = self._tokens = self._largest = 0.0
+
+    def add(self, now: torch.Tensor, then: torch.Tensor, mask: torch.Tensor) -> None:
+        """Log-probs (rows, tokens) of both policies, and which tokens count. Rows without any are left out."""
+        real = mask.sum(dim=1) > 0
+        mask = mask[real].float()
+        distance = (now[real].float() - then[real].float()) * mask
+        self._weights += distance.sum(dim=1).double().tolist()
+        capped = distance.clamp(-20.0, 20.0)
+        self._kl += float(((capped.exp() - 1.0 - capped) * mask).sum())
+        self._tokens += float(mask.sum())
+        self._largest = max(self._largest, float(distance.abs().max()) if distance.numel() else 0.0)
+
+    def drift(self) -> Drift:
+        logs = self._weights
+        top = max(logs, default=0.0)
+        scaled = [math.exp(value - top) for value in logs]
+        squares = math.fsum(value * value for value in scaled)
+        effective = math.fsum(scaled) ** 2 / squares / len(logs) if logs else 1.0
+        return Drift(effective=effective, kl=self._kl / max(self._tokens, 1.0), largest=self._largest, rows=len(logs))
+
+
+def measure_drift(
+    model: Any, rows: Sequence[Row], pad: int, temperature: float, *, at_most: int = 512, tokens_at_once: int = 32_768
+) -> Drift:
+    """The model against the rows' stored log-probs, on evenly spaced rows where there are more than `at_most`."""
+    import torch
+
+    step = max(1, len(rows) // at_most)
+    chosen = sorted(rows[::step][:at_most], key=lambda row: len(row.prompt_ids) + len(row.completion_ids))
+    total, training = DriftSum(), model.training
+    model.eval()
+    with torch.no_grad():
+        for part in _within(chosen, tokens_at_once):
+            now, then, mask = _scored(model, part, pad, temperature)
+            total.add(now, then, mask)
+    model.train(training)
+    return total.drift()
+
+
+def _within(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
+    part: list[Row] = []
+    for row in rows:
+        if part and (len(part) + 1) * (len(row.prompt_ids) + len(row.completion_ids)) > tokens:
+            yield part
+            part = []
+        part.append(row)
+    if part:
+        yield part
+
+
+def _scored(model: Any, rows: Sequence[Row], pad: int, temperature: float) -> tuple[torch.Tensor, ...]:
+    """Log-probs now and then, and the mask, each (rows, longest completion)."""
+    import torch
+
+    from rl.grpo.rows import tensors
+
+    batch = tensors(rows, pad, model.device)
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    longest = batch["completion_ids"].size(1)
+    logits = model(
+        input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False, logits_to_keep=longest + 1
+    ).logits
+    logps = torch.log_softmax(logits[:, -longest - 1 : -1].float() / temperature, dim=-1)
+    now = logps.gather(-1, batch["completion_ids"][..., None])[..., 0]
+    return now, batch["sampling_per_token_logps"], batch["completion_mask"] * batch["tool_mask"]
