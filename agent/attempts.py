@@ -30,6 +30,8 @@ class Attempt(Value):
     policy_seconds: float = 0.0
     repeats: int | None = None
     """The earlier turn with the same program."""
+    inherited: bool = False
+    """Of the trajectory that this one was forked from: it was paid for there."""
 
     @property
     def correct(self) -> bool:

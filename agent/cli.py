@@ -19,11 +19,24 @@ from agent.commands.doctor import doctor
 from agent.commands.export import export
 from agent.commands.machine import machine
 from agent.commands.problems import problems
+from agent.commands.replay import replay
 from agent.commands.report import report
 from agent.commands.solve import solve
 from agent.commands.version import version
 
-COMMANDS: tuple[Callable[..., Any], ...] = (solve, batch, check, report, export, problems, db, doctor, machine, version)
+COMMANDS: tuple[Callable[..., Any], ...] = (
+    solve,
+    batch,
+    check,
+    replay,
+    report,
+    export,
+    problems,
+    db,
+    doctor,
+    machine,
+    version,
+)
 
 INTERRUPTED = 130
 """What newer typers return for Ctrl-C, in silence; older ones raise Abort."""

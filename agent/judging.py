@@ -28,6 +28,16 @@ class Evaluates(Protocol):
     ) -> Report: ...
 
 
+class Judges(Protocol):
+    """Where a run has its verdicts from: the tools, or a record of what they said."""
+
+    def report(
+        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
+    ) -> Report: ...
+
+    def gpu_seconds(self, report: Report) -> float: ...
+
+
 class Judging:
     def __init__(self, evaluator: Evaluates, options: Options) -> None:
         self._evaluator, self._options = evaluator, options

@@ -10,14 +10,15 @@ from collections.abc import Callable
 
 from agent.asking import Asking
 from agent.attempts import Attempt, best_of, from_turn, with_identity
-from agent.judging import Judging, unreadable_report
+from agent.judging import Judges, unreadable_report
 from agent.machine import ASKING, Outcome, State, follow
-from agent.search import Plan, make_search
+from agent.search import Aimed, Plan, Search, make_search
 from agent.settings import Settings
-from agent.stopping import PAUSES, Spent, StopReason, exhausted, finished, spent_on
+from agent.stopping import PAUSES, Spent, StopReason, exhausted, spent_on
 from policies.base import Policy, PolicyRefused, PolicyUnavailable
 from store.database import Store
 from store.errors import StoreError
+from store.lineage import history
 from store.models import Action, Trajectory
 from store.models import State as Row
 from tools.problem import Problem, ProblemError
@@ -34,14 +35,15 @@ class Run:
     """Open it on a trajectory that `store.begin` gave: a new one starts, one that was stopped goes on."""
 
     def __init__(
-        self, store: Store, trajectory: Trajectory, problem: Problem, policy: Policy, judging: Judging,
-        settings: Settings, watch: Watch = _unwatched,
+        self, store: Store, trajectory: Trajectory, problem: Problem, policy: Policy, judging: Judges,
+        settings: Settings, watch: Watch = _unwatched, search: Search | None = None,
     ) -> None:  # fmt: skip
+        """`search`: None for the one that the settings name, with their goal."""
         self.store, self.trajectory_id, self.problem = store, trajectory.id, problem
         self.settings = settings
         self._policy, self._judging, self._watch = policy, judging, watch
         self._asking = Asking(problem, policy, settings, trajectory.id)
-        self._search = make_search(settings.search, settings.samples)
+        self._search = search or Aimed(settings.goal, make_search(settings.search, settings.samples))
         self._started = time.monotonic()
         self.state = State.DRAFT
         self.attempts: list[Attempt] = []
@@ -61,7 +63,8 @@ class Run:
     @property
     def spent(self) -> Spent:
         pending = [self.current] if self.current is not None and self.current.report is None else []
-        return spent_on([*self.attempts, *pending], self._earlier + time.monotonic() - self._started)
+        own = [attempt for attempt in [*self.attempts, *pending] if not attempt.inherited]
+        return spent_on(own, self._earlier + time.monotonic() - self._started)
 
     def run(self) -> StopReason:
         """Until it is done, or something stops it. Raises StoreError: where nothing can be written nothing can be paused."""
@@ -181,8 +184,7 @@ class Run:
     # -------------------------------------------------------------- decisions
     def _decide(self) -> None:
         """What follows a verdict."""
-        reason = finished(self.settings.goal, self.attempts)
-        plan = self._search.next(self.attempts) if reason is None else reason
+        plan = self._search.next(self.attempts)
         if isinstance(plan, StopReason):
             self.stop(plan)
             return
@@ -211,8 +213,8 @@ class Run:
     # -------------------------------------------------------------- going on
     def _restore(self, trajectory: Trajectory) -> None:
         """Finds the state from the store: an answer without a verdict is judged again, not asked for again."""
-        for turn in self.store.turns(trajectory.id):
-            attempt = from_turn(turn, self.attempts)
+        for turn in history(self.store, trajectory):
+            attempt = from_turn(turn, self.attempts).with_(inherited=turn.trajectory_id != trajectory.id)
             if turn.state is Row.JUDGED:
                 self.attempts.append(attempt)
             elif turn.state is Row.DRAFTED:

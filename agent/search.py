@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from agent.attempts import Attempt, best_of
-from agent.stopping import StopReason
+from agent.stopping import Goal, StopReason, finished
 from policies.base import Value
 from store.models import Action
 
@@ -48,6 +48,16 @@ def make_search(kind: SearchKind, samples: int) -> Search:
             return BestOf(samples)
         case SearchKind.BEAM:
             return Beam(samples)
+
+
+class Aimed:
+    """A search that ends where the goal is reached, or where the turns so far say that going on is of no use."""
+
+    def __init__(self, goal: Goal, search: Search) -> None:
+        self._goal, self._search = goal, search
+
+    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+        return finished(self._goal, attempts) or self._search.next(attempts)
 
 
 class Serial:

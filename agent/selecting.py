@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.exits import InputError
 from agent.samples import Sample, read_samples, sample_of
 from store.database import Store
+from store.lineage import history
 from store.models import Trajectory
 from store.records import CandidateFilter, Order, TrajectoryFilter
 
@@ -19,6 +20,15 @@ def trajectory_id(store: Store, asked: str) -> int:
     if not newest:
         raise InputError(f"{store.where} holds no trajectory yet: agent solve writes the first")
     return newest[0].id
+
+
+def fork_point(store: Store, trajectory: Trajectory, number: int) -> int:
+    """The candidate of that turn, counted from 1 as everything that is shown counts. Raises InputError."""
+    judged = {turn.turn + 1: turn.candidate_id for turn in history(store, trajectory) if turn.report is not None}
+    if number not in judged:
+        there = f"turns 1 to {max(judged)}" if judged else "no turn with a verdict"
+        raise InputError(f"--fork {number}: trajectory {trajectory.id} has {there}")
+    return judged[number]
 
 
 def candidate_filter(store: Store, id: str | None, run: str | None) -> CandidateFilter:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
 from pydantic import JsonValue
 
 from agent.search import SearchKind
 from agent.stopping import Budgets, Goal
 from policies.base import PromptForm, Sampling, Value
+from store.models import Trajectory
 from store.records import Start
 from tools.problem import Problem
 
@@ -36,6 +38,24 @@ class Settings(Value):
     """A folder of the user's own."""
     prompt_version: str = ""
     """Set by who opens the run: other texts make another command."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Self:
+        """What a trajectory was told to do. A folder of prompts is not kept, only the version of its texts."""
+        told = trajectory.options
+        return cls(
+            policy=trajectory.policy,
+            targets=tuple(told.get("targets", ("sm_90",))),
+            device=told.get("device", "cpu"),
+            own_work=told.get("own_work", "strict"),
+            search=told.get("search", SearchKind.SERIAL),
+            samples=told.get("samples", 4),
+            goal=Goal.parse(trajectory.goal or "correct"),
+            budgets=Budgets.model_validate(trajectory.budgets),
+            temperature=told.get("temperature"),
+            reply_tokens=told.get("reply_tokens"),
+            seed=trajectory.seed,
+        )
 
     def start(self, problem: Problem, program: str = "") -> Start:
         options: dict[str, JsonValue] = {

@@ -72,15 +72,19 @@ def solve_problem(
     output: Path,
     watch: Callable[[Run, str], None],
     say: Callable[[str], None],
+    forked_from: int | None = None,
 ) -> Solved:
-    """Begins or goes on, runs until it stops, writes the best kernel. Raises StoreError and InfrastructureError before the first turn only."""
+    """Begins or goes on, runs until it stops, writes the best kernel. Raises StoreError and InfrastructureError before the first turn only.
+
+    `forked_from`: a candidate of another trajectory, after which this one goes its own way.
+    """
     from tools.pipeline import Evaluator, Options
 
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     own = version("kernelwright") or "(not installed)"
     options = Options(targets=settings.targets, own_work=settings.own_work)
     with open_store(db) as store:
-        trajectory = store.begin(settings.start(problem, own))
+        trajectory = store.begin(settings.start(problem, own), forked_from=forked_from)
         resumed = bool(store.turns(trajectory.id))
         say("starting the tools")
         try:

@@ -43,11 +43,13 @@ def begin_in_run(session: Session, start: Start, run_id: int, sample: int, owner
 
 
 def begin(session: Session, start: Start, resume: bool, forked_from: int | None, owner: str, now: float) -> Trajectory:
-    """Outside a run: the latest unfinished one with this key that nobody works on, or a new one."""
+    """Outside a run: the latest unfinished one with this key and origin that nobody works on, or a new one."""
     lock_trajectories(session)
     same = (col(Trajectory.run_id).is_(None), col(Trajectory.key) == start.key)
-    if resume and forked_from is None:
-        unfinished = (*same, col(Trajectory.finished).is_(None), col(Trajectory.forked_from_id).is_(None))
+    if resume:
+        origin = col(Trajectory.forked_from_id)
+        forked = origin.is_(None) if forked_from is None else origin == forked_from
+        unfinished = (*same, col(Trajectory.finished).is_(None), forked)
         for row in session.execute(select(Trajectory).where(*unfinished).order_by(col(Trajectory.id).desc())).scalars():
             if is_free(row.owner, row.lease, owner, now):
                 return _resumed(session, row, owner, now)
@@ -94,6 +96,12 @@ def lock_trajectories(session: Session) -> None:
     connection = session.connection()
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("LOCK TABLE trajectory IN SHARE ROW EXCLUSIVE MODE")
+
+
+def put_best(session: Session, trajectory_id: int, best_id: int | None) -> None:
+    """`best_id` None: none is correct any more."""
+    best = None if best_id is None else the(session, Candidate, best_id).id
+    change(session.connection(), Trajectory, the(session, Trajectory, trajectory_id).id, {"best_id": best})
 
 
 def stop(

@@ -87,7 +87,7 @@ class Store:
         """A trajectory that is now ours.
 
         In a run: the one with this key and sample, whether new, unfinished or finished (look at `finished`). Outside: the latest
-        unfinished one with this key, or a new one (always with `resume=False`, or forked after the candidate `forked_from`).
+        unfinished one with this key, forked after the same candidate `forked_from` or after none, or a new one (always with `resume=False`).
         Raises StoreError (BUSY) where a live process works on the run's one.
         """
         now = time.time()
@@ -271,6 +271,11 @@ class Store:
                 found = list(turns(session, page, formula))
             yield from found
             last = page[-1].candidate.id
+
+    def put_best(self, trajectory_id: int, best_id: int | None) -> None:
+        """Names the best one anew, after candidates were judged again."""
+        with self._transactions.write(durable=True) as session:
+            beginning.put_best(session, trajectory_id, best_id)
 
     def forget(self, trajectory_id: int) -> None:
         """Deletes a trajectory; `gc` then frees its texts."""

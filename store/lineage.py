@@ -8,7 +8,8 @@ import math
 import networkx as nx
 
 from store.database import Store
-from store.records import CandidateFilter, Entry, Order
+from store.models import Trajectory
+from store.records import CandidateFilter, Entry, Order, Turn
 
 
 def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
@@ -23,6 +24,16 @@ def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
         _add(graph, entry)
         missing += [id for id in graph.predecessors(entry.candidate.id) if "entry" not in graph.nodes[id]]
     return graph
+
+
+def history(store: Store, trajectory: Trajectory) -> list[Turn]:
+    """The turns of a trajectory, after those that it has from where it was forked (their `trajectory_id` is another)."""
+    own = store.turns(trajectory.id)
+    if trajectory.forked_from_id is None:
+        return own
+    origin = store.candidate(trajectory.forked_from_id)
+    before = history(store, origin.trajectory)
+    return [turn for turn in before if turn.turn <= origin.candidate.turn] + own
 
 
 def _add(graph: nx.DiGraph, entry: Entry) -> None:

@@ -103,7 +103,7 @@ def solve(
     opened = open_policy(policy, key=key, adapter=adapter, patience=patience)
     if dry_run:
         return _show_plan(found, opened, settings, as_json)
-    return _solve(found, opened, settings, db, output, as_json)
+    return finish_solve(found, opened, settings, db, output, as_json)
 
 
 def budgets(
@@ -130,9 +130,11 @@ def _show_plan(problem: Problem, policy: Policy, settings: Settings, as_json: bo
     console().print(dry_run_view(plan))
 
 
-def _solve(
-    problem: Problem, policy: Policy, settings: Settings, db: str | None, output: Path | None, as_json: bool
-) -> None:
+def finish_solve(
+    problem: Problem, policy: Policy, settings: Settings, db: str | None, output: Path | None, as_json: bool,
+    forked_from: int | None = None,
+) -> None:  # fmt: skip
+    """Solves with the live view, shows how it ended, and exits. `forked_from`: the candidate after which it branches off."""
     from agent.kernel_file import check_path, default_path
     from agent.show.live import live
     from agent.solving import solve_problem
@@ -140,7 +142,9 @@ def _solve(
     path = check_path(output or default_path(problem))
     try:
         with live(quiet=as_json) as (watch, say):
-            solved = solve_problem(problem, policy, settings, db=db, output=path, watch=watch, say=say)
+            solved = solve_problem(
+                problem, policy, settings, db=db, output=path, watch=watch, say=say, forked_from=forked_from
+            )
     finally:
         policy.close()
     if as_json:

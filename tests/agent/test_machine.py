@@ -1,8 +1,13 @@
 """The machine is complete, and nothing goes where it does not lead."""
 
+import re
+from pathlib import Path
+
 import networkx as nx
 import pytest
+from typer.testing import CliRunner
 
+from agent.cli import app
 from agent.machine import ASKING, MACHINE, TOOLS, MachineError, Outcome, State, follow, mermaid
 
 
@@ -57,3 +62,9 @@ def test_the_picture_names_every_state_and_the_whole_one_every_edge():
     assert picture.startswith("stateDiagram-v2\n    [*] --> draft")
     assert all(state in picture for state in State)
     assert whole.count(" --> ") == MACHINE.number_of_edges() + 2
+
+
+def test_the_picture_in_the_readme_is_what_the_command_prints():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [picture] = re.findall(r"<!-- machine -->\n```mermaid\n(.*?)```\n<!-- end -->", readme, re.DOTALL)
+    assert picture == CliRunner().invoke(app, ["machine"]).stdout, "put the output of `agent machine` there"
