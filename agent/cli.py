@@ -17,6 +17,7 @@ from agent.commands.check import check
 from agent.commands.db import db
 from agent.commands.doctor import doctor
 from agent.commands.export import export
+from agent.commands.inspect import inspect
 from agent.commands.machine import machine
 from agent.commands.problems import problems
 from agent.commands.replay import replay
@@ -29,6 +30,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     batch,
     check,
     replay,
+    inspect,
     report,
     export,
     problems,

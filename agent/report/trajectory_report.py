@@ -56,7 +56,7 @@ def report_trajectory(store: Store, id: int) -> TrajectoryReport:
     return TrajectoryReport(
         trajectory_id=id,
         problem=row.problem,
-        facts=_facts(row, numbers),
+        facts=trajectory_facts(row, numbers),
         reference=_shown(store.problem(id).source),
         turns=tuple(_turn(turn, numbers, sources) for turn in turns),
         roofline=next((profile.roofline for profile in reversed(profiles) if profile.roofline), None),
@@ -64,7 +64,7 @@ def report_trajectory(store: Store, id: int) -> TrajectoryReport:
     )
 
 
-def _facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple[str, str], ...]:
+def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple[str, str], ...]:
     spent = row.spent or {}
     took = ", ".join(
         f"{name.replace('_', ' ')} {value:g}" for name, value in spent.items() if isinstance(value, int | float)

@@ -1,0 +1,135 @@
+"""What the viewer asks and lists over its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Input, Static
+
+from agent.exits import InputError
+from agent.show.words import BAD, LABEL, data
+from agent.viewer.keys import KEYS
+from agent.viewer.pager import Pager
+from store.errors import StoreError
+
+CLOSE = Binding("escape,q", "close", "close")
+
+
+class Ask(ModalScreen[str | None]):
+    """One line of text; None where it was closed with escape. What `check` refuses is said, and can be mended."""
+
+    BINDINGS = [Binding("escape", "close", "close")]
+
+    def __init__(
+        self, label: str, value: str = "", hint: str = "", check: Callable[[str], object] = lambda text: None
+    ) -> None:
+        super().__init__()
+        self._label, self._value, self._hint, self._check = label, value, hint, check
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Text(self._label, style=LABEL))
+            yield Input(value=self._value, placeholder=self._hint, select_on_focus=False)
+            yield Static(id="refused")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        try:
+            self._check(event.value)
+        except InputError as error:
+            self.query_one("#refused", Static).update(data(error, BAD))
+        else:
+            self.dismiss(event.value)
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+class Choose(ModalScreen[int | None]):
+    """A table of which one row is chosen by its number; `more` gives the rows after the last one, none where there are no more."""
+
+    BINDINGS = [
+        CLOSE,
+        Binding("j", "move(1)", "down"),
+        Binding("k", "move(-1)", "up"),
+        Binding("t", "close", "close"),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        headings: Sequence[str],
+        more: Callable[[int | None], Sequence[tuple[int, Sequence[Text]]]],
+        chosen: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._title, self._headings, self._more, self._chosen = title, headings, more, chosen
+        self._numbers: list[int] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static(Text(self._title, style=LABEL))
+            yield DataTable(cursor_type="row")
+
+    def on_mount(self) -> None:
+        table = self.query_one(DataTable)
+        table.add_columns(*self._headings)
+        self._load()
+        if self._chosen in self._numbers:
+            table.move_cursor(row=self._numbers.index(self._chosen))
+        table.focus()
+
+    def _load(self) -> None:
+        try:
+            rows = self._more(self._numbers[-1] if self._numbers else None)
+        except StoreError as error:
+            self.query_one(Static).update(data(error, BAD))
+            return
+        table: DataTable[Any] = self.query_one(DataTable)
+        for number, cells in rows:
+            self._numbers.append(number)
+            table.add_row(*cells)
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        if self._numbers and event.cursor_row == len(self._numbers) - 1:
+            self._load()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        if 0 <= event.cursor_row < len(self._numbers):
+            self.dismiss(self._numbers[event.cursor_row])
+
+    def action_move(self, by: int) -> None:
+        table = self.query_one(DataTable)
+        table.action_cursor_down() if by > 0 else table.action_cursor_up()
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+class Help(ModalScreen[None]):
+    BINDINGS = [
+        CLOSE,
+        Binding("question_mark", "close", "close"),
+        Binding("j,down", "scroll(1)", "down"),
+        Binding("k,up", "scroll(-1)", "up"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static(Text("keys", style=LABEL))
+            yield Pager(id="keys")
+
+    def on_mount(self) -> None:
+        lines = [Text.assemble((f"{written:<10}", "bold"), text) for _, _, written, text in KEYS]
+        self.query_one(Pager).show(Text("\n").join(lines))
+
+    def action_scroll(self, by: int) -> None:
+        self.query_one(Pager).scroll_relative(y=by, animate=False)
+
+    def action_close(self) -> None:
+        self.dismiss(None)

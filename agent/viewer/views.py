@@ -1,0 +1,179 @@
+"""What can be seen of one turn, as rich renderables. Text that others wrote is data: no markup, no control characters."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from agent.exits import InputError
+from agent.report.trajectory_report import diff_lines
+from agent.show.failure import failure_view
+from agent.show.kernels import config_text
+from agent.show.verdict import report_view
+from agent.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts
+from agent.viewer.trail import Trail
+from store.database import Store
+from store.records import Turn
+from tools.assembly import Assembly, Listing
+
+LONGEST = 2_000_000
+"""Characters of one text that are shown."""
+HIGHLIGHTED = 60_000
+"""Characters up to which code is coloured."""
+KINDS = {"added": "green", "removed": "red", "quiet": LABEL, "": ""}
+
+
+class View(StrEnum):
+    TURN = "turn"
+    """The verdict in full, and the answer."""
+    PROMPT = "prompt"
+    """As it was sent."""
+    CODE = "code"
+    DIFF = "diff"
+    """Against the parent."""
+    PTX = "ptx"
+
+
+def choose_view(asked: str) -> View:
+    """Raises InputError."""
+    try:
+        return View(asked)
+    except ValueError:
+        raise InputError(f"--show {asked!r}: choose {', '.join(View)}") from None
+
+
+def view_of(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableType:
+    """All but PTX, which takes a compiler: `assembly_view`."""
+    match view:
+        case View.PROMPT:
+            return prompt_view(turn)
+        case View.CODE:
+            return code_view(turn)
+        case View.DIFF:
+            return diff_view(turn, None if turn.parent_id is None else store.turn(turn.parent_id))
+    return turn_view(turn, trail)
+
+
+def turn_view(turn: Turn, trail: Trail) -> RenderableType:
+    parts: list[RenderableType] = [facts(turn_facts(turn, trail)), Text()]
+    if turn.report is not None:
+        parts += [report_view(turn.report), Text()]
+    return Group(*parts, Text("answer", style=LABEL), answer_text(turn))
+
+
+def turn_facts(turn: Turn, trail: Trail) -> list[tuple[str, object]]:
+    """What was asked of whom, and what it took."""
+    completion = turn.completion
+    revision = completion.revision or completion.adapter_revision if completion else None
+    rewards = ", ".join(f"{name} {value:.3g}" for name, value in (turn.rewards or {}).items())
+    return [
+        ("candidate", f"{turn.candidate_id}, {turn.action.value}{_parent(turn, trail)}, {turn.state.value}"),
+        ("policy", data(f"{completion.policy} {revision or ''}".strip(), limit=200) if completion else ""),
+        ("took", _took(turn)),
+        ("at", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(turn.created))),
+        ("reward", f"{rewards} ({turn.formula})" if rewards else ""),
+    ]
+
+
+def _parent(turn: Turn, trail: Trail) -> str:
+    if turn.parent_id is None or turn.parent_id not in trail.graph:
+        return ""
+    parent = trail.graph.nodes[turn.parent_id]["entry"].candidate
+    where = "" if parent.trajectory_id == turn.trajectory_id else f" of trajectory {parent.trajectory_id}"
+    return f" of turn {parent.turn + 1}{where}"
+
+
+def _took(turn: Turn) -> str:
+    completion = turn.completion
+    if completion is None:
+        return ""
+    usage = completion.usage
+    about = "about " if usage.estimated else ""
+    parts = [
+        f"{about}{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens",
+        f"{completion.latency:.2f} s of policy",
+        "" if turn.tool_seconds is None else f"{turn.tool_seconds:.2f} s of tools",
+        f"{turn.gpu_seconds:.2f} s of GPU" if turn.gpu_seconds else "",
+        "" if usage.dollars is None else f"${usage.dollars:.4f}",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def answer_text(turn: Turn) -> Text:
+    if turn.completion is None:
+        return Text("not answered yet", style=QUIET)
+    return data(turn.completion.text, limit=LONGEST) if turn.completion.text else Text("(empty)", style=QUIET)
+
+
+def prompt_view(turn: Turn) -> RenderableType:
+    """Message by message, and how it was sampled."""
+    asked = turn.sampling.model_dump(exclude_none=True, exclude_defaults=True)
+    how = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
+    parts: list[RenderableType] = [
+        Text(f"prompts {turn.prompt_version or '-'}; {how or 'default sampling'}", style=QUIET)
+    ]
+    for message in turn.messages:
+        parts += [Text(f"--- {message.role.value}", style=LABEL), data(message.content, limit=LONGEST)]
+    return Group(*parts)
+
+
+def code_view(turn: Turn) -> RenderableType:
+    """With line numbers, and the line that failed marked."""
+    if not turn.source:
+        return Text("the answer holds no code" if turn.completion else "not answered yet", style=QUIET)
+    failure = turn.report.failure if turn.report else None
+    marked = failure.where.line if failure and failure.where else None
+    lines = _coloured(data(turn.source.rstrip("\n"), limit=LONGEST).plain)
+    width = len(str(len(lines)))
+    numbered = []
+    for number, line in enumerate(lines, 1):
+        gutter = (f"{number:>{width}} {'>' if number == marked else ' '} ", BAD if number == marked else QUIET)
+        numbered.append(Text.assemble(gutter, line))
+    head = [] if failure is None else [failure_view(failure), Text()]
+    return Group(*head, Text("\n").join(numbered))
+
+
+def _coloured(code: str) -> list[Any]:
+    if len(code) > HIGHLIGHTED:
+        return [Text(line) for line in code.split("\n")]
+    from rich.syntax import Syntax
+
+    shown = Syntax(code, "python", theme="ansi_dark", background_color="default").highlight(code)
+    return list(shown.split("\n", allow_blank=True))[: code.count("\n") + 1]
+
+
+def diff_view(turn: Turn, parent: Turn | None) -> RenderableType:
+    if turn.parent_id is None or parent is None:
+        return Text("a draft has no parent: c shows its code", style=QUIET)
+    if not turn.source or not parent.source:
+        which = "this turn" if not turn.source else f"turn {parent.turn + 1}, its parent,"
+        return Text(f"{which} holds no code: there is nothing to compare", style=QUIET)
+    lines = diff_lines(parent.source, turn.source)
+    if not lines:
+        return Text(f"the same text as turn {parent.turn + 1}, its parent", style=QUIET)
+    added, removed = (sum(kind == wanted for kind, _ in lines) for wanted in ("added", "removed"))
+    head = Text.assemble(f"against turn {parent.turn + 1}: ", (f"+{added}", GOOD), " ", (f"-{removed}", BAD))
+    return Group(head, Text("\n").join(Text(line, style=KINDS[kind]) for kind, line in lines))
+
+
+def assembly_view(assembly: Assembly) -> RenderableType:
+    parts: list[RenderableType] = []
+    if assembly.failure is not None:
+        parts += [Text(f"it does not compile for {assembly.target}", style=BAD), failure_view(assembly.failure), Text()]
+    if not assembly.listings and assembly.failure is None:
+        parts.append(Text(f"nothing was compiled for {assembly.target}: no kernel is launched", style=WARN))
+    for listing in assembly.listings:
+        parts += [_heading(listing, assembly.target), data(listing.text.rstrip(), limit=LONGEST), Text()]
+    return Group(*parts)
+
+
+def _heading(listing: Listing, target: str) -> Text:
+    found = listing.resources
+    known = (
+        "" if found is None else f"  {config_text(found)}  {found.registers} registers, {found.spills} bytes spilled"
+    )
+    return Text.assemble((f"// {listing.name}", LABEL), f" for {target}", data(known, QUIET, 400))
