@@ -119,23 +119,18 @@ class Evaluator:
         """
         asked, say, start = options or Options(), progress or _quiet, time.monotonic()
         rule = Rule.parse(asked.own_work)
+        own, key = candidate_hash(source), ""
+        if self._cache:
+            key = self._cache.key(own, problem.hash, self.environment(), asked.model_dump_json())
+            if known := self._cache.find(key):
+                return known
         report = Report(
-            problem=problem.name,
-            problem_hash=problem.hash,
-            candidate_hash=candidate_hash(source),
-            advice=advice(source),
-        )
+            problem=problem.name, problem_hash=problem.hash, candidate_hash=own, advice=advice(source)
+        )  # fmt: skip
         if failure := read_source(source):
             return report.with_(failure=failure, seconds=time.monotonic() - start)
         check_form(problem.source)
         report = report.with_(environment=self.environment(), degenerate=_degenerate(problem))
-        key = (
-            self._cache.key(report.candidate_hash, problem.hash, report.environment, asked.model_dump_json())
-            if self._cache
-            else ""
-        )
-        if self._cache and (known := self._cache.find(key)):
-            return known
         report = self._climb(report, problem, source, asked, rule, say).with_(seconds=time.monotonic() - start)
         if self._cache:
             self._cache.keep(key, report)
