@@ -23,6 +23,7 @@ from policies.base import (
 from policies.decoding import Row, draw
 from policies.identity import Identity, adapter_folder, identity_of, model_config, prompt_form_of, weights_revision
 from policies.stepping import CacheKind
+from policies.storage import has_int8, read_int8
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +192,11 @@ def load(path: str, device: str, dtype: str) -> _Loaded:
     transformers_logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
-        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
+        model: Any = (
+            read_int8(Path(path)).to(getattr(torch, dtype))
+            if has_int8(Path(path))
+            else AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
+        )
         model = model.to(device).eval()
     except torch.OutOfMemoryError as error:
         raise PolicyRefused(f"{path} does not fit on {device}: use a smaller model", Trouble.MEMORY) from error

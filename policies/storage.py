@@ -1,0 +1,58 @@
+"""Weights as eight-bit numbers with a scale a row: a quarter of float32, for a model that is to be small on the disk. In memory they are whole again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+FILE = "weights.int8.safetensors"
+_SCALE = ".scale"
+
+
+def write_int8(model: Any, folder: Path) -> None:
+    """Config, generation config and weights: matrices as int8 with a float32 scale for each row, all else as float32. Tied weights once."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, weight in model.state_dict().items():
+        if weight.data_ptr() in seen:
+            continue
+        seen.add(weight.data_ptr())
+        weight = weight.detach().to("cpu", torch.float32)
+        if weight.ndim != 2:
+            tensors[name] = weight.contiguous()
+            continue
+        scale = weight.abs().amax(dim=1, keepdim=True).clamp_(min=1e-12) / 127.0
+        tensors[name] = (weight / scale).round_().to(torch.int8)
+        tensors[name + _SCALE] = scale.squeeze(1)
+    save_file(tensors, folder / FILE, metadata={"format": "pt"})
+    model.config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+
+
+def has_int8(folder: Path) -> bool:
+    return (folder / FILE).is_file()
+
+
+def read_int8(folder: Path) -> Any:
+    """The model in float32 on the CPU. Raises OSError, ValueError or RuntimeError where the file does not fit the config."""
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    tensors = load_file(folder / FILE)
+    weights = {}
+    for name, weight in tensors.items():
+        if name.endswith(_SCALE):
+            continue
+        scale = tensors.get(name + _SCALE)
+        weights[name] = weight if scale is None else weight.to(torch.float32) * scale[:, None]
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
+    if unexpected or set(missing) - tied:
+        raise ValueError(f"{folder / FILE} does not fit its config.json")
+    return model

@@ -1,0 +1,110 @@
+"""`rl sft`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rl.sft.options import Options
+    from rl.sft.running import Trained
+
+Base = Annotated[str, typer.Option(help="A folder, a hub name, or new:14m for a model from random weights.")]
+Data = Annotated[Path, typer.Option(help="The corpus: a folder or file that rl data wrote.")]
+Preset = Annotated[
+    str | None, typer.Option(help="qlora-3090, lora, full or scratch [default: scratch for new:, else lora].")
+]
+Output = Annotated[
+    Path | None, typer.Option(help="The model's folder [default: runs/sft-BASE]. Must be empty or not there.")
+]
+Tokenizer = Annotated[str | None, typer.Option(help="For new:SIZE; without one it is made from the data.")]
+Vocabulary = Annotated[int, typer.Option(min=300, help="Tokens of a tokenizer that is made.")]
+Adapter = Annotated[str | None, typer.Option(help="A LoRA adapter to go on with.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
+Form = Annotated[str | None, typer.Option(help="compact or chat [default: compact for new:, else chat].")]
+Kinds = Annotated[str | None, typer.Option(help="Of rows, with commas: draft,repair,fim,translate,instruct.")]
+Share = Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the rows.")]
+NoMessage = Annotated[bool, typer.Option("--without-message", help="Repairs without what the tools said.")]
+Fim = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows given as fill-in-the-middle as well.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="A field of trl's SFTConfig: name=value. Many times.")
+]
+Config = Annotated[Path | None, typer.Option(help="Fields of SFTConfig as JSON or YAML.")]
+BatchTokens = Annotated[int | None, typer.Option(min=64, help="Of the scratch preset, a step.")]
+Compile = Annotated[bool | None, typer.Option("--compile/--no-compile", help="The scratch preset's step.")]
+MaxMinutes = Annotated[
+    float | None, typer.Option(min=0.01, help="Ends well by then: the learning rate falls with the time.")
+]
+Storage = Annotated[str, typer.Option("--weights", help="How a whole model is written: bf16, fp32 or int8.")]
+Seed = Annotated[int, typer.Option()]
+AsJson = Annotated[bool, typer.Option("--json", help="How it ended as one JSON object and nothing else.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+
+
+def sft(
+    base: Base,
+    data: Data,
+    preset: Preset = None,
+    output: Output = None,
+    tokenizer: Tokenizer = None,
+    vocabulary: Vocabulary = 4096,
+    adapter: Adapter = None,
+    device: Device = "auto",
+    form: Form = None,
+    kinds: Kinds = None,
+    share: Share = 1.0,
+    without_message: NoMessage = False,
+    fim: Fim = 0.0,
+    settings: Settings = None,
+    config: Config = None,
+    batch_tokens: BatchTokens = None,
+    compile: Compile = None,
+    max_minutes: MaxMinutes = None,
+    weights: Storage = "bf16",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Fine-tune a model on a corpus, or train a small one from scratch, with trl's SFTTrainer; then a card beside it.
+
+    The same command goes on where it was stopped or killed. Exits with 0 where the model is written, 2 where you must change something, 3 for this
+    machine's trouble, 130 where it was interrupted.
+    """
+    from agent.asked import choose_device
+    from rl.sft.asked import choice_of, form_of, preset_of, settings_of, storage_of
+    from rl.sft.options import Options
+
+    place = choose_device(device)
+    options = Options(
+        base=base, data=data, output=(output or Path("runs") / f"sft-{base.strip('/').replace('/', '-').replace(':', '-')}"),
+        preset=preset_of(preset, base), tokenizer=tokenizer, adapter=adapter, device=place,
+        choice=choice_of(form_of(form, base), kinds, share, without_message, fim, seed),
+        settings=settings_of(config, settings or []), vocabulary=vocabulary, batch_tokens=batch_tokens, compile=compile,
+        max_minutes=max_minutes, storage=storage_of(weights), seed=seed,
+    )  # fmt: skip
+    _show(_trained(options, as_json), as_json)
+
+
+def _trained(options: Options, quiet: bool) -> Trained:
+    import shlex
+
+    from rl.sft.running import train
+
+    def say(text: str) -> None:
+        if not quiet:
+            typer.echo(text, err=True)
+
+    return train(options, say, "rl " + shlex.join(sys.argv[1:]))
+
+
+def _show(trained: Trained, as_json: bool) -> None:
+    if as_json:
+        typer.echo(trained.model_dump_json(indent=2))
+        return
+    held = "" if trained.held_loss is None else f" ({trained.held_loss:.4f} on rows kept back)"
+    typer.echo(f"trained  {trained.steps} steps in {trained.seconds:.0f} s, {trained.tokens_a_second:,.0f} tokens/s")
+    typer.echo(f"loss     {trained.loss:.4f} nats a token{held}")
+    typer.echo(f"model    {trained.output}")
