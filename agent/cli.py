@@ -14,6 +14,7 @@ import typer
 
 from agent.commands.batch import batch
 from agent.commands.check import check
+from agent.commands.compare import compare
 from agent.commands.db import db
 from agent.commands.doctor import doctor
 from agent.commands.export import export
@@ -31,6 +32,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     check,
     replay,
     inspect,
+    compare,
     report,
     export,
     problems,

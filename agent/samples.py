@@ -96,7 +96,7 @@ def sample_of(store: Store, row: Trajectory, entries: Sequence[Entry]) -> Sample
         number=row.sample,
         finished=row.finished is not None,
         stop_reason=row.stop_reason or "",
-        cost=_cost(entries),
+        cost=cost_of(entries),
         **(_verdict(store, chosen) if chosen else {}),
     )
 
@@ -137,7 +137,7 @@ def compiled(report: Report) -> bool:
     return report.rung not in (Rung.SOURCE, Rung.COMPILE) or (report.compile is not None and report.failure is None)
 
 
-def _cost(entries: Sequence[Entry]) -> Cost:
+def cost_of(entries: Sequence[Entry]) -> Cost:
     answered = [entry.candidate for entry in entries if entry.candidate.drafted is not None]
     dollars = [candidate.dollars for candidate in answered]
     return Cost(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from agent.figures import Estimate, Figures
+from agent.pairing import Paired
 from agent.report.run_report import Against, Group, Row, RunReport
 from agent.samples import Cost
 from tools.results import clean_text
@@ -68,13 +69,15 @@ def cost_text(cost: Cost) -> str:
 
 
 def against_rows(against: Against) -> list[tuple[str, ...]]:
-    return [
-        (
-            test.measure, str(test.problems), f"{test.wins} / {test.losses} / {test.ties}",
-            "-" if test.difference is None else f"{test.difference:+.3g}", _p(test.sign_p), _p(test.permutation_p),
-        )
-        for test in against.tests
-    ]  # fmt: skip
+    return [paired_cells(test) for test in against.tests]
+
+
+def paired_cells(test: Paired) -> tuple[str, ...]:
+    """As AGAINST_HEAD says."""
+    return (
+        test.measure, str(test.problems), f"{test.wins} / {test.losses} / {test.ties}",
+        "-" if test.difference is None else f"{test.difference:+.3g}", _p(test.sign_p), _p(test.permutation_p),
+    )  # fmt: skip
 
 
 AGAINST_HEAD = ("measure", "problems", "wins / losses / ties", "mean difference", "sign test p", "permutation p")
@@ -106,14 +109,19 @@ def problem_cells(row: Row) -> tuple[str, ...]:
 
 def markdown(report: RunReport) -> str:
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.created))
-    lines = [f"# Run {_plain(report.run)}", "", f"From `{_plain(report.database)}`, {made}. {METHOD}", ""]
+    lines = [f"# Run {plain(report.run)}", "", f"From `{plain(report.database)}`, {made}. {METHOD}", ""]
     for group in report.groups:
-        lines += [f"## {_plain(group.label)}", "", *_table(("figure", "value"), figure_rows(group.figures)), ""]
+        lines += [f"## {plain(group.label)}", "", *markdown_table(("figure", "value"), figure_rows(group.figures)), ""]
     for against in report.against:
-        lines += [f"## {_plain(against.first)} against {_plain(against.second)}", ""]
-        lines += [*_table(AGAINST_HEAD, against_rows(against)), ""]
+        lines += [f"## {plain(against.first)} against {plain(against.second)}", ""]
+        lines += [*markdown_table(AGAINST_HEAD, against_rows(against)), ""]
     for group in report.groups:
-        lines += [f"## Problems: {_plain(group.label)}", "", *_table(ROW_HEAD, map(problem_cells, group.rows)), ""]
+        lines += [
+            f"## Problems: {plain(group.label)}",
+            "",
+            *markdown_table(ROW_HEAD, map(problem_cells, group.rows)),
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -123,16 +131,16 @@ METHOD = (
 )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [_line(head), _line(["---"] * len(head))]
-    return lines + [_line([_plain(cell) for cell in row]) for row in rows]
+    return lines + [_line([plain(cell) for cell in row]) for row in rows]
 
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Names come from users and files: one line, no cell ended early, no markup."""
     return " ".join(clean_text(text, 300).split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input, Static
 
 from agent.exits import InputError
-from agent.show.words import BAD, LABEL, data
+from agent.show.words import BAD, LABEL, QUIET, data
 from agent.viewer.keys import KEYS
 from agent.viewer.pager import Pager
 from store.errors import StoreError
@@ -35,8 +35,8 @@ class Ask(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(Text(self._label, style=LABEL))
-            yield Input(value=self._value, placeholder=self._hint, select_on_focus=False)
-            yield Static(id="refused")
+            yield Input(value=self._value, select_on_focus=False)
+            yield Static(Text(self._hint, style=QUIET), id="refused")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from agent.exits import InputError
@@ -128,21 +128,34 @@ def code_view(turn: Turn) -> RenderableType:
     failure = turn.report.failure if turn.report else None
     marked = failure.where.line if failure and failure.where else None
     lines = _coloured(data(turn.source.rstrip("\n"), limit=LONGEST).plain)
-    width = len(str(len(lines)))
-    numbered = []
-    for number, line in enumerate(lines, 1):
-        gutter = (f"{number:>{width}} {'>' if number == marked else ' '} ", BAD if number == marked else QUIET)
-        numbered.append(Text.assemble(gutter, line))
     head = [] if failure is None else [failure_view(failure), Text()]
-    return Group(*head, Text("\n").join(numbered))
+    return Group(*head, Numbered(lines, marked))
 
 
-def _coloured(code: str) -> list[Any]:
+class Numbered:
+    """Lines with their numbers; a line that is too long goes on under itself, not under its number."""
+
+    def __init__(self, lines: Sequence[Text], marked: int | None) -> None:
+        self._lines, self._marked = lines, marked
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        digits = len(str(len(self._lines)))
+        room = max(8, options.max_width - digits - 3)
+        for number, line in enumerate(self._lines, 1):
+            here = number == self._marked
+            gutter = Text(f"{number:>{digits}} {'>' if here else ' '} ", BAD if here else QUIET)
+            for part in line.wrap(console, room, overflow="fold") or [Text()]:
+                yield Text.assemble(gutter, part, no_wrap=True, overflow="ignore")
+                gutter = Text(" " * (digits + 3))
+
+
+def _coloured(code: str) -> list[Text]:
     if len(code) > HIGHLIGHTED:
         return [Text(line) for line in code.split("\n")]
     from rich.syntax import Syntax
 
-    shown = Syntax(code, "python", theme="ansi_dark", background_color="default").highlight(code)
+    shown = Syntax(code, "python", theme="ansi_dark").highlight(code)
+    shown.style = ""  # the terminal's own background
     return list(shown.split("\n", allow_blank=True))[: code.count("\n") + 1]
 
 

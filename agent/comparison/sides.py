@@ -1,0 +1,104 @@
+"""One side of a comparison: what a trajectory came to, and what it took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from agent.samples import Cost, best_entry, cost_of
+from policies.base import Value
+from store.models import Trajectory
+from store.records import Entry
+from tools.results import Rung
+
+
+class Metrics(Value):
+    """Of one trajectory, or of all of a run together."""
+
+    trajectories: int = 1
+    correct: int = 0
+    """Trajectories with a correct candidate."""
+    cost: Cost = Cost()
+    seconds: float | None = None
+    """From beginning to end as the runs counted it; None where one has not said."""
+    best_speedup: float | None = None
+    """The fastest correct candidate, on a GPU."""
+    first_correct: int | None = None
+    """Number of the first correct turn, from 1; of a run the mean is in `turns_to_correct`."""
+    rungs: dict[str, int] = {}
+    """How many candidates got how far: the highest rung that each one entered."""
+    faults: dict[str, int] = {}
+
+    @property
+    def highest(self) -> str:
+        """The highest rung that any candidate entered."""
+        return next((rung.value for rung in reversed(Rung) if self.rungs.get(rung.value)), "")
+
+
+class Side(Value):
+    trajectory_id: int
+    run: str
+    problem: str
+    problem_hash: str
+    policy: str
+    sample: int
+    forked: str = ""
+    """After which turn of which trajectory it goes its own way; empty for one of its own."""
+    stopped: str
+    best_turn: int | None
+    metrics: Metrics
+
+
+def side_of(row: Trajectory, entries: Sequence[Entry], run: str = "", forked: str = "") -> Side:
+    best = best_entry(entries)
+    right = best is not None and best.verdict is not None and best.verdict.correct
+    return Side(
+        trajectory_id=row.id,
+        run=run,
+        problem=row.problem,
+        problem_hash=row.problem_hash,
+        policy=row.policy,
+        sample=row.sample,
+        forked=forked,
+        stopped=row.stop_reason or "not yet",
+        best_turn=best.candidate.turn + 1 if best is not None and right else None,
+        metrics=metrics_of(row, entries),
+    )
+
+
+def metrics_of(row: Trajectory, entries: Sequence[Entry]) -> Metrics:
+    judged = [(entry.candidate.turn + 1, entry.verdict) for entry in entries if entry.verdict is not None]
+    right = [(number, verdict) for number, verdict in judged if verdict.correct]
+    speeds = [verdict.speedup for _, verdict in right if verdict.speedup is not None and verdict.judged_on != "cpu"]
+    seconds = (row.spent or {}).get("seconds")
+    return Metrics(
+        correct=int(bool(right)),
+        cost=cost_of(entries),
+        seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        best_speedup=max(speeds, default=None),
+        first_correct=right[0][0] if right else None,
+        rungs=dict(Counter(verdict.rung.value for _, verdict in judged)),
+        faults=dict(Counter(verdict.fault.value for _, verdict in judged if verdict.fault)),
+    )
+
+
+def together(parts: Sequence[Metrics]) -> Metrics:
+    cost = Cost()
+    rungs: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    for part in parts:
+        cost = cost.plus(part.cost)
+        rungs.update(part.rungs)
+        faults.update(part.faults)
+    seconds = [part.seconds for part in parts]
+    speeds = [part.best_speedup for part in parts if part.best_speedup is not None]
+    return Metrics(
+        trajectories=len(parts),
+        correct=sum(part.correct for part in parts),
+        cost=cost,
+        seconds=None if None in seconds else sum(value for value in seconds if value is not None),
+        best_speedup=max(speeds, default=None),
+        first_correct=min((part.first_correct for part in parts if part.first_correct), default=None),
+        rungs=dict(rungs),
+        faults=dict(faults),
+    )

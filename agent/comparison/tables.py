@@ -1,0 +1,148 @@
+"""A comparison as tables of text: for the terminal and for Markdown alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agent.comparison.runs import ComparedRuns, ProblemRow
+from agent.comparison.sides import Metrics, Side
+from agent.comparison.trajectories import Cell, Compared, Kind, Parting
+from agent.report.texts import AGAINST_HEAD, markdown_table, paired_cells, plain
+from policies.base import Value
+from tools.results import Rung
+
+WORDS = {
+    Kind.PROBLEM: "they are about different problems",
+    Kind.PROMPT: "at turn {turn}: another prompt",
+    Kind.REPLY: "at turn {turn}: the same prompt, another program",
+    Kind.WORDS: "at turn {turn}: the same prompt, the same program in other words",
+    Kind.VERDICT: "at turn {turn}: the same program, another verdict",
+    Kind.GOES_ON: "nowhere, until one of them goes on at turn {turn}",
+    Kind.SAME: "nowhere: turn for turn the same",
+}
+
+
+class Table(Value):
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def trajectory_tables(found: Compared) -> list[Table]:
+    names = tuple(f"{side.trajectory_id}" for side in found.sides)
+    return [
+        Table(title="trajectories", head=("", *names), rows=(*_about(found.sides), *_metrics([side.metrics for side in found.sides]))),
+        Table(title="where they part", head=("trajectory", f"parts from {names[0]}"), rows=tuple(zip(names[1:], map(parting_words, found.partings), strict=True))),
+        Table(title="turns", head=("turn", *names), rows=tuple((str(row.number), *(_cell(cell, place) for place, cell in enumerate(row.cells))) for row in found.turns)),
+    ]  # fmt: skip
+
+
+def parting_words(part: Parting) -> str:
+    said = WORDS[part.kind].format(turn=part.turn)
+    if part.because:
+        said += f" ({', '.join(part.because)})"
+    if part.programs_part is not None and part.programs_part != part.turn:
+        said += f"; their programs part at turn {part.programs_part}"
+    return said
+
+
+def _about(sides: Sequence[Side]) -> tuple[tuple[str, ...], ...]:
+    best = ("-" if side.best_turn is None else f"turn {side.best_turn}" for side in sides)
+    return (
+        ("problem", *(side.problem for side in sides)),
+        ("policy", *(side.policy for side in sides)),
+        ("run", *(side.run or "-" for side in sides)),
+        *([("forked after", *(side.forked or "-" for side in sides))] if any(side.forked for side in sides) else []),
+        ("stopped", *(side.stopped.replace("_", " ") for side in sides)),
+        ("best", *best),
+    )
+
+
+def _metrics(sides: Sequence[Metrics]) -> tuple[tuple[str, ...], ...]:
+    """Each of the others with what it has more (or less) than the first."""
+    rows = [
+        _numbers("turns", sides, lambda m: m.cost.turns),
+        _numbers("turns to the first correct", sides, lambda m: m.first_correct),
+        _numbers("tokens", sides, lambda m: m.cost.tokens),
+        _numbers("seconds", sides, lambda m: m.seconds, ".1f"),
+        _numbers("of the policy", sides, lambda m: m.cost.policy_seconds, ".1f"),
+        _numbers("of the tools", sides, lambda m: m.cost.tool_seconds, ".1f"),
+        _numbers("of the GPU", sides, lambda m: m.cost.gpu_seconds, ".1f"),
+        _numbers("dollars", sides, lambda m: m.cost.dollars, ".4f"),
+        _numbers("best speedup", sides, lambda m: m.best_speedup, ".3g"),
+        ("rungs reached", *(_rungs(side) for side in sides)),
+        ("faults", *(_counted(side.faults) for side in sides)),
+    ]
+    return tuple(rows)
+
+
+def _numbers(
+    name: str, sides: Sequence[Metrics], of: Callable[[Metrics], float | None], form: str = ",.0f"
+) -> tuple[str, ...]:
+    values = [of(side) for side in sides]
+    first = values[0]
+    cells = ["-" if first is None else format(first, form)]
+    for value in values[1:]:
+        moved = "" if value is None or first is None else f" ({format(value - first, f'+{form}')})"
+        cells.append("-" if value is None else format(value, form) + moved)
+    return (name, *cells)
+
+
+def _rungs(metrics: Metrics) -> str:
+    """The highest first."""
+    return _counted({rung.value: metrics.rungs[rung.value] for rung in reversed(Rung) if rung.value in metrics.rungs})
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()) or "-"
+
+
+def _cell(cell: Cell | None, place: int) -> str:
+    if cell is None:
+        return ""
+    of = f" of {cell.parent}" if cell.parent else ""
+    speed = f" {cell.speedup:.3g}x" if cell.speedup is not None else ""
+    rung = f" at {cell.rung}" if not cell.correct and cell.rung else ""
+    same = f", the program of turn {cell.same_as}" if place and cell.same_as is not None else ""
+    return f"{cell.action}{of}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
+
+
+def run_tables(found: ComparedRuns) -> list[Table]:
+    names = tuple(side.run for side in found.sides)
+    metrics = [side.metrics for side in found.sides]
+    about: tuple[tuple[str, ...], ...] = (
+        ("policies", *(", ".join(side.policies) for side in found.sides)),
+        ("problems", *(str(side.problems) for side in found.sides)),
+        _numbers("trajectories", metrics, lambda m: m.trajectories),
+        _numbers("correct", metrics, lambda m: m.correct),
+    )
+    parted = tuple((name, _counted(kinds)) for name, kinds in zip(names[1:], found.partings, strict=True))
+    tests = [
+        Table(title=f"{names[0]} against {name}", head=AGAINST_HEAD, rows=tuple(map(paired_cells, own)))
+        for name, own in zip(names[1:], found.tests, strict=True)
+    ]
+    head = ("problem", *names, f"{names[1]} parts from {names[0]}", "at turn")
+    return [
+        Table(title="runs", head=("", *names), rows=(*about, *_metrics(metrics))),
+        Table(title="where their samples part", head=("run", f"from {names[0]}, pairs of samples"), rows=parted),
+        *tests,
+        Table(title="problems", head=head, rows=tuple(_problem(row) for row in found.problems)),
+    ]
+
+
+def _problem(row: ProblemRow) -> tuple[str, ...]:
+    cells = ("-" if side is None else _standing(side) for side in row.sides)
+    return (row.problem, *cells, row.parting or "-", "-" if row.turn is None else str(row.turn))
+
+
+def _standing(metrics: Metrics) -> str:
+    speed = f", {metrics.best_speedup:.3g}x" if metrics.best_speedup is not None else ""
+    failed = f", {metrics.highest}" if not metrics.correct and metrics.highest else ""
+    return f"{metrics.correct} of {metrics.trajectories} correct{speed}{failed}"
+
+
+def tables_markdown(title: str, tables: Sequence[Table]) -> str:
+    lines = [f"# {plain(title)}", ""]
+    for table in tables:
+        lines += [f"## {plain(table.title)}", "", *markdown_table(table.head, table.rows), ""]
+    return "\n".join(lines)
