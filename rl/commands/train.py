@@ -1,0 +1,172 @@
+"""`rl train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rl.training.asked import (
+    Adapter,
+    AsJson,
+    BaselineName,
+    Debug,
+    Device,
+    Gamma,
+    Lora,
+    MaxMinutes,
+    MaxSteps,
+    Output,
+    PolicyName,
+    Reward,
+    Seed,
+    Settings,
+    StorageName,
+    common,
+)
+
+Log = Annotated[
+    str | None, typer.Option("--from-trajectories", help="Train from this database alone.", show_default=False)
+]
+Online = Annotated[bool, typer.Option("--online", help="Sample, judge and train, round after round.")]
+Base = Annotated[
+    str | None, typer.Option(help="Instead of --policy: a model folder or a hub name.", show_default=False)
+]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter", help="NAME=VALUE: run, problem, policy_revision, since=2d ... May be repeated.", show_default=False
+    ),
+]
+MethodName = Annotated[
+    str | None,
+    typer.Option("--method", help="grpo, rft, dpo or kto [default: what the log is good for].", show_default=False),
+]
+Epochs = Annotated[float, typer.Option(min=0.01, help="Passes over the log, where --max-steps says nothing.")]
+MaxAge = Annotated[
+    int | None, typer.Option(min=0, help="Refuse turns of policies further back, in revisions.", show_default=False)
+]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(min=16, help="Refuse turns with more tokens, prompt and reply together.", show_default=False),
+]
+Decoupled = Annotated[
+    bool, typer.Option(help="trl's importance-sampling correction round a region that moves with the policy.")
+]
+Force = Annotated[bool, typer.Option(help="Train on a log that is worn out all the same.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be used, and stop.")]
+Problems = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--problems",
+        help="Online: synth, synth:SPLIT, catalogue, a folder, a file. May be repeated.",
+        show_default=False,
+    ),
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--db", help="Online: where rollouts are logged [default: OUTPUT.training/runs.db].", show_default=False
+    ),
+]
+Prompts = Annotated[int, typer.Option(min=1, help="Online: problems a step.")]
+Group = Annotated[int, typer.Option(min=2, help="Online: trajectories a problem.")]
+Turns = Annotated[int, typer.Option(min=1, help="Online: turns a trajectory; the first is a draft.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Online: processes that judge [default: cores less two].", show_default=False)
+]
+Judge = Annotated[
+    str, typer.Option(help="Online: what judges: interpreted, compiled (offline compile, then interpreted) or cuda:N.")
+]
+Lag = Annotated[
+    int,
+    typer.Option(
+        min=0, max=1, help="Online: 1 samples the next round while this one is trained on; 0 one after the other."
+    ),
+]
+Flat = Annotated[
+    str, typer.Option("--zero-variance", help="Online: drop groups that all earned the same, or resample for others.")
+]
+
+
+def train(
+    from_trajectories: Log = None, online: Online = False, policy: PolicyName = "embedded", base: Base = None, adapter: Adapter = None,
+    output: Output = Path("trained"), method: MethodName = None, reward: Reward = "auto", filters: Filters = None, gamma: Gamma = 0.4,
+    baseline: BaselineName = "leave-one-out", max_steps: MaxSteps = None, epochs: Epochs = 2.0, max_minutes: MaxMinutes = None,
+    max_age: MaxAge = None, max_length: MaxLength = None, lora: Lora = False, decoupled: Decoupled = False, settings: Settings = None,
+    device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32", force: Force = False, dry_run: DryRun = False,
+    problems: Problems = None, db: Database = None, prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None,
+    judge: Judge = "interpreted", lag: Lag = 1, zero_variance: Flat = "drop", as_json: AsJson = False, debug: Debug = False,
+) -> None:  # fmt: skip
+    """Train the policy on what the agent logged, or online. Says first what it will use; what cannot be trained on is refused with the reason.
+
+    The same command goes on where it was stopped. Exits with 0 done, 2 where you must change something, 3 for an alarm or this machine's trouble, 130 paused.
+    """
+    from agent.exits import InputError
+
+    if (from_trajectories is None) == (not online):
+        raise InputError("give --from-trajectories DB or --online")
+    shared = common(
+        base or policy, adapter, output, reward, gamma, baseline, max_steps, max_minutes, lora, settings, device, seed, storage
+    ) | {"method": _method(method), "max_age": max_age, "max_length": max_length, "decoupled": decoupled, "epochs": epochs}  # fmt: skip
+    if from_trajectories is not None:
+        _from_log(
+            {**shared, "db": from_trajectories, "filters": tuple(filters or ()), "force": force}, dry_run, as_json
+        )
+        return
+    more = {
+        "problems": tuple(problems or ["synth"]),
+        "db": db,
+        "prompts": prompts,
+        "group": group,
+        "turns": turns,
+        "workers": workers,
+    }
+    _online({**shared, **more, "judge": judge, "lag": lag, "resample": _resample(zero_variance)}, as_json)
+
+
+def _method(asked: str | None) -> Any:
+    from agent.exits import InputError
+    from rl.training.options import Method
+
+    try:
+        return None if asked is None else Method(asked)
+    except ValueError:
+        raise InputError(f"--method {asked!r}: choose {', '.join(Method)}") from None
+
+
+def _resample(asked: str) -> bool:
+    from agent.exits import InputError
+
+    if asked not in ("drop", "resample"):
+        raise InputError(f"--zero-variance {asked!r}: choose drop or resample")
+    return asked == "resample"
+
+
+def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
+    from agent.show.terminal import console
+    from rl.show.training import live_training, plan_view, trained_view
+    from rl.training.from_log import train_from_log
+    from rl.training.options import LogOptions
+
+    def show(plan: Any) -> None:
+        if as_json and dry_run:
+            typer.echo(plan.model_dump_json(indent=2))
+        elif not as_json:
+            console().print(plan_view(plan))
+
+    with live_training(quiet=as_json) as (watch, say):
+        trained = train_from_log(LogOptions(**asked), show=show, say=say, watch=watch, dry_run=dry_run)
+    if trained is not None:
+        typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))
+
+
+def _online(asked: dict[str, Any], as_json: bool) -> None:
+    from rl.online.options import OnlineOptions
+    from rl.online.training import train_online
+    from rl.show.training import live_training, trained_view
+
+    with live_training(quiet=as_json) as (watch, say):
+        trained = train_online(OnlineOptions(**asked), say=say, watch=watch)
+    typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))

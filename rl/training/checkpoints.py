@@ -1,0 +1,78 @@
+"""Checkpoints that are whole or not there, and policies that load at once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from agent.exits import InputError
+from rl.training.options import Storage, TrainOptions
+from rl.training.subject import Subject, write_notes
+
+WHOLE = "whole.json"
+"""Written last into a checkpoint: without it the checkpoint was cut off."""
+ASKED = "asked.json"
+
+
+def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
+    """Makes the work folder; whether it holds the same training, begun earlier. Raises InputError where something else is in the way."""
+    output, work = options.output, options.work
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise InputError(f"{output} is there already: choose another --output, or move it away")
+    note, identity = work / ASKED, options.identity_of(more)
+    if note.is_file():
+        if json.loads(note.read_text(encoding="utf-8")).get("identity") != identity:
+            raise InputError(f"{work} holds an unfinished training with other settings: give those again, or delete it")
+        return True
+    work.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps({"identity": identity, **options.model_dump(mode="json")}, indent=2), encoding="utf-8")
+    return False
+
+
+def mark_whole(checkpoint: Path, subject: Subject, lineage: tuple[str, ...], **facts: Any) -> None:
+    """Makes a checkpoint of trl's one that `--policy transformers:DIR` loads as it should be asked, and says that it is whole."""
+    write_notes(checkpoint, subject, lineage, **{name: value for name, value in facts.items() if name != "seconds"})
+    (checkpoint / WHOLE).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def newest(work: Path) -> Path | None:
+    """The last whole one. Those that were cut off are deleted."""
+    found: dict[int, Path] = {}
+    for path in work.glob("checkpoint-*"):
+        if (path / WHOLE).is_file():
+            found[int(path.name.rpartition("-")[2])] = path
+        else:
+            shutil.rmtree(path)
+    return found[max(found)] if found else None
+
+
+def facts_of(checkpoint: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))
+    return found
+
+
+def publish(model: Any, subject: Subject, options: TrainOptions, lineage: tuple[str, ...], **facts: Any) -> None:
+    """Writes the policy into a folder beside the output, then gives it its name: there is never half of one."""
+    import torch
+
+    output = options.output
+    partial = output.with_name(f".{output.name}.{time.time_ns()}")
+    try:
+        if hasattr(model, "peft_config"):
+            model.save_pretrained(partial)
+        else:
+            kind = torch.bfloat16 if options.storage is Storage.BF16 else torch.float32
+            model.to(kind).save_pretrained(partial)
+        subject.tokenizer.save_pretrained(partial)
+        write_notes(partial, subject, lineage, **facts)
+        for name in ("curves.png", "report.html", "history.json"):
+            if (options.work / name).is_file():
+                shutil.copy2(options.work / name, partial / name)
+        if output.is_dir():
+            output.rmdir()
+        partial.rename(output)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

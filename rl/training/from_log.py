@@ -1,0 +1,176 @@
+"""`rl train --from-trajectories`: from what the agent logged to a better policy, with nothing generated anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from policies.base import Value
+from rl.grpo.config import grpo_config
+from rl.grpo.rows import Replay, row_of
+from rl.training.checkpoints import facts_of, newest, prepare, publish
+from rl.training.options import LogOptions, Method
+from rl.training.plan import Material, Plan, make_plan
+from rl.training.subject import Subject, load_weights, open_subject, parameters
+from rl.training.watching import Watch, Watching, interruptible, unwatched
+from store.database import Store
+from tools.results import InfrastructureError
+
+Say = Callable[[str], None]
+
+
+class Trained(Value):
+    """How a training ended."""
+
+    output: str
+    method: Method
+    steps: int
+    rows: int
+    seconds: float
+    loss: float | None
+    resumed_at: int
+    plan: Plan | None = None
+    figures: dict[str, float] = {}
+    """Of the last step."""
+
+
+def train_from_log(
+    options: LogOptions, *, show: Callable[[Plan], None], say: Say = lambda step: None, watch: Watch = unwatched,
+    dry_run: bool = False,
+) -> Trained | None:  # fmt: skip
+    """Says what it will use (`show`), then trains; None for a dry run. Raises InputError, PolicyRefused, TrainingAlarm, StoreError; KeyboardInterrupt after a checkpoint."""
+    subject = open_subject(options.policy, options.adapter)
+    with Store.open(options.db, create=False, readonly=True) as store:
+        say("loading the policy")
+        model = load_weights(subject, options.device, options.lora)
+        say("reading the log")
+        material = make_plan(store, options, subject, model)
+    show(material.plan)
+    if dry_run:
+        return None
+    resumes = prepare(options, {"log": material.plan.used, "revision": subject.revision})
+    with readable_trouble():
+        return _train(options, subject, model, material, resumes, say, watch)
+
+
+def _train(
+    options: LogOptions, subject: Subject, model: Any, material: Material, resumes: bool, say: Say, watch: Watch
+) -> Trained:
+    plan = material.plan
+    build = _grpo if plan.method is Method.GRPO else _other
+    trainer, rows = build(options, subject, model, material)
+    checkpoint = newest(options.work) if resumes else None
+    earlier = 0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"])
+    facts = {"method": str(plan.method), "formula": plan.formula, "trained_from": options.db}
+    watching = Watching(
+        subject, options.work, watch, options.limits, max_minutes=options.max_minutes, earlier=earlier, facts=facts
+    )
+    quieten(trainer)
+    trainer.add_callback(watching)
+    begun = trainer_step(checkpoint)
+    say(f"going on at step {begun}" if begun else f"training by {plan.method}")
+    with interruptible(watching):
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    return finish(trainer, options, subject, watching, plan.method, rows, begun, plan, facts)
+
+
+def finish(
+    trainer: Any, options: Any, subject: Subject, watching: Watching, method: Method, rows: int, begun: int, plan: Plan | None,
+    facts: dict[str, Any], lineage: tuple[str, ...] = (),
+) -> Trained:  # fmt: skip
+    """Writes curves, report and policy; the checkpoints stay until the policy is whole."""
+    import shutil
+
+    from rl.training.report import write_training_report
+
+    history = trainer.state.log_history
+    last = next((entry for entry in reversed(history) if "loss" in entry), {})
+    trained = Trained(
+        output=str(options.output), method=method, steps=trainer.state.global_step, rows=rows, seconds=watching.seconds, loss=last.get("loss"),
+        resumed_at=begun, plan=plan, figures={name: value for name, value in last.items() if isinstance(value, float)},
+    )  # fmt: skip
+    if trainer.is_world_process_zero():
+        write_training_report(options.work, history, trained, plan)
+        publish(
+            trainer.accelerator.unwrap_model(trainer.model), subject, options, lineage, steps=trained.steps,
+            created=round(time.time()), **facts,
+        )  # fmt: skip
+        shutil.rmtree(options.work, ignore_errors=True)
+    return trained
+
+
+def quieten(trainer: Any) -> None:
+    """Nothing on stdout but what the command prints."""
+    from transformers import PrinterCallback
+    from transformers.utils import logging
+
+    trainer.remove_callback(PrinterCallback)
+    logging.disable_progress_bar()
+
+
+def trainer_step(checkpoint: Any) -> int:
+    return 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+
+
+def _grpo(options: LogOptions, subject: Subject, model: Any, material: Material) -> tuple[Any, int]:
+    from rl.grpo.trainer import TrajectoryGRPOTrainer
+
+    samples = material.log.samples
+    longest = max(len(sample.completion_ids) for sample in samples)
+    settings = dict(options.settings)
+    probe = grpo_config(
+        settings, output_dir=str(options.work), max_steps=1, seed=options.seed, device=options.device, parameters=parameters(model),
+        lora=options.lora or subject.adapter is not None, temperature=material.log.temperature, longest_completion=longest,
+    )  # fmt: skip
+    world = probe.world_size
+    replay = Replay(
+        [row_of(sample) for sample in samples],
+        probe.per_device_train_batch_size * probe.gradient_accumulation_steps * world,
+        options.seed,
+    )
+    probe.max_steps = options.max_steps or max(1, round(options.epochs * replay.steps_an_epoch))
+    trainer = TrajectoryGRPOTrainer(
+        model, probe, replay, decoupled=options.decoupled, processing_class=subject.tokenizer
+    )
+    return trainer, len(samples)
+
+
+def _other(options: LogOptions, subject: Subject, model: Any, material: Material) -> tuple[Any, int]:
+    from rl.training.other_methods import make_trainer
+
+    on_gpu = options.device.startswith("cuda")
+    fixed = {
+        "output_dir": str(options.work),
+        "use_cpu": not on_gpu,
+        "bf16": on_gpu,
+        "seed": options.seed,
+        "gradient_checkpointing": False,
+    }
+    longest = options.max_length or subject.context
+    return make_trainer(
+        material.plan.method,
+        model,
+        subject,
+        material.log.samples,
+        options.settings,
+        fixed,
+        options.epochs,
+        options.max_steps,
+        longest,
+    )
+
+
+@contextmanager
+def readable_trouble() -> Iterator[None]:
+    """Out of memory as one line that says what to do."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise InfrastructureError(
+            "out of GPU memory: --set per_device_train_batch_size smaller and gradient_accumulation_steps larger, or --max-length; "
+            "what was done is kept, and the same command goes on"
+        ) from error

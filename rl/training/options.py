@@ -1,0 +1,83 @@
+"""What `rl train` is asked to do, as one value: two commands with the same value are the same training, so the second goes on with the first."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from policies.base import Value
+from rl.credit import GAMMA, Baseline
+from rl.safety.alarms import Limits
+
+
+class Method(StrEnum):
+    GRPO = "grpo"
+    """Clipped policy gradient with the stored log-probs as the old policy: for fresh, exact logs."""
+    RFT = "rft"
+    """Fine-tuning on the correct turns: for old logs, and for logs without log-probs."""
+    DPO = "dpo"
+    """Pairs of a good and a bad reply to one prompt."""
+    KTO = "kto"
+    """Good and bad replies, each by itself."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it needs the log-probs of the policy that sampled."""
+        return self is Method.GRPO
+
+
+class Storage(StrEnum):
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
+class TrainOptions(Value):
+    """Of every kind of training here."""
+
+    policy: str = "embedded"
+    """As `--policy` names it, or the base of `--base`."""
+    adapter: str | None = None
+    output: Path
+    method: Method | None = None
+    """None: the log decides."""
+    reward: str = "auto"
+    gamma: float = Field(default=GAMMA, ge=0.0, le=1.0)
+    baseline: Baseline = Baseline.LEAVE_ONE_OUT
+    max_steps: int | None = Field(default=None, ge=1)
+    epochs: float = Field(default=2.0, gt=0.0)
+    """Passes over the log, where `max_steps` does not say otherwise."""
+    max_minutes: float | None = Field(default=None, gt=0.0)
+    max_age: int | None = None
+    max_length: int | None = None
+    lora: bool = False
+    decoupled: bool = False
+    """trl's importance-sampling correction round a trust region that moves with the policy."""
+    settings: dict[str, Any] = {}
+    """Fields of trl's config of that method."""
+    device: str = "cpu"
+    seed: int = 0
+    storage: Storage = Storage.FP32
+    limits: Limits = Limits()
+
+    @property
+    def work(self) -> Path:
+        """Beside the output: checkpoints and curves, until the policy is whole."""
+        return self.output.with_name(f"{self.output.name}.training")
+
+    def identity_of(self, more: dict[str, Any]) -> str:
+        """What a checkpoint is good for; how long it may take and how it is stored can change."""
+        text = self.model_dump_json(exclude={"max_minutes", "storage", "output", "max_steps"})
+        return hashlib.sha256(f"{text}{sorted(more.items())}".encode()).hexdigest()[:16]
+
+
+class LogOptions(TrainOptions):
+    """Training from stored trajectories alone."""
+
+    db: str
+    filters: tuple[str, ...] = ()
+    force: bool = False
+    """Trains on a log that is worn out all the same."""

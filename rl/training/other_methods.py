@@ -1,0 +1,145 @@
+"""RFT, DPO and KTO from the same log, through trl's own trainers, on token ids: what was sampled is what is trained on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.exits import InputError
+from rl.dataset import Sample
+from rl.refusals import WORDS, Refusal
+from rl.training.options import Method
+from rl.training.subject import Subject
+
+COMMON: dict[str, Any] = {
+    "report_to": "none", "disable_tqdm": True, "logging_steps": 1, "save_total_limit": 2, "logging_nan_inf_filter": False, "adam_beta2": 0.95,
+    "max_grad_norm": 0.5, "lr_scheduler_type": "constant_with_warmup", "warmup_steps": 5, "weight_decay": 0.0, "save_steps": 20,
+}  # fmt: skip
+
+
+class Tokens:
+    """Prompt and reply as ids: the stored ones where tokenizer and template are the policy's own, else written anew from the text."""
+
+    def __init__(self, subject: Subject, longest: int | None) -> None:
+        self._tokenizer, self._longest = subject.tokenizer, longest
+
+    def __call__(self, sample: Sample) -> tuple[list[int], list[int]] | None:
+        """None where it does not fit."""
+        prompt, reply = list(sample.prompt_ids), list(sample.completion_ids)
+        if not prompt or not reply or not self._own(sample):
+            messages = [{"role": role, "content": text} for role, text in sample.messages]
+            prompt = list(
+                self._tokenizer.apply_chat_template(
+                    messages, add_generation_prompt=True, tokenize=True, return_dict=False
+                )
+            )
+            reply = [*self._tokenizer(sample.text, add_special_tokens=False)["input_ids"], self._tokenizer.eos_token_id]
+        return (prompt, reply) if self._longest is None or len(prompt) + len(reply) <= self._longest else None
+
+    def _own(self, sample: Sample) -> bool:
+        return self._tokenizer.decode(sample.completion_ids, skip_special_tokens=True).startswith(sample.text[:200])
+
+
+def rft_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
+    """Each correct program of a prompt once."""
+    rows, seen = [], set()
+    for sample in samples:
+        key = (sample.problem_hash, sample.messages, sample.source_hash or sample.text)
+        if not sample.correct or key in seen or (ids := tokens(sample)) is None:
+            continue
+        seen.add(key)
+        prompt, reply = ids
+        rows.append({"input_ids": prompt + reply, "completion_mask": [0] * len(prompt) + [1] * len(reply)})
+    return rows
+
+
+def prompts_of(samples: Sequence[Sample]) -> list[tuple[list[Sample], list[Sample]]]:
+    """Of every prompt with both: the good replies and the others, the best and the worst first, each program once."""
+    prompts: dict[Any, dict[str, Sample]] = defaultdict(dict)
+    for sample in samples:
+        prompts[(sample.problem_hash, sample.messages)].setdefault(sample.source_hash or sample.text, sample)
+    found = []
+    for replies in prompts.values():
+        ordered = sorted(replies.values(), key=lambda s: s.reward, reverse=True)
+        good, bad = [s for s in ordered if s.correct], [s for s in reversed(ordered) if not s.correct]
+        if good and bad:
+            found.append((good, bad))
+    return found
+
+
+def dpo_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
+    """The best with the worst, the second best with the second worst ... of each prompt."""
+    rows = []
+    for good, bad in prompts_of(samples):
+        for chosen, rejected in zip(good, bad, strict=False):
+            ids, other = tokens(chosen), tokens(rejected)
+            if ids is not None and other is not None:
+                rows.append({"prompt_ids": ids[0], "chosen_ids": ids[1], "rejected_ids": other[1]})
+    return rows
+
+
+def kto_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
+    """Every reply to a prompt that has both kinds, with its label; good and bad ones in turn, so that each batch holds both."""
+    good = [s for goods, _ in prompts_of(samples) for s in goods]
+    bad = [s for _, bads in prompts_of(samples) for s in bads]
+    mixed = [s for pair in zip(good, bad, strict=False) for s in pair]
+    mixed += good[len(bad) :] + bad[len(good) :]
+    found = [(s, ids) for s in mixed if (ids := tokens(s)) is not None]
+    return [{"prompt_ids": ids[0], "completion_ids": ids[1], "label": s.correct} for s, ids in found]
+
+
+def make_trainer(
+    method: Method, model: Any, subject: Subject, samples: Sequence[Sample], given: Mapping[str, Any], fixed: dict[str, Any],
+    epochs: float, max_steps: int | None, longest: int | None,
+) -> tuple[Any, int]:  # fmt: skip
+    """trl's trainer of that method on these samples, and how many rows it has. Raises InputError where there is none."""
+    import trl
+    from datasets import Dataset
+
+    builders = {Method.RFT: rft_rows, Method.DPO: dpo_rows, Method.KTO: kto_rows}
+    rows = builders[method](samples, Tokens(subject, longest))
+    if len(rows) < 2:
+        found, remedy = WORDS[Refusal.INCORRECT if method is Method.RFT else Refusal.ONE_SIDED]
+        raise InputError(f"{len(rows)} rows for {method}: {found} ({remedy})")
+    kinds = {Method.RFT: trl.SFTConfig, Method.DPO: trl.DPOConfig, Method.KTO: trl.KTOConfig}
+    small = sum(p.numel() for p in model.parameters()) <= 200_000_000
+    rate = {
+        Method.RFT: 1e-4 if small else 1e-5,
+        Method.DPO: 2e-5 if small else 5e-7,
+        Method.KTO: 2e-5 if small else 5e-7,
+    }[method]
+    own = {
+        **COMMON,
+        "learning_rate": rate,
+        "per_device_train_batch_size": min(32 if small else 2, len(rows)),
+        **fixed,
+        **given,
+    }
+    if method is Method.RFT:
+        own |= {"packing": False, "completion_only_loss": True, "max_length": longest}
+    batch = own["per_device_train_batch_size"] * own.get("gradient_accumulation_steps", 1)
+    own["max_steps"] = max_steps or max(1, round(epochs * len(rows) / batch))
+    return _trainer(method, model, subject, Dataset.from_list(rows), _config(kinds[method], own)), len(rows)
+
+
+def _config(kind: Any, own: dict[str, Any]) -> Any:
+    import difflib
+    from dataclasses import fields
+
+    known = [field.name for field in fields(kind) if field.init]
+    for name in own:
+        if name not in known:
+            near = ", ".join(difflib.get_close_matches(name, known, 3)) or "see trl's documentation"
+            raise InputError(f"{kind.__name__} has no field {name!r}: near ones are {near}")
+    try:
+        return kind(**own)
+    except (TypeError, ValueError, ImportError) as error:
+        raise InputError(f"{kind.__name__} refuses these settings: {str(error).splitlines()[0]}") from error
+
+
+def _trainer(method: Method, model: Any, subject: Subject, rows: Any, config: Any) -> Any:
+    from rl.training.tokenized import TokenizedDPOTrainer, TokenizedKTOTrainer, TokenizedSFTTrainer
+
+    kinds = {Method.RFT: TokenizedSFTTrainer, Method.DPO: TokenizedDPOTrainer, Method.KTO: TokenizedKTOTrainer}
+    return kinds[method](model=model, args=config, train_dataset=rows, processing_class=subject.tokenizer)

@@ -1,0 +1,165 @@
+"""What a training will use, said before it starts: groups, turns, rewards, what is refused, how old the log is, how far the policy has moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from agent.exits import InputError
+from policies.base import Value
+from rl.choosing import choose_formula, parse_filter
+from rl.dataset import Log, Sample, Wanted, age_of, load
+from rl.grpo.drift import WORN, WORN_OUT, Drift, measure_drift
+from rl.grpo.rows import row_of
+from rl.refusals import Refused
+from rl.reward.formula import Formula
+from rl.training.options import LogOptions, Method
+from rl.training.subject import Subject
+from store.database import Store
+
+
+class Plan(Value):
+    """Before the first step."""
+
+    method: Method
+    why: str
+    policy: str
+    revision: str
+    formula: str
+    gamma: float
+    turns: int
+    used: int
+    groups: int
+    zero_variance: int
+    problems: int
+    correct: float
+    reward: float
+    tokens: int
+    temperature: float
+    ages: dict[str, int]
+    """Turns by how many revisions back their policy lies; `unknown` for one that is none of the ancestors."""
+    drift: Drift | None
+    refused: tuple[Refused, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class Material(Value):
+    """The plan, and what it was made from."""
+
+    plan: Plan
+    log: Any
+    formula: Formula
+
+
+def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -> tuple[Log, Formula]:
+    """Raises InputError for an empty database, and a filter that leaves nothing."""
+    chosen = parse_filter(options.filters)
+    if store.count() == 0:
+        raise InputError(f"{store.where} holds no turn yet: agent solve and agent batch write them")
+    formula = choose_formula(store, options.reward, chosen)
+    wanted = Wanted(
+        formula=formula, tokenizer_hash=subject.identity.tokenizer_hash, chat_template_hash=subject.identity.chat_template_hash,
+        lineage=subject.lineage, max_age=options.max_age, max_length=_longest(options, subject),
+        temperature=options.settings.get("temperature"), gamma=options.gamma, baseline=options.baseline, exact=exact,
+    )  # fmt: skip
+    log = load(store, wanted, chosen)
+    if log.turns == 0:
+        raise InputError(
+            f"--filter {' '.join(options.filters)} leaves none of the {store.count():,} turns in {store.where}: widen it"
+        )
+    return log, formula
+
+
+def _longest(options: LogOptions, subject: Subject) -> int | None:
+    limits = [limit for limit in (options.max_length, subject.context) if limit]
+    return min(limits) if limits else None
+
+
+def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -> Material:
+    """Looks at the log, measures the drift, chooses the method. Raises InputError where nothing can be trained on, with every reason."""
+    log, formula = read_log(store, options, subject, exact=True)
+    drift = _drift(model, log, subject) if log.samples else None
+    method, why = choose_method(options.method, log, drift)
+    if method is Method.GRPO:
+        _refuse_grpo(options, log, drift)
+        return Material(plan=_plan(method, why, log, formula, drift, subject, options), log=log, formula=formula)
+    loose, formula = read_log(store, options, subject, exact=False)
+    if not any(sample.correct for sample in loose.samples):
+        raise InputError(
+            f"{store.where} holds no correct turn: {method} has nothing to learn from{_reasons(loose.refused)}"
+        )
+    return Material(plan=_plan(method, why, loose, formula, drift, subject, options), log=loose, formula=formula)
+
+
+def choose_method(asked: Method | None, log: Log, drift: Drift | None) -> tuple[Method, str]:
+    """The one that is asked for; else what the log is good for, and why."""
+    if asked is not None:
+        return asked, "as asked for"
+    if not log.samples:
+        most = log.refused[0].found if log.refused else "nothing was logged"
+        return Method.RFT, f"no group gives an exact gradient ({most}): the correct turns are learnt from instead"
+    assert drift is not None
+    if drift.effective < WORN:
+        return (
+            Method.RFT,
+            f"the policy has moved from the one that wrote the log (effective sample size {drift.effective:.2f}, under {WORN}): "
+            "on such a log fine-tuning on the correct turns was found as good or better",
+        )
+    return Method.GRPO, f"the log is exact and fresh (effective sample size {drift.effective:.2f})"
+
+
+def _drift(model: Any, log: Log, subject: Subject) -> Drift:
+    pad = subject.tokenizer.pad_token_id
+    return measure_drift(model, [row_of(sample) for sample in log.samples], pad, log.temperature)
+
+
+def _refuse_grpo(options: LogOptions, log: Log, drift: Drift | None) -> None:
+    if not log.samples:
+        raise InputError(f"nothing in this log gives an exact gradient{_reasons(log.refused)}")
+    assert drift is not None
+    if drift.effective < WORN_OUT and drift.rows >= 32 and not options.force:
+        raise InputError(
+            f"the log is worn out: effective sample size {drift.effective:.3f} over {drift.rows} turns (KL {drift.kl:.3f} nats a token): "
+            "collect anew, use --method rft, or --force"
+        )
+
+
+def _reasons(refused: tuple[Refused, ...]) -> str:
+    said = "; ".join(f"{row.turns:,} turns: {row.found} ({row.remedy})" for row in refused[:6])
+    return f": {said}" if said else ""
+
+
+def _plan(
+    method: Method, why: str, log: Log, formula: Formula, drift: Drift | None, subject: Subject, options: LogOptions
+) -> Plan:
+    samples = log.samples
+    ages = Counter(_age(sample, subject) for sample in samples)
+    return Plan(
+        method=method, why=why, policy=subject.name, revision=subject.revision, formula=formula.label, gamma=options.gamma, turns=log.turns,
+        used=len(samples), groups=log.groups, zero_variance=log.zero_variance, problems=len({s.problem_hash for s in samples}),
+        correct=_mean([s.correct for s in samples]), reward=_mean([s.reward for s in samples]), tokens=sum(len(s.completion_ids) for s in samples),
+        temperature=log.temperature, ages=dict(sorted(ages.items())), drift=drift, refused=log.refused,
+        warnings=tuple(_warnings(method, drift, ages)),
+    )  # fmt: skip
+
+
+def _age(sample: Sample, subject: Subject) -> str:
+    age = age_of(sample.revision, subject.lineage)
+    return "unknown" if age is None else str(age)
+
+
+def _warnings(method: Method, drift: Drift | None, ages: Counter[str]) -> list[str]:
+    found = []
+    if method is Method.GRPO and drift is not None and drift.effective < WORN:
+        found.append(
+            f"effective sample size {drift.effective:.2f} is under {WORN}: most of the gradient comes from a few turns"
+        )
+    if method is Method.GRPO and drift is not None and set(ages) == {"0"} and drift.largest > 0.5:
+        found.append(
+            f"this very policy wrote the log, and yet a token's log-prob differs by {drift.largest:.2f}: another precision, or another library"
+        )
+    return found
+
+
+def _mean(values: list[Any]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,106 @@
+"""Curves as a picture, and a page with all that was measured."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rl.training.from_log import Trained
+    from rl.training.plan import Plan
+
+CURVES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("reward", ("reward", "return")),
+    ("pass@1 and compile rate, drafts", ("pass_at_1", "compile_rate")),
+    ("repairs that are right", ("repair_rate",)),
+    ("parts of the reward", ("reward/correct", "reward/compile", "reward/checks", "reward/speed", "reward/share", "reward/length", "reward/cheat")),
+    ("loss", ("loss",)),
+    ("entropy, nats a token", ("entropy",)),
+    ("KL to the policy that sampled, nats a token", ("drift/kl", "kl")),
+    ("effective sample size", ("drift/effective_sample_size",)),
+    ("clipped tokens", ("clip_ratio/region_mean", "cispo_clip_ratio")),
+    ("groups without variance", ("zero_variance",)),
+    ("tokens a completion", ("completion_length",)),
+    ("gradient's norm", ("grad_norm",)),
+    ("tokens a second", ("tokens_a_second", "sampled_tokens_a_second")),
+    ("seconds a step", ("seconds", "seconds/generation", "seconds/judging", "seconds/training")),
+)  # fmt: skip
+"""Each picture with what it shows."""
+SMOOTH = 0.8
+
+
+def series_of(history: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    """Steps and values, finite ones only."""
+    found = [(int(e["step"]), float(e[name])) for e in history if "step" in e and isinstance(e.get(name), int | float)]
+    finite = [(step, value) for step, value in found if math.isfinite(value)]
+    return [step for step, _ in finite], [value for _, value in finite]
+
+
+def draw_curves(path: Path, history: Sequence[dict[str, Any]]) -> bool:
+    """A small picture for each of CURVES that has values; False where there is none."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    shown = [(title, [n for n in names if series_of(history, n)[0]]) for title, names in CURVES]
+    shown = [(title, names) for title, names in shown if names]
+    if not shown:
+        return False
+    rows = -(-len(shown) // 3)
+    figure = Figure(figsize=(13, 2.7 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    for place, (title, names) in enumerate(shown):
+        axes = figure.add_subplot(rows, 3, place + 1)
+        for name in names:
+            steps, values = series_of(history, name)
+            [line] = axes.plot(steps, values, alpha=0.25, linewidth=1)
+            axes.plot(steps, _smooth(values), color=line.get_color(), linewidth=1.6, label=name)
+        axes.set_title(title, fontsize=9)
+        axes.grid(alpha=0.25)
+        if len(names) > 1:
+            axes.legend(fontsize=7)
+    figure.savefig(path, dpi=110)
+    return True
+
+
+def _smooth(values: Sequence[float]) -> list[float]:
+    """Exponential, begun at the first value."""
+    found: list[float] = []
+    for value in values:
+        found.append(value if not found else SMOOTH * found[-1] + (1 - SMOOTH) * value)
+    return found
+
+
+def write_training_report(folder: Path, history: Sequence[dict[str, Any]], trained: Trained, plan: Plan | None) -> None:
+    """history.json, curves.png and report.html: one page, nothing loaded from anywhere."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "history.json").write_text(json.dumps(list(history)), encoding="utf-8")
+    drawn = draw_curves(folder / "curves.png", history)
+    picture = base64.b64encode((folder / "curves.png").read_bytes()).decode() if drawn else ""
+    (folder / "report.html").write_text(_page(history, trained, plan, picture), encoding="utf-8")
+
+
+def _page(history: Sequence[dict[str, Any]], trained: Trained, plan: Plan | None, picture: str) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from agent import report as beside
+
+    folders = [str(Path(__file__).parent), str(Path(beside.__file__).parent)]
+    environment = Environment(
+        loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    steps = [entry for entry in history if "loss" in entry]
+    names = [n for _, group in CURVES for n in group if any(n in e for e in steps)]
+    rows = (
+        [(n, *(_told(e.get(n)) for e in (steps[0], steps[len(steps) // 2], steps[-1]))) for n in names] if steps else []
+    )
+    return environment.get_template("training.html.j2").render(
+        title=f"Training: {trained.output}", trained=trained, plan=plan, picture=picture, rows=rows
+    )
+
+
+def _told(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else ""

@@ -1,0 +1,143 @@
+"""The policy that is trained: its folder, tokenizer, identity and lineage; its weights once they are needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent.exits import InputError
+from policies.base import PromptForm
+from policies.embedded import WEIGHTS
+from policies.identity import (
+    SIDECAR,
+    Identity,
+    adapter_folder,
+    identity_of,
+    model_config,
+    prompt_form_of,
+    sidecar,
+    weights_revision,
+)
+
+LOCAL = ("embedded", "transformers:", "vllm:")
+REMEMBERED = 512
+"""Revisions that a lineage keeps."""
+LARGE = 3_000_000_000
+"""Parameters above which weights are trained in bfloat16."""
+
+
+class Subject(NamedTuple):
+    name: str
+    """As it was asked for."""
+    path: str
+    """A folder, or a hub name."""
+    adapter: Path | None
+    tokenizer: Any
+    identity: Identity
+    revision: str
+    lineage: tuple[str, ...]
+    """The oldest first, its own revision last."""
+    prompt_form: PromptForm
+    notes: dict[str, Any]
+    """Of its sidecar."""
+    context: int | None
+
+
+def open_subject(policy: str, adapter: str | None = None) -> Subject:
+    """Reads config and tokenizer, no weights. Raises InputError and PolicyRefused."""
+    from rl.sft.base_model import load_tokenizer
+
+    path = _path_of(policy)
+    config = model_config(path) or {}
+    folder = Path(path).expanduser()
+    path = str(folder) if folder.exists() else path
+    own = None if adapter is None else adapter_folder(adapter)
+    tokenizer = load_tokenizer(path)
+    notes = {**sidecar(folder), **(sidecar(own) if own else {})}
+    revision = "+".join(part for part in (weights_revision(folder), weights_revision(own) if own else None) if part)
+    return Subject(
+        name=policy, path=path, adapter=own, tokenizer=tokenizer, identity=identity_of(tokenizer), revision=revision,
+        lineage=(*notes.get("lineage", ()), revision), prompt_form=PromptForm.COMPACT if policy == "embedded" else prompt_form_of(own or folder),
+        notes=notes, context=config.get("max_position_embeddings"),
+    )  # fmt: skip
+
+
+def _path_of(policy: str) -> str:
+    if policy == "embedded":
+        if not (WEIGHTS / "config.json").is_file():
+            raise InputError(
+                f"no embedded policy ships with this build ({WEIGHTS} holds no weights): name another with --policy"
+            )
+        return str(WEIGHTS)
+    for form in LOCAL[1:]:
+        if policy.startswith(form):
+            return policy.removeprefix(form)
+    if ":" in policy and not Path(policy).exists():
+        raise InputError(
+            f"{policy} has no weights here to train: name transformers:PATH, vllm:PATH or embedded, or a model with --base"
+        )
+    return policy
+
+
+def load_weights(subject: Subject, device: str, lora: bool) -> Any:
+    """The model that is trained, on its device: float32 (bfloat16 where it is large), with its adapter or a new one where `lora`. Raises InputError."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from policies.storage import has_int8, read_int8
+
+    folder = Path(subject.path)
+    try:
+        if has_int8(folder):
+            model: Any = read_int8(folder)
+        else:
+            AutoConfig.from_pretrained(subject.path)
+            model = AutoModelForCausalLM.from_pretrained(subject.path, dtype=torch.float32 if not lora else "auto")
+        if lora and device == "cpu":
+            model = model.float()
+        elif not lora and sum(p.numel() for p in model.parameters()) > LARGE and device.startswith("cuda"):
+            model = model.to(torch.bfloat16)
+        model = model.to(device)
+    except torch.OutOfMemoryError as error:
+        raise InputError(f"{subject.path} does not fit on {device}: use --lora, or a smaller base") from error
+    except Exception as error:  # whatever transformers meets first
+        raise InputError(f"cannot load {subject.path}: {str(error).strip().splitlines()[0][:300]}") from error
+    return _adapted(model, subject, lora)
+
+
+def _adapted(model: Any, subject: Subject, lora: bool) -> Any:
+    if subject.adapter is None and not lora:
+        return model
+    from peft import LoraConfig, PeftModel, get_peft_model
+
+    if subject.adapter is not None:
+        try:
+            return PeftModel.from_pretrained(model, str(subject.adapter), is_trainable=True)
+        except Exception as error:  # peft raises whatever the mismatch meets first
+            raise InputError(
+                f"the adapter {subject.adapter} does not fit {subject.path}: {str(error).strip().splitlines()[0][:200]}"
+            ) from error
+    from rl.sft.presets import Lora
+
+    recipe = Lora()
+    config = LoraConfig(
+        r=recipe.rank,
+        lora_alpha=recipe.alpha,
+        lora_dropout=0.0,
+        target_modules=list(recipe.targets),
+        task_type="CAUSAL_LM",
+    )  # dropout would make the ratio of a policy to itself other than 1
+    return get_peft_model(model, config)
+
+
+def parameters(model: Any) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def write_notes(folder: Path, subject: Subject, more_lineage: tuple[str, ...] = (), **facts: Any) -> None:
+    """The sidecar: how it is asked, and which revisions led to it."""
+    lineage = [*subject.lineage, *more_lineage][-REMEMBERED:]
+    kept = {name: value for name, value in subject.notes.items() if name not in ("stand_in", "lineage")}
+    notes = {**kept, "prompt_form": str(subject.prompt_form), "lineage": lineage, **facts}
+    (folder / SIDECAR).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,114 @@
+"""While a training runs: checkpoints marked whole, alarms, the time limit, Ctrl-C, and figures for whoever watches."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from rl.safety.alarms import Limits, check_entropy
+from rl.training.checkpoints import mark_whole
+from rl.training.subject import Subject
+
+Watch = Callable[[int, int, dict[str, float]], None]
+"""Step, steps in all, figures by name."""
+
+
+def unwatched(step: int, steps: int, figures: dict[str, float]) -> None: ...
+
+
+class Watching(TrainerCallback):
+    """Of one training, whatever the method."""
+
+    def __init__(
+        self, subject: Subject, work: Path, watch: Watch, limits: Limits, *, max_minutes: float | None, earlier: float = 0.0,
+        lineage: Callable[[], tuple[str, ...]] = tuple, facts: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """`earlier`: seconds that the same training has run before. `lineage`: revisions since the subject's own."""
+        self._subject, self._work, self._watch, self._limits = subject, work, watch, limits
+        self._budget = None if max_minutes is None else max_minutes * 60
+        self._lineage, self._facts, self._earlier = lineage, facts or {}, earlier
+        self._started = self._step_began = time.monotonic()
+        self.interrupted = False
+
+    @property
+    def seconds(self) -> float:
+        return self._earlier + time.monotonic() - self._started
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._started = self._step_began = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.interrupted:
+            control.should_save = True
+        if self.interrupted or (self._budget is not None and self.seconds >= self._budget):
+            control.should_save = control.should_training_stop = True
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        if not logs or "loss" not in logs:
+            return
+        now = time.monotonic()
+        figures = {name: float(value) for name, value in logs.items() if isinstance(value, int | float)}
+        figures["seconds"] = now - self._step_began
+        if "tokens" in figures:
+            figures["tokens_a_second"] = figures["tokens"] / max(figures["seconds"], 1e-9)
+        if (busy := gpu_busy()) is not None:
+            figures["gpu_busy"] = busy
+        self._step_began = now
+        state.log_history[-1].update(figures)
+        if state.is_world_process_zero:
+            self._write_history(state.log_history)
+            self._watch(state.global_step, state.max_steps, figures)
+        check_entropy([float(e["entropy"]) for e in state.log_history if e.get("entropy") is not None], self._limits)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.is_world_process_zero:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            mark_whole(
+                folder, self._subject, self._lineage(), seconds=self.seconds, step=state.global_step, **self._facts
+            )
+
+    def _write_history(self, history: list[dict[str, Any]]) -> None:
+        beside = self._work / ".history.json.part"
+        beside.write_text(json.dumps(history), encoding="utf-8")
+        beside.replace(self._work / "history.json")
+
+
+def gpu_busy() -> float | None:
+    """Share of the last moment in which the GPU computed; None where there is none or it is not told."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    try:
+        return torch.cuda.utilization() / 100
+    except (ModuleNotFoundError, RuntimeError, OSError):
+        return None
+
+
+@contextmanager
+def interruptible(watching: Watching) -> Iterator[None]:
+    """The first Ctrl-C ends the step, saves and stops; a second one stops at once. Main thread only; elsewhere nothing is changed."""
+
+    def catch(number: int, frame: Any) -> None:
+        if watching.interrupted:
+            raise KeyboardInterrupt
+        watching.interrupted = True
+
+    try:
+        before = signal.signal(signal.SIGINT, catch)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if watching.interrupted:
+        raise KeyboardInterrupt

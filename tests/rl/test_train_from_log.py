@@ -1,0 +1,257 @@
+"""`rl train --from-trajectories` on a real tiny policy: what it refuses, what it chooses, that it learns, and that a killed run goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("trl")
+
+from agent.exits import InputError  # noqa: E402
+from policies.base import Completion, Message, Request, Role, Sampling  # noqa: E402
+from policies.names import open_policy  # noqa: E402
+from rl.cli import main  # noqa: E402
+from rl.training.from_log import train_from_log  # noqa: E402
+from rl.training.options import LogOptions, Method  # noqa: E402
+from store.database import Store  # noqa: E402
+from store.models import Action  # noqa: E402
+from store.records import Start  # noqa: E402
+from tests.rl.logged import REFERENCE, verdict  # noqa: E402
+from tests.tiny_model import save_tiny_model  # noqa: E402
+from tools.problem import Problem  # noqa: E402
+
+LOW = 150
+"""The toy task: at least five of ten tokens have a smaller number."""
+PROMPTS = ("softmax", "add", "store", "load")
+
+
+def ask(policy, name: str, seed: int, tokens: int = 10) -> tuple[Request, Completion]:
+    request = Request(
+        messages=(Message(role=Role.USER, content=name),), sampling=Sampling(max_tokens=tokens, seed=seed)
+    )
+    return request, policy.sample([request])[0]
+
+
+def worth(completion: Completion) -> bool:
+    return sum(token < LOW for token in completion.token_ids or ()) >= 5
+
+
+def logged(folder: Path, model: Path, samples: int = 24, **changes) -> Path:
+    """What the tiny policy really says to a few prompts, judged by the toy task."""
+    path = folder / "runs.db"
+    policy = open_policy(f"transformers:{model}", device="cpu", at_once=64)
+    with Store.open(path) as store:
+        for number, name in enumerate(PROMPTS):
+            for sample, (request, completion) in enumerate(
+                ask(policy, name, range(1000 * number, 1000 * number + samples))
+            ):
+                start = Start(
+                    problem=Problem(name=name, source=REFERENCE.format(name)),
+                    policy=policy.name,
+                    options={"sample": sample},
+                )
+                trajectory = store.begin(start)
+                row = store.draft(trajectory.id, request, action=Action.DRAFT)
+                store.complete(row.id, completion.with_(**changes), completion.text)
+                store.judge(row.id, verdict(worth(completion)))
+                store.finish(trajectory.id, "turns")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory, tiny) -> Path:
+    return logged(tmp_path_factory.mktemp("log"), tiny)
+
+
+def options(log: Path, tiny: Path, output: Path, **more) -> LogOptions:
+    settings = {"per_device_train_batch_size": 16, "learning_rate": 2e-3, "warmup_steps": 0, **more.pop("settings", {})}
+    return LogOptions(db=str(log), policy=f"transformers:{tiny}", output=output, settings=settings, **more)
+
+
+def train(*arguments, **more):
+    plans = []
+    trained = train_from_log(options(*arguments, **more), show=plans.append)
+    return trained, plans[0]
+
+
+def share_right(model: Path, count: int = 40) -> float:
+    policy = open_policy(f"transformers:{model}", device="cpu", at_once=64)
+    said = [completion for name in PROMPTS for _, completion in ask(policy, name, range(7_000, 7_000 + count // 4))]
+    return sum(map(worth, said)) / len(said)
+
+
+@pytest.fixture(scope="module")
+def improved(log, tiny, tmp_path_factory):
+    return train(log, tiny, tmp_path_factory.mktemp("out") / "better", max_steps=24)
+
+
+def test_training_on_the_log_makes_the_policy_better_and_it_loads_at_once(improved, tiny):
+    trained, plan = improved
+    assert plan.method is Method.GRPO
+    assert plan.drift.effective == pytest.approx(1.0, abs=1e-3)
+    assert plan.ages == {"0": plan.used}
+    assert share_right(Path(trained.output)) > share_right(tiny) + 0.15
+
+
+def test_the_policy_brings_its_curves_its_report_and_its_lineage(improved, tiny):
+    folder = Path(improved[0].output)
+    notes = json.loads((folder / "kernelwright.json").read_text())
+    assert notes["lineage"] == [improved[1].revision]
+    assert notes["method"] == "grpo"
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "effective sample size" in (folder / "report.html").read_text()
+    assert not folder.with_name("better.training").exists()
+
+
+def test_on_its_own_old_log_the_new_policy_knows_how_old_it_is(improved, log, tmp_path):
+    _, plan = train(log, Path(improved[0].output), tmp_path / "again", max_steps=1, method=Method.GRPO, force=True)
+    assert set(plan.ages) == {"1"}
+    assert plan.drift.effective < 0.9
+    with pytest.raises(InputError, match="too many revisions back"):
+        train(log, Path(improved[0].output), tmp_path / "third", max_steps=1, method=Method.GRPO, max_age=0)
+
+
+@pytest.mark.parametrize("method", [Method.RFT, Method.DPO, Method.KTO])
+def test_the_other_methods_train_on_the_same_log(log, tiny, tmp_path, method):
+    trained, _ = train(
+        log, tiny, tmp_path / method, method=method, max_steps=3, settings={"per_device_train_batch_size": 4}
+    )
+    assert (trained.steps, trained.method) == (3, method)
+    assert share_right(Path(trained.output), 8) >= 0.0
+
+
+def test_a_log_without_log_probs_is_for_fine_tuning_and_says_so(tiny, tmp_path):
+    bare = logged(tmp_path, tiny, samples=4, logprobs=None, exact=False)
+    trained, plan = train(bare, tiny, tmp_path / "out", max_steps=2)
+    assert plan.method is Method.RFT
+    assert "no log-probs were stored" in plan.why
+    assert trained.method is Method.RFT
+    with pytest.raises(InputError, match="16 turns: no log-probs were stored"):
+        train(bare, tiny, tmp_path / "other", method=Method.GRPO)
+
+
+def test_lora_gives_an_adapter_that_the_agent_takes(log, tiny, tmp_path):
+    trained, _ = train(log, tiny, tmp_path / "adapter", lora=True, max_steps=2)
+    policy = open_policy(f"transformers:{tiny}", device="cpu", adapter=trained.output)
+    [(_, completion)] = ask(policy, "softmax", range(1))
+    assert completion.adapter_revision
+    further, _ = train(
+        log, tiny, tmp_path / "further", adapter=trained.output, max_steps=1, method=Method.GRPO, force=True
+    )
+    assert (Path(further.output) / "adapter_config.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--filter", "problem=nothing"], "leaves none of the 96 turns"),
+        (["--set", "learning_rat=1"], "near ones are learning_rate"),
+        (["--set", "max_steps=1"], "not to be set here"),
+        (["--method", "ppo"], "choose grpo, rft, dpo, kto"),
+        (["--reward", "kevin"], "judged on a CPU only"),
+        (["--policy", "openai:gpt@http://h/v1"], "has no weights here"),
+        (["--policy", "transformers:/nowhere"], "no model at /nowhere"),
+        (["--baseline", "median"], "choose leave-one-out, mean"),
+        (["--max-length", "16", "--method", "grpo"], "do not fit the policy's context"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_line(log, tiny, tmp_path, capsys, arguments, said):
+    policy = [] if "--policy" in arguments else ["--policy", f"transformers:{tiny}"]
+    method = [] if "--method" in arguments else ["--method", "grpo"]
+    with pytest.raises(SystemExit) as ended:
+        main(
+            ["train", "--from-trajectories", str(log), "--output", str(tmp_path / "out"), *policy, *method, *arguments]
+        )
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert ended.value.code == 2
+    assert said in error
+
+
+def test_an_empty_database_is_refused(tiny, tmp_path):
+    Store.open(tmp_path / "empty.db").close()
+    with pytest.raises(InputError, match="holds no turn yet"):
+        train(tmp_path / "empty.db", tiny, tmp_path / "out")
+
+
+def test_another_tokenizers_log_is_refused(log, tmp_path):
+    other = save_tiny_model(tmp_path / "other")
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    tokenizer["added_tokens"][0]["normalized"] = not tokenizer["added_tokens"][0]["normalized"]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(InputError, match="written with another tokenizer"):
+        train(log, other, tmp_path / "out", method=Method.GRPO)
+
+
+def test_a_dry_run_says_what_would_be_used_and_writes_nothing(log, tiny, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(
+            [
+                "train",
+                "--from-trajectories",
+                str(log),
+                "--policy",
+                f"transformers:{tiny}",
+                "--output",
+                str(tmp_path / "out"),
+                "--dry-run",
+                "--json",
+            ]
+        )
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["method"] == "grpo"
+    assert list(tmp_path.iterdir()) == []
+
+
+def command(log: Path, tiny: Path, output: Path, *more: str) -> list[str]:
+    settings = [
+        "per_device_train_batch_size=8",
+        "gradient_accumulation_steps=2",
+        "learning_rate=1e-3",
+        "save_steps=2",
+        "lr_scheduler_type=linear",
+    ]
+    return [
+        sys.executable, "-m", "rl", "train", "--from-trajectories", str(log), "--policy", f"transformers:{tiny}", "--output", str(output),
+        "--method", "grpo", "--max-steps", "8", "--device", "cpu", *[part for s in settings for part in ("--set", s)], *more,
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_goes_on_to_the_very_same_weights(log, tiny, tmp_path):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        command(log, tiny, tmp_path / "whole"), check=True, capture_output=True, timeout=200, env=environment
+    )
+    killed = subprocess.Popen(
+        command(log, tiny, tmp_path / "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
+    deadline = time.monotonic() + 150
+    while not list((tmp_path / "cut.training").glob("checkpoint-4/whole.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert not (tmp_path / "cut").exists()
+    done = subprocess.run(
+        command(log, tiny, tmp_path / "cut", "--json"),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environment,
+    )
+    assert json.loads(done.stdout)["resumed_at"] >= 4
+    whole, cut = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut"))
+    assert whole == cut
