@@ -32,7 +32,8 @@ def run_page(report: RunReport) -> str:
 
 
 def trajectory_page(report: TrajectoryReport) -> str:
-    plots = [speed_plot(speeds(report.turns))]
+    failed = [turn.number for turn in report.turns if not turn.correct]
+    plots = [speed_plot(speeds(report.turns), failed)]
     if report.roofline is not None:
         plots.append(roofline_plot(report.roofline, _points(report)))
     return _render(
@@ -40,7 +41,17 @@ def trajectory_page(report: TrajectoryReport) -> str:
         title=f"{report.problem}, trajectory {report.trajectory_id}",
         report=report,
         plots=[plot for plot in plots if plot],
+        unmeasured=_unmeasured(report),
     )
+
+
+def _unmeasured(report: TrajectoryReport) -> str:
+    """Why there is no plot of speeds; empty where there is one."""
+    if speeds(report.turns):
+        return ""
+    if any(turn.correct for turn in report.turns):
+        return "No speed and no roofline: what is correct was judged on a CPU, where nothing is timed."
+    return "No speed and no roofline: no turn is correct."
 
 
 def _points(report: TrajectoryReport) -> list[tuple[str, float]]:

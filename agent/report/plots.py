@@ -56,8 +56,10 @@ def pass_at_k_plot(groups: Sequence[tuple[str, Figures]]) -> str:
         return _svg(figure, axes, "pass@k")
 
 
-def speed_plot(turns: Sequence[tuple[int, float]], of: str = "speedup over eager PyTorch") -> str:
-    """Of each correct turn, and the best so far. Empty where none was timed."""
+def speed_plot(
+    turns: Sequence[tuple[int, float]], failed: Sequence[int] = (), of: str = "speedup over eager PyTorch"
+) -> str:
+    """Of each correct turn, and the best so far; `failed` are turns without a speed. Empty where none was timed."""
     if not turns:
         return ""
     with _styled():
@@ -66,7 +68,10 @@ def speed_plot(turns: Sequence[tuple[int, float]], of: str = "speedup over eager
         best = [max(ys[: place + 1]) for place in range(len(ys))]
         axes.step(xs, best, where="post", label="best so far")
         axes.plot(xs, ys, "o", markersize=4, label="this turn")
+        if failed:
+            axes.plot(failed, [0.0] * len(failed), "x", color="#c02626", markersize=5, label="not correct")
         axes.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
+        axes.set_ylim(bottom=-0.05 * max([1.0, *ys]))
         axes.locator_params(axis="x", integer=True)
         return _svg(figure, axes, "speed per turn")
 

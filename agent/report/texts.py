@@ -90,6 +90,7 @@ ROW_HEAD = (
     "of speed of light",
     "judged on",
     "fault",
+    "best trajectory",
     "note",
 )
 
@@ -103,7 +104,8 @@ def problem_cells(row: Row) -> tuple[str, ...]:
     share = "-" if row.speed_of_light is None else f"{row.speed_of_light:.0%}"
     note = f"degenerate: {', '.join(row.degenerate)}" if row.degenerate else ""
     return (
-        row.problem, str(row.samples), str(row.compiled), str(row.correct), speed, share, row.judged_on or "-", row.fault.replace("_", " ") or "-", note,
+        row.problem, str(row.samples), str(row.compiled), str(row.correct), speed, share, row.judged_on or "-", row.fault.replace("_", " ") or "-",
+        "-" if row.best_trajectory is None else str(row.best_trajectory), note,
     )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from tools.results import Failure, Report, Roofline, clean_text
 
 LONGEST = 200_000
 """Characters of one text that are shown."""
+FULL_WIDTH = 130
+"""Columns of a verdict in full."""
 
 
 class TurnReport(Value):
@@ -29,6 +31,8 @@ class TurnReport(Value):
     milliseconds: float | None
     facts: tuple[tuple[str, str], ...]
     failure: str
+    full: str
+    """The verdict as `agent check` prints it; empty where there is none."""
     diff: tuple[tuple[str, str], ...]
     """Kind (added, removed, quiet or empty) and line, against the parent."""
     source: str
@@ -36,11 +40,21 @@ class TurnReport(Value):
     reply: str
 
 
+class Node(Value):
+    """One line of the lineage's tree."""
+
+    text: str
+    turn: int | None
+    """None where it is a turn of another trajectory, that this one was forked from."""
+    correct: bool
+
+
 class TrajectoryReport(Value):
     trajectory_id: int
     problem: str
     facts: tuple[tuple[str, str], ...]
     reference: str
+    lineage: tuple[Node, ...]
     turns: tuple[TurnReport, ...]
     roofline: Roofline | None
     eager_milliseconds: float | None
@@ -51,6 +65,8 @@ def report_trajectory(store: Store, id: int) -> TrajectoryReport:
     row, turns = store.trajectory(id), store.turns(id)
     numbers = {turn.candidate_id: turn.turn + 1 for turn in turns}
     sources = {turn.candidate_id: turn.source or "" for turn in turns}
+    for parent in {turn.parent_id for turn in turns if turn.parent_id is not None} - sources.keys():
+        sources[parent] = store.turn(parent).source or ""  # of the trajectory that this one was forked from
     profiles = [turn.report.profile for turn in turns if turn.report and turn.report.profile]
     eager = [profile.eager.median for profile in profiles if profile.eager]
     return TrajectoryReport(
@@ -58,17 +74,25 @@ def report_trajectory(store: Store, id: int) -> TrajectoryReport:
         problem=row.problem,
         facts=trajectory_facts(row, numbers),
         reference=_shown(store.problem(id).source),
+        lineage=_lineage(store, id, numbers),
         turns=tuple(_turn(turn, numbers, sources) for turn in turns),
         roofline=next((profile.roofline for profile in reversed(profiles) if profile.roofline), None),
         eager_milliseconds=eager[-1] if eager else None,
     )
 
 
-def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple[str, str], ...]:
-    spent = row.spent or {}
-    took = ", ".join(
-        f"{name.replace('_', ' ')} {value:g}" for name, value in spent.items() if isinstance(value, int | float)
+def _lineage(store: Store, id: int, numbers: Mapping[int, int]) -> tuple[Node, ...]:
+    from agent.viewer.trail import read_trail, said
+    from agent.viewer.tree import tree_lines
+
+    trail = read_trail(store, id)
+    return tuple(
+        Node(text=line.plain[1:], turn=numbers.get(candidate), correct=said(trail.graph.nodes[candidate]["entry"])[1])
+        for candidate, line in tree_lines(trail)
     )
+
+
+def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple[str, str], ...]:
     best = numbers.get(row.best_id or 0)
     return (
         ("trajectory", str(row.id)),
@@ -77,8 +101,17 @@ def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple
         ("begun", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(row.created))),
         ("stopped", (row.stop_reason or "not yet").replace("_", " ") + (f": {row.message}" if row.message else "")),
         ("best", f"turn {best}" if best else "none is correct"),
-        ("took", took or "-"),
+        ("took", _took(row.spent or {}) or "-"),
     )
+
+
+def _took(spent: Mapping[str, object]) -> str:
+    """`5 turns, 7,580 tokens, $0.0125, 31.2 s, 4.1 s of GPU`, as far as it is known."""
+    forms = {"turns": "{:,} turns", "tokens": "{:,} tokens", "dollars": "${:.4f}", "seconds": "{:.1f} s"}
+    forms["gpu_seconds"] = "{:.1f} s of GPU"
+    known = [(form, spent.get(name)) for name, form in forms.items()]
+    said = ", ".join(form.format(value) for form, value in known if isinstance(value, int | float))
+    return said.replace("1 turns,", "1 turn,", 1) if said.startswith("1 turns,") else said
 
 
 def _turn(turn: Turn, numbers: Mapping[int, int], sources: Mapping[int, str]) -> TurnReport:
@@ -96,6 +129,7 @@ def _turn(turn: Turn, numbers: Mapping[int, int], sources: Mapping[int, str]) ->
         milliseconds=profile.candidate.median if profile and profile.candidate and report and report.correct else None,
         facts=_turn_facts(turn),
         failure=_failure(report.failure) if report and report.failure else "",
+        full=_full(report) if report else "",
         diff=tuple(diff_lines(parent, source)) if parent and source else (),
         source=_shown(source),
         messages=tuple((message.role.value, _shown(message.content)) for message in turn.messages),
@@ -142,6 +176,18 @@ def _failure(failure: Failure) -> str:
     if failure.mismatch is not None:
         parts.insert(1, failure.mismatch.hint)
     return _shown("\n".join(part for part in parts if part))
+
+
+def _full(report: Report) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from agent.show.verdict import report_view
+
+    out = StringIO()
+    Console(file=out, width=FULL_WIDTH, color_system=None, legacy_windows=False).print(report_view(report))
+    return _shown("\n".join(line.rstrip() for line in out.getvalue().splitlines()))
 
 
 def diff_lines(before: str, after: str) -> list[tuple[str, str]]:

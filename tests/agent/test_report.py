@@ -155,6 +155,24 @@ def test_speeds_of_a_gpu_make_curves_a_roofline_and_a_paired_test(fast):
     assert "operations a byte" in " ".join(page.words)
 
 
+def test_a_trajectory_without_speeds_says_why_it_has_no_plot(store):
+    problem = find("fused_silu")
+    base = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash="c", rung=Rung.INTERPRETED)
+    pages = []
+    for report in (base.with_(correct=True, judged_on="cpu"), base, None):
+        row = store.begin(Start(problem=problem, policy="m"), resume=False)
+        if report is not None:
+            made = store.draft(row.id, Request(messages=()), action=Action.DRAFT)
+            usage = Usage(prompt_tokens=1, completion_tokens=1)
+            store.complete(made.id, Completion(text="x", finish=FinishReason.STOP, usage=usage, policy="m"), "x = 1\n")
+            store.judge(made.id, report)
+        pages.append("".join(check_self_contained(trajectory_page(report_trajectory(store, row.id))).words))
+    assert "was judged on a CPU, where nothing is timed" in pages[0]
+    assert "1 draft correct *" in pages[0]
+    assert "no turn is correct" in pages[1]
+    assert "no turn yet" in pages[2]
+
+
 def test_markdown_csv_and_json_say_the_same(fast):
     report = report_run(fast, "fast")
     rows = list(csv.DictReader(io.StringIO(csv_text(report))))
