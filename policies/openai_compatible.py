@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -59,7 +60,18 @@ class OpenAICompatible:
 
     @property
     def prompt_form(self) -> PromptForm:
+        """What the server's listing says of its model; in sentences where it cannot be read for now."""
+        with contextlib.suppress(PolicyError):
+            self._served = self._loop.wait_for(self._listed())
         return self._served.prompt_form
+
+    async def _listed(self) -> Served:
+        return await self._open().served()
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(self._model, self._url, self._key, self._at_once, self._timeout)
+        return self._connection
 
     @property
     def capabilities(self) -> Capabilities:
@@ -85,9 +97,7 @@ class OpenAICompatible:
 
     async def _sample(self, requests: Sequence[Request]) -> list[Completion]:
         """All together; a hopeless refusal (a wrong key) stops those that have not begun."""
-        if self._connection is None:
-            self._connection = Connection(self._model, self._url, self._key, self._at_once, self._timeout)
-        connection = self._connection
+        connection = self._open()
         self._served = await connection.served()
         hopeless, gate = asyncio.Event(), asyncio.Semaphore(self._at_once)
 

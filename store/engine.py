@@ -91,6 +91,11 @@ def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engin
         raise StoreError(f"no database at {path}: check the name given with --db", StoreTrouble.MISSING)
     if not path.parent.is_dir():
         raise StoreError(f"no folder {path.parent} for the database: make it first", StoreTrouble.MISSING)
+    if not readonly and not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):
+        raise StoreError(
+            f"the database {path} may not be written: change its permissions, or name another with --db",
+            StoreTrouble.READ_ONLY,
+        )
     reader = _sqlite_engine(path, _reading_mode(path, readonly), wait, query_only=True)
     writer = None if readonly else _sqlite_engine(path, "mode=rwc" if create else "mode=rw", wait, query_only=False)
     return Engines(where=str(path), path=path, writer=writer, reader=reader)

@@ -28,6 +28,7 @@ from agent.commands.solve import (
     Seed,
     Targets,
     Temperature,
+    Timeout,
     Turns,
     budgets,
 )
@@ -82,6 +83,7 @@ def batch(
     adapter: Adapter = None,
     prompts: PromptFolder = None,
     patience: Patience = 600.0,
+    timeout: Timeout = 600.0,
     db: Database = None,
     own_work: OwnWork = "strict",
     out: Out = None,
@@ -115,7 +117,7 @@ def batch(
         "workers": workers or os.cpu_count() or 2,
         "against": against,
     }
-    _run(chosen, settings, _opened(policy, adapter, patience), name, out or Path("runs") / name, how, as_json)
+    _run(chosen, settings, _opened(policy, adapter, patience, timeout), name, out or Path("runs") / name, how, as_json)
 
 
 def _chosen(
@@ -127,10 +129,12 @@ def _chosen(
     return choose_problems(what, path, level, limit), run or default_run(what, level)
 
 
-def _opened(policy: str, adapter: str | None, patience: float) -> Policy:
+def _opened(policy: str, adapter: str | None, patience: float, timeout: float) -> Policy:
     from policies.names import open_policy
 
-    return open_policy(policy, key=os.environ.get("OPENAI_API_KEY"), adapter=adapter, patience=patience)
+    return open_policy(
+        policy, key=os.environ.get("OPENAI_API_KEY"), adapter=adapter, patience=patience, timeout=timeout
+    )
 
 
 def _run(

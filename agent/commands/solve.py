@@ -37,6 +37,7 @@ Seed = Annotated[int | None, typer.Option(help="For the policy's draws.")]
 Adapter = Annotated[str | None, typer.Option(help="A LoRA adapter (vllm, transformers).")]
 PromptFolder = Annotated[Path | None, typer.Option("--prompts", help="A folder with texts of your own.")]
 Patience = Annotated[float, typer.Option(min=0.0, help="Seconds to go on asking a server that is unavailable.")]
+Timeout = Annotated[float, typer.Option(min=1.0, help="Seconds that a server may take for one reply.")]
 Database = Annotated[str | None, typer.Option("--db", help="Where it is kept [default: .kernelwright/runs.db].")]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
 OwnWork = Annotated[str, typer.Option(help="What its own kernels must do: strict, share:P or report.")]
@@ -65,6 +66,7 @@ def solve(
     adapter: Adapter = None,
     prompts: PromptFolder = None,
     patience: Patience = 600.0,
+    timeout: Timeout = 600.0,
     db: Database = None,
     kernelbench: KernelBench = None,
     own_work: OwnWork = "strict",
@@ -100,7 +102,7 @@ def solve(
         prompts=prompts,
     )
     key = os.environ.get("OPENAI_API_KEY")
-    opened = open_policy(policy, key=key, adapter=adapter, patience=patience)
+    opened = open_policy(policy, key=key, adapter=adapter, patience=patience, timeout=timeout)
     if dry_run:
         return _show_plan(found, opened, settings, as_json)
     return finish_solve(found, opened, settings, db, output, as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from policies.base import (
     PolicyError,
     PolicyRefused,
     PolicyUnavailable,
+    PromptForm,
     Request,
     Role,
     Sampling,
@@ -230,6 +232,18 @@ def test_a_vllm_server_is_known_by_its_listing_and_asked_for_all_that_training_n
     assert completion.exact
     assert (completion.logprobs, completion.prompt_token_ids) == ((-1.0, -0.5), (1,))
     assert policy.capabilities.context == 512
+
+
+def test_the_form_in_which_a_served_model_wants_to_be_asked_is_known_before_the_first_question(tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    (folder / "kernelwright.json").write_text('{"prompt_form": "compact"}')
+    entry = {"id": "m", "object": "model", "created": 1, "owned_by": "vllm", "root": str(folder), "max_model_len": 64}
+    with loopback(good, listing=says({"object": "list", "data": [entry]})) as server:
+        policy = OpenAICompatible("m", server.url)
+        assert policy.prompt_form is PromptForm.COMPACT
+        assert server.asked == [], "nothing was asked of the model"
+        policy.close()
+    assert OpenAICompatible("m", "http://127.0.0.1:9/v1").prompt_form is PromptForm.CHAT, "where nobody answers"
 
 
 def test_a_model_that_vllm_does_not_serve_is_refused_before_it_is_asked():
