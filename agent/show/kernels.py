@@ -20,9 +20,11 @@ def kernels_view(result: CompileResult) -> RenderableType | None:
     """Registers, spills, shared memory, occupancy and tensor-core use of every specialisation; None where nothing was compiled."""
     if not result.kernels:
         return None
-    table = Table(box=None, padding=(0, 2), header_style=LABEL)
+    table = Table(box=None, padding=(0, 1), header_style=LABEL)
     for heading in ("kernel", "config", "registers", "spills", "shared", "occupancy", "tensor cores", "loads"):
-        table.add_column(heading, justify="right" if heading in ("registers", "spills", "shared") else "left")
+        numeric = heading in ("registers", "spills", "shared")
+        folds = heading in ("kernel", "config")  # where there is no room: the others are short
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=not folds, overflow="fold")
     for kernel in result.kernels[:MOST]:
         table.add_row(*_row(kernel))
     rest = len(result.kernels) - MOST

@@ -43,7 +43,7 @@ EVERY = 2.0
 STYLE = """
 #heading, #status { height: 1; padding: 0 1; }
 #heading { background: $panel; }
-#lineage { width: 36; border-right: solid $panel; padding: 0 1 0 0; }
+#lineage { width: 32; border-right: solid $panel; padding: 0 1 0 0; }
 #body { padding: 0 1; }
 #small { display: none; }
 .small #heading, .small #status, .small #middle { display: none; }

@@ -98,7 +98,7 @@ def _took(turn: Turn) -> str:
         f"{completion.latency:.2f} s of policy",
         "" if turn.tool_seconds is None else f"{turn.tool_seconds:.2f} s of tools",
         f"{turn.gpu_seconds:.2f} s of GPU" if turn.gpu_seconds else "",
-        "" if usage.dollars is None else f"${usage.dollars:.4f}",
+        f"${usage.dollars:.4f}" if usage.dollars else "",
     ]
     return ", ".join(part for part in parts if part)
 
