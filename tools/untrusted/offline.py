@@ -17,7 +17,7 @@ import torch._dynamo.config  # noqa: F401 - FakeTensorMode imports it: better on
 from tools.results import Census, CompileResult
 from tools.sandbox.channel import Channel
 from tools.targets import Target, parse_target
-from tools.untrusted import offline_census, pretend_gpu, symbols
+from tools.untrusted import launchers, offline_census, pretend_gpu, symbols
 from tools.untrusted.attempt import Attempt
 from tools.untrusted.plain import NOTE
 
@@ -43,6 +43,7 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
 
         result, outputs = compile_for(parse_target(name), path, payload, tell, ask)
         channel.send({"result": result.model_dump(mode="json"), "outputs": outputs})
+    launchers.wait()
     channel.send({"done": True})
 
 

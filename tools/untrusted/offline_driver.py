@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tools.targets import Target, occupancy
-from tools.untrusted import symbols
+from tools.untrusted import launchers, symbols
 from tools.untrusted.binary import Usage, read_amdgcn, read_cubin
 
 MOST_X, MOST_YZ = 2**31 - 1, 65535
@@ -75,6 +75,8 @@ class OfflineLauncher:
     def __init__(self, src: Any, metadata: Any) -> None:
         self._metadata = metadata
         self._names = tuple(getattr(src, "signature", {}))
+        if getattr(getattr(metadata, "target", None), "backend", "") == "cuda":
+            launchers.build_ahead(src, metadata)
 
     def __call__(
         self,

@@ -19,7 +19,7 @@ from typing import Any
 from tools.sandbox import kernel
 from tools.sandbox.channel import Channel, ChannelClosed
 from tools.sandbox.isolation import Kind, Layers, Limits, enter_namespaces, enter_process_walls, open_session
-from tools.untrusted import symbols
+from tools.untrusted import launchers, symbols
 
 CHANNEL = 3
 """The candidate's channel is always this descriptor."""
@@ -78,6 +78,8 @@ def warm_up(kind: Kind) -> None:
         importlib.import_module(name)
     if kind is not Kind.INTERPRET:
         symbols.warm_triton()
+    if kind is Kind.COMPILE:
+        launchers.look_for_the_library()
 
 
 def keep(kind: Kind, layers: Layers, request: dict[str, Any], fds: list[int]) -> None:
