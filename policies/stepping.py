@@ -50,7 +50,7 @@ def _static_cache(model: Any, length: int) -> Any:
     return cache if plain else None
 
 
-def _left_padded(prompts: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+def left_padded(prompts: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[torch.Tensor, ...]:
     """Ids, mask and positions, each (rows, longest prompt)."""
     import torch
 
@@ -67,7 +67,7 @@ class _Growing:
         from transformers import DynamicCache
 
         self._model = model
-        self._ids, self._mask, self._positions = _left_padded(prompts, pad, model.device)
+        self._ids, self._mask, self._positions = left_padded(prompts, pad, model.device)
         self._cache = DynamicCache(config=model.config)
 
     def prefill(self) -> torch.Tensor:
@@ -106,7 +106,7 @@ class _Static:
         import torch
 
         self._model, self._cache = model, cache
-        self._prompt, self._mask, self._prompt_positions = _left_padded(prompts, pad, model.device)
+        self._prompt, self._mask, self._prompt_positions = left_padded(prompts, pad, model.device)
         rows, self._width = self._prompt.shape
         lowest = torch.finfo(model.dtype).min
         length = cache.layers[0].max_cache_len

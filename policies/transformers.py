@@ -13,6 +13,7 @@ from typing import Any
 from policies.base import (
     Capabilities,
     Completion,
+    FinishReason,
     PolicyError,
     PolicyRefused,
     PromptForm,
@@ -69,7 +70,7 @@ class TransformersPolicy:
     @property
     def capabilities(self) -> Capabilities:
         context = self._loaded.context if self._loaded else (self._config or {}).get("max_position_embeddings")
-        at_once = self._at_once or (256 if _device(self._device).startswith("cuda") else 16)
+        at_once = self._at_once or (256 if on_device(self._device).startswith("cuda") else 16)
         return Capabilities(token_ids=True, logprobs=True, adapters=True, seeds=True, at_once=at_once, context=context)
 
     def close(self) -> None:
@@ -88,7 +89,7 @@ class TransformersPolicy:
 
     def _sample(self, requests: Sequence[Request], finished: dict[int, Completion]) -> None:
         if self._loaded is None:
-            self._loaded = load(self._path, _device(self._device), self._dtype)
+            self._loaded = load(self._path, on_device(self._device), self._dtype)
         rows = [self._loaded.row(request) for request in requests]
         adapters = [request.adapter or self._adapter for request in requests]
         at_once = self.capabilities.at_once
@@ -126,13 +127,22 @@ class _Loaded:
     """Model and tokenizer in memory."""
 
     def __init__(self, path: str, model: Any, tokenizer: Any) -> None:
-        self._path, self._base, self._model, self._tokenizer = path, model, model, tokenizer
+        self._path, self.base, self._model, self._tokenizer = path, model, model, tokenizer
         self._adapters: dict[str, str | None] = {}
         self.context = int(getattr(model.config, "max_position_embeddings", 0)) or None
         self.identity: Identity = identity_of(tokenizer)
         self.revision = weights_revision(Path(path)) or getattr(model.config, "_commit_hash", None)
-        self._ends = frozenset(_ids(tokenizer.eos_token_id) + _ids(model.generation_config.eos_token_id))
-        self._pad = next(iter(_ids(tokenizer.pad_token_id) + sorted(self._ends)), 0)
+        self.ends = frozenset(_ids(tokenizer.eos_token_id) + _ids(model.generation_config.eos_token_id))
+        self._pad = next(iter(_ids(tokenizer.pad_token_id) + sorted(self.ends)), 0)
+
+    @property
+    def model(self) -> Any:
+        """With the adapters that were asked for so far."""
+        return self._model
+
+    def finish(self, row: Row) -> FinishReason:
+        """Why a row that was drawn elsewhere has ended."""
+        return FinishReason.STOP if row.token_ids[-1] in self.ends else FinishReason.LENGTH
 
     def spell(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
@@ -157,10 +167,10 @@ class _Loaded:
         try:
             if adapter is None and self._adapters:
                 with self._model.disable_adapter():
-                    draw(self._model, rows, self._ends, self._pad, self.spell, cache)
+                    draw(self._model, rows, self.ends, self._pad, self.spell, cache)
                 return None
             revision = None if adapter is None else self._set_adapter(adapter)
-            draw(self._model, rows, self._ends, self._pad, self.spell, cache)
+            draw(self._model, rows, self.ends, self._pad, self.spell, cache)
         except torch.OutOfMemoryError as error:
             raise PolicyRefused(
                 f"out of GPU memory with {len(rows)} rows at once: lower at_once or max_tokens", Trouble.MEMORY
@@ -235,7 +245,8 @@ def _with_adapter(model: Any, folder: Path, key: str, is_peft: bool) -> Any:
         raise PolicyRefused(f"the adapter {folder} does not fit this model: {_short(error)}", Trouble.MODEL) from error
 
 
-def _device(device: str) -> str:
+def on_device(device: str) -> str:
+    """`auto` is the GPU where torch has one."""
     if device != "auto":
         return device
     import torch

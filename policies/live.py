@@ -1,0 +1,224 @@
+"""A model in this process whose weights move while it is used: many threads ask, one running batch answers, and training updates it in place."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from policies.base import Capabilities, Completion, PolicyError, PolicyRefused, Request, Trouble
+from policies.decoding import Row
+from policies.ring import Ring, fits_the_ring, has_a_ring
+from policies.transformers import TransformersPolicy, load, on_device
+
+if TYPE_CHECKING:
+    import torch
+
+log = logging.getLogger(__name__)
+
+PLACES = 512
+"""Rows of the running batch on a GPU."""
+STEP = 256
+"""The ring's length is a multiple of it."""
+
+
+class LivePolicy(TransformersPolicy):
+    """`transformers:PATH` whose `sample` may be called by many threads, each getting its answer as soon as it is there."""
+
+    def __init__(self, path: str, *, places: int | None = None, ring: bool | None = None, **options: Any) -> None:
+        """`places`: rows at once in the running batch. `ring`: use it; None: on a GPU, where the model's attention is plain."""
+        super().__init__(path, **options)
+        self._places, self._wants_ring = places, ring
+        self._ring: Ring | None = None
+        self._waiting: deque[_Question] = deque()
+        self._arrivals = threading.Lock()
+        self._tokens = 0
+        self._seconds = 0.0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return super().capabilities.with_(at_once=self._rows_at_once())
+
+    @property
+    def drawn(self) -> tuple[int, float]:
+        """Tokens drawn so far, and the seconds in which any were."""
+        return self._tokens, self._seconds
+
+    def _rows_at_once(self) -> int:
+        return self._places or (PLACES if on_device(self._device).startswith("cuda") else 64)
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there."""
+        questions = [_Question(request) for request in requests]
+        with self._arrivals:
+            self._waiting.extend(questions)
+        while not all(question.answered for question in questions):
+            with self._lock:
+                if not all(question.answered for question in questions):
+                    self._work()
+        return _answers(questions)
+
+    def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
+        """Puts new weights in the place of the old ones, between two answers; gives the revision. Raises PolicyRefused where a name or shape does not fit.
+
+        Nothing may be half answered: call it when nobody asks.
+        """
+        import torch
+
+        with self._lock:
+            model = self._open().base
+            own = dict(model.state_dict())
+            for name, value in weights.items():
+                if name not in own or own[name].shape != value.shape:
+                    raise PolicyRefused(
+                        f"the weights {name} do not fit {self._path}: train from the same base", Trouble.MODEL
+                    )
+            with torch.no_grad():
+                for name, value in weights.items():
+                    own[name].copy_(value)
+            self._open().revision = revision or fingerprint(own)
+            return str(self._open().revision)
+
+    def _open(self) -> Any:
+        if self._loaded is None:
+            self._loaded = load(self._path, on_device(self._device), self._dtype)
+            if self._adapter is not None:
+                raise PolicyRefused(
+                    "a live policy takes no adapter: its weights are those of the training", Trouble.MODEL
+                )
+        return self._loaded
+
+    # -------------------------------------------------------------- work
+    def _work(self) -> None:
+        started, loaded = time.monotonic(), self._open()
+        if self._use_ring(loaded):
+            self._advance(loaded)
+        else:
+            self._plain(self._take(self._rows_at_once()))
+        self._seconds += time.monotonic() - started
+
+    def _use_ring(self, loaded: Any) -> bool:
+        if self._wants_ring is None:
+            self._wants_ring = loaded.model.device.type == "cuda" and has_a_ring(loaded.model)
+        return self._wants_ring
+
+    def _take(self, count: int) -> list[_Question]:
+        with self._arrivals:
+            return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+
+    def _plain(self, questions: list[_Question]) -> None:
+        finished: dict[int, Completion] = {}
+        try:
+            self._sample([question.request for question in questions], finished)
+        except PolicyError as error:
+            _share(questions, error, finished)
+        except BaseException as error:
+            for question in questions:
+                question.error = error
+            raise
+        for place, completion in finished.items():
+            questions[place].completion = completion
+            self._tokens += len(completion.token_ids or ())
+
+    def _advance(self, loaded: Any) -> None:
+        """Fills free places, makes some steps, gives out what has ended."""
+        if self._ring is None or self._ring.free:
+            self._admit(loaded)
+        ring = self._ring
+        if ring is None or not ring.busy:
+            return
+        for row in ring.advance():
+            question: _Question = row.question  # type: ignore[attr-defined]
+            row.latency = time.monotonic() - question.asked
+            row.finish = loaded.finish(row)
+            self._tokens += len(row.token_ids)
+            question.completion = self._completion(question.request, row, None)
+
+    def _admit(self, loaded: Any) -> None:
+        taken = self._take(self._ring.free if self._ring else self._rows_at_once())
+        odd = [q for q in taken if not fits_the_ring(q.request.sampling) or q.request.adapter]
+        if odd:
+            self._plain(odd)
+        rows = [row for q in taken if q not in odd and (row := _row(loaded, q)) is not None]
+        if not rows:
+            return
+        if self._ring is None or not all(self._ring.takes(row) for row in rows):
+            if self._ring is not None and self._ring.busy:
+                with self._arrivals:
+                    self._waiting.extendleft(row.question for row in reversed(rows))  # type: ignore[attr-defined]
+                return
+            self._ring = self._new_ring(loaded, rows)
+        self._ring.admit(rows)
+
+    def _new_ring(self, loaded: Any, rows: Sequence[Row]) -> Ring:
+        length = max(len(row.prompt) + row.limit for row in rows)
+        if self._ring is not None:
+            length = max(length, self._ring.length)
+        length = -(-length // STEP) * STEP
+        room = max(row.limit for row in rows)
+        self._ring = None
+        log.info("a ring of %d rows of %d tokens", self._rows_at_once(), length)
+        return Ring(loaded.model, self._rows_at_once(), length, room, loaded.ends)
+
+
+def fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
+    """Of some numbers of each tensor: training moves them all. Hex, 16."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        flat = weights[name].detach().reshape(-1)
+        step = max(1, flat.numel() // 256)
+        digest.update(name.encode())
+        digest.update(flat[::step][:256].float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+class _Question:
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.asked = time.monotonic()
+        self.completion: Completion | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def answered(self) -> bool:
+        return self.completion is not None or self.error is not None
+
+
+class _QuestionRow(Row):
+    """A row that knows whose it is."""
+
+    question: _Question
+
+
+def _row(loaded: Any, question: _Question) -> Row | None:
+    """None where the policy refuses this one; the others go on."""
+    try:
+        plain = loaded.row(question.request)
+    except PolicyError as error:
+        question.error = error
+        return None
+    row = _QuestionRow(prompt=plain.prompt, sampling=plain.sampling, seed=plain.seed, limit=plain.limit)
+    row.question = question
+    return row
+
+
+def _answers(questions: Sequence[_Question]) -> list[Completion]:
+    for question in questions:
+        if question.error is not None:
+            if isinstance(question.error, PolicyError):
+                question.error.finished = {
+                    place: q.completion for place, q in enumerate(questions) if q.completion is not None
+                }
+            raise question.error
+    return [question.completion for question in questions if question.completion is not None]
+
+
+def _share(questions: Sequence[_Question], error: PolicyError, finished: Mapping[int, Completion]) -> None:
+    """Whom the trouble concerns: all that have no answer."""
+    for place, question in enumerate(questions):
+        if place not in finished:
+            question.error = error
