@@ -55,10 +55,16 @@ def inspect(
         first = trajectory_id(store, id or "last")
         if as_json:
             _json(store, None if id is None else first, turn, wanted, limit)
-        elif plain or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        elif plain or not _is_terminal():
             _plain(store, None if id is None else first, turn, view, wanted, limit)
         else:
             _view(store, first, turn, view, wanted, listing=id is None)
+
+
+def _is_terminal() -> bool:
+    from rich.console import Console
+
+    return sys.stdout.isatty() and sys.stdin.isatty() and not Console().is_dumb_terminal
 
 
 def _json(store: Store, id: int | None, turn: int | None, wanted: CandidateFilter, limit: int) -> None:

@@ -23,8 +23,11 @@ class Metrics(Value):
     """From beginning to end as the runs counted it; None where one has not said."""
     best_speedup: float | None = None
     """The fastest correct candidate, on a GPU."""
+    judged_on: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    """Fingerprints under which speeds were measured: within one of them speeds compare."""
     first_correct: int | None = None
-    """Number of the first correct turn, from 1; of a run the mean is in `turns_to_correct`."""
+    """Number of the first correct turn, from 1; of several trajectories the smallest."""
     rungs: dict[str, int] = {}
     """How many candidates got how far: the highest rung that each one entered."""
     faults: dict[str, int] = {}
@@ -69,13 +72,15 @@ def side_of(row: Trajectory, entries: Sequence[Entry], run: str = "", forked: st
 def metrics_of(row: Trajectory, entries: Sequence[Entry]) -> Metrics:
     judged = [(entry.candidate.turn + 1, entry.verdict) for entry in entries if entry.verdict is not None]
     right = [(number, verdict) for number, verdict in judged if verdict.correct]
-    speeds = [verdict.speedup for _, verdict in right if verdict.speedup is not None and verdict.judged_on != "cpu"]
+    timed = [verdict for _, verdict in right if verdict.speedup is not None and verdict.judged_on != "cpu"]
     seconds = (row.spent or {}).get("seconds")
     return Metrics(
         correct=int(bool(right)),
         cost=cost_of(entries),
         seconds=float(seconds) if isinstance(seconds, int | float) else None,
-        best_speedup=max(speeds, default=None),
+        best_speedup=max((verdict.speedup for verdict in timed if verdict.speedup is not None), default=None),
+        judged_on=tuple(sorted({verdict.judged_on for _, verdict in judged if verdict.judged_on})),
+        environments=tuple(sorted({verdict.fingerprint for verdict in timed})),
         first_correct=right[0][0] if right else None,
         rungs=dict(Counter(verdict.rung.value for _, verdict in judged)),
         faults=dict(Counter(verdict.fault.value for _, verdict in judged if verdict.fault)),
@@ -98,6 +103,8 @@ def together(parts: Sequence[Metrics]) -> Metrics:
         cost=cost,
         seconds=None if None in seconds else sum(value for value in seconds if value is not None),
         best_speedup=max(speeds, default=None),
+        judged_on=tuple(sorted({name for part in parts for name in part.judged_on})),
+        environments=tuple(sorted({name for part in parts for name in part.environments})),
         first_correct=min((part.first_correct for part in parts if part.first_correct), default=None),
         rungs=dict(rungs),
         faults=dict(faults),

@@ -69,7 +69,9 @@ def _metrics(sides: Sequence[Metrics]) -> tuple[tuple[str, ...], ...]:
         _numbers("of the tools", sides, lambda m: m.cost.tool_seconds, ".1f"),
         _numbers("of the GPU", sides, lambda m: m.cost.gpu_seconds, ".1f"),
         _numbers("dollars", sides, lambda m: m.cost.dollars, ".4f"),
-        _numbers("best speedup", sides, lambda m: m.best_speedup, ".3g"),
+        _numbers("best speedup", sides, lambda m: m.best_speedup, ".3g", against=not _apart(sides)),
+        ("judged on", *(", ".join(side.judged_on) or "-" for side in sides)),
+        *([("environment", *map(_environments, sides))] if _apart(sides) else []),
         ("rungs reached", *(_rungs(side) for side in sides)),
         ("faults", *(_counted(side.faults) for side in sides)),
     ]
@@ -77,15 +79,24 @@ def _metrics(sides: Sequence[Metrics]) -> tuple[tuple[str, ...], ...]:
 
 
 def _numbers(
-    name: str, sides: Sequence[Metrics], of: Callable[[Metrics], float | None], form: str = ",.0f"
+    name: str, sides: Sequence[Metrics], of: Callable[[Metrics], float | None], form: str = ",.0f", against: bool = True
 ) -> tuple[str, ...]:
     values = [of(side) for side in sides]
     first = values[0]
     cells = ["-" if first is None else format(first, form)]
     for value in values[1:]:
-        moved = "" if value is None or first is None else f" ({format(value - first, f'+{form}')})"
+        moved = "" if value is None or first is None or not against else f" ({format(value - first, f'+{form}')})"
         cells.append("-" if value is None else format(value, form) + moved)
     return (name, *cells)
+
+
+def _apart(sides: Sequence[Metrics]) -> bool:
+    """Speeds were measured in more than one environment: they do not compare."""
+    return len({name for side in sides for name in side.environments}) > 1
+
+
+def _environments(metrics: Metrics) -> str:
+    return ", ".join(name[:8] or "unknown" for name in metrics.environments) or "-"
 
 
 def _rungs(metrics: Metrics) -> str:

@@ -137,6 +137,10 @@ class Viewer(App[None]):
         self.screen_stack[0].query_one("#status", Static).update(data(text, style, 300) if text else hints())
 
     def _draw(self, keep: bool = False) -> None:
+        with self._told():
+            self._draw_all(keep)
+
+    def _draw_all(self, keep: bool) -> None:
         position = self.position
         turn = position.turn()
         root = self.screen_stack[0]

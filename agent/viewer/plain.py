@@ -15,7 +15,7 @@ from agent.show.verdict import report_view
 from agent.show.words import BAD, GOOD, LABEL, QUIET, data, facts
 from agent.viewer.trail import Trail, listed, standing
 from agent.viewer.tree import tree_lines
-from agent.viewer.views import LONGEST, View, answer_text, diff_view, prompt_view, turn_facts, view_of
+from agent.viewer.views import LONGEST, View, answer_text, diff_view, long_text, prompt_view, turn_facts, view_of
 from policies.base import Message
 from store.database import Store
 from store.records import CandidateFilter, Turn
@@ -88,7 +88,7 @@ def _prompt(messages: tuple[Message, ...], before: tuple[Message, ...]) -> Itera
         yield Text(f"--- prompt: the first {same} message{'' if same == 1 else 's'} as in the turn before", style=QUIET)
     for message in messages[same:]:
         yield Text(f"--- {message.role.value}", style=LABEL)
-        yield data(message.content, limit=LONGEST)
+        yield long_text(message.content)
 
 
 def one_view(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableType:

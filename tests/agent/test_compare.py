@@ -17,7 +17,7 @@ from agent.problems import find
 from policies.base import Completion, FinishReason, Message, Request, Role, Sampling, Usage
 from store.models import Action
 from store.records import Start
-from tools.results import Failure, Fault, ProfileResult, Report, Rung, Timing
+from tools.results import Environment, Failure, Fault, ProfileResult, Report, Rung, Timing
 
 ROOT = Path(__file__).parents[2]
 SILU = find("fused_silu")
@@ -97,6 +97,14 @@ def test_turns_are_aligned_and_what_it_took_is_set_against_the_first(store):
     assert rows["turns to the first correct"] == ("2", "1 (-1)")
     assert "another program" in parts.rows[0][1]
     assert turns.rows[0] == ("1", "draft: compile at compile", "draft: correct 1.5x, the program of turn 2")
+
+
+def test_speeds_of_two_environments_are_not_set_against_each_other(store):
+    other = verdict(3.0).with_(environment=Environment(gpu="NVIDIA A100"))
+    ids = [trajectory(store, [BROKEN, FAST]), trajectory(store, [BROKEN, ("p2", "A = 2\n", other)])]
+    rows = {row[0]: row[1:] for row in trajectory_tables(compare_trajectories(store, ids))[0].rows}
+    assert rows["best speedup"] == ("2", "3"), "no difference"
+    assert len(set(rows["environment"])) == 2
 
 
 def test_a_fork_is_aligned_with_the_trajectory_it_came_from(store):
