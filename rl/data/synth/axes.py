@@ -107,7 +107,7 @@ class Walk:
     def chain(self, steps: list[Step], value: str, indent: str) -> list[str]:
         """An element-wise chain over elements of the axis."""
         axis = self.axis
-        channel = (axis.place, "mask" if axis is ROW else f"{axis.place} < length")
+        channel = (axis.place, "mask" if not axis.spread else f"{axis.place} < length")
         site = Site(value, axis.offsets, "mask", *channel, indent=indent)
         return kernel_lines(self.sketch, steps, site, self.extra)
 
@@ -150,12 +150,12 @@ class Walk:
         sketch.current = target
 
     def _sizes(self, source: str) -> list[str]:
-        if self.axis is INNER:
+        if self.axis.spread:
             return [f"length, inner = {source}.shape[1], {source}.stride(1)"]
         return [f"columns = {source}.shape[-1]", f"rows = {source}.numel() // columns"]
 
     def _grid(self, source: str) -> str:
-        return "(rows,)" if self.axis is ROW else f"({source}.shape[0], triton.cdiv(inner, 128))"
+        return "(rows,)" if not self.axis.spread else f"({source}.shape[0], triton.cdiv(inner, 128))"
 
     def _blocks(self) -> str:
-        return "BLOCK=1024" if self.axis is ROW else "BLOCK_L=16, BLOCK=128"
+        return "BLOCK=1024" if not self.axis.spread else "BLOCK_L=16, BLOCK=128"

@@ -7,14 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rl.data.rows import Split
+from rl.data.synth.attention import attention
+from rl.data.synth.conv import convolution
 from rl.data.synth.elementwise import elementwise
+from rl.data.synth.image_norms import image_norm_program
 from rl.data.synth.linear import linear
+from rl.data.synth.lookups import embedding, quantisation
+from rl.data.synth.losses import loss
 from rl.data.synth.matmul import matmul
 from rl.data.synth.normalising import norm, softmax
 from rl.data.synth.program import Program
 from rl.data.synth.reductions import reduction
+from rl.data.synth.scans import scan
 from rl.data.synth.sketch import Sketch
 from rl.data.synth.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, split_of
+from rl.data.synth.windows import pooling
 
 LONGEST = 8
 """Operations of the longest chains of all."""
@@ -33,9 +40,17 @@ FAMILIES: tuple[Family, ...] = (
     Family(elementwise, 3.0, "elementwise"),
     Family(reduction, 3.0, "reductions"),
     Family(softmax, 1.5, "softmax"),
-    Family(norm, 2.5, "norms"),
+    Family(norm, 2.0, "norms"),
+    Family(image_norm_program, 1.5, "norms"),
+    Family(scan, 2.0, "scans", 4),
     Family(matmul, 3.0, "matmul"),
     Family(linear, 3.0, "linear"),
+    Family(convolution, 5.0, "convolution"),
+    Family(pooling, 2.0, "pooling", 4),
+    Family(loss, 2.0, "losses", 3),
+    Family(attention, 0.7, "attention", 3),
+    Family(embedding, 1.0, "embedding", 4),
+    Family(quantisation, 1.0, "quantisation", 4),
 )
 
 

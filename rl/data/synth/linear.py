@@ -13,6 +13,7 @@ from rl.data.synth.sketch import Sketch
 def linear(sketch: Sketch, depth: int) -> Program:
     """Linear -> chain -> (reduction, softmax or norm -> chain)."""
     sketch.family = "linear"
+    sketch.reserved |= {"bias"}
     second = depth > 1 and sketch.chance(0.4)
     sketch.stages = 2 if second else 1
     layer, bias = _layer(sketch)

@@ -133,7 +133,13 @@ def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before
     walk = Walk(sketch, ROW if last_axis else INNER, steps)
     element = chosen.passes(walk)
     channels = sketch.shape[-1] if last_axis else sketch.shape[1] if len(sketch.shape) > 2 else ""
-    later = draw_steps(sketch, around - first, channels=channels if len(sketch.shape) == 2 else "", binary=0.2)
+    later = draw_steps(
+        sketch,
+        around - first,
+        channels=channels if len(sketch.shape) == 2 else "",
+        tensors=all(sketch.shape),
+        binary=0.2,
+    )
     tail = _affine(walk, layer) + walk.chain(later, "x", "")
     walk.each(f"x = {element}", *tail, walk.store_elements("x"))
     walk.launch(f"{'softmax' if pool is SOFTMAXES else 'norm'}_kernel", sketch.target(), "")

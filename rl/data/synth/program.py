@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from rl.data.synth.sketch import Sketch
 
-MINUTES = ("torch", "torch.nn as nn", "torch.nn.functional as F")
-
 
 @dataclass(frozen=True)
 class Program:
@@ -25,10 +23,10 @@ class Program:
         return len(self.ops)
 
 
-def finished(sketch: Sketch, returns: str = "x", imports: str = "") -> Program:
+def finished(sketch: Sketch, returns: str = "x") -> Program:
     """Writes a sketch out."""
     name = "_".join(sketch.ops) or sketch.family
-    return Program(name, sketch.family, _reference(sketch, returns), _candidate(sketch, imports), tuple(sketch.ops))
+    return Program(name, sketch.family, _reference(sketch, returns), _candidate(sketch), tuple(sketch.ops))
 
 
 def _reference(sketch: Sketch, returns: str) -> str:
@@ -85,7 +83,7 @@ def _getters(sketch: Sketch) -> str:
     return f"def get_inputs():\n{lines}\n\n\ndef get_init_inputs():\n    return [{values}]"
 
 
-def _candidate(sketch: Sketch, imports: str) -> str:
+def _candidate(sketch: Sketch) -> str:
     body = "\n\n\n".join([*sketch.kernels, _model_new(sketch)])
     head = ["import torch", "import torch.nn as nn", "import triton", "import triton.language as tl"]
     if "libdevice." in body:
@@ -105,6 +103,8 @@ def _model_new(sketch: Sketch) -> str:
 
 
 def kernel(name: str, parameters: list[str], body: list[str]) -> str:
-    """One kernel's text; a parameter in capitals is a constexpr."""
-    shown = ", ".join(f"{p}: tl.constexpr" if p.isupper() and len(p) > 1 else p for p in parameters)
+    """One kernel's text; blocks and the like are constexprs."""
+    shown = ", ".join(
+        f"{p}: tl.constexpr" if re.match(r"(BLOCK|GROUP$|KERNEL|STRIDE|PADDING|DILATION)", p) else p for p in parameters
+    )
     return "\n".join(["@triton.jit", f"def {name}({shown}):", *body])

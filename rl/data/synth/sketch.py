@@ -37,6 +37,8 @@ class Sketch:
     """Sizes of the current tensor, as the reference names them; "" where it has no name."""
     current: str = "x"
     """The candidate's variable that holds the current tensor."""
+    reserved: set[str] = field(default_factory=set)
+    """Names that a family's kernel has for itself."""
     done: int = 0
 
     @property
@@ -83,9 +85,11 @@ class Sketch:
 
     def free(self, name: str) -> str:
         """The name, or with a number where it is taken."""
-        taken = {n for n, _ in (*self.inputs, *self.arguments)} | {
-            line.split(" = ")[0].removeprefix("self.") for line in self.reference_init
-        }
+        taken = (
+            self.reserved
+            | {n for n, _ in (*self.inputs, *self.arguments)}
+            | {line.split(" = ")[0].removeprefix("self.") for line in self.reference_init}
+        )
         return next(n for n in (name, *(f"{name}{i}" for i in range(2, 20))) if n not in taken)
 
     def target(self) -> str:

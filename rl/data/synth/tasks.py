@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 from rl.data.rows import Split
 from tools.problem import Problem
@@ -30,27 +31,30 @@ def tasks(split: Split, n: int, seed: int = 0) -> list[Task]:
 
 def stream(split: Split, seed: int = 0) -> Iterator[Task]:
     """Tasks of a split without end, no problem twice."""
+    seen: set[str] = set()
+    for number in count():
+        task = task_of(split, seed, number)
+        if task is not None and task.problem.hash not in seen:
+            seen.add(task.problem.hash)
+            yield task
+
+
+def task_of(split: Split, seed: int, number: int) -> Task | None:
+    """One draw; None where what was drawn belongs to another split."""
     from rl.data.synth.drawing import draw
 
-    seen: set[str] = set()
-    number = 0
-    while True:
-        program = draw(f"{seed}/{split}/{number}", split)
-        number += 1
-        if program is None:
-            continue
-        problem = Problem(
-            name=f"synth:{seed}/{split}/{number - 1}", source=program.reference, suite="synth",
-            title=program.name.replace("_", " "), family=program.family,
-        )  # fmt: skip
-        if problem.hash in seen:
-            continue
-        seen.add(problem.hash)
-        yield Task(
-            problem=problem,
-            family=program.family,
-            depth=program.depth,
-            ops=program.ops,
-            solution=program.candidate,
-            split=split,
-        )
+    program = draw(f"{seed}/{split}/{number}", split)
+    if program is None:
+        return None
+    problem = Problem(
+        name=f"synth:{seed}/{split}/{number}", source=program.reference, suite="synth",
+        title=program.name.replace("_", " "), family=program.family,
+    )  # fmt: skip
+    return Task(
+        problem=problem,
+        family=program.family,
+        depth=program.depth,
+        ops=program.ops,
+        solution=program.candidate,
+        split=split,
+    )

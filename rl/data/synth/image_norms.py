@@ -1,0 +1,177 @@
+"""Group, instance and batch norm: statistics over runs of memory, then weight and bias by channel.
+
+Batch norm uses the batch's own statistics, as a model in training mode does: each plane's mean and squares first, joined per channel in the second kernel.
+"""
+
+from __future__ import annotations
+
+from rl.data.synth.chain import Extra, Site, draw_steps, kernel_lines
+from rl.data.synth.program import Program, finished, kernel
+from rl.data.synth.sketch import Sketch
+from rl.data.synth.tensors import start
+
+
+def image_norm_program(sketch: Sketch, depth: int) -> Program:
+    """x -> group, instance or batch norm -> chain."""
+    sketch.family = "norms"
+    sketch.reserved |= {"bias", "weight"}
+    axes = sketch.rng.choices((1, 2, 3), (1, 4, 1))[0]
+    start(sketch, axes + 2)
+    image_norm(sketch, axes, depth)
+    return finished(sketch)
+
+
+def image_norm(sketch: Sketch, axes: int, depth: int) -> None:
+    """One of the three over the current tensor, then depth - 1 element-wise steps."""
+    channels = sketch.shape[1]
+    if not any(name == channels for name, _ in sketch.arguments):
+        sketch.argument(channels, channels, keep=False)
+    kind = sketch.pick(("group", "group", "instance", "batch"))
+    name = sketch.pick(("norm", {"group": "gn", "instance": "instance_norm", "batch": "bn"}[kind]))
+    if kind == "group":
+        groups = sketch.free("num_groups")
+        sketch.argument(groups, "2", keep=False)
+        if channels in sketch.sizes:
+            sketch.sizes[channels] = (sketch.sizes[channels][0], 6)
+        layer, affine = f"nn.GroupNorm({groups}, {channels})", True
+    elif kind == "instance":
+        affine = sketch.chance(0.4)
+        layer = f"nn.InstanceNorm{axes}d({channels}{', affine=True' if affine else ''})"
+    else:
+        layer, affine = f"nn.BatchNorm{axes}d({channels})", True
+    sketch.module(name, layer)
+    sketch.reference.append(f"x = self.{name}(x)")
+    sketch.ops.append(f"{kind}_norm")
+    steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
+    extra = Extra()
+    tail = kernel_lines(sketch, steps, Site("x", "", "mask", indent="        "), extra)
+    if kind == "batch":
+        _batch(sketch, name, extra, tail)
+    else:
+        _grouped(sketch, name, kind, affine, extra, tail)
+
+
+LOOP = (
+    "for start in range(0, size, BLOCK):",
+    "    cols = start + tl.arange(0, BLOCK)",
+    "    mask = cols < size",
+)
+
+
+def _load(sketch: Sketch) -> str:
+    return f"    x = tl.load(x_ptr + row * size + cols, mask=mask, other=0.0){sketch.cast}"
+
+
+def _statistics(sketch: Sketch) -> list[str]:
+    """Two passes: `mean`, and `acc` with the squares about it."""
+    return [
+        "row = tl.program_id(0).to(tl.int64)",
+        "acc = tl.zeros((BLOCK,), tl.float32)",
+        *LOOP,
+        f"    acc += tl.load(x_ptr + row * size + cols, mask=mask, other=0.0){sketch.cast}",
+        "mean = tl.sum(acc, axis=0) / size",
+        "acc = tl.zeros((BLOCK,), tl.float32)",
+        *LOOP,
+        _load(sketch),
+        "    diff = tl.where(mask, x - mean, 0.0)",
+        "    acc += diff * diff",
+    ]
+
+
+def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: Extra, tail: list[str]) -> None:
+    lines = [
+        *_statistics(sketch),
+        "factor = tl.rsqrt(tl.sum(acc, axis=0) / size + eps)",
+        *LOOP,
+        _load(sketch),
+        "    x = (x - mean) * factor",
+    ]
+    if affine:
+        channel = "row % groups * (size // pixels) + cols // pixels" if kind == "group" else "row % groups"
+        mask = ", mask=mask" if kind == "group" else ""
+        lines += [
+            f"    channel = {channel}",
+            f"    x = x * tl.load(weight_ptr + channel{mask}) + tl.load(bias_ptr + channel{mask})",
+        ]
+    body = [*("    " + line for line in lines), *tail, "        tl.store(out_ptr + row * size + cols, x, mask=mask)"]
+    weights = ["weight_ptr", "bias_ptr"] if affine else []
+    sizes = ["size", *(["groups"] if affine else []), *(["pixels"] if affine and kind == "group" else []), "eps"]
+    sketch.kernels.append(
+        kernel(f"{kind}_norm_kernel", ["x_ptr", *weights, *extra.parameters, "out_ptr", *sizes, "BLOCK"], body)
+    )
+    source, target = sketch.current, sketch.target()
+    groups = f"self.{name}.num_groups" if kind == "group" else f"{source}.shape[1]"
+    values = [f"self.{name}.weight", f"self.{name}.bias"] if affine else []
+    sketch.host.append(f"groups = {groups}")
+    sketch.host.append(f"rows = {source}.shape[0] * groups")
+    sketch.host.append(f"size = {source}.numel() // rows")
+    if "pixels" in sizes:
+        sketch.host.append(f"pixels = {source}.stride(1)")
+    arguments = ", ".join([source, *values, *extra.values, target, *sizes[:-1], f"self.{name}.eps"])
+    sketch.host += [f"{target} = torch.empty_like({source})", f"{kind}_norm_kernel[(rows,)]({arguments}, BLOCK=1024)"]
+    sketch.current = target
+
+
+def _batch(sketch: Sketch, name: str, extra: Extra, tail: list[str]) -> None:
+    first = [*_statistics(sketch), "tl.store(mean_ptr + row, mean)", "tl.store(square_ptr + row, tl.sum(acc, axis=0))"]
+    second = [
+        "row = tl.program_id(0).to(tl.int64)",
+        "channel = row % channels",
+        "plane = tl.arange(0, BLOCK_B)",
+        "there = plane < batch",
+        "means = tl.load(mean_ptr + plane * channels + channel, mask=there, other=0.0)",
+        "squares = tl.load(square_ptr + plane * channels + channel, mask=there, other=0.0)",
+        "mean = tl.sum(means, axis=0) / batch",
+        "diff = tl.where(there, means - mean, 0.0)",
+        "total = tl.sum(squares, axis=0) + size * tl.sum(diff * diff, axis=0)",
+        "factor = tl.load(weight_ptr + channel) * tl.rsqrt(total / (batch * size) + eps)",
+        "bias = tl.load(bias_ptr + channel)",
+        *LOOP,
+        _load(sketch),
+        "    x = (x - mean) * factor + bias",
+    ]
+    body = [*("    " + line for line in second), *tail, "        tl.store(out_ptr + row * size + cols, x, mask=mask)"]
+    sketch.kernels.append(
+        kernel("plane_kernel", ["x_ptr", "mean_ptr", "square_ptr", "size", "BLOCK"], ["    " + line for line in first])
+    )
+    parameters = [
+        "x_ptr",
+        "mean_ptr",
+        "square_ptr",
+        "weight_ptr",
+        "bias_ptr",
+        *extra.parameters,
+        "out_ptr",
+        "batch",
+        "channels",
+        "size",
+        "eps",
+        "BLOCK_B",
+        "BLOCK",
+    ]
+    sketch.kernels.append(kernel("batch_norm_kernel", parameters, body))
+    source, target = sketch.current, sketch.target()
+    values = ", ".join(
+        [
+            source,
+            "mean",
+            "square",
+            f"self.{name}.weight",
+            f"self.{name}.bias",
+            *extra.values,
+            target,
+            "batch",
+            "channels",
+            "size",
+            f"self.{name}.eps",
+        ]
+    )
+    sketch.host += [
+        f"batch, channels, size = {source}.shape[0], {source}.shape[1], {source}.stride(1)",
+        f"mean = torch.empty((batch, channels), device={source}.device)",
+        "square = torch.empty_like(mean)",
+        f"{target} = torch.empty_like({source})",
+        f"plane_kernel[(batch * channels,)]({source}, mean, square, size, BLOCK=1024)",
+        f"batch_norm_kernel[(batch * channels,)]({values}, BLOCK_B=triton.next_power_of_2(batch), BLOCK=1024)",
+    ]
+    sketch.current = target
