@@ -112,66 +112,40 @@ def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: Extra, t
     sketch.current = target
 
 
+JOINED = (
+    "row = tl.program_id(0).to(tl.int64)",
+    "channel = row % channels",
+    "plane = tl.arange(0, BLOCK_B)",
+    "there = plane < batch",
+    "means = tl.load(mean_ptr + plane * channels + channel, mask=there, other=0.0)",
+    "squares = tl.load(square_ptr + plane * channels + channel, mask=there, other=0.0)",
+    "mean = tl.sum(means, axis=0) / batch",
+    "diff = tl.where(there, means - mean, 0.0)",
+    "total = tl.sum(squares, axis=0) + size * tl.sum(diff * diff, axis=0)",
+    "factor = tl.load(weight_ptr + channel) * tl.rsqrt(total / (batch * size) + eps)",
+    "bias = tl.load(bias_ptr + channel)",
+)
+"""Mean and squares of all planes of a channel from those of each (Chan et al. 1979), then a scale and a bias."""
+
+
 def _batch(sketch: Sketch, name: str, extra: Extra, tail: list[str]) -> None:
     first = [*_statistics(sketch), "tl.store(mean_ptr + row, mean)", "tl.store(square_ptr + row, tl.sum(acc, axis=0))"]
-    second = [
-        "row = tl.program_id(0).to(tl.int64)",
-        "channel = row % channels",
-        "plane = tl.arange(0, BLOCK_B)",
-        "there = plane < batch",
-        "means = tl.load(mean_ptr + plane * channels + channel, mask=there, other=0.0)",
-        "squares = tl.load(square_ptr + plane * channels + channel, mask=there, other=0.0)",
-        "mean = tl.sum(means, axis=0) / batch",
-        "diff = tl.where(there, means - mean, 0.0)",
-        "total = tl.sum(squares, axis=0) + size * tl.sum(diff * diff, axis=0)",
-        "factor = tl.load(weight_ptr + channel) * tl.rsqrt(total / (batch * size) + eps)",
-        "bias = tl.load(bias_ptr + channel)",
-        *LOOP,
-        _load(sketch),
-        "    x = (x - mean) * factor + bias",
-    ]
+    second = [*JOINED, *LOOP, _load(sketch), "    x = (x - mean) * factor + bias"]
     body = [*("    " + line for line in second), *tail, "        tl.store(out_ptr + row * size + cols, x, mask=mask)"]
-    sketch.kernels.append(
-        kernel("plane_kernel", ["x_ptr", "mean_ptr", "square_ptr", "size", "BLOCK"], ["    " + line for line in first])
-    )
-    parameters = [
-        "x_ptr",
-        "mean_ptr",
-        "square_ptr",
-        "weight_ptr",
-        "bias_ptr",
-        *extra.parameters,
-        "out_ptr",
-        "batch",
-        "channels",
-        "size",
-        "eps",
-        "BLOCK_B",
-        "BLOCK",
-    ]
-    sketch.kernels.append(kernel("batch_norm_kernel", parameters, body))
-    source, target = sketch.current, sketch.target()
-    values = ", ".join(
-        [
-            source,
-            "mean",
-            "square",
-            f"self.{name}.weight",
-            f"self.{name}.bias",
-            *extra.values,
-            target,
-            "batch",
-            "channels",
-            "size",
-            f"self.{name}.eps",
-        ]
-    )
+    planes = ["x_ptr", "mean_ptr", "square_ptr", "size", "BLOCK"]
+    sketch.kernels.append(kernel("plane_kernel", planes, ["    " + line for line in first]))
+    weights = ["weight_ptr", "bias_ptr", *extra.parameters]
+    sizes = ["batch", "channels", "size", "eps", "BLOCK_B", "BLOCK"]
+    sketch.kernels.append(kernel("batch_norm_kernel", [*planes[:3], *weights, "out_ptr", *sizes], body))
+    source, target, layer = sketch.current, sketch.target(), f"self.{name}"
+    values = [source, "mean", "square", f"{layer}.weight", f"{layer}.bias", *extra.values, target]
+    given = ", ".join([*values, "batch", "channels", "size", f"{layer}.eps"])
     sketch.host += [
         f"batch, channels, size = {source}.shape[0], {source}.shape[1], {source}.stride(1)",
         f"mean = torch.empty((batch, channels), device={source}.device)",
         "square = torch.empty_like(mean)",
         f"{target} = torch.empty_like({source})",
         f"plane_kernel[(batch * channels,)]({source}, mean, square, size, BLOCK=1024)",
-        f"batch_norm_kernel[(batch * channels,)]({values}, BLOCK_B=triton.next_power_of_2(batch), BLOCK=1024)",
+        f"batch_norm_kernel[(batch * channels,)]({given}, BLOCK_B=triton.next_power_of_2(batch), BLOCK=1024)",
     ]
     sketch.current = target
