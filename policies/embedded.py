@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from policies.base import PolicyRefused, PromptForm, Trouble
+from policies.small import open_local
 from policies.transformers import TransformersPolicy
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -18,4 +19,4 @@ def open_embedded(weights: Path = WEIGHTS, device: str = "auto") -> Transformers
             "train one with `rl sft`, or name another with --policy",
             Trouble.MODEL,
         )
-    return TransformersPolicy(str(weights), device=device, name="embedded", prompt_form=PromptForm.COMPACT)
+    return open_local(str(weights), device=device, name="embedded", prompt_form=PromptForm.COMPACT)

@@ -55,9 +55,9 @@ def open_policy(
 
         return VLLMPolicy(rest, adapter=adapter, engine=engine)
     if form == "transformers" and rest:
-        from policies.transformers import TransformersPolicy
+        from policies.small import open_local
 
-        return TransformersPolicy(rest, adapter=adapter, device=device, at_once=at_once)
+        return open_local(rest, adapter=adapter, device=device, at_once=at_once)
     if form == "scripted" and rest:
         return open_scripted(Path(rest).expanduser())
     raise PolicyRefused(f"no policy {name!r}: the forms are {', '.join(FORMS)}", Trouble.NAME)

@@ -37,21 +37,27 @@ def has_int8(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def read_int8(folder: Path) -> Any:
-    """The model in float32 on the CPU. Raises OSError, ValueError or RuntimeError where the file does not fit the config."""
+def read_int8_tensors(folder: Path) -> dict[str, Any]:
+    """By name, float32. Raises OSError, ValueError."""
     import torch
     from safetensors.torch import load_file
-    from transformers import AutoConfig, AutoModelForCausalLM
 
     tensors = load_file(folder / FILE)
     weights = {}
     for name, weight in tensors.items():
-        if name.endswith(_SCALE):
-            continue
-        scale = tensors.get(name + _SCALE)
-        weights[name] = weight if scale is None else weight.to(torch.float32) * scale[:, None]
+        if not name.endswith(_SCALE):
+            scale = tensors.get(name + _SCALE)
+            weights[name] = weight if scale is None else weight.to(torch.float32) * scale[:, None]
+    return weights
+
+
+def read_int8(folder: Path) -> Any:
+    """The transformers model in float32 on the CPU. Raises OSError, ValueError or RuntimeError where the file does not fit the config."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
-    missing, unexpected = model.load_state_dict(weights, strict=False)
+    missing, unexpected = model.load_state_dict(read_int8_tensors(folder), strict=False)
     tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
     if unexpected or set(missing) - tied:
         raise ValueError(f"{folder / FILE} does not fit its config.json")
