@@ -85,6 +85,14 @@ Lag = Annotated[
         min=0, max=1, help="Online: 1 samples the next round while this one is trained on; 0 one after the other."
     ),
 ]
+ReplyTokens = Annotated[
+    int | None, typer.Option(min=1, help="Online: of a reply, at most [default: the agent's own].", show_default=False)
+]
+Engine = Annotated[str, typer.Option(help="Online: what samples: transformers, vllm (with --lora), or auto.")]
+Places = Annotated[
+    int | None,
+    typer.Option(min=1, help="Online: rows of the running batch [default: 512 on a GPU].", show_default=False),
+]
 Flat = Annotated[
     str, typer.Option("--zero-variance", help="Online: drop groups that all earned the same, or resample for others.")
 ]
@@ -97,7 +105,8 @@ def train(
     max_age: MaxAge = None, max_length: MaxLength = None, lora: Lora = False, decoupled: Decoupled = False, settings: Settings = None,
     device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32", force: Force = False, dry_run: DryRun = False,
     problems: Problems = None, db: Database = None, prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None,
-    judge: Judge = "interpreted", lag: Lag = 1, zero_variance: Flat = "drop", as_json: AsJson = False, debug: Debug = False,
+    judge: Judge = "interpreted", lag: Lag = 1, zero_variance: Flat = "drop", reply_tokens: ReplyTokens = None, engine: Engine = "auto",
+    places: Places = None, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Train the policy on what the agent logged, or online. Says first what it will use; what cannot be trained on is refused with the reason.
 
@@ -122,6 +131,9 @@ def train(
         "group": group,
         "turns": turns,
         "workers": workers,
+        "reply_tokens": reply_tokens,
+        "engine": engine,
+        "places": places,
     }
     _online({**shared, **more, "judge": judge, "lag": lag, "resample": _resample(zero_variance)}, as_json)
 

@@ -52,6 +52,8 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         self._parts: list[dict[str, Any]] = []
         self._now: torch.Tensor | None = None
         self._drift = DriftSum()
+        self.step_figures: Callable[[], dict[str, float]] = dict
+        """What is logged beside the loss of a step and is not a mean over its rows."""
 
     # -------------------------------------------------------------- rows in
     def get_train_dataloader(self) -> DataLoader:
@@ -143,7 +145,10 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
             for name, value in (row.figures or {}).items():
                 sums[name].append(value)
         figures = {name: sum(values) / len(values) for name, values in sums.items()}
-        figures |= {"rows": float(len(rows)), "tokens": float(sum(row.trained_tokens for row in rows))}
+        figures |= self.step_figures() | {
+            "rows": float(len(rows)),
+            "tokens": float(sum(row.trained_tokens for row in rows)),
+        }
         for name, value in figures.items():
             self._metrics["train"][name].append(value)
 

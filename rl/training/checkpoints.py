@@ -68,7 +68,7 @@ def publish(model: Any, subject: Subject, options: TrainOptions, lineage: tuple[
             model.to(kind).save_pretrained(partial)
         subject.tokenizer.save_pretrained(partial)
         write_notes(partial, subject, lineage, **facts)
-        for name in ("curves.png", "report.html", "history.json"):
+        for name in ("curves.png", "report.html", "history.json", "quarantine.jsonl"):
             if (options.work / name).is_file():
                 shutil.copy2(options.work / name, partial / name)
         if output.is_dir():

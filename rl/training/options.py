@@ -35,6 +35,12 @@ class Storage(StrEnum):
     BF16 = "bf16"
 
 
+LOOSE = frozenset(
+    {"max_minutes", "storage", "output", "max_steps", "workers", "places", "db", "force", "evaluate_every"}
+)
+"""Fields that two sittings of one training may differ in."""
+
+
 class TrainOptions(Value):
     """Of every kind of training here."""
 
@@ -70,7 +76,7 @@ class TrainOptions(Value):
 
     def identity_of(self, more: dict[str, Any]) -> str:
         """What a checkpoint is good for; how long it may take and how it is stored can change."""
-        text = self.model_dump_json(exclude={"max_minutes", "storage", "output", "max_steps"})
+        text = self.model_dump_json(exclude=set(LOOSE))
         return hashlib.sha256(f"{text}{sorted(more.items())}".encode()).hexdigest()[:16]
 
 

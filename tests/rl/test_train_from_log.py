@@ -33,11 +33,10 @@ LOW = 150
 PROMPTS = ("softmax", "add", "store", "load")
 
 
-def ask(policy, name: str, seed: int, tokens: int = 10) -> tuple[Request, Completion]:
-    request = Request(
-        messages=(Message(role=Role.USER, content=name),), sampling=Sampling(max_tokens=tokens, seed=seed)
-    )
-    return request, policy.sample([request])[0]
+def ask(policy, name: str, seeds: range, tokens: int = 10) -> list[tuple[Request, Completion]]:
+    messages = (Message(role=Role.USER, content=name),)
+    requests = [Request(messages=messages, sampling=Sampling(max_tokens=tokens, seed=seed)) for seed in seeds]
+    return list(zip(requests, policy.sample(requests), strict=True))
 
 
 def worth(completion: Completion) -> bool:

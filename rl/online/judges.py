@@ -1,0 +1,188 @@
+"""Judges in processes of their own, started once: verdicts on many cores, while this process samples and trains.
+
+A verdict is half this side's work (references, draws, comparisons), which threads of one process would do one after the other.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from policies.base import Value
+from tools.problem import Problem
+from tools.results import InfrastructureError, Report
+from tools.source import candidate_hash
+
+if TYPE_CHECKING:
+    from tools.pipeline import Options
+
+REMEMBERED = 100_000
+"""Verdicts kept in memory, the newest."""
+AGAIN = 2
+"""Times that a verdict is asked for again when a judge has died."""
+
+_judge: Any = None
+"""Of a judging process: its evaluator."""
+
+
+class Judged(Value):
+    """What the judges did so far."""
+
+    asked: int = 0
+    judged: int = 0
+    """Really: the others were known, or were being judged for someone else at that moment."""
+    seconds: float = 0.0
+    """Of judging, over all processes."""
+
+
+class JudgePool:
+    """As a run sees it, an evaluator. Equal programs for one problem are judged once, also while the first is still at work. A context manager."""
+
+    def __init__(self, device: str, workers: int, cache: Path | None = None) -> None:
+        self._device, self._workers, self._cache = device, workers, cache
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, str, str], Future[Report]] = OrderedDict()
+        self._asked = self._really = 0
+        self._seconds = 0.0
+        self._pool = self._started()
+
+    def _started(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(
+            self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache)
+        )
+
+    @property
+    def figures(self) -> Judged:
+        with self._lock:
+            return Judged(asked=self._asked, judged=self._really, seconds=self._seconds)
+
+    def evaluate(
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Report:
+        """Raises ProblemError and InfrastructureError as the tools do."""
+        report = self._ask(problem, source, options)
+        return report if report.problem == problem.name else report.with_(problem=problem.name)
+
+    def _ask(self, problem: Problem, source: str, options: Options | None) -> Report:
+        key = (problem.hash, candidate_hash(source), "" if options is None else options.model_dump_json())
+        for attempt in range(AGAIN + 1):
+            future, first = self._future(key, problem, source, options)
+            try:
+                seconds, report = future.result()
+            except BrokenProcessPool as error:
+                self._restart(future)
+                if attempt == AGAIN:
+                    raise InfrastructureError(
+                        "a judging process died three times on one candidate: see `agent doctor`, or use fewer --workers"
+                    ) from error
+                continue
+            except BaseException:
+                self._forget(key, future)
+                raise
+            if first:
+                self._count(seconds, report)
+            if report.failure is not None and _may_pass(report):
+                self._forget(key, future)
+            return report if first else report.with_(cached=True)
+        raise AssertionError
+
+    def _future(
+        self, key: tuple[str, str, str], problem: Problem, source: str, options: Options | None
+    ) -> tuple[Future[Any], bool]:
+        with self._lock:
+            self._asked += 1
+            if (known := self._known.get(key)) is not None:
+                self._known.move_to_end(key)
+                return known, False
+            future: Future[Any] = self._pool.submit(_evaluate, problem, source, options)
+            self._known[key] = future
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+            return future, True
+
+    def _forget(self, key: tuple[str, str, str], future: Future[Any]) -> None:
+        with self._lock:
+            if self._known.get(key) is future:
+                del self._known[key]
+
+    def _count(self, seconds: float, report: Report) -> None:
+        with self._lock:
+            self._really += not report.cached
+            self._seconds += seconds
+
+    def _restart(self, broken: Future[Any]) -> None:
+        """New processes, once for all who waited; what was judged stays known."""
+        with self._lock:
+            if broken not in self._known.values():
+                return
+            self._known = OrderedDict((k, f) for k, f in self._known.items() if f.done() and f.exception() is None)
+            old, self._pool = self._pool, self._started()
+        old.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> JudgePool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _may_pass(report: Report) -> bool:
+    """Faults that a loaded machine may cause are asked again."""
+    from tools.verdict_cache import NOT_KEPT
+
+    return report.failure is not None and report.failure.fault in NOT_KEPT
+
+
+def _begin(device: str, cache: Path | None) -> None:
+    """In a judging process: one evaluator, for as long as it lives; Ctrl-C is the parent's affair, and the parent's death is the end."""
+    import atexit
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent()
+    import torch
+
+    from tools.pipeline import Evaluator
+
+    torch.set_num_threads(1)
+    global _judge
+    _judge = Evaluator(device=device, workers=1, cache_dir=cache)
+    atexit.register(_judge.close)
+
+
+def _die_with_parent() -> None:
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        if _judge is not None:
+            _judge.close()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _evaluate(problem: Problem, source: str, options: Options | None) -> tuple[float, Report]:
+    started = time.monotonic()
+    report = _judge.evaluate(problem, source, options)
+    return time.monotonic() - started, report

@@ -1,0 +1,41 @@
+"""What `rl train --online` and `rl loop` are asked to do."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import Field
+
+from rl.training.options import TrainOptions
+
+
+class OnlineOptions(TrainOptions):
+    """Training on rollouts that are made for it."""
+
+    problems: tuple[str, ...] = ("synth",)
+    db: str | None = None
+    """None: where the agent logs."""
+    prompts: int = Field(default=32, ge=1)
+    """Problems a step."""
+    group: int = Field(default=12, ge=2)
+    """Trajectories a problem."""
+    turns: int = Field(default=2, ge=1)
+    reply_tokens: int | None = None
+    temperature: float = Field(default=1.0, gt=0.0)
+    workers: int | None = Field(default=None, ge=1)
+    judge: str = "interpreted"
+    """interpreted, compiled or cuda:N."""
+    lag: int = Field(default=1, ge=0, le=1)
+    resample: bool = False
+    places: int | None = None
+    """Rows of the running batch."""
+    engine: str = "auto"
+    """transformers, vllm, or auto."""
+    evaluate_every: int | None = None
+    """Steps between two measurements on held-out problems."""
+    held_out: tuple[str, ...] = ()
+    held_out_count: int = 64
+
+    @property
+    def judges(self) -> int:
+        return self.workers or max(1, (os.cpu_count() or 2) - 2)

@@ -1,0 +1,80 @@
+"""Problems for each round: a function of the step alone, so that a resumed training sees the same ones."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agent.exits import InputError
+from tools.problem import Problem
+
+SYNTH = "synth"
+
+
+class ProblemSource:
+    """Generated problems never come twice; a fixed list is gone through in a new order each time."""
+
+    def __init__(self, asked: Sequence[str], seed: int) -> None:
+        """`synth`, `synth:SPLIT` (or its last word: `synth:depth`), `catalogue`, a folder, a file, a problem's name. Raises InputError, ProblemError."""
+        self._seed = seed
+        self._streams = [_stream(name, seed) for name in asked if is_synth(name)]
+        self._drawn: list[Problem] = []
+        fixed = [name for name in asked if not is_synth(name)]
+        self._fixed = _fixed(fixed)
+        if not self._streams and not self._fixed:
+            raise InputError("no problems: name synth, catalogue, a folder, a file or problems with --problems")
+
+    def at(self, step: int, count: int) -> list[Problem]:
+        """The problems of one step, from 0. Generated and fixed ones in turn where both are named."""
+        kinds = len(self._streams) + bool(self._fixed)
+        of_streams = count * len(self._streams) // kinds
+        start = step * of_streams
+        while len(self._drawn) < start + of_streams:
+            self._drawn.append(next(self._streams[len(self._drawn) % len(self._streams)]))
+        chosen = self._drawn[start : start + of_streams]
+        return chosen + self._from_fixed(step * (count - of_streams), count - of_streams)
+
+    def _from_fixed(self, start: int, count: int) -> list[Problem]:
+        found = []
+        for place in range(start, start + count):
+            epoch, at = divmod(place, len(self._fixed))
+            order = list(range(len(self._fixed)))
+            random.Random(f"{self._seed}/{epoch}").shuffle(order)
+            found.append(self._fixed[order[at]])
+        return list({problem.hash: problem for problem in found}.values())
+
+
+def is_synth(name: str) -> bool:
+    return name == SYNTH or name.startswith(f"{SYNTH}:")
+
+
+def _stream(name: str, seed: int) -> Iterator[Problem]:
+    from rl.data.rows import Split
+    from rl.data.synth.tasks import stream
+
+    asked = name.partition(":")[2] or Split.TRAIN.value
+    split = next((split for split in Split if asked in (split.value, split.value.rpartition("_")[2])), None)
+    if split is None:
+        raise InputError(f"--problems {name}: choose synth:{', synth:'.join(Split)}")
+    return (task.problem for task in stream(split, seed))
+
+
+def _fixed(names: Sequence[str]) -> list[Problem]:
+    if not names:
+        return []
+    from agent.suite_choice import choose_problems
+
+    return choose_problems([str(Path(name).expanduser()) if "/" in name else name for name in names])
+
+
+def held_out(asked: Sequence[str], count: int, seed: int) -> dict[str, list[Problem]]:
+    """Problems to measure on, by the name they were asked for. Generated ones are of a seed that no training draws from."""
+    found: dict[str, list[Problem]] = {}
+    for name in asked:
+        if is_synth(name):
+            found[name] = list(itertools.islice(_stream(name, 1_000_003 + seed), count))
+        else:
+            found[name] = _fixed([name])[:count]
+    return found

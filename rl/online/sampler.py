@@ -1,0 +1,153 @@
+"""The policy that samples, and how it follows the one that is trained."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from agent.exits import InputError
+from policies.base import Capabilities, Completion, Policy, PromptForm, Request
+from policies.live import LivePolicy
+from rl.online.options import OnlineOptions
+from rl.training.subject import Subject
+
+KEPT = 3
+"""Adapters of past rounds that are kept for a server that still reads one."""
+
+
+class Sampler(Protocol):
+    """A policy that can be moved to where the training is."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    def follow(self, model: Any) -> str:
+        """Gives the revision. Nobody may be asking."""
+        ...
+
+    def drawn(self) -> tuple[int, float]:
+        """Tokens so far, and the seconds they took; zeros where that is not known."""
+        ...
+
+
+class InPlace:
+    """A live policy in this process: whole weights, copied over the old ones; an adapter is folded in."""
+
+    def __init__(self, subject: Subject, options: OnlineOptions) -> None:
+        self._policy = LivePolicy(
+            subject.path, places=options.places, device=options.device, prompt_form=subject.prompt_form
+        )
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+    def follow(self, model: Any) -> str:
+        return self._policy.update(whole_weights(model))
+
+    def drawn(self) -> tuple[int, float]:
+        return self._policy.drawn
+
+
+class ByAdapter:
+    """Any policy that takes LoRA adapters by request (vllm, transformers): each round's adapter is a folder of its own."""
+
+    def __init__(self, policy: Policy, folder: Path) -> None:
+        self._under, self._folder = policy, folder
+        self._current: Path | None = None
+        self._number = 0
+
+    @property
+    def policy(self) -> Policy:
+        return _Adapted(self)
+
+    def follow(self, model: Any) -> str:
+        from policies.identity import weights_revision
+
+        self._number += 1
+        folder = self._folder / f"adapter-{self._number}"
+        shutil.rmtree(folder, ignore_errors=True)
+        model.save_pretrained(folder)
+        self._current = folder
+        shutil.rmtree(self._folder / f"adapter-{self._number - KEPT}", ignore_errors=True)
+        return weights_revision(folder) or ""
+
+    def drawn(self) -> tuple[int, float]:
+        return 0, 0.0
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        adapter = None if self._current is None else str(self._current)
+        return self._under.sample([request.with_(adapter=adapter) for request in requests])
+
+    @property
+    def under(self) -> Policy:
+        return self._under
+
+
+class _Adapted:
+    """The policy as runs see it: every request is for the adapter of the round."""
+
+    def __init__(self, sampler: ByAdapter) -> None:
+        self._sampler = sampler
+
+    @property
+    def name(self) -> str:
+        return self._sampler.under.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._sampler.under.capabilities
+
+    @property
+    def prompt_form(self) -> PromptForm:
+        return self._sampler.under.prompt_form
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        return self._sampler.sample(requests)
+
+    def close(self) -> None:
+        """The policy under it belongs to who opened it."""
+
+
+def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
+    """vLLM where it is named, or where a LoRA adapter is trained on a GPU and it is installed; else in place. Raises InputError."""
+    lora = options.lora or subject.adapter is not None
+    wanted = options.engine
+    if wanted not in ("auto", "transformers", "vllm"):
+        raise InputError(f"--engine {wanted!r}: choose auto, transformers or vllm")
+    if wanted == "vllm" and not lora:
+        raise InputError(
+            "vLLM follows a training by its LoRA adapters: add --lora, or use --engine transformers for whole weights"
+        )
+    if wanted == "auto" and lora and options.device.startswith("cuda") and _installed("vllm"):
+        wanted = "vllm"
+    if wanted == "vllm":
+        from policies.vllm import VLLMPolicy
+
+        return ByAdapter(VLLMPolicy(subject.path, engine={"gpu_memory_utilization": 0.4}), options.work / "adapters")
+    return InPlace(subject, options)
+
+
+def _installed(name: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(name) is not None
+
+
+def whole_weights(model: Any) -> dict[str, Any]:
+    """The state of the model under its names before peft; each adapter's product is added to the weight that it adapts."""
+    import torch
+
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    added: dict[str, Any] = {}
+    with torch.no_grad():
+        for name, module in base.named_modules():
+            if hasattr(module, "get_delta_weight") and hasattr(module, "base_layer"):
+                active = [a for a in module.active_adapters if a in module.lora_A]
+                added[f"{name}.weight"] = sum(module.get_delta_weight(adapter) for adapter in active)
+        weights = {
+            name.replace(".base_layer", ""): value for name, value in base.state_dict().items() if "lora_" not in name
+        }
+        return {name: value + added[name] if name in added else value for name, value in weights.items()}

@@ -1,0 +1,274 @@
+"""The circle in miniature: a tiny policy is sampled by the agent's own machine, judged by the real tools, logged, trained, and is better."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("trl")
+
+from agent.exits import InputError  # noqa: E402
+from policies.base import Message, Request, Role, Sampling  # noqa: E402
+from rl.online.judges import JudgePool  # noqa: E402
+from rl.online.options import OnlineOptions  # noqa: E402
+from rl.online.problem_source import ProblemSource, held_out  # noqa: E402
+from rl.online.rounds import Rounds, judge_options  # noqa: E402
+from rl.online.sampler import ByAdapter, InPlace, whole_weights  # noqa: E402
+from rl.online.training import formula_of, train_online  # noqa: E402
+from rl.reward.formula import PRESETS  # noqa: E402
+from rl.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
+from rl.safety.exam import refuse_a_blind_judge  # noqa: E402
+from rl.training.from_log import train_from_log  # noqa: E402
+from rl.training.options import LogOptions, Method  # noqa: E402
+from rl.training.subject import load_weights, open_subject  # noqa: E402
+from store.database import Store  # noqa: E402
+from tests.rl.novice import KERNEL, OPERATIONS, problem, save_novice, write_problems  # noqa: E402
+from tools.results import Report  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def novice(tmp_path_factory) -> Path:
+    torch.set_num_threads(1)
+    return save_novice(tmp_path_factory.mktemp("novice") / "model")
+
+
+@pytest.fixture(scope="module")
+def judges(tmp_path_factory):
+    with JudgePool("cpu", 1, tmp_path_factory.mktemp("verdicts")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory) -> str:
+    return str(write_problems(tmp_path_factory.mktemp("problems") / "toys"))
+
+
+def options(novice: Path, problems: str, output: Path, **more) -> OnlineOptions:
+    settings = {"learning_rate": 3e-3, "warmup_steps": 0, "gradient_accumulation_steps": 2, **more.pop("settings", {})}
+    known = {
+        "prompts": 3,
+        "group": 8,
+        "turns": 2,
+        "reply_tokens": 40,
+        "workers": 1,
+        "lag": 0,
+        "db": str(output.parent / "runs.db"),
+    }
+    return OnlineOptions(
+        policy=f"transformers:{novice}", output=output, problems=(problems,), settings=settings, **{**known, **more}
+    )
+
+
+def right(path: Path | str, samples: int = 20) -> float:
+    """Share of drafts at temperature 1 that are the right program, on seeds that no round draws."""
+    from agent.prompts import Asked, Prompts
+    from policies.base import PromptForm
+    from policies.live import LivePolicy
+    from store.models import Action
+
+    prompts, policy = Prompts(PromptForm.COMPACT), LivePolicy(str(path), device="cpu")
+    asked = [(name, prompts.messages(Asked(problem=problem(name), action=Action.DRAFT))) for name in OPERATIONS]
+    requests = [
+        Request(messages=messages, sampling=Sampling(max_tokens=40, seed=10**8 + seed))
+        for _, messages in asked
+        for seed in range(samples)
+    ]
+    wanted = [KERNEL.format(OPERATIONS[name][1]).strip() for name, _ in asked for _ in range(samples)]
+    return sum(c.text.strip() == w for c, w in zip(policy.sample(requests), wanted, strict=True)) / len(wanted)
+
+
+@pytest.fixture(scope="module")
+def round_of_the_novice(novice, judges, problems, tmp_path_factory):
+    """One round, logged."""
+    asked = options(novice, problems, tmp_path_factory.mktemp("round") / "out", group=16)
+    subject = open_subject(asked.policy)
+    with Store.open(asked.db) as store:
+        rounds = Rounds(store, InPlace(subject, asked).policy, judges, asked, PRESETS["execution"], "first")
+        yield asked, rounds.run(0, ProblemSource(asked.problems, 0).at(0, 3)), rounds, store
+
+
+def test_a_round_is_drafted_judged_repaired_and_logged_by_the_agents_own_machine(round_of_the_novice, judges):
+    _, found, _, store = round_of_the_novice
+    trajectories = store.trajectories(limit=None)
+    assert len(trajectories) == 48
+    assert {row.stop_reason for row in trajectories} <= {"target_reached", "turns", "stuck", "format_errors"}
+    assert 0.2 < found.figures["pass_at_1"] < 0.8
+    assert "repair_rate" in found.figures
+    assert sum(sample.advantage for sample in found.log.samples if sample.depth == 0) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_identical_candidates_are_judged_once(round_of_the_novice, judges):
+    figures = judges.figures
+    assert figures.asked >= 48
+    assert figures.judged <= figures.asked // 3
+
+
+def test_a_round_that_is_done_is_not_done_again(round_of_the_novice, judges):
+    asked, found, rounds, store = round_of_the_novice
+    before = store.count()
+    again = rounds.run(0, ProblemSource(asked.problems, 0).at(0, 3))
+    assert store.count() == before
+    assert [s.candidate_id for s in again.log.samples] == [s.candidate_id for s in found.log.samples]
+
+
+def test_trained_from_its_own_log_and_loaded_again_the_policy_is_better(round_of_the_novice, novice, tmp_path):
+    """The circle: sampled by the agent, logged, trained from the log alone, reloaded."""
+    asked, _, _, _ = round_of_the_novice
+    settings = {"per_device_train_batch_size": 16, "learning_rate": 3e-3, "warmup_steps": 0}
+    trained = train_from_log(
+        LogOptions(db=asked.db, policy=f"transformers:{novice}", output=tmp_path / "better", settings=settings, max_steps=10, method=Method.GRPO),
+        show=lambda plan: None,
+    )  # fmt: skip
+    assert trained is not None
+    # The trust region is round the policy that sampled: an answer of probability one half can come to 0.5 x 1.28, and no further.
+    assert right(trained.output, 100) > right(novice, 100) + 0.06
+
+
+@pytest.fixture(scope="module")
+def trained_online(novice, problems, tmp_path_factory):
+    folder, lines = tmp_path_factory.mktemp("online"), []
+    trained = train_online(
+        options(novice, problems, folder / "better", max_steps=6, lag=1),
+        watch=lambda step, of, figures: lines.append(figures),
+    )
+    return trained, lines, folder
+
+
+@pytest.mark.slow
+def test_trained_online_the_policy_is_better_and_says_how_it_went(trained_online, novice):
+    trained, lines, folder = trained_online
+    assert trained.steps == 6
+    assert right(trained.output) > right(novice) + 0.2
+    assert {
+        "reward",
+        "pass_at_1",
+        "compile_rate",
+        "drift/kl",
+        "entropy",
+        "completion_length",
+        "zero_variance",
+        "seconds/training",
+    } <= set(lines[-1])
+    assert lines[0]["drift/effective_sample_size"] > 0.99
+    notes = json.loads((Path(trained.output) / "kernelwright.json").read_text())
+    assert len(notes["lineage"]) >= 6
+    assert (folder / "runs.db").is_file()
+
+
+@pytest.mark.slow
+def test_the_same_command_does_not_write_over_a_policy_that_is_there(trained_online, novice, problems):
+    folder = trained_online[2]
+    with pytest.raises(InputError, match="is there already"):
+        train_online(options(novice, problems, folder / "better", max_steps=6, lag=1))
+
+
+def test_the_next_round_comes_from_the_weights_that_were_trained(novice, tmp_path):
+    subject = open_subject(f"transformers:{novice}")
+    sampler = InPlace(subject, options(novice, "synth", tmp_path / "out"))
+    model = load_weights(subject, "cpu", False)
+    first = sampler.follow(model)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.add_(0.01)
+    assert sampler.follow(model) != first
+
+
+def test_an_adapter_is_folded_into_the_weights_that_sample(novice, tmp_path):
+    subject = open_subject(f"transformers:{novice}")
+    model = load_weights(subject, "cpu", lora=True).eval()
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.2)
+    sampler = InPlace(subject, options(novice, "synth", tmp_path / "out"))
+    sampler.follow(model)
+    ids = torch.tensor([[3, 4, 5, 6]])
+    sampled = sampler.policy._loaded.base
+    assert torch.allclose(sampled(input_ids=ids).logits, model(input_ids=ids).logits, atol=1e-4)
+    assert set(whole_weights(model)) == set(sampled.state_dict())
+
+
+def test_a_policy_that_takes_adapters_follows_by_a_folder_a_round(novice, tmp_path):
+    from policies.transformers import TransformersPolicy
+
+    subject = open_subject(f"transformers:{novice}")
+    model = load_weights(subject, "cpu", lora=True)
+    sampler = ByAdapter(TransformersPolicy(str(novice), device="cpu"), tmp_path)
+    request = Request(messages=(Message(role=Role.USER, content="draft"),), sampling=Sampling(max_tokens=4, seed=1))
+    first = sampler.follow(model)
+    assert sampler.policy.sample([request])[0].adapter_revision == first
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.2)
+    second = sampler.follow(model)
+    assert sampler.policy.sample([request])[0].adapter_revision == second != first
+
+
+# ---------------------------------------------------------------- judges and their examination
+def test_the_judges_pass_their_examination(judges):
+    found = refuse_a_blind_judge(judges, judge_options("interpreted"))
+    assert len(found) >= 8
+    assert sum(one.honest for one in found) == 1
+
+
+class Blind:
+    """Believes everyone."""
+
+    def evaluate(self, problem, source, options=None, progress=None):
+        return Report(
+            problem=problem.name, problem_hash=problem.hash, candidate_hash="h" * 64, correct=True, judged_on="cpu"
+        )
+
+
+def test_a_judge_that_believes_a_cheat_stops_the_training_before_it_begins():
+    with pytest.raises(TrainingAlarm) as stopped:
+        refuse_a_blind_judge(Blind(), judge_options("interpreted"))
+    assert stopped.value.alarm is Alarm.JUDGE
+    assert "agent doctor" in str(stopped.value)
+
+
+def test_a_judging_process_that_dies_is_replaced_and_the_verdict_comes(judges):
+    for pid in list(judges._pool._processes):
+        os.kill(pid, signal.SIGKILL)
+    source = KERNEL.format("x * 4.0")
+    assert not judges.evaluate(problem("double"), source, judge_options("interpreted")).correct
+
+
+# ---------------------------------------------------------------- problems, and what is refused
+def test_the_problems_of_a_step_are_a_function_of_the_step(problems):
+    one, other = ProblemSource((problems, "synth"), 3), ProblemSource((problems, "synth"), 3)
+    other.at(5, 4)
+    assert [p.hash for p in one.at(2, 4)] == [p.hash for p in other.at(2, 4)]
+    assert [p.hash for p in one.at(2, 4)] != [p.hash for p in one.at(3, 4)]
+
+
+def test_generated_problems_never_come_twice_and_held_out_ones_are_of_another_split():
+    source = ProblemSource(("synth",), 0)
+    hashes = [p.hash for step in range(4) for p in source.at(step, 8)]
+    assert len(set(hashes)) == 32
+    assert not set(hashes) & {p.hash for p in held_out(("synth:depth",), 8, 0)["synth:depth"]}
+    with pytest.raises(InputError, match="choose synth:train"):
+        ProblemSource(("synth:nothing",), 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"reward": "kevin"}, "needs a GPU's speed"),
+        ({"judge": "guess"}, "choose interpreted, compiled or cuda"),
+        ({"judge": "cuda:0"}, "GPU"),
+        ({"method": Method.RFT}, "--online trains by grpo"),
+    ],
+)
+def test_what_an_online_training_cannot_do_is_refused_before_anything_starts(novice, problems, tmp_path, more, said):
+    with pytest.raises(InputError, match=said):
+        train_online(options(novice, problems, tmp_path / "out", **more))
+    assert not (tmp_path / "out.training").exists()
+
+
+def test_the_reward_of_a_gpus_verdicts_counts_speed_where_none_is_named(novice, problems, tmp_path):
+    assert formula_of(options(novice, problems, tmp_path / "out")).name == "execution"
+    assert formula_of(options(novice, problems, tmp_path / "out", judge="cuda:0")).name == "default"
