@@ -1,13 +1,11 @@
 """Trajectories and batch runs side by side, over real databases."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from agent.cli import main
 from agent.commands.compare import _compared
 from agent.comparison.runs import compare_batches
 from agent.comparison.tables import parting_words, run_tables, tables_markdown, trajectory_tables
@@ -19,7 +17,6 @@ from store.models import Action
 from store.records import Start
 from tools.results import Environment, Failure, Fault, ProfileResult, Report, Rung, Timing
 
-ROOT = Path(__file__).parents[2]
 SILU = find("fused_silu")
 
 
@@ -165,13 +162,27 @@ def test_runs_and_trajectories_are_not_mixed(runs):
             _compared(runs, which)
 
 
-def agent(*arguments):
-    told = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "160", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "agent", "compare", *map(str, arguments)]
-    return subprocess.run(command, env=told, text=True, capture_output=True, timeout=120)
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_the_command_prints_tables_markdown_or_json_and_refuses_in_one_line(runs):
+@pytest.fixture
+def agent(capsys, monkeypatch):
+    """The command as `main` runs it, in this process."""
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def called(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main(["compare", *map(str, arguments)])
+        return Done(end.value.code, *capsys.readouterr())
+
+    return called
+
+
+def test_the_command_prints_tables_markdown_or_json_and_refuses_in_one_line(runs, agent):
     where = ("--db", runs.where)
     shown = agent("1", "3", "last", *where)
     assert shown.returncode == 0, shown.stderr

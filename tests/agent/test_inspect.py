@@ -10,9 +10,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from agent.cli import main
 from agent.exits import InputError
 from agent.problems import find
 from agent.viewer.app import Viewer
@@ -407,13 +409,27 @@ def test_what_is_no_filter_is_refused_in_one_line(text):
     assert "\n" not in str(refused.value)
 
 
-def agent(*arguments, **options):
-    told = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "160", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "agent", "inspect", *map(str, arguments)]
-    return subprocess.run(command, env=told, text=True, capture_output=True, timeout=200, **options)
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_where_stdout_is_no_terminal_it_is_plain_text(kept):
+@pytest.fixture
+def agent(capsys, monkeypatch):
+    """The command as `main` runs it, in this process."""
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def called(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main(["inspect", *map(str, arguments)])
+        return Done(end.value.code, *capsys.readouterr())
+
+    return called
+
+
+def test_where_stdout_is_no_terminal_it_is_plain_text(kept, agent):
     listed = agent("--db", kept).stdout
     assert listed.splitlines()[0].split() == ["id", "run", "problem", "policy", "turns", "best", "stopped"]
     assert "correct 2.25x" in listed
@@ -434,7 +450,7 @@ def test_where_stdout_is_no_terminal_it_is_plain_text(kept):
     assert "mismatch" not in agent("--filter", "fault:no_code", "--db", kept).stdout
 
 
-def test_json_holds_the_lineage_and_every_turn(kept):
+def test_json_holds_the_lineage_and_every_turn(kept, agent):
     found = json.loads(agent("1", "--json", "--db", kept).stdout)
     assert found["lineage"] == [[1, 2], [2, 3], [3, 4], [3, 5]]
     assert [turn["report"]["correct"] for turn in found["turns"]] == [False, True, True, False, True]
@@ -456,14 +472,14 @@ def test_json_holds_the_lineage_and_every_turn(kept):
         (("--filter", "moon"), "is no filter"),
     ],
 )
-def test_what_is_not_there_is_one_line(kept, line, said):
+def test_what_is_not_there_is_one_line(kept, line, said, agent):
     done = agent(*line, "--db", kept)
     assert done.returncode in (2, 3)
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_an_empty_database_and_a_missing_one_are_one_line_each(tmp_path):
+def test_an_empty_database_and_a_missing_one_are_one_line_each(tmp_path, agent):
     Store.open(tmp_path / "empty.db").close()
     for name, said in (("empty.db", "holds no trajectory yet"), ("missing.db", "missing.db")):
         done = agent("--db", tmp_path / name)
