@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent.databases import open_store, verdicts_beside
 from agent.exits import Exit
+from agent.interrupts import deferred
 from agent.judging import Judging
 from agent.kernel_file import verified, write_kernel
 from agent.prompts import Prompts
@@ -88,6 +89,8 @@ def solve_problem(
         resumed = bool(store.turns(trajectory.id))
         say("starting the tools")
         try:
+            with deferred():
+                import torch  # noqa: F401 (here, and not at the first verdict, where Ctrl-C could come in the middle of it)
             with Evaluator(device=settings.device, workers=1, cache_dir=verdicts_beside(db)) as evaluator:
                 run = Run(store, trajectory, problem, policy, Judging(evaluator, options), settings, watch)
                 run.run()

@@ -70,19 +70,24 @@ def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_w
 
 
 def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(tmp_path, script):
-    """`kill -9`; the store's own tests do this fifty times to its writes."""
+    """`kill -9`; tests/agent/test_batch_kills.py does this fifty times to a batch."""
     whole, killed = tmp_path / "whole.db", tmp_path / "killed.db"
     asked = ("fused silu", "--policy", f"scripted:{script}", "--device", "cpu")
     assert solve(tmp_path, *asked, "--db", str(whole)).returncode == 0
-    dice = random.Random(5)
-    for _ in range(4):
+    dice, kills = random.Random(5), 0
+    while kills < 4 and not _finished(
+        killed
+    ):  # on a loaded machine it may be done sooner, and the command would begin anew
+        kills += 1
         line, how = command(tmp_path, *asked, "--db", str(killed))
         process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **how)
         _wait_for_a_new_turn(process, killed)
         time.sleep(dice.uniform(0.0, 0.8))
         process.kill()
         process.wait()
-    assert solve(tmp_path, *asked, "--db", str(killed)).returncode == 0
+    assert kills
+    if not _finished(killed):
+        assert solve(tmp_path, *asked, "--db", str(killed)).returncode == 0
     assert history(killed) == history(whole)
 
 
@@ -111,6 +116,13 @@ def _wait_for_a_new_turn(process, path):
         if process.poll() is not None or _turns(path) > before:
             return
         time.sleep(0.05)
+
+
+def _finished(path):
+    if _turns(path) == 0:
+        return False
+    with Store.open(path, readonly=True) as store:
+        return all(row.finished is not None for row in store.trajectories())
 
 
 def _turns(path):
