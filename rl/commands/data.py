@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rl.data.synth.generating import State
+    from rl.data.importing.kinds import Imported
 
 app = typer.Typer(help="Corpora: import, generate, clean, report.", no_args_is_help=True)
 
 Out = Annotated[Path, typer.Option("--out", help="The corpus's folder.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--against",
+        help="kernelbench:DIR, tritonbench-t:DIR or a folder of problems; the catalogue's held-out ones always. Many times.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object and nothing else.")]
 
 
@@ -45,10 +52,118 @@ def synth(
     if as_json:
         typer.echo(state.model_dump_json(indent=1))
         return
-    console().print(_view(state))
-
-
-def _view(state: State) -> object:
     from rl.show.data import synth_view
 
-    return synth_view(state)
+    console().print(synth_view(state))
+
+
+@app.command("import")
+def import_(
+    form: Annotated[str, typer.Argument(help="csv, inductor, tree, kernelbook or jsonl.")],
+    path: Annotated[Path, typer.Argument(help="The corpus's file or folder.")],
+    out: Out,
+    licence: Annotated[str, typer.Option(help="SPDX name of what carries no licence of its own.")] = "",
+    any_licence: Annotated[
+        bool, typer.Option("--any-licence", help="Keep what is not known to be permissive.")
+    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Read a corpus of others into rows: all of it, or nothing is written."""
+    from rl.data.asked import form_asked
+    from rl.data.importing.kinds import Asked, read_in
+
+    result = read_in(form_asked(form), path, out, Asked(licence=licence, any_licence=any_licence))
+    _show_imported(result, as_json)
+
+
+@app.command()
+def inductor(
+    problems: Annotated[
+        list[str], typer.Option("--problems", help="catalogue, a folder or file of references, or synth:N. Many times.")
+    ],
+    out: Out,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda:N.")] = "auto",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Run torch.compile over references and keep the kernels that Inductor writes."""
+    from agent.asked import choose_device
+    from agent.show.terminal import progress
+    from rl.data.asked import problems_asked
+    from rl.data.importing.collecting import collect
+
+    found, place = problems_asked(problems), choose_device(device)
+    with progress(as_json) as say:
+        result = collect(found, out, place, say)
+    _show_imported(result, as_json)
+
+
+@app.command()
+def clean(
+    source: Annotated[Path, typer.Argument(help="A corpus: a folder or a .parquet file.")],
+    out: Out,
+    against: Against = None,
+    compile_for: Annotated[
+        str,
+        typer.Option("--compile", help="Label with the offline compiler, such as sm_80,sm_90. Runs the references."),
+    ] = "",
+    correct: Annotated[
+        bool,
+        typer.Option("--correct", help="Label with the tools' verdict on a CPU: it costs about half a second a row."),
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1)] = 2,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Normalise, drop duplicates and what is a benchmark's, label. Interrupted, the same command goes on."""
+    from agent.show.terminal import console, progress
+    from rl.data.asked import targets_asked
+    from rl.data.cleaning.labelling import label
+    from rl.data.cleaning.running import clean as run
+
+    targets = targets_asked(compile_for) or (("sm_90",) if correct else ())
+    with progress(as_json) as say:
+        result = run(source, out, list(against or ()), workers, say)
+        labelled = label(out, targets, correct, workers, say) if targets else None
+    if as_json:
+        typer.echo(result.model_dump_json(indent=1))
+        return
+    from rl.show.data import clean_view
+
+    console().print(clean_view(result, labelled))
+
+
+@app.command()
+def report(
+    corpus: Annotated[Path, typer.Argument(help="A corpus: a folder that rl data wrote.")],
+    against: Against = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where report.md goes [default: the corpus's folder].")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Count a corpus, hold it against the suites, and write report.md, figures and provenance.json."""
+    from agent.show.terminal import console
+    from rl.data.reporting import gather, write_report
+
+    facts = gather(corpus, list(against or ()))
+    folder = corpus if corpus.is_dir() else corpus.parent
+    written = write_report(folder, facts, out or folder)
+    if as_json:
+        typer.echo(facts.model_dump_json(indent=1, exclude={"lengths"}))
+        return
+    from rl.show.data import report_view
+
+    console().print(report_view(facts, written))
+
+
+def _show_imported(result: Imported, as_json: bool) -> None:
+    if as_json:
+        typer.echo(result.model_dump_json(indent=1))
+        return
+    from agent.show.terminal import console
+    from rl.show.data import imported_view
+
+    console().print(imported_view(result))

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agent.exits import InputError
 from rl.data.rows import Split
+
+if TYPE_CHECKING:
+    from rl.data.importing.kinds import Form
+    from tools.problem import Problem
 
 
 def split_asked(text: str) -> Split:
@@ -23,3 +29,35 @@ def target_asked(text: str) -> str:
         return parse_target(text).name
     except ValueError as error:
         raise InputError(str(error)) from error
+
+
+def form_asked(text: str) -> Form:
+    """csv, inductor, tree, kernelbook or jsonl."""
+    from rl.data.importing.kinds import Form
+
+    try:
+        return Form(text.lower())
+    except ValueError as error:
+        raise InputError(f"there is no form {text}: it is one of {', '.join(Form)}") from error
+
+
+def targets_asked(text: str) -> tuple[str, ...]:
+    """`sm_80,sm_90`; "" is none."""
+    return tuple(dict.fromkeys(target_asked(part.strip()) for part in text.split(",") if part.strip()))
+
+
+def problems_asked(names: list[str]) -> list[Problem]:
+    """Of `catalogue`, folders, files, and `synth:N`: the first N training tasks of seed 0."""
+    from agent.suite_choice import choose_problems
+    from rl.data.synth.tasks import tasks
+
+    found: list[Problem] = []
+    for name in names:
+        kind, _, count = name.partition(":")
+        if kind == "synth":
+            if not count.isdigit() or not int(count):
+                raise InputError(f"{name}: write synth:N, such as synth:200")
+            found += [task.problem for task in tasks(Split.TRAIN, int(count))]
+        else:
+            found += choose_problems([name])
+    return found

@@ -1,0 +1,64 @@
+"""What is found out about each row on its own, shard by shard: any number of processes, and nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rl.data.cleaning.near import signature
+from rl.data.cleaning.suites import Benchmarks
+from rl.data.dataflow import graph_hash
+from rl.data.rows import Kind, Row, normalised, read_rows, row_of
+from tools.problem import Problem
+
+_here: dict[str, Any] = {}
+"""Of a worker process: the benchmarks."""
+
+
+def open_worker(problems: Sequence[dict[str, Any]]) -> None:
+    """In each process, once."""
+    _here["benchmarks"] = Benchmarks(Problem(**p) for p in problems)
+
+
+def analyse(shard: Path, made: Path) -> Path:
+    """Writes `made`: a signature (128 uint32), a group and a leak for each row of the shard. Whole or not at all."""
+    import numpy as np
+
+    benchmarks: Benchmarks = _here["benchmarks"]
+    signatures, facts = [], []
+    for row in map(cleaned, read_rows(shard)):
+        leak = benchmarks.leak(row.reference)
+        graph = graph_hash(row.reference) if row.reference else ""
+        signatures.append(signature(f"{row.prompt}\n{row.completion}"))
+        facts.append([row.prompt_hash + row.completion_hash, group_of(row, graph), graph, leak and leak.model_dump()])
+    partial = made.with_name(f".{made.name}")
+    with partial.open("wb") as file:
+        stacked = np.stack(signatures) if signatures else np.zeros((0, 128), np.uint32)
+        np.savez_compressed(file, signatures=stacked, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8))
+    partial.replace(made)
+    return made
+
+
+def read_analysis(made: Path) -> tuple[Any, list[list[Any]]]:
+    """(rows, 128) signatures, and for each row: the hash of its texts, its group, its graph, its leak."""
+    import numpy as np
+
+    with np.load(made) as held:
+        return held["signatures"], json.loads(held["facts"].tobytes().decode())
+
+
+def cleaned(row: Row) -> Row:
+    """The row with its texts normalised, and hashes and id to match."""
+    facts = row.model_dump(exclude={"id", "kind", "prompt", "completion", "prompt_hash", "completion_hash"})
+    reference = normalised(row.reference) if row.reference else ""
+    return row_of(
+        row.kind, normalised(row.prompt).rstrip("\n"), normalised(row.completion), **facts | {"reference": reference}
+    )
+
+
+def group_of(row: Row, graph: str) -> str:
+    """What two rows must share to be near duplicates at all."""
+    said = row.prompt.rsplit("\n# ", 2)[-2:] if row.kind is Kind.REPAIR else ()
+    return "\0".join([row.kind, graph, *(text[:120] for text in said)])

@@ -1,0 +1,98 @@
+"""Labels from the tools: does a completion compile for each target, is it right. Shard by shard; what has its labels is not asked again.
+
+References are run as they stand: label only corpora whose references you would run yourself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rl.data.rows import Row, read_rows, shards, write_shard
+from tools.results import Value
+
+_here: dict[str, Any] = {}
+"""Of a worker process: its evaluator."""
+
+
+class Labelled(Value):
+    rows: int = 0
+    judged: int = 0
+    """Rows with a reference and a ModelNew: the others cannot be labelled."""
+    compiled: dict[str, int] = {}
+    correct: int = 0
+
+
+def label(folder: Path, targets: Sequence[str], correct: bool, workers: int, say: Callable[[str], None]) -> Labelled:
+    """Fills `compile` (and `correct`) of every row of the folder, in place, each shard by a rename."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    total = Labelled()
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), open_worker) as pool:
+        for number, path in enumerate(there := shards(folder), 1):
+            rows = list(read_rows(path))
+            wanted = [_wants(row, targets, correct) for row in rows]
+            found = pool.map(
+                judge, ((row, tuple(targets), correct) for row, w in zip(rows, wanted, strict=True) if w), chunksize=4
+            )
+            rows = [next(found) if w else row for row, w in zip(rows, wanted, strict=True)]
+            if any(wanted):
+                write_shard(path, rows)
+            total = _added(total, rows, targets)
+            say(f"{number} of {len(there)} shards labelled, {total.judged:,} rows")
+    return total
+
+
+def _wants(row: Row, targets: Sequence[str], correct: bool) -> bool:
+    if not row.reference or "class ModelNew" not in row.completion:
+        return False
+    return any(target not in row.compile for target in targets) or (correct and row.correct is None)
+
+
+def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labelled:
+    compiled, count, judged, right = dict(total.compiled), 0, 0, 0
+    for row in rows:
+        count += 1
+        judged += any(target in row.compile for target in targets)
+        right += row.correct is True
+        for target in targets:
+            compiled[target] = compiled.get(target, 0) + row.compile.get(target, False)
+    return Labelled(
+        rows=total.rows + count, judged=total.judged + judged, compiled=compiled, correct=total.correct + right
+    )
+
+
+# -------------------------------------------------------------- in a worker
+def open_worker() -> None:
+    import signal
+    from multiprocessing.util import Finalize
+
+    import torch
+
+    from tools.pipeline import Evaluator
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    _here["evaluator"] = evaluator = Evaluator(device="cpu", workers=1)
+    Finalize(None, evaluator.close, exitpriority=10)
+
+
+def judge(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
+    """The row with its labels. A reference that cannot be used leaves it as it was."""
+    from tools.pipeline import Options
+    from tools.problem import Problem, ProblemError
+
+    row, targets, correct = asked
+    problem = Problem(name=row.problem or "row", source=row.reference)
+    options = Options(targets=targets, hidden_shapes=False, profile=False, torch_compile=False, interpret=correct)
+    try:
+        report = _here["evaluator"].evaluate(problem, row.completion, options)
+    except ProblemError:
+        return row
+    compiled = {c.target: c.passed for c in report.compiles} or dict.fromkeys(targets, False)
+    labels: dict[str, Any] = {"compile": row.compile | compiled}
+    if correct and (report.correct or report.failure is not None):
+        labels["correct"] = report.correct
+    return row.with_(**labels)

@@ -1,0 +1,108 @@
+"""`rl data inductor`: torch.compile over references, and what Inductor writes for them.
+
+On a GPU the whole of it runs. Without one Inductor's Triton code generation is asked for CPU tensors (`cpu_backend="triton"`) with a driver that
+stands in: the code is written and caught, and what would launch it fails, which is expected. References are run as they stand.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.exits import InputError
+from rl.data.importing.inductor import GENERATED, rows_of
+from rl.data.importing.kinds import Imported, count
+from rl.data.rows import Row, write_rows
+from tools.problem import Problem
+
+
+def collect(problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]) -> Imported:
+    """Rows of all references in `out`. Raises InputError where `out` is there, or Inductor wrote nothing at all."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is there already: give a new folder with --out")
+    skipped: dict[str, int] = {}
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+
+        def rows() -> Iterator[Row]:
+            for number, problem in enumerate(problems, 1):
+                say(f"{number} of {len(problems)}: {problem.name}")
+                codes, trouble = pool.submit(compiled, problem, device).result()
+                if trouble:
+                    count(skipped, trouble)
+                for code in codes:
+                    facts = {"problem": problem.name, "reference": problem.source, "family": problem.family}
+                    yield from rows_of(code, "", problem.name, GENERATED, skipped, **facts)
+
+        found = list(rows())
+    if not found:
+        reasons = "; ".join(f"{n} x {reason}" for reason, n in skipped.items())
+        raise InputError(
+            f"Inductor wrote no Triton for any reference ({reasons}): use --device cuda:0 on a machine with a GPU"
+        )
+    return Imported(rows=write_rows(out, found), skipped=skipped)
+
+
+def compiled(problem: Problem, device: str) -> tuple[list[str], str]:
+    """Every output_code that torch.compile writes for one reference, and why there is none. In a process of its own."""
+    import torch
+    import torch._inductor.config as settings
+    from torch._inductor.graph import GraphLowering
+
+    logging.getLogger("torch._inductor").setLevel(logging.CRITICAL)
+    caught: list[str] = []
+    GraphLowering.save_output_code = staticmethod(caught.append)  # type: ignore[method-assign,assignment]
+    settings.compile_threads, settings.fx_graph_cache, settings.unique_kernel_names = 1, False, True  # type: ignore[attr-defined]
+    if device == "cpu":
+        settings.cpu_backend = "triton"  # type: ignore[attr-defined]
+        _stand_in()
+    torch._dynamo.reset()
+    try:
+        _run(problem, device)
+    except Exception as error:  # whatever a reference or Inductor raises: what was written before counts
+        if not caught:
+            return [], f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
+    return caught, ""
+
+
+def _run(problem: Problem, device: str) -> None:
+    import torch
+
+    from tools.reference import Reference
+
+    small = problem.with_sizes(problem.cpu_sizes) if device == "cpu" else problem
+    reference = Reference(small, device)
+    model, inputs = reference.model(0), reference.inputs(0)
+    with torch.no_grad():
+        torch.compile(model)(*inputs)
+
+
+def _stand_in() -> None:
+    """A driver for a GPU that is not there: Inductor asks for one before it writes."""
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.driver import driver
+
+    driver.set_active(StandIn(GPUTarget("cuda", 90, 32)))
+
+
+class StandIn:
+    """What Inductor asks a driver for while it writes code."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: Any = None) -> int:
+        return 0
+
+    def get_benchmarker(self) -> Any:
+        return lambda call, quantiles=None, **_: [1.0] * len(quantiles or (0.5,))

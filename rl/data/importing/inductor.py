@@ -1,0 +1,112 @@
+"""TorchInductor's output: each kernel of an `output_code.py` as a Triton function that stands alone, with the graph that it was made from.
+
+What Inductor wraps round a kernel (heuristics, size hints, metadata of one machine) is taken off. Good for prompts and filling in; poor as a style to copy.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.exits import InputError
+from rl.data.importing.kinds import Asked, count
+from rl.data.rows import Kind, Row, row_of
+
+OUTPUT, GRAPH = "output_code.py", "fx_graph_readable.py"
+LONGEST_GRAPH = 6000
+"""Characters of a whole graph that stand in a prompt where Inductor did not say which part is the kernel's."""
+GENERATED = "generated"
+"""What a program of ours made Inductor write is nobody's: the licence that is noted."""
+_IMPORTS = {
+    "triton_helpers": "from torch._inductor.runtime import triton_helpers",
+    "libdevice": "from torch._inductor.runtime.triton_helpers import libdevice",
+    "tl_math": "from torch._inductor.runtime.triton_helpers import math as tl_math",
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    name: str
+    source: str
+    graph: str
+    """Lines of the graph that the kernel computes, as Inductor's comment has them; "" where there is none."""
+
+
+def read(path: Path, asked: Asked, skipped: dict[str, int]) -> Iterator[Row]:
+    """Raises InputError where there is no `output_code.py`."""
+    files = [path] if path.is_file() else sorted(path.rglob(OUTPUT))
+    if not files:
+        raise InputError(
+            f"{path} holds no {OUTPUT}: run with TORCH_COMPILE_DEBUG=1, and give its torch_compile_debug folder"
+        )
+    for file in files:
+        whole = file.with_name(GRAPH)
+        graph = whole.read_text(encoding="utf-8", errors="replace") if whole.is_file() else ""
+        code = file.read_text(encoding="utf-8", errors="replace")
+        place = str(file.relative_to(path)) if path.is_dir() else file.name
+        yield from rows_of(code, graph, place, asked.licence, skipped)
+
+
+def rows_of(code: str, graph: str, place: str, licence: str, skipped: dict[str, int], **facts: object) -> Iterator[Row]:
+    """One row a kernel of an output_code.py."""
+    try:
+        found = kernels_of(code)
+    except (SyntaxError, ValueError, RecursionError):
+        count(skipped, "not Python")
+        return
+    if not found:
+        count(skipped, "no Triton kernel in it")
+    for kernel in found:
+        shown = kernel.graph or graph.strip()[:LONGEST_GRAPH]
+        if not shown:
+            count(skipped, "no graph")
+            continue
+        prompt = f"Write one Triton kernel for this graph.\n{shown}"
+        yield row_of(
+            Kind.TRANSLATE,
+            prompt,
+            kernel.source,
+            source="inductor",
+            licence=licence,
+            provenance=f"{place}: {kernel.name}",
+            **facts,
+        )
+
+
+def kernels_of(code: str) -> list[Kernel]:
+    """The texts given to `async_compile.triton(name, source)`, freed of their wrapping. Raises SyntaxError."""
+    tree, lines = ast.parse(code), code.splitlines()
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "async_compile.triton" and len(node.args) >= 2:
+            texts = [a.value for a in node.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            if len(texts) == 2 and (source := _alone(texts[1])):
+                found.append(Kernel(texts[0], source, _comment(lines, node.lineno)))
+    return found
+
+
+def _alone(text: str) -> str:
+    """The function under @triton.jit with the imports that it needs; "" where there is none."""
+    functions = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
+    kernel = next((f for f in functions if any(ast.unparse(d) == "triton.jit" for d in f.decorator_list)), None)
+    if kernel is None:
+        return ""
+    kernel.decorator_list = [d for d in kernel.decorator_list if ast.unparse(d) == "triton.jit"]
+    body = ast.unparse(kernel)
+    extra = [line for name, line in _IMPORTS.items() if re.search(rf"\b{name}\.", body)]
+    return "\n".join(["import triton", "import triton.language as tl", *extra]) + f"\n\n\n{body}\n"
+
+
+def _comment(lines: list[str], number: int) -> str:
+    """The graph fragment in the comment above a line (counted from 1)."""
+    above = []
+    for line in reversed(lines[: number - 1]):
+        if not line.startswith("#"):
+            break
+        above.append(line.removeprefix("#").rstrip())
+    above.reverse()
+    start = next((i for i, line in enumerate(above) if line.strip() == "Graph fragment:"), None)
+    return "" if start is None else "\n".join(line.strip() for line in above[start + 1 :])

@@ -1,0 +1,63 @@
+"""Licences by the words of their texts, and which of them let a model be trained on what they cover with the notice kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PERMISSIVE = frozenset(
+    {"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "0BSD", "Unlicense", "CC0-1.0", "Zlib", "BSL-1.0"}
+)
+NAMES = re.compile(r"^(licen[cs]e|copying|unlicense)", re.IGNORECASE)
+_MARKS: tuple[tuple[str, str], ...] = (
+    ("AGPL-3.0", r"gnu affero general public license"),
+    ("LGPL-3.0", r"gnu lesser general public license"),
+    ("GPL-3.0", r"gnu general public license"),
+    ("MPL-2.0", r"mozilla public license"),
+    ("Apache-2.0", r"apache license,?\s+version 2\.0"),
+    ("BSL-1.0", r"boost software license"),
+    ("CC0-1.0", r"cc0 1\.0 universal"),
+    ("Unlicense", r"free and unencumbered software released into the public domain"),
+    ("BSD-3-Clause", r"redistribution and use in source and binary forms.*neither the name"),
+    ("BSD-2-Clause", r"redistribution and use in source and binary forms"),
+    ("ISC", r"permission to use, copy, modify, and(?:/or)? distribute this software for any purpose"),
+    ("MIT", r"permission is hereby granted, free of charge"),
+    ("Zlib", r"altered source versions must be plainly marked"),
+)
+_TAG = re.compile(r"SPDX-License-Identifier:\s*([\w.+-]+)")
+_SAME = {
+    "apache 2.0": "Apache-2.0",
+    "apache license 2.0": "Apache-2.0",
+    "bsd-3": "BSD-3-Clause",
+    "bsd-2": "BSD-2-Clause",
+    "bsd": "BSD-3-Clause",
+}
+
+
+def licence_of_text(text: str) -> str:
+    """SPDX name of a licence's text, "" where it is none that is known."""
+    plain = " ".join(text.lower().split())
+    return next((name for name, mark in _MARKS if re.search(mark, plain)), "")
+
+
+def licence_of_tag(text: str) -> str:
+    """What a file says of itself with an SPDX tag."""
+    found = _TAG.search(text[:4000])
+    return found[1] if found else ""
+
+
+def licence_of_folder(folder: Path, top: Path) -> str:
+    """Of the nearest licence file, from `folder` up to `top`."""
+    for place in (folder, *folder.parents):
+        for file in sorted(place.iterdir()):
+            if file.is_file() and NAMES.match(file.name):
+                return licence_of_text(file.read_text(encoding="utf-8", errors="replace"))
+        if place == top:
+            break
+    return ""
+
+
+def is_permissive(name: str) -> bool:
+    """Of `A OR B` one is enough."""
+    options = [part.strip(" ()") for part in re.split(r"\bOR\b|,", name)]
+    return any(_SAME.get(option.lower(), option).lower() in {p.lower() for p in PERMISSIVE} for option in options)

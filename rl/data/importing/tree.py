@@ -1,0 +1,140 @@
+"""Python sources scanned for kernels: each @triton.jit function with what it needs of its own file, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.exits import InputError
+from rl.data.importing.kinds import Asked, count
+from rl.data.importing.licences import is_permissive, licence_of_folder, licence_of_tag
+from rl.data.rows import Kind, Row, row_of
+
+ALLOWED = ("torch", "triton", "math")
+LARGEST = 1 << 20
+"""Bytes of a file that is read."""
+BUILTINS = frozenset(dir(builtins))
+
+
+def read(path: Path, asked: Asked, skipped: dict[str, int]) -> Iterator[Row]:
+    """Rows of kind instruct: what the kernel is called and says of itself -> the kernel. Raises InputError where there is no Python."""
+    top = path if path.is_dir() else path.parent
+    files = (
+        [path]
+        if path.is_file()
+        else sorted(p for p in path.rglob("*.py") if not any(part.startswith(".") for part in p.relative_to(top).parts))
+    )
+    if not files:
+        raise InputError(f"{path} holds no .py file")
+    for file in files:
+        if file.is_symlink() or file.stat().st_size > LARGEST:
+            count(skipped, "link, or over 1 MiB")
+            continue
+        text = file.read_text(encoding="utf-8", errors="replace")
+        if "triton" not in text or "jit" not in text:
+            continue
+        licence = licence_of_tag(text) or licence_of_folder(file.parent, top) or asked.licence
+        if not asked.any_licence and not is_permissive(licence):
+            count(skipped, f"licence {licence or 'not known'}")
+            continue
+        yield from _kernels(text, file.relative_to(top), licence, skipped)
+
+
+def _kernels(text: str, place: Path, licence: str, skipped: dict[str, int]) -> Iterator[Row]:
+    try:
+        module = Module.of(ast.parse(text), text)
+    except (SyntaxError, ValueError, RecursionError):
+        count(skipped, "not Python")
+        return
+    for name, node in module.kernels.items():
+        made, why = module.alone(node)
+        if not made:
+            count(skipped, why)
+            continue
+        said = " ".join((ast.get_docstring(node) or "").split())
+        prompt = f"Write the Triton kernel `{name}({ast.unparse(node.args)})`." + (f" {said}" if said else "")
+        yield row_of(Kind.INSTRUCT, prompt, made, source="tree", licence=licence, provenance=f"{place}:{node.lineno}")
+
+
+@dataclass
+class Module:
+    """One file's top level by names."""
+
+    text: str
+    imports: dict[str, ast.stmt] = field(default_factory=dict)
+    definitions: dict[str, ast.stmt] = field(default_factory=dict)
+    """Functions and plain assignments."""
+    kernels: dict[str, ast.FunctionDef] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: ast.Module, text: str) -> Module:
+        module = cls(text)
+        for node in tree.body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for alias in node.names:
+                    module.imports[alias.asname or alias.name.split(".")[0]] = node
+            elif isinstance(node, ast.FunctionDef):
+                module.definitions[node.name] = node
+                if any(_is_jit(d) for d in node.decorator_list):
+                    module.kernels[node.name] = node
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                module.definitions[node.targets[0].id] = node
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                module.definitions[node.target.id] = node
+        return module
+
+    def alone(self, kernel: ast.FunctionDef) -> tuple[str, str]:
+        """The kernel's text with imports, constants and helpers, or "" and why it cannot stand alone."""
+        needed: dict[str, ast.stmt] = {}
+        todo: list[ast.stmt] = [kernel]
+        imports: dict[int, ast.stmt] = {}
+        while todo:
+            node = todo.pop()
+            for name in _free(node):
+                if name in self.definitions and name not in needed and self.definitions[name] is not kernel:
+                    needed[name] = self.definitions[name]
+                    todo.append(self.definitions[name])
+                elif name in self.imports:
+                    imports[id(self.imports[name])] = self.imports[name]
+                elif name not in self.definitions and name not in BUILTINS:
+                    return "", "uses a name that its file does not define"
+        if not all(_allowed(node) for node in imports.values()):
+            return "", "imports more than torch and triton"
+        parts = sorted({id(n): n for n in [*needed.values(), kernel]}.values(), key=lambda n: n.lineno)
+        head = "\n".join(ast.unparse(n) for n in sorted(imports.values(), key=lambda n: n.lineno))
+        return head + "\n\n\n" + "\n\n\n".join(self._source(n) for n in parts) + "\n", ""
+
+    def _source(self, node: ast.stmt) -> str:
+        """As it was written, decorators too."""
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        return "\n".join(self.text.splitlines()[first - 1 : node.end_lineno])
+
+
+def _is_jit(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    return ast.unparse(called) in ("triton.jit", "jit")
+
+
+def _allowed(node: ast.stmt) -> bool:
+    names = (
+        [a.name for a in node.names]
+        if isinstance(node, ast.Import)
+        else [node.module or ""]
+        if isinstance(node, ast.ImportFrom) and not node.level
+        else [""]
+    )
+    return all(name.split(".")[0] in ALLOWED for name in names)
+
+
+def _free(node: ast.stmt) -> set[str]:
+    """Names that are read and not bound inside."""
+    bound = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    bound |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+    if isinstance(node, ast.FunctionDef):
+        bound.add(node.name)
+    else:
+        bound = set()
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - bound

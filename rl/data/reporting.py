@@ -1,0 +1,179 @@
+"""`rl data report`: what a corpus holds, where it came from, and that no benchmark is in it."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rl.data.cleaning.running import RESULT, Cleaned, suites_hash
+from rl.data.cleaning.suites import Benchmarks, problems_of
+from rl.data.dataflow import graph_hash
+from rl.data.rows import Row, read_rows, shards
+from rl.data.synth.generating import State, state_of
+from tools.results import Value
+
+PROVENANCE, PAGE = "provenance.json", "report.md"
+QUANTILES = (0.05, 0.5, 0.95, 1.0)
+
+
+class Facts(Value):
+    """Counted over every row of a corpus."""
+
+    rows: int = 0
+    kinds: dict[str, int] = {}
+    families: dict[str, int] = {}
+    splits: dict[str, int] = {}
+    sources: dict[str, int] = {}
+    licences: dict[str, int] = {}
+    depths: dict[str, int] = {}
+    problems: int = 0
+    graphs: int = 0
+    exact_duplicates: int = 0
+    compiled: dict[str, tuple[int, int]] = {}
+    """Target -> rows that compile, rows that were tried."""
+    correct: tuple[int, int] = (0, 0)
+    prompt_characters: dict[str, int] = {}
+    """Quantile -> length."""
+    completion_characters: dict[str, int] = {}
+    leaks: tuple[str, ...] = ()
+    """Rows whose graph or tree is a benchmark's: `id is kernelbench:1/19 (graph)`."""
+    flagged: int = 0
+    """Rows with many words in common with a problem."""
+    against: dict[str, int] = {}
+    suites: str = ""
+    lengths: tuple[tuple[int, int], ...] = ()
+    """(prompt, completion) characters of every row, in memory only."""
+
+
+def gather(folder: Path, against: Sequence[str]) -> Facts:
+    """One pass over the rows. Raises InputError."""
+    problems = problems_of(against)
+    tally = Tally(Benchmarks(problems))
+    tally.add(read_rows(folder))
+    suites = Counter(p.suite if p.suite != "file" else "folder" for p in problems)
+    return tally.facts().with_(against=dict(suites), suites=suites_hash(problems))
+
+
+class Tally:
+    def __init__(self, benchmarks: Benchmarks) -> None:
+        self._benchmarks = benchmarks
+        self._counts: dict[str, Counter[str]] = {
+            n: Counter() for n in ("kinds", "families", "splits", "sources", "licences", "depths")
+        }
+        self._texts: set[str] = set()
+        self._graphs: set[str] = set()
+        self._problems: set[str] = set()
+        self._compiled: dict[str, list[int]] = {}
+        self._correct = [0, 0]
+        self._lengths: list[tuple[int, int]] = []
+        self._leaks: list[str] = []
+        self._flagged = self._doubles = 0
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            told = (
+                row.kind,
+                row.family or "none",
+                row.split,
+                row.source or "unknown",
+                row.licence or "unknown",
+                str(row.depth),
+            )
+            for counter, value in zip(self._counts.values(), told, strict=True):
+                counter[str(value)] += 1
+            texts = row.prompt_hash + row.completion_hash
+            self._doubles += texts in self._texts
+            self._texts.add(texts)
+            self._problems.add(row.problem)
+            self._lengths.append((len(row.prompt), len(row.completion)))
+            self._labels(row)
+            self._compare(row)
+
+    def _labels(self, row: Row) -> None:
+        for target, passed in row.compile.items():
+            counts = self._compiled.setdefault(target, [0, 0])
+            counts[0] += passed
+            counts[1] += 1
+        if row.correct is not None:
+            self._correct[0] += row.correct
+            self._correct[1] += 1
+
+    def _compare(self, row: Row) -> None:
+        if row.reference and (graph := graph_hash(row.reference)):
+            self._graphs.add(graph)
+        leak = self._benchmarks.leak(row.reference)
+        if leak and leak.dropped:
+            self._leaks.append(f"{row.id} is {leak.problem} ({leak.why})")
+        elif leak:
+            self._flagged += 1
+
+    def facts(self) -> Facts:
+        return Facts(
+            rows=len(self._lengths),
+            **{name: dict(counter.most_common()) for name, counter in self._counts.items()},
+            problems=len(self._problems),
+            graphs=len(self._graphs),
+            exact_duplicates=self._doubles,
+            compiled={target: (counts[0], counts[1]) for target, counts in self._compiled.items()},
+            correct=(self._correct[0], self._correct[1]),
+            prompt_characters=_quantiles([p for p, _ in self._lengths]),
+            completion_characters=_quantiles([c for _, c in self._lengths]),
+            leaks=tuple(self._leaks),
+            flagged=self._flagged,
+            lengths=tuple(self._lengths),
+        )
+
+
+def _quantiles(values: list[int]) -> dict[str, int]:
+    ordered = sorted(values)
+    return {f"{q:g}": ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1] for q in QUANTILES} if ordered else {}
+
+
+def write_report(folder: Path, facts: Facts, out: Path) -> list[Path]:
+    """report.md, its figures and provenance.json in `out`."""
+    from rl.data.figures import draw_figures
+
+    out.mkdir(parents=True, exist_ok=True)
+    pictures = draw_figures(facts, out)
+    made, cleaned = state_of(folder), cleaned_of(folder)
+    page = out / PAGE
+    page.write_text(markdown(folder, facts, made, cleaned, pictures), encoding="utf-8")
+    provenance = out / PROVENANCE
+    provenance.write_text(json.dumps(provenance_of(folder, facts, made, cleaned), indent=1) + "\n", encoding="utf-8")
+    return [page, provenance, *pictures]
+
+
+def cleaned_of(folder: Path) -> Cleaned | None:
+    """What `rl data clean` wrote of a corpus; None where it is not of that make."""
+    try:
+        return Cleaned(**json.loads((folder / RESULT).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
+def provenance_of(folder: Path, facts: Facts, made: State | None, cleaned: Cleaned | None) -> dict[str, object]:
+    """Where every row came from, and what it was held against."""
+    import hashlib
+
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "shards": {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in shards(folder)},
+        "synth": made and made.model_dump(mode="json"),
+        "clean": cleaned and cleaned.model_dump(mode="json"),
+        **facts.model_dump(mode="json", exclude={"lengths"}),
+    }
+
+
+def markdown(folder: Path, facts: Facts, made: State | None, cleaned: Cleaned | None, pictures: Sequence[Path]) -> str:
+    """The page."""
+    from rl.data.report_text import sections
+
+    lines = [f"# Corpus {folder.name}", "", *sections(facts, made, cleaned)]
+    lines += [f"![{p.stem.replace('_', ' ')}]({p.name})" for p in pictures]
+    return "\n".join(lines) + "\n"
