@@ -97,6 +97,7 @@ def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple
     return (
         ("trajectory", str(row.id)),
         ("policy", row.policy),
+        *([("forked", f"after candidate {row.forked_from_id}")] if row.forked_from_id is not None else []),
         ("goal", row.goal or "-"),
         ("begun", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(row.created))),
         ("stopped", (row.stop_reason or "not yet").replace("_", " ") + (f": {row.message}" if row.message else "")),
@@ -110,7 +111,7 @@ def _took(spent: Mapping[str, object]) -> str:
     forms = {"turns": "{:,} turns", "tokens": "{:,} tokens", "dollars": "${:.4f}", "seconds": "{:.1f} s"}
     forms["gpu_seconds"] = "{:.1f} s of GPU"
     known = [(form, spent.get(name)) for name, form in forms.items()]
-    said = ", ".join(form.format(value) for form, value in known if isinstance(value, int | float))
+    said = ", ".join(form.format(value) for form, value in known if isinstance(value, int | float) and value)
     return said.replace("1 turns,", "1 turn,", 1) if said.startswith("1 turns,") else said
 
 

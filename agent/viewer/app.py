@@ -16,15 +16,16 @@ from textual.widgets import Static
 
 from agent.exits import InputError
 from agent.show.words import BAD, QUIET, WARN, data
-from agent.viewer.assembling import Assembling, Wanted
+from agent.viewer.assembling import Assembled, Assembling, Step, Wanted
 from agent.viewer.dialogs import Ask, Choose, Help
 from agent.viewer.filtering import EXAMPLE, parse_filter
 from agent.viewer.heading import FOUND, found_cells, heading, hints
 from agent.viewer.keys import BINDINGS
 from agent.viewer.pager import Pager
-from agent.viewer.plain import HEADINGS, head, list_rows
+from agent.viewer.plain import HEADINGS, beneath, head, list_rows
 from agent.viewer.position import Position
 from agent.viewer.saving import check_kernel, default_name, save_kernel
+from agent.viewer.style import NARROW, SMALLEST, STYLE
 from agent.viewer.trail import listed
 from agent.viewer.tree import tree_lines
 from agent.viewer.views import View, assembly_view, view_of
@@ -33,40 +34,8 @@ from store.errors import StoreError
 from store.records import CandidateFilter, Turn
 from tools.assembly import Assembly
 
-SMALLEST = (50, 10)
-"""Columns and lines."""
-NARROW = 90
-"""Columns up to which the lineage is left out."""
 EVERY = 2.0
 """Seconds between two looks at the database while it follows."""
-
-STYLE = """
-#heading, #status { height: 1; padding: 0 1; }
-#heading { background: $panel; }
-#lineage { width: 32; border-right: solid $panel; padding: 0 1 0 0; }
-#body { padding: 0 1; }
-#small { display: none; }
-.small #heading, .small #status, .small #middle { display: none; }
-.small #small { display: block; }
-.narrow #lineage { display: none; }
-Ask, Choose, Help { align: center middle; }
-.dialog { width: 90%; max-width: 110; height: auto; border: round $primary; padding: 0 1; background: $surface; }
-.tall { height: 80%; }
-"""
-
-
-class Step(Message):
-    """Of a compilation, from its own thread."""
-
-    def __init__(self, candidate_id: int, text: str) -> None:
-        super().__init__()
-        self.candidate_id, self.text = candidate_id, text
-
-
-class Assembled(Message):
-    def __init__(self, candidate_id: int, found: Assembly | str) -> None:
-        super().__init__()
-        self.candidate_id, self.found = candidate_id, found
 
 
 class Viewer(App[None]):
@@ -93,9 +62,7 @@ class Viewer(App[None]):
         self._store, self._listing = store, listing
         self._looked_for, self._filter_text = "", ""
         self._assemblies: dict[int, Assembly | str] = {}
-        self._assembling = Assembling(
-            lambda id, text: self._post(Step(id, text)), lambda id, found: self._post(Assembled(id, found))
-        )
+        self._assembling = Assembling(self._post)
 
     def _post(self, message: Message) -> None:
         """From the compiling thread, while the viewer runs."""
@@ -128,7 +95,6 @@ class Viewer(App[None]):
         said = f"too small: {width} by {height}, {SMALLEST[0]} by {SMALLEST[1]} are needed (q quits)"
         root.query_one("#small", Static).update(said)
 
-    # ------------------------------------------------------------------ drawing
     def _pager(self, id: str) -> Pager:
         return self.screen_stack[0].query_one(f"#{id}", Pager)
 
@@ -147,7 +113,8 @@ class Viewer(App[None]):
         root.query_one("#heading", Static).update(heading(position, self.shown, self.following))
         id = turn.candidate_id if turn else None
         lines = tree_lines(position.trail, id)
-        self._pager("lineage").show(Text("\n").join(line for _, line in lines))
+        drawn = Text("\n").join(line for _, line in lines)
+        self._pager("lineage").show(Group(drawn, Text(), beneath(position.trail)))
         at = next((place for place, (other, _) in enumerate(lines) if other == id), 0)
         tree = self._pager("lineage")
         tree.scroll_to(0, max(0, at - tree.size.height // 2), animate=False, immediate=True)
@@ -169,7 +136,6 @@ class Viewer(App[None]):
         self._assembling.ask(Wanted(turn.candidate_id, problem, turn.source, target))
         return Text(f"compiling for {target}, offline ...", style=QUIET)
 
-    # ------------------------------------------------------------------ moving
     async def run_action(self, *args: Any, **named: Any) -> bool:
         """Whatever a key does: what goes wrong is one line, and the viewer stays."""
         self.say("")
@@ -237,7 +203,6 @@ class Viewer(App[None]):
                 if self.position.follow():
                     self._draw()
 
-    # ------------------------------------------------------------------ asking
     def action_filter(self) -> None:
         def chosen(text: str | None) -> None:
             if text is not None:
@@ -320,7 +285,6 @@ class Viewer(App[None]):
     def action_help(self) -> None:
         self.push_screen(Help())
 
-    # ------------------------------------------------------------------ what the compiling thread says
     def on_step(self, message: Step) -> None:
         if self._compiling(message.candidate_id):
             self.say(message.text, QUIET)

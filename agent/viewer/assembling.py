@@ -6,9 +6,27 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from textual.message import Message
+
 from tools.assembly import Assembler, Assembly
 from tools.problem import Problem, ProblemError
 from tools.results import InfrastructureError
+
+
+class Step(Message):
+    """Of a compilation, from its own thread."""
+
+    def __init__(self, candidate_id: int, text: str) -> None:
+        super().__init__()
+        self.candidate_id, self.text = candidate_id, text
+
+
+class Assembled(Message):
+    """What came of it, or in words why nothing did."""
+
+    def __init__(self, candidate_id: int, found: Assembly | str) -> None:
+        super().__init__()
+        self.candidate_id, self.found = candidate_id, found
 
 
 class Wanted(NamedTuple):
@@ -19,10 +37,10 @@ class Wanted(NamedTuple):
 
 
 class Assembling:
-    """`told(candidate, step)` and `done(candidate, assembly or why there is none)` are called in its own thread."""
+    """`post` gets every Step and Assembled, in a thread of its own."""
 
-    def __init__(self, told: Callable[[int, str], None], done: Callable[[int, Assembly | str], None]) -> None:
-        self._told, self._done = told, done
+    def __init__(self, post: Callable[[Message], object]) -> None:
+        self._post = post
         self._assembler = Assembler()
         self._wanted: Wanted | None = None
         self._change = threading.Condition()
@@ -49,7 +67,7 @@ class Assembling:
             id = wanted.candidate_id
             found = self._assemble(wanted)
             if not self._closed:
-                self._done(id, found)
+                self._post(Assembled(id, found))
 
     def _next(self) -> Wanted | None:
         with self._change:
@@ -60,7 +78,7 @@ class Assembling:
     def _assemble(self, wanted: Wanted) -> Assembly | str:
         def say(step: str) -> None:
             if not self._closed:
-                self._told(wanted.candidate_id, step)
+                self._post(Step(wanted.candidate_id, step))
 
         try:
             return self._assembler.assemble(wanted.problem, wanted.source, wanted.target, say)

@@ -75,6 +75,13 @@ def head(trail: Trail) -> RenderableType:
     return facts([("problem", data(trail.row.problem, "bold")), *known, ("lineage", _unindented(tree))])
 
 
+def beneath(trail: Trail) -> Text:
+    """What there is to know of the whole trajectory, for under its lineage."""
+    numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in trail.entries}
+    known = [fact for fact in trajectory_facts(trail.row, numbers) if fact[0] not in ("trajectory", "best")]
+    return Text("\n").join(Text.assemble((f"{label} ", LABEL), data(value, limit=400)) for label, value in known)
+
+
 def _unindented(tree: Text) -> Text:
     """Without the column that marks the turn looked at."""
     return Text("\n").join(line[1:] for line in tree.split("\n"))
