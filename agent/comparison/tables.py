@@ -33,7 +33,7 @@ def trajectory_tables(found: Compared) -> list[Table]:
     return [
         Table(title="trajectories", head=("", *names), rows=(*_about(found.sides), *_metrics([side.metrics for side in found.sides]))),
         Table(title="where they part", head=("trajectory", f"parts from {names[0]}"), rows=tuple(zip(names[1:], map(parting_words, found.partings), strict=True))),
-        Table(title="turns", head=("turn", *names), rows=tuple((str(row.number), *(_cell(cell, place) for place, cell in enumerate(row.cells))) for row in found.turns)),
+        Table(title="turns", head=("turn", *names), rows=tuple((str(row.number), *(_cell(cell, place, row.number) for place, cell in enumerate(row.cells))) for row in found.turns)),
     ]  # fmt: skip
 
 
@@ -108,13 +108,15 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()) or "-"
 
 
-def _cell(cell: Cell | None, place: int) -> str:
+def _cell(cell: Cell | None, place: int, number: int) -> str:
     if cell is None:
         return ""
     of = f" of {cell.parent}" if cell.parent else ""
     speed = f" {cell.speedup:.3g}x" if cell.speedup is not None else ""
     rung = f" at {cell.rung}" if not cell.correct and cell.rung else ""
-    same = f", the program of turn {cell.same_as}" if place and cell.same_as is not None else ""
+    same = ""
+    if place and cell.same_as is not None:
+        same = ", same program" if cell.same_as == number else f", the program of turn {cell.same_as}"
     return f"{cell.action}{of}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
 
 

@@ -110,6 +110,11 @@ def test_a_fork_is_aligned_with_the_trajectory_it_came_from(store):
     two = trajectory(store, [("p1", "A = 7\n", verdict(fault=Fault.SHAPE))], forked_from=origin)
     found = compare_trajectories(store, [one, two])
     assert (found.partings[0].kind, found.partings[0].turn) == (Kind.REPLY, 2)
+    same = trajectory(store, [BROKEN])
+    assert (
+        trajectory_tables(compare_trajectories(store, [one, same]))[2].rows[0][2]
+        == "draft: compile at compile, same program"
+    )
     assert ("forked after", "-", f"turn 1 of {one}") in trajectory_tables(found)[0].rows
 
 
