@@ -112,10 +112,18 @@ class Tally:
         elif leak:
             self._flagged += 1
 
+    def _counted(self, name: str) -> dict[str, int]:
+        return dict(self._counts[name].most_common())
+
     def facts(self) -> Facts:
         return Facts(
             rows=len(self._lengths),
-            **{name: dict(counter.most_common()) for name, counter in self._counts.items()},
+            kinds=self._counted("kinds"),
+            families=self._counted("families"),
+            splits=self._counted("splits"),
+            sources=self._counted("sources"),
+            licences=self._counted("licences"),
+            depths=self._counted("depths"),
             problems=len(self._problems),
             graphs=len(self._graphs),
             exact_duplicates=self._doubles,

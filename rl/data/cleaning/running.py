@@ -158,4 +158,7 @@ def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], N
 
         counts["kept"] = write_rows(out, chosen(), SHARD_ROWS)
     flagged.replace(out / FLAGGED)
-    return Cleaned(**counts, graphs=len(graphs - {""}), leaks=dict(leaks.most_common()))
+    return Cleaned(
+        rows=counts["rows"], kept=counts["kept"], exact=counts["exact"], near=counts["near"], leaked=counts["leaked"],
+        flagged=counts["flagged"], graphs=len(graphs - {""}), leaks=dict(leaks.most_common()),
+    )  # fmt: skip

@@ -55,10 +55,10 @@ def compiled(problem: Problem, device: str) -> tuple[list[str], str]:
 
     logging.getLogger("torch._inductor").setLevel(logging.CRITICAL)
     caught: list[str] = []
-    GraphLowering.save_output_code = staticmethod(caught.append)  # type: ignore[method-assign,assignment]
-    settings.compile_threads, settings.fx_graph_cache, settings.unique_kernel_names = 1, False, True  # type: ignore[attr-defined]
+    GraphLowering.save_output_code = staticmethod(caught.append)
+    settings.compile_threads, settings.fx_graph_cache, settings.unique_kernel_names = 1, False, True
     if device == "cpu":
-        settings.cpu_backend = "triton"  # type: ignore[attr-defined]
+        settings.cpu_backend = "triton"
         _stand_in()
     torch._dynamo.reset()
     try:

@@ -69,7 +69,8 @@ def read_in(form: Form, path: Path, out: Path, asked: Asked) -> Imported:
 
 
 def _reader(form: Form) -> Reader:
-    from rl.data.importing import csv_pairs, inductor, jsonl, kernelbook, tree
+    import rl.data.importing.inductor as inductor
+    from rl.data.importing import csv_pairs, jsonl, kernelbook, tree
 
     return {
         Form.CSV: csv_pairs.read, Form.INDUCTOR: inductor.read, Form.TREE: tree.read, Form.KERNELBOOK: kernelbook.read, Form.JSONL: jsonl.read,

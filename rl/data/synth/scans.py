@@ -96,12 +96,7 @@ def _last(axis: Axis) -> str:
 
 def _backwards(axis: Axis) -> Axis:
     """The same walk from the end: places are counted from the last element."""
-    if axis is ROW:
-        inside = ("cols = columns - 1 - start - tl.arange(0, BLOCK)", "mask = cols >= 0")
-        return replace(ROW, inside=inside)
-    inside = (
-        "rows = length - 1 - start - tl.arange(0, BLOCK_L)[:, None]",
-        "offs = (outer * length + rows) * inner + cols[None, :]",
-        "mask = (rows >= 0) & (cols[None, :] < inner)",
-    )
-    return replace(INNER, inside=inside)
+    if not axis.spread:
+        return replace(axis, inside=("cols = columns - 1 - start - tl.arange(0, BLOCK)", "mask = cols >= 0"))
+    rows = "rows = length - 1 - start - tl.arange(0, BLOCK_L)[:, None]"
+    return replace(axis, inside=(rows, axis.inside[1], "mask = (rows >= 0) & (cols[None, :] < inner)"))

@@ -1,0 +1,204 @@
+"""Cleaning: what counts as the same, what is a benchmark's, and that an interrupted run goes on."""
+
+import json
+
+import pytest
+
+from agent.exits import InputError
+from agent.problems import find
+from rl.data.cleaning.labelling import label
+from rl.data.cleaning.near import Near, signature
+from rl.data.cleaning.running import clean
+from rl.data.cleaning.suites import Benchmarks, problems_of, tree_hash
+from rl.data.dataflow import graph_hash
+from rl.data.reporting import gather, write_report
+from rl.data.rows import Kind, Split, read_rows, row_of, write_rows
+from rl.data.synth.tasks import tasks
+
+FORM = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self{arguments}):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        {forward}
+
+size = {size}
+
+def get_inputs():
+    return [torch.randn(4, size)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def reference(forward: str, init: str = "pass", size: int = 64, arguments: str = "") -> str:
+    return FORM.format(forward=forward, init=init, size=size, arguments=arguments)
+
+
+@pytest.fixture
+def benchmark(tmp_path):
+    """A checkout in KernelBench's layout, of problems of our own."""
+    level = tmp_path / "bench" / "KernelBench" / "level1"
+    level.mkdir(parents=True)
+    (level / "1_Cosine.py").write_text(reference("return torch.cos(x)"))
+    (level / "2_Sine_then_mean.py").write_text(reference("y = torch.sin(x)\n        return torch.mean(y, dim=1)"))
+    return f"kernelbench:{tmp_path / 'bench'}"
+
+
+def rows_of(*references: str):
+    return [
+        row_of(Kind.DRAFT, f"draft\n{r}", f"answer {i} " * 30, reference=r, source="test")
+        for i, r in enumerate(references)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("return torch.relu(x)", "return F.relu(x)"),
+        ("return torch.relu(x)", "return x.relu()"),
+        ("return torch.relu(x)", "return torch.clamp(x, min=0)"),
+        ("return x * torch.sigmoid(x)", "return F.silu(x)"),
+        ("return torch.softmax(x * 2.0, dim=1)", "y = x * 3.0\n        return F.softmax(y, dim=-1)"),
+        ("return torch.sum(x, dim=1, keepdim=True)", "return x.sum(dim=-1)"),
+        (
+            "return (x + 1.0) @ x.T",
+            "y = torch.add(x, 2.0)\n        z = torch.exp(x)\n        return torch.matmul(y, x.t())",
+        ),
+    ],
+)
+def test_spellings_sizes_and_constants_make_no_other_graph(first, second):
+    assert graph_hash(reference(first)) == graph_hash(reference(second, size=128)) != ""
+
+
+def test_a_layer_is_the_function_of_its_name_and_sequential_is_its_parts():
+    layer = reference("return self.act(x)", "self.act = nn.ReLU()")
+    chain = reference("return self.both(x)", "self.both = nn.Sequential(nn.ReLU(), nn.Tanh())")
+    assert graph_hash(layer) == graph_hash(reference("return torch.relu(x)"))
+    assert graph_hash(chain) == graph_hash(reference("return torch.tanh(F.relu(x))"))
+
+
+def test_another_operation_another_order_or_another_operand_is_another_graph():
+    texts = ["return torch.relu(x)", "return torch.tanh(torch.relu(x))", "return torch.relu(torch.tanh(x))", "return torch.relu(x) + x", "return torch.relu(x) - x", "return x - torch.relu(x)"]  # fmt: skip
+    assert len({graph_hash(reference(t)) for t in texts}) == len(texts)
+
+
+def test_what_the_answer_does_not_depend_on_is_no_part_of_the_graph():
+    dead = reference("y = torch.exp(x)\n        return torch.relu(x)")
+    assert graph_hash(dead) == graph_hash(reference("return torch.relu(x)"))
+
+
+def test_renamed_and_resized_models_have_one_tree():
+    assert tree_hash(reference("return torch.cos(x) * 2.0")) == tree_hash(
+        reference("return torch.cos(x) * 3.0", size=9)
+        .replace("(self, x)", "(self, value)")
+        .replace("cos(x)", "cos(value)")
+    )
+
+
+def test_a_benchmarks_problem_is_dropped_however_it_is_spelt(tmp_path, benchmark):
+    rows = rows_of(
+        reference("return x.cos()", size=7),
+        reference("return torch.sin(x).mean(dim=-1)"),
+        reference("return torch.cos(x) + 1.0"),
+    )
+    write_rows(tmp_path / "in", rows)
+    result = clean(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
+    assert (result.rows, result.leaked, result.kept) == (3, 2, 1)
+    assert result.leaks == {"kernelbench:1/1": 1, "kernelbench:1/2": 1}
+    assert result.flagged == 1
+    (kept,) = read_rows(tmp_path / "out")
+    (flag,) = map(json.loads, (tmp_path / "out" / "flagged.jsonl").read_text().splitlines())
+    assert flag["id"] == kept.id
+    assert flag["problem"] == "kernelbench:1/1"
+
+
+def test_the_catalogues_held_out_problems_are_always_held_out():
+    held = {p.name for p in problems_of([])}
+    assert "mish" in held
+    assert "fused_softmax" not in held
+    assert Benchmarks(problems_of([])).leak(find("mish").source).dropped
+
+
+def test_exact_and_near_duplicates_go_and_another_graph_stays(tmp_path):
+    text = reference("return torch.exp(x)")
+    code = "\n".join(f"line_{i} = tl.load(x_ptr + {i})" for i in range(60))
+    again = row_of(Kind.DRAFT, text + "  \r\n", code, reference=text)
+    nearly = row_of(Kind.DRAFT, text, code.replace("line_7 ", "other "), reference=text)
+    other = row_of(Kind.DRAFT, text, code.replace("line_7 ", "other "), reference=reference("return torch.exp(x) * x"))
+    first = row_of(Kind.DRAFT, text, code, reference=text)
+    write_rows(tmp_path / "in", [first, again, nearly, other])
+    result = clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+    assert (result.exact, result.near, result.kept) == (1, 1, 2)
+
+
+def test_signatures_tell_likeness():
+    near = Near()
+    text = " ".join(f"word{i}" for i in range(200))
+    assert not near.seen("a", signature(text))
+    assert near.seen("a", signature(text.replace("word50 ", "")))
+    assert not near.seen("b", signature(text))
+    assert not near.seen("a", signature(" ".join(f"other{i}" for i in range(200))))
+
+
+def test_an_interrupted_cleaning_uses_what_it_has(tmp_path):
+    rows = rows_of(*(reference(f"return torch.{name}(x) * x") for name in ("exp", "sin", "tan", "erf")))
+    write_rows(tmp_path / "in", rows, shard_rows=2)
+
+    def stop(step: str) -> None:
+        if "compared" in step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        clean(tmp_path / "in", tmp_path / "out", [], 1, stop)
+    steps: list[str] = []
+    result = clean(tmp_path / "in", tmp_path / "out", [], 1, steps.append)
+    assert result.kept == 4
+    assert not any("looked at" in step for step in steps)
+    assert len(list(read_rows(tmp_path / "out"))) == 4
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["clean.json", "flagged.jsonl", "rows-00000.parquet"]
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
+    write_rows(tmp_path / "in", rows_of(reference("return x")))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("dear")
+    with pytest.raises(InputError, match="not empty"):
+        clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+    with pytest.raises(InputError, match="is no suite"):
+        clean(tmp_path / "in", tmp_path / "other", ["kernelbenck:here"], 1, lambda _: None)
+
+
+def test_labels_are_the_tools_own(tmp_path):
+    task = tasks(Split.TRAIN, 1, seed=4)[0]
+    good = row_of(Kind.DRAFT, "p", task.solution, reference=task.problem.source)
+    bad = row_of(Kind.DRAFT, "p", task.solution.replace("tl.arange", "tl.aranje"), reference=task.problem.source)
+    prose = row_of(Kind.INSTRUCT, "p", "no kernel")
+    write_rows(tmp_path, [good, bad, prose])
+    label(tmp_path, ("sm_90", "sm_80"), correct=False, workers=1, say=lambda _: None)
+    found = list(read_rows(tmp_path))
+    assert [row.compile for row in found] == [{"sm_90": True, "sm_80": True}, {"sm_90": False, "sm_80": False}, {}]
+    assert [row.correct for row in found] == [None, None, None]
+
+
+def test_a_report_proves_what_is_not_in_the_data(tmp_path, benchmark):
+    write_rows(tmp_path / "c", rows_of(reference("return torch.cos(x) * x"), reference("return x.cos()")))
+    facts = gather(tmp_path / "c", [benchmark])
+    assert facts.rows == 2
+    assert len(facts.leaks) == 1
+    assert "kernelbench:1/1" in facts.leaks[0]
+    written = write_report(tmp_path / "c", facts, tmp_path / "r")
+    page = (tmp_path / "r" / "report.md").read_text()
+    assert "1 rows are a benchmark's" in page
+    assert {p.name for p in written} == {"report.md", "provenance.json", "families.png", "lengths.png"}
+    assert json.loads((tmp_path / "r" / "provenance.json").read_text())["against"]["kernelbench"] == 2
+    result = clean(tmp_path / "c", tmp_path / "cleaned", [benchmark], 1, lambda _: None)
+    after = gather(tmp_path / "cleaned", [benchmark])
+    assert (after.leaks, after.suites) == ((), result.suites)
