@@ -142,7 +142,7 @@ class Ring:
         from policies.stepping import left_padded
 
         ids, mask, positions = left_padded(prompts, 0, self._device)
-        read = DynamicCache(config=self._model.config)
+        read: Any = DynamicCache(config=self._model.config)
         self._model(
             input_ids=ids,
             attention_mask=mask,
@@ -272,8 +272,8 @@ def _ring_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Tensor
 
         def __init__(self, shape: tuple[int, ...]) -> None:
             super().__init__()
-            self.keys = torch.zeros(shape, dtype=model.dtype, device=model.device)
-            self.values = torch.zeros(shape, dtype=model.dtype, device=model.device)
+            self.keys: Any = torch.zeros(shape, dtype=model.dtype, device=model.device)
+            self.values: Any = torch.zeros(shape, dtype=model.dtype, device=model.device)
             self.is_initialized = True
 
         def lazy_initialization(self, key_states: Any, value_states: Any = None) -> None:

@@ -33,7 +33,10 @@ class SmallTokenizer:
         self.backend_tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         notes = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
         self.chat_template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
-        self.eos_token_id = self.backend_tokenizer.token_to_id(notes["eos_token"])
+        end: int | None = self.backend_tokenizer.token_to_id(notes["eos_token"])
+        if end is None:
+            raise ValueError("the end token is not in the vocabulary")
+        self.eos_token_id = end
         # The same settings as transformers renders templates with.
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         self._template = environment.from_string(self.chat_template)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ def row_of(sample: Sample) -> Row:
     figures = {"reward": sample.reward, "return": sample.value, "completion_length": float(len(sample.completion_ids))}
     figures |= {f"reward/{name}": value for name, value in sample.parts.items()}
     return Row(sample.prompt_ids, sample.completion_ids, sample.logps, sample.advantage, figures=figures)
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """By what they hold: the same samples give the same order, whichever thread was first."""
+    return sorted(rows, key=lambda row: (tuple(row.prompt_ids), tuple(row.completion_ids), tuple(row.logps)))
 
 
 class Replay:

@@ -28,7 +28,7 @@ Batches = Callable[[int], Sequence[Row]]
 """The rows of one optimizer step, by its number from 0. The same number gives the same rows to every process."""
 
 
-def _no_reward(**_: Any) -> list[None]:
+def _no_reward(**_: Any) -> list[float | None]:
     """trl wants a reward function; rows bring their advantage with them, so it is never asked."""
     return []
 
@@ -59,7 +59,8 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
     def get_train_dataloader(self) -> DataLoader:
         """Counts forward passes; every process counts for itself and takes its own share of the rows."""
         count = max(1, self.args.max_steps) * self.args.gradient_accumulation_steps
-        return DataLoader(range(count), batch_size=1, collate_fn=list)
+        ticks: Any = range(count)
+        return DataLoader(ticks, batch_size=1, collate_fn=list)
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         number, place = divmod(generation_batch[0], self.args.gradient_accumulation_steps)

@@ -143,12 +143,23 @@ def figures_of(samples: Sequence[Sample]) -> dict[str, float]:
     figures = {
         "reward": _mean([s.reward for s in samples]), "return": _mean([s.value for s in drafts]), "pass_at_1": _mean([s.correct for s in drafts]),
         "compile_rate": _mean([s.compiled for s in drafts]), "completion_length": _mean([len(s.completion_ids) for s in samples]),
-        "cut_off": _mean([s.finish == "length" for s in samples]), "distinct_programs": len(programs) / len(samples), "samples": float(len(samples)),
+        "cut_off": _mean([s.finish == "length" for s in samples]), "solved": solved(samples), "distinct_programs": len(programs) / len(samples), "samples": float(len(samples)),
     }  # fmt: skip
     if repairs:
         figures["repair_rate"] = _mean([s.correct for s in repairs])
     figures |= {f"reward/{part}": _mean([s.parts[part] for s in samples]) for part in samples[0].parts}
     return figures
+
+
+def solved(samples: Sequence[Sample]) -> float:
+    """Share of trajectories with a correct turn, the last repair among them."""
+    root: dict[int, int] = {}
+    found: dict[int, bool] = {}
+    for sample in sorted(samples, key=lambda s: s.candidate_id):
+        own = sample.candidate_id if sample.parent_id is None else root.get(sample.parent_id, sample.candidate_id)
+        root[sample.candidate_id] = own
+        found[own] = found.get(own, False) or sample.correct
+    return sum(found.values()) / len(found) if found else 0.0
 
 
 def _mean(values: Sequence[Any]) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 from agent.databases import open_store, verdicts_beside
 from rl.choosing import AUTO
 from rl.grpo.config import grpo_config
-from rl.grpo.rows import Row, row_of
+from rl.grpo.rows import Row, in_order, row_of
 from rl.online.judges import JudgePool
 from rl.online.options import OnlineOptions
 from rl.online.problem_source import ProblemSource
@@ -83,7 +83,7 @@ class OnlineBatches:
         self._figures = found.figures | {"seconds/waiting": time.monotonic() - waited, "seconds/training": training}
         self._check(found)
         self._trained_since = time.monotonic()
-        return [row_of(sample)._replace(figures=None) for sample in found.log.samples]
+        return in_order(row_of(sample)._replace(figures=None) for sample in found.log.samples)
 
     def figures(self) -> dict[str, float]:
         """Of the step that is trained on."""
@@ -224,9 +224,10 @@ def gathered(batches: OnlineBatches, world: int) -> Callable[[int], list[Row]]:
     def everyone(number: int) -> list[Row]:
         import torch.distributed as distributed
 
-        own, shares = batches(number), [None] * world
+        own = batches(number)
+        shares: list[Any] = [None] * world
         distributed.all_gather_object(shares, own)
-        return [row for share in shares for row in share or []]
+        return in_order(row for share in shares for row in share or [])
 
     return everyone
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from policies.base import Value
 from rl.grpo.config import grpo_config
-from rl.grpo.rows import Replay, row_of
+from rl.grpo.rows import Replay, in_order, row_of
 from rl.training.checkpoints import facts_of, newest, prepare, publish
 from rl.training.options import LogOptions, Method
 from rl.training.plan import Material, Plan, make_plan
@@ -86,7 +86,7 @@ def finish(
     from rl.training.report import write_training_report
 
     history = trainer.state.log_history
-    last = next((entry for entry in reversed(history) if "loss" in entry), {})
+    last: dict[str, Any] = next((entry for entry in reversed(history) if "loss" in entry), {})
     trained = Trained(
         output=str(options.output), method=method, steps=trainer.state.global_step, rows=rows, seconds=watching.seconds, loss=last.get("loss"),
         resumed_at=begun, plan=plan, figures={name: value for name, value in last.items() if isinstance(value, float)},
@@ -126,7 +126,7 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: Material)
     )  # fmt: skip
     world = probe.world_size
     replay = Replay(
-        [row_of(sample) for sample in samples],
+        in_order(map(row_of, samples)),
         probe.per_device_train_batch_size * probe.gradient_accumulation_steps * world,
         options.seed,
     )

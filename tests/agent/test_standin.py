@@ -7,6 +7,7 @@ import pytest
 
 from agent.solving import stand_in
 from agent.stopping import StopReason
+from bench.standin_corpus import broken, solution
 from policies.base import PromptForm
 from policies.embedded import WEIGHTS, open_embedded
 from policies.scripted import Part, Script, ScriptedPolicy
@@ -31,16 +32,16 @@ def test_its_first_greedy_draft_is_a_right_kernel(begin, embedded, store):
     assert turn.sampling.temperature == 0.0
 
 
-def test_it_mends_a_broken_kernel_and_what_it_drew_is_exact(begin, embedded, store, does_not_compile):
-    script = Script(parts=(Part(answers=(does_not_compile,)),), prompt_form=PromptForm.COMPACT)
+def test_it_mends_a_mistake_of_those_it_has_seen_and_what_it_drew_is_exact(begin, embedded, store):
+    code = solution("fused_silu").replace("tl.load(", "tl.load_fast(", 1)
+    assert code in broken(solution("fused_silu"))
+    script = Script(parts=(Part(answers=(f"```python\n{code}```",)),), prompt_form=PromptForm.COMPACT)
     assert begin(ScriptedPolicy(script)).run() is StopReason.REFUSED, "the script has no second answer"
     run = begin(embedded)
     assert run.run() is StopReason.TARGET
     turns = store.turns(run.trajectory_id)
-    assert {turn.action for turn in turns[1:]} == {Action.REPAIR}, (
-        "drawn at 0.8, so one may go wrong, and is mended in turn"
-    )
-    assert "sigmoidal" in turns[1].messages[-1].content
+    assert [turn.action for turn in turns] == [Action.DRAFT, Action.REPAIR], "at the first try, drawn at 0.8"
+    assert "load_fast" in turns[1].messages[-1].content
     assert turns[1].completion.exact, "fit for GRPO"
 
 

@@ -49,7 +49,7 @@ def problems(tmp_path_factory) -> str:
 
 
 def options(novice: Path, problems: str, output: Path, **more) -> OnlineOptions:
-    settings = {"learning_rate": 3e-3, "warmup_steps": 0, "gradient_accumulation_steps": 2, **more.pop("settings", {})}
+    settings = {"learning_rate": 1e-3, "warmup_steps": 0, "gradient_accumulation_steps": 2, **more.pop("settings", {})}
     known = {
         "prompts": 3,
         "group": 8,
@@ -119,21 +119,20 @@ def test_a_round_that_is_done_is_not_done_again(round_of_the_novice, judges):
 def test_trained_from_its_own_log_and_loaded_again_the_policy_is_better(round_of_the_novice, novice, tmp_path):
     """The circle: sampled by the agent, logged, trained from the log alone, reloaded."""
     asked, _, _, _ = round_of_the_novice
-    settings = {"per_device_train_batch_size": 16, "learning_rate": 3e-3, "warmup_steps": 0}
+    settings = {"per_device_train_batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 0}
     trained = train_from_log(
-        LogOptions(db=asked.db, policy=f"transformers:{novice}", output=tmp_path / "better", settings=settings, max_steps=10, method=Method.GRPO),
+        LogOptions(db=asked.db, policy=f"transformers:{novice}", output=tmp_path / "better", settings=settings, max_steps=6, method=Method.GRPO),
         show=lambda plan: None,
     )  # fmt: skip
     assert trained is not None
-    # The trust region is round the policy that sampled: an answer of probability one half can come to 0.5 x 1.28, and no further.
-    assert right(trained.output, 100) > right(novice, 100) + 0.06
+    assert right(trained.output, 100) > right(novice, 100) + 0.2
 
 
 @pytest.fixture(scope="module")
 def trained_online(novice, problems, tmp_path_factory):
     folder, lines = tmp_path_factory.mktemp("online"), []
     trained = train_online(
-        options(novice, problems, folder / "better", max_steps=6, lag=1),
+        options(novice, problems, folder / "better", max_steps=5, lag=1),
         watch=lambda step, of, figures: lines.append(figures),
     )
     return trained, lines, folder
@@ -142,7 +141,7 @@ def trained_online(novice, problems, tmp_path_factory):
 @pytest.mark.slow
 def test_trained_online_the_policy_is_better_and_says_how_it_went(trained_online, novice):
     trained, lines, folder = trained_online
-    assert trained.steps == 6
+    assert trained.steps == 5
     assert right(trained.output) > right(novice) + 0.2
     assert {
         "reward",
@@ -156,7 +155,7 @@ def test_trained_online_the_policy_is_better_and_says_how_it_went(trained_online
     } <= set(lines[-1])
     assert lines[0]["drift/effective_sample_size"] > 0.99
     notes = json.loads((Path(trained.output) / "kernelwright.json").read_text())
-    assert len(notes["lineage"]) >= 6
+    assert len(notes["lineage"]) >= 5
     assert (folder / "runs.db").is_file()
 
 
@@ -164,7 +163,7 @@ def test_trained_online_the_policy_is_better_and_says_how_it_went(trained_online
 def test_the_same_command_does_not_write_over_a_policy_that_is_there(trained_online, novice, problems):
     folder = trained_online[2]
     with pytest.raises(InputError, match="is there already"):
-        train_online(options(novice, problems, folder / "better", max_steps=6, lag=1))
+        train_online(options(novice, problems, folder / "better", max_steps=5, lag=1))
 
 
 def test_the_next_round_comes_from_the_weights_that_were_trained(novice, tmp_path):
@@ -272,3 +271,27 @@ def test_what_an_online_training_cannot_do_is_refused_before_anything_starts(nov
 def test_the_reward_of_a_gpus_verdicts_counts_speed_where_none_is_named(novice, problems, tmp_path):
     assert formula_of(options(novice, problems, tmp_path / "out")).name == "execution"
     assert formula_of(options(novice, problems, tmp_path / "out", judge="cuda:0")).name == "default"
+
+
+@pytest.mark.slow
+def test_a_loop_promotes_a_candidate_that_is_better_and_does_no_cycle_twice(novice, problems, tmp_path):
+    from rl.online.looping import POLICY, LoopOptions, run_loop
+
+    fields = options(novice, problems, tmp_path / "loop").model_dump()
+    asked = LoopOptions(**{**fields, "held_out": (problems,), "cycles": 1, "steps": 4, "samples": 16})
+    [cycle] = run_loop(asked)
+    assert cycle.promoted, cycle.why
+    assert cycle.compared[0].after > cycle.compared[0].before
+    assert right(tmp_path / "loop" / POLICY) > right(novice)
+    assert run_loop(asked) == [cycle]
+
+
+@pytest.mark.slow
+def test_a_loop_can_train_from_what_each_cycle_logged(novice, problems, tmp_path):
+    from rl.online.looping import LoopOptions, run_loop
+
+    fields = options(novice, problems, tmp_path / "loop", group=16).model_dump()
+    fields["settings"] = {"per_device_train_batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 0}
+    asked = LoopOptions(**{**fields, "held_out": (problems,), "cycles": 1, "steps": 6, "samples": 16, "how": "log"})
+    [cycle] = run_loop(asked)
+    assert cycle.compared[0].after > cycle.compared[0].before

@@ -52,7 +52,7 @@ def wait() -> None:
 
 
 def _build(source: Any, metadata: Any) -> None:
-    launcher = symbols.find(DRIVER, "CudaLauncher")
+    launcher: Any = symbols.find(DRIVER, "CudaLauncher")
     try:
         launcher(source, metadata)
     except Exception as error:

@@ -56,7 +56,7 @@ def compiled(problem: Problem, device: str) -> tuple[list[str], str]:
     logging.getLogger("torch._inductor").setLevel(logging.CRITICAL)
     caught: list[str] = []
     GraphLowering.save_output_code = staticmethod(caught.append)
-    settings.compile_threads, settings.fx_graph_cache, settings.unique_kernel_names = 1, False, True
+    settings.compile_threads, settings.fx_graph_cache, settings.triton.unique_kernel_names = 1, False, True
     if device == "cpu":
         settings.cpu_backend = "triton"
         _stand_in()

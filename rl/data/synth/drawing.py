@@ -15,6 +15,7 @@ from rl.data.synth.linear import linear
 from rl.data.synth.lookups import embedding, quantisation
 from rl.data.synth.losses import loss
 from rl.data.synth.matmul import matmul
+from rl.data.synth.matvec import gated, matvec
 from rl.data.synth.normalising import norm, softmax
 from rl.data.synth.program import Program
 from rl.data.synth.reductions import reduction
@@ -44,6 +45,8 @@ FAMILIES: tuple[Family, ...] = (
     Family(image_norm_program, 1.5, "norms"),
     Family(scan, 2.0, "scans", 4),
     Family(matmul, 3.0, "matmul"),
+    Family(matvec, 0.8, "matmul", 5),
+    Family(gated, 0.7, "elementwise", 5),
     Family(linear, 3.0, "linear"),
     Family(convolution, 5.0, "convolution"),
     Family(pooling, 2.0, "pooling", 4),
