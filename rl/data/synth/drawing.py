@@ -21,7 +21,7 @@ from rl.data.synth.program import Program
 from rl.data.synth.reductions import reduction
 from rl.data.synth.scans import scan
 from rl.data.synth.sketch import Sketch
-from rl.data.synth.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, split_of
+from rl.data.synth.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, asked_alone, split_of
 from rl.data.synth.windows import pooling
 
 LONGEST = 8
@@ -58,11 +58,13 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def draw(seed: str, split: Split) -> Program | None:
-    """The program of this seed, None where it is of another split. The same text gives the same program everywhere."""
+    """The program of this seed, None where it is of another split, or a benchmark's. The same text gives the same program everywhere."""
     rng = random.Random(seed)
     family = _family(rng, split)
     depth = min(_depth(rng, split), family.deepest)
     program = family.make(Sketch(rng), depth)
+    if asked_alone(program.ops):
+        return None
     return program if split_of(program.family, program.ops) is split else None
 
 
@@ -79,4 +81,4 @@ def _depth(rng: random.Random, split: Split) -> int:
         return rng.randint(TRAINING_DEPTH + 1, LONGEST)
     if split is Split.HELD_OUT_COMPOSITION:
         return rng.randint(2, TRAINING_DEPTH)
-    return rng.choices((1, 2, 3, 4, 5), (2.5, 3.5, 3, 2, 1))[0]
+    return rng.choices((1, 2, 3, 4, 5), (4, 3.5, 3, 2, 1))[0]

@@ -1,0 +1,245 @@
+"""Corpora of others: the forms that are read, what is left out, and that bad files leave nothing behind."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agent.exits import InputError
+from rl.data.importing.collecting import collect
+from rl.data.importing.inductor import kernels_of
+from rl.data.importing.kinds import Asked, Form, read_in
+from rl.data.importing.licences import is_permissive, licence_of_text
+from rl.data.rows import Kind, read_rows
+from tools.problem import Problem
+
+MIT = "Permission is hereby granted, free of charge, to any person obtaining a copy"
+GPL = "GNU GENERAL PUBLIC LICENSE Version 3"
+KERNEL = """\
+import torch
+import triton
+import triton.language as tl
+from einops import rearrange
+
+SCALE = 2.0
+UNUSED = 3.0
+
+
+@triton.jit
+def halve(x):
+    return x / SCALE
+
+
+@triton.autotune(configs=[], key=["n"])
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    \"\"\"Copies half of it.\"\"\"
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, halve(tl.load(x_ptr + offs, mask=offs < n)), mask=offs < n)
+
+
+@triton.jit
+def stray_kernel(x_ptr):
+    tl.store(x_ptr, rearrange(1))
+
+
+@triton.jit
+def lost_kernel(x_ptr):
+    tl.store(x_ptr, nobody_knows)
+"""
+OUTPUT = """\
+import torch
+from torch._inductor.async_compile import AsyncCompile
+async_compile = AsyncCompile()
+
+
+# kernel path: /tmp/x.py
+# Topologically Sorted Source Nodes: [exp], Original ATen: [aten.exp]
+# Graph fragment:
+#   %exp : Tensor "f32[8]" = call_function[target=torch.ops.aten.exp.default](args = (%arg0,), kwargs = {})
+triton_poi_fused_exp_0 = async_compile.triton('triton_poi_fused_exp_0', '''
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+
+@triton_heuristics.pointwise(size_hints={'x': 8}, filename=__file__, triton_meta={'device': 0})
+@triton.jit
+def triton_poi_fused_exp_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    tmp0 = tl.load(in_ptr0 + (xindex), xmask)
+    tmp1 = libdevice.exp(tmp0)
+    tl.store(out_ptr0 + (xindex), tmp1, xmask)
+''', device_str='cuda')
+"""
+
+
+def imported(form: Form, path, tmp_path, **asked):
+    result = read_in(form, path, tmp_path / "out", Asked(**asked))
+    return result, list(read_rows(tmp_path / "out"))
+
+
+def refused(form: Form, path, tmp_path, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        read_in(form, path, tmp_path / "out", Asked())
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_the_two_csv_layout_gives_its_two_kinds_with_indentation_kept(tmp_path):
+    place = tmp_path / "in"
+    place.mkdir()
+    (place / "fim_sft.csv").write_text('prompt,completion\n"def f(x):\n    if x:\n        return","1\n    return 2"\n')
+    (place / "cu2triton_sft.csv").write_text('prompt,completion\n__global__ void k(),@triton.jit\n"  ",nothing\n')
+    result, rows = imported(Form.CSV, place, tmp_path, licence="MIT")
+    assert [(row.kind, row.source, row.licence) for row in rows] == [
+        (Kind.FIM, "two_csv", "MIT"),
+        (Kind.TRANSLATE, "two_csv", "MIT"),
+    ]
+    assert rows[0].prompt == "def f(x):\n    if x:\n        return"
+    assert result.skipped == {"empty": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (b"question,answer\na,b\n", "no column completion, prompt"),
+        (b"", "no column"),
+        (b"prompt,completion\na,b\nc\n", "another number of fields"),
+        (b'prompt,completion\na,"b\n', "not well-formed CSV"),
+        (b"prompt,completion\n\xff\xfe,b\n", "not UTF-8"),
+        (b"prompt,completion\n", "gave no rows"),
+    ],
+)
+def test_a_malformed_csv_is_refused_and_nothing_is_written(tmp_path, text, match):
+    (tmp_path / "fim_sft.csv").write_bytes(text)
+    refused(Form.CSV, tmp_path / "fim_sft.csv", tmp_path, match)
+
+
+def test_kernels_of_a_tree_come_with_their_own_files_helpers_and_nothing_else(tmp_path):
+    place = tmp_path / "in"
+    place.mkdir()
+    (place / "LICENSE").write_text(MIT)
+    (place / "kernels.py").write_text(KERNEL)
+    result, rows = imported(Form.TREE, place, tmp_path)
+    copy = next(row for row in rows if "copy_kernel(" in row.prompt)
+    assert "SCALE = 2.0" in copy.completion
+    assert "def halve(x)" in copy.completion
+    assert "UNUSED" not in copy.completion
+    assert "einops" not in copy.completion
+    assert copy.licence == "MIT"
+    assert "Copies half of it." in copy.prompt
+    compile(copy.completion, "kernel", "exec")
+    assert result.skipped == {"imports more than torch and triton": 1, "uses a name that its file does not define": 1}
+
+
+def test_sources_under_other_licences_are_left_out_unless_told_otherwise(tmp_path):
+    place = tmp_path / "in"
+    (place / "free").mkdir(parents=True)
+    (place / "LICENSE").write_text(GPL)
+    (place / "a.py").write_text(KERNEL)
+    (place / "free" / "b.py").write_text("# SPDX-License-Identifier: BSD-3-Clause\n" + KERNEL)
+    _, rows = imported(Form.TREE, place, tmp_path)
+    assert {row.licence for row in rows} == {"BSD-3-Clause"}
+    all_of_it = read_in(Form.TREE, place, tmp_path / "all", Asked(any_licence=True))
+    assert all_of_it.rows == 2 * len(rows)
+
+
+def test_licences_are_known_by_their_words():
+    assert licence_of_text(MIT) == "MIT"
+    assert licence_of_text(GPL) == "GPL-3.0"
+    assert licence_of_text("All rights reserved") == ""
+    assert is_permissive("GPL-3.0 OR MIT")
+    assert not is_permissive("GPL-3.0")
+    assert not is_permissive("")
+
+
+def test_inductors_kernels_stand_alone_with_the_graph_they_came_from(tmp_path):
+    place = tmp_path / "torch_compile_debug" / "run_1" / "torchinductor" / "model__0_inference_0.0"
+    place.mkdir(parents=True)
+    (place / "output_code.py").write_text(OUTPUT)
+    _, (row,) = imported(Form.INDUCTOR, tmp_path / "torch_compile_debug", tmp_path)
+    assert "aten.exp" in row.prompt
+    assert "triton_heuristics" not in row.completion
+    assert "import libdevice" in row.completion
+    assert "tl_math" not in row.completion
+    assert row.completion.count("@triton.jit") == 1
+    compile(row.completion, "kernel", "exec")
+
+
+def test_without_a_fragment_the_whole_graph_is_the_prompt(tmp_path):
+    (tmp_path / "output_code.py").write_text(
+        "\n".join(line for line in OUTPUT.splitlines() if not line.startswith("#"))
+    )
+    (tmp_path / "fx_graph_readable.py").write_text("class GraphModule: exp = torch.ops.aten.exp.default(arg0)")
+    _, (row,) = imported(Form.INDUCTOR, tmp_path / "output_code.py", tmp_path)
+    assert "GraphModule" in row.prompt
+    assert kernels_of(OUTPUT)[0].graph.startswith("%exp")
+
+
+def test_kernelbook_style_parquet_is_read_and_other_columns_are_refused(tmp_path):
+    table = {
+        "python_code": ["class Model: ...", ""],
+        "triton_code": ["import triton", "x"],
+        "licenses": [["MIT"], ["MIT"]],
+        "repo_name": ["a/b", "a/b"],
+    }
+    pq.write_table(pa.table(table), tmp_path / "kb.parquet")
+    result, (row,) = imported(Form.KERNELBOOK, tmp_path / "kb.parquet", tmp_path)
+    assert (row.kind, row.reference, row.completion, row.licence) == (
+        Kind.TRANSLATE,
+        "class Model: ...",
+        "import triton",
+        "MIT",
+    )
+    assert result.skipped == {"empty": 1}
+
+
+def test_parquet_that_is_broken_or_of_another_form_is_refused(tmp_path):
+    pq.write_table(pa.table({"code": ["a"]}), tmp_path / "other.parquet")
+    refused(Form.KERNELBOOK, tmp_path / "other.parquet", tmp_path, "no column python_code, triton_code")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "other.parquet").read_bytes()[:60])
+    refused(Form.KERNELBOOK, tmp_path / "cut.parquet", tmp_path, "not a readable parquet")
+
+
+def test_jsonl_of_instructions_is_read_and_a_bad_line_is_named(tmp_path):
+    lines = [
+        {"instruction": "Write", "input": "softmax", "output": "code"},
+        {"instruction": "Write", "output": "more", "license": "MIT"},
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n\n")
+    _, rows = imported(Form.JSONL, tmp_path / "a.jsonl", tmp_path)
+    assert [(row.prompt, row.completion, row.licence) for row in rows] == [
+        ("Write\nsoftmax", "code", ""),
+        ("Write", "more", "MIT"),
+    ]
+    (tmp_path / "b.jsonl").write_text('{"instruction": "a", "output": "b"}\n{"instruction": 1}\n')
+    with pytest.raises(InputError, match=r"b\.jsonl:2"):
+        read_in(Form.JSONL, tmp_path / "b.jsonl", tmp_path / "out2", Asked())
+    assert not (tmp_path / "out2").exists()
+
+
+def test_a_folder_that_is_there_is_not_written_over(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"instruction": "a", "output": "b"}\n')
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("")
+    with pytest.raises(InputError, match="there already"):
+        read_in(Form.JSONL, tmp_path / "a.jsonl", tmp_path / "out", Asked())
+    with pytest.raises(InputError, match="nothing at"):
+        read_in(Form.JSONL, tmp_path / "none.jsonl", tmp_path / "new", Asked())
+
+
+@pytest.mark.slow
+def test_inductor_writes_triton_for_a_reference_without_a_gpu(tmp_path):
+    from rl.data.rows import Split
+    from rl.data.synth.tasks import tasks
+
+    problem = next(t.problem for t in tasks(Split.TRAIN, 60) if t.family == "softmax")
+    broken = Problem(name="broken", source=problem.source.replace("def forward(self, ", "def forward(self, missing, "))
+    result = collect([broken, problem], tmp_path / "out", "cpu", lambda _: None)
+    rows = list(read_rows(tmp_path / "out"))
+    assert result.rows == len(rows) >= 1
+    assert sum(result.skipped.values()) == 1
+    assert all("@triton.jit" in row.completion and row.problem == problem.name for row in rows)
