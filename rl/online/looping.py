@@ -1,0 +1,165 @@
+"""`rl loop`: collect, train, measure, promote only what is better on problems that were held out; then again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from agent.databases import open_store, verdicts_beside
+from policies.base import Value
+from rl.online.judges import JudgePool
+from rl.online.measuring import Compared, Measured, better, compare, measure
+from rl.online.options import OnlineOptions
+from rl.online.problem_source import ProblemSource, held_out
+from rl.online.rounds import Rounds, judge_device, judge_options
+from rl.online.sampler import InPlace
+from rl.online.training import formula_of, train_online
+from rl.safety.exam import refuse_a_blind_judge
+from rl.training.from_log import train_from_log
+from rl.training.options import LogOptions, Method
+from rl.training.subject import open_subject
+from rl.training.watching import Watch, unwatched
+from store.database import Store
+from tools.problem import Problem
+
+Say = Callable[[str], None]
+POLICY, RECORD = "policy", "loop.jsonl"
+
+
+class LoopOptions(OnlineOptions):
+    cycles: int = Field(default=3, ge=1)
+    steps: int = Field(default=20, ge=1)
+    """Optimizer steps a cycle."""
+    how: str = "online"
+    """online: sampled anew each step; log: collected once a cycle, then trained from what was logged."""
+    samples: int = Field(default=4, ge=1)
+    """Drafts of each held-out problem."""
+
+
+class Cycle(Value):
+    """What one cycle came to."""
+
+    cycle: int
+    policy: str
+    """That was trained from."""
+    candidate: str
+    measured: tuple[Measured, ...]
+    compared: tuple[Compared, ...]
+    promoted: bool
+    why: str
+    seconds: float
+
+
+def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch = unwatched) -> list[Cycle]:
+    """Begins or goes on: a cycle that is in the record is not done again. Raises as `train_online` does."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    done = read_record(options.output)
+    splits = held_out(
+        options.held_out or ("synth:composition", "synth:depth", "synth:family"), options.held_out_count, options.seed
+    )
+    current, base = champion(options, done), None
+    for number in range(len(done), options.cycles):
+        started = time.monotonic()
+        base = base or _measured(options, current, splits, say)
+        candidate = _trained(options, current, number, say, watch)
+        found = _measured(options, candidate, splits, say)
+        pairs = [compare(before, after) for before, after in zip(base, found, strict=True)]
+        promoted, why = better(pairs)
+        cycle = Cycle(
+            cycle=number, policy=current, candidate=candidate, measured=tuple(found), compared=tuple(pairs), promoted=promoted, why=why,
+            seconds=time.monotonic() - started,
+        )  # fmt: skip
+        if promoted:
+            promote(Path(candidate.removeprefix("transformers:")), options.output / POLICY)
+            current, base = candidate, found
+        with (options.output / RECORD).open("a", encoding="utf-8") as file:
+            file.write(cycle.model_dump_json() + "\n")
+        done.append(cycle)
+        say(f"cycle {number + 1} of {options.cycles}: {why}")
+    return done
+
+
+def champion(options: LoopOptions, done: Sequence[Cycle]) -> str:
+    promoted = [cycle.candidate for cycle in done if cycle.promoted]
+    return promoted[-1] if promoted else options.policy
+
+
+def read_record(folder: Path) -> list[Cycle]:
+    path = folder / RECORD
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [Cycle.model_validate(json.loads(line)) for line in lines if line.strip()]
+
+
+def promote(candidate: Path, place: Path) -> None:
+    """A copy under the loop's own name; the old one is there until the new one is whole."""
+    beside = place.with_name(f".{place.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(candidate, beside)
+    old = place.with_name(f".{place.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    beside.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _trained(options: LoopOptions, current: str, number: int, say: Say, watch: Watch) -> str:
+    """Gives the candidate's name. One that is there already was trained before the loop was stopped."""
+    output = options.output / f"cycle-{number + 1:02d}"
+    if not output.exists():
+        fields = {name: getattr(options, name) for name in OnlineOptions.model_fields}
+        fields |= {
+            "policy": current,
+            "output": output,
+            "max_steps": options.steps,
+            "seed": options.seed + number,
+            "method": None,
+        }
+        own = OnlineOptions(**fields)
+        if options.how == "online":
+            train_online(own, say=say, watch=watch)
+        else:
+            _from_its_log(own, number, say, watch, options.method)
+    return f"transformers:{output}"
+
+
+def _from_its_log(own: OnlineOptions, number: int, say: Say, watch: Watch, method: Method | None) -> None:
+    say(f"collecting with {own.policy}")
+    label = f"collect-{own.output.parent.name}-{number}"
+    with JudgePool(judge_device(own.judge), own.judges, verdicts_beside(own.db)) as judges, open_store(own.db) as store:
+        refuse_a_blind_judge(judges, judge_options(own.judge), own.judges)
+        subject = open_subject(own.policy)
+        rounds = Rounds(store, InPlace(subject, own).policy, judges, own, formula_of(own), label)
+        rounds.run(0, ProblemSource(own.problems, own.seed).at(0, own.prompts))
+        run, where = rounds.run_name(0, "step"), store.where
+    fields = {name: getattr(own, name) for name in LogOptions.model_fields if name in OnlineOptions.model_fields}
+    fields |= {"db": where, "filters": (f"run={run}",), "method": method}
+    train_from_log(LogOptions(**fields), show=lambda plan: say(f"{plan.method}: {plan.why}"), say=say, watch=watch)
+
+
+def _measured(options: LoopOptions, policy: str, splits: dict[str, list[Problem]], say: Say) -> list[Measured]:
+    """On the same problems with the same seeds, in the loop's own names."""
+    say(f"measuring {policy}")
+    subject = open_subject(policy, options.adapter if policy == options.policy else None)
+    with (
+        JudgePool(judge_device(options.judge), options.judges, verdicts_beside(options.db)) as judges,
+        open_store(options.db) as store,
+    ):
+        return measure_policy(
+            options, policy, splits, judges, store, f"{options.output.name}/{subject.revision[:12]}", options.samples
+        )
+
+
+def measure_policy(
+    options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: JudgePool, store: Store, name: str, samples: int = 1
+) -> list[Measured]:  # fmt: skip
+    """Of one policy by its name, whole weights in this process."""
+    subject = open_subject(policy)
+    own = options.model_copy(update={"policy": policy})
+    rounds = Rounds(store, InPlace(subject, own).policy, judges, own, formula_of(own), name)
+    return measure(rounds, splits, samples, 0)
