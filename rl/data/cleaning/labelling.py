@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rl.data.rows import Row, read_rows, shards, write_shard
+from rl.data.worker import evaluating, evaluator
 from tools.results import Value
-
-_here: dict[str, Any] = {}
-"""Of a worker process: its evaluator."""
 
 
 class Labelled(Value):
@@ -26,11 +24,8 @@ class Labelled(Value):
 
 def label(folder: Path, targets: Sequence[str], correct: bool, workers: int, say: Callable[[str], None]) -> Labelled:
     """Fills `compile` (and `correct`) of every row of the folder, in place, each shard by a rename."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
     total = Labelled()
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), open_worker) as pool:
+    with evaluating(workers) as pool:
         for number, path in enumerate(there := shards(folder), 1):
             rows = list(read_rows(path))
             wanted = [_wants(row, targets, correct) for row in rows]
@@ -65,20 +60,6 @@ def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labe
 
 
 # -------------------------------------------------------------- in a worker
-def open_worker() -> None:
-    import signal
-    from multiprocessing.util import Finalize
-
-    import torch
-
-    from tools.pipeline import Evaluator
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    _here["evaluator"] = evaluator = Evaluator(device="cpu", workers=1)
-    Finalize(None, evaluator.close, exitpriority=10)
-
-
 def judge(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
     """The row with its labels. A reference that cannot be used leaves it as it was."""
     from tools.pipeline import Options
@@ -88,7 +69,7 @@ def judge(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
     problem = Problem(name=row.problem or "row", source=row.reference)
     options = Options(targets=targets, hidden_shapes=False, profile=False, torch_compile=False, interpret=correct)
     try:
-        report = _here["evaluator"].evaluate(problem, row.completion, options)
+        report = evaluator().evaluate(problem, row.completion, options)
     except ProblemError:
         return row
     compiled = {c.target: c.passed for c in report.compiles} or dict.fromkeys(targets, False)

@@ -9,11 +9,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from agent.exits import InputError
 from rl.data.rows import Kind, Row, Split, read_rows, write_rows
 from rl.data.synth.verifying import Outcome
+from rl.data.worker import evaluating, evaluator
 from tools.results import Value
 
 STATE = "synth.json"
@@ -68,7 +68,7 @@ def generate(wanted: Wanted, n: int, folder: Path, workers: int, say: Callable[[
     start, before = time.monotonic(), state.seconds
     kept = start
     waiting: list[Row] = []
-    with _pool(wanted, workers) as pool:
+    with evaluating(workers) as pool:
         for outcome in _outcomes(pool, wanted, state.next, workers):
             state = _counted(state, outcome, seen, graphs, waiting)
             state = state.with_(seconds=before + time.monotonic() - start, workers=workers)
@@ -158,31 +158,6 @@ def _outcomes(pool: ProcessPoolExecutor, wanted: Wanted, first: int, workers: in
         yield from ahead.popleft().result()
 
 
-def _pool(wanted: Wanted, workers: int) -> ProcessPoolExecutor:
-    """Processes that share nothing with this one: each has its own warm zygotes."""
-    import multiprocessing
-
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _open, ())
-
-
-_here: dict[str, Any] = {}
-"""Of a worker process: its evaluator."""
-
-
-def _open() -> None:
-    import signal
-    from multiprocessing.util import Finalize
-
-    import torch
-
-    from tools.pipeline import Evaluator
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    _here["evaluator"] = evaluator = Evaluator(device="cpu", workers=1)
-    Finalize(None, evaluator.close, exitpriority=10)
-
-
 def _unit(wanted: Wanted, first: int) -> list[Outcome]:
     return [_one(wanted, number) for number in range(first, first + UNIT)]
 
@@ -198,7 +173,7 @@ def _one(wanted: Wanted, number: int) -> Outcome:
     if task is None:
         return Outcome(number=number)
     try:
-        outcome = verify(_here["evaluator"], task, options(wanted.target), wanted.repairs, number)
+        outcome = verify(evaluator(), task, options(wanted.target), wanted.repairs, number)
     except ProblemError as error:
         return Outcome(number=number, rejected=(f"draft: reference: {str(error)[:120]}",))
     return outcome.with_(graph=graph_hash(task.problem.source), seconds=time.monotonic() - start)

@@ -1,0 +1,57 @@
+"""A process of ours that verifies: it has an evaluator of its own, and ends when the one that started it does."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tools.pipeline import Evaluator
+
+_here: dict[str, Any] = {}
+"""Of this process: its evaluator."""
+
+
+def evaluating(workers: int) -> ProcessPoolExecutor:
+    """A pool of such processes. They share nothing with this one: each has its own warm zygotes, about 1 GB."""
+    import multiprocessing
+
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _open)
+
+
+def evaluator() -> Evaluator:
+    """Of the process that this is called in."""
+    found: Evaluator = _here["evaluator"]
+    return found
+
+
+def end_with_parent() -> None:
+    """A parent that is killed takes its workers along: without this they would wait for work for ever."""
+    import multiprocessing
+    import os
+    import threading
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            if "evaluator" in _here:
+                _here["evaluator"].close()
+            os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+def _open() -> None:
+    import signal
+    from multiprocessing.util import Finalize
+
+    import torch
+
+    from tools.pipeline import Evaluator
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+    torch.set_num_threads(1)
+    _here["evaluator"] = made = Evaluator(device="cpu", workers=1)
+    Finalize(None, made.close, exitpriority=10)
