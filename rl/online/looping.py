@@ -10,16 +10,15 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agent.databases import open_store, verdicts_beside
+from agent.databases import open_store
 from policies.base import Value
 from rl.online.judges import JudgePool
 from rl.online.measuring import Compared, Measured, better, compare, measure
 from rl.online.options import OnlineOptions
 from rl.online.problem_source import ProblemSource, held_out
-from rl.online.rounds import Rounds, judge_device, judge_options
+from rl.online.rounds import Rounds, judge_device
 from rl.online.sampler import InPlace
-from rl.online.training import formula_of, train_online
-from rl.safety.exam import refuse_a_blind_judge
+from rl.online.training import examined_judges, formula_of, train_online
 from rl.training.from_log import train_from_log
 from rl.training.options import LogOptions, Method
 from rl.training.subject import open_subject
@@ -62,12 +61,21 @@ def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch
     splits = held_out(
         options.held_out or ("synth:composition", "synth:depth", "synth:family"), options.held_out_count, options.seed
     )
+    if len(done) >= options.cycles:
+        return done
+    with examined_judges(options, judge_device(options.judge), say) as judges:
+        return _cycles(options, done, splits, judges, say, watch)
+
+
+def _cycles(
+    options: LoopOptions, done: list[Cycle], splits: dict[str, list[Problem]], judges: JudgePool, say: Say, watch: Watch
+) -> list[Cycle]:
     current, base = champion(options, done), None
     for number in range(len(done), options.cycles):
         started = time.monotonic()
-        base = base or _measured(options, current, splits, say)
-        candidate = _trained(options, current, number, say, watch)
-        found = _measured(options, candidate, splits, say)
+        base = base or _measured(options, current, splits, judges, say)
+        candidate = _trained(options, current, number, judges, say, watch)
+        found = _measured(options, candidate, splits, judges, say)
         pairs = [compare(before, after) for before, after in zip(base, found, strict=True)]
         promoted, why = better(pairs)
         cycle = Cycle(
@@ -108,7 +116,7 @@ def promote(candidate: Path, place: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _trained(options: LoopOptions, current: str, number: int, say: Say, watch: Watch) -> str:
+def _trained(options: LoopOptions, current: str, number: int, judges: JudgePool, say: Say, watch: Watch) -> str:
     """Gives the candidate's name. One that is there already was trained before the loop was stopped."""
     output = options.output / f"cycle-{number + 1:02d}"
     if not output.exists():
@@ -122,17 +130,18 @@ def _trained(options: LoopOptions, current: str, number: int, say: Say, watch: W
         }
         own = OnlineOptions(**fields)
         if options.how == "online":
-            train_online(own, say=say, watch=watch)
+            train_online(own, say=say, watch=watch, judges=judges)
         else:
-            _from_its_log(own, number, say, watch, options.method)
+            _from_its_log(own, number, judges, say, watch, options.method)
     return f"transformers:{output}"
 
 
-def _from_its_log(own: OnlineOptions, number: int, say: Say, watch: Watch, method: Method | None) -> None:
+def _from_its_log(
+    own: OnlineOptions, number: int, judges: JudgePool, say: Say, watch: Watch, method: Method | None
+) -> None:
     say(f"collecting with {own.policy}")
     label = f"collect-{own.output.parent.name}-{number}"
-    with JudgePool(judge_device(own.judge), own.judges, verdicts_beside(own.db)) as judges, open_store(own.db) as store:
-        refuse_a_blind_judge(judges, judge_options(own.judge), own.judges)
+    with open_store(own.db) as store:
         subject = open_subject(own.policy)
         rounds = Rounds(store, InPlace(subject, own).policy, judges, own, formula_of(own), label)
         rounds.run(0, ProblemSource(own.problems, own.seed).at(0, own.prompts))
@@ -142,14 +151,13 @@ def _from_its_log(own: OnlineOptions, number: int, say: Say, watch: Watch, metho
     train_from_log(LogOptions(**fields), show=lambda plan: say(f"{plan.method}: {plan.why}"), say=say, watch=watch)
 
 
-def _measured(options: LoopOptions, policy: str, splits: dict[str, list[Problem]], say: Say) -> list[Measured]:
+def _measured(
+    options: LoopOptions, policy: str, splits: dict[str, list[Problem]], judges: JudgePool, say: Say
+) -> list[Measured]:
     """On the same problems with the same seeds, in the loop's own names."""
     say(f"measuring {policy}")
     subject = open_subject(policy, options.adapter if policy == options.policy else None)
-    with (
-        JudgePool(judge_device(options.judge), options.judges, verdicts_beside(options.db)) as judges,
-        open_store(options.db) as store,
-    ):
+    with open_store(options.db) as store:
         return measure_policy(
             options, policy, splits, judges, store, f"{options.output.name}/{subject.revision[:12]}", options.samples
         )

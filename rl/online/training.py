@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from agent.databases import open_store, verdicts_beside
@@ -139,8 +139,10 @@ class OnlineBatches:
         check_step(seen, self._options.limits)
 
 
-def train_online(options: OnlineOptions, *, say: Say = lambda step: None, watch: Watch = unwatched) -> Trained:
-    """Begins or goes on. Raises InputError, PolicyRefused, TrainingAlarm, InfrastructureError, StoreError; KeyboardInterrupt after a checkpoint."""
+def train_online(
+    options: OnlineOptions, *, say: Say = lambda step: None, watch: Watch = unwatched, judges: JudgePool | None = None
+) -> Trained:
+    """Begins or goes on. `judges`: that are started and examined already. Raises InputError, PolicyRefused, TrainingAlarm, InfrastructureError, StoreError; KeyboardInterrupt after a checkpoint."""
     from agent.exits import InputError
 
     if options.method not in (None, Method.GRPO):
@@ -152,13 +154,20 @@ def train_online(options: OnlineOptions, *, say: Say = lambda step: None, watch:
     problems = ProblemSource(options.problems, options.seed)
     resumes = prepare(options, {"revision": subject.revision})
     with ExitStack() as held, readable_trouble():
-        say(f"starting {options.judges} judges")
-        judges = held.enter_context(JudgePool(device, options.judges, verdicts_beside(options.db)))
+        judges = judges or held.enter_context(examined_judges(options, device, say))
         store = held.enter_context(open_store(options.db))
-        say("examining the judges")
-        refuse_a_blind_judge(judges, judge_options(options.judge), options.judges)
         say("loading the policy")
         return _train(options, subject, formula, problems, judges, store, resumes, say, watch)
+
+
+@contextmanager
+def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step: None) -> Iterator[JudgePool]:
+    """Started, and shown to see through what they must see through. Raises TrainingAlarm."""
+    say(f"starting {options.judges} judges")
+    with JudgePool(device, options.judges, verdicts_beside(options.db)) as judges:
+        say("examining the judges")
+        refuse_a_blind_judge(judges, judge_options(options.judge), options.judges)
+        yield judges
 
 
 def _train(

@@ -134,6 +134,8 @@ def live_training(
 
 def trained_view(trained: Trained) -> str:
     loss = "" if trained.loss is None else f", last loss {trained.loss:.4f}"
+    if trained.paused:
+        return f"paused after {trained.steps} steps: the same command goes on; so far the policy is {trained.output} (--policy transformers:{trained.output})"
     return (
         f"{trained.steps} steps of {trained.method} on {trained.rows:,} rows in {trained.seconds:.0f} s{loss}\n"
         f"the policy is in {trained.output} (agent solve ... --policy transformers:{trained.output}); its curves in report.html and curves.png there"

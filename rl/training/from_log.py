@@ -31,6 +31,8 @@ class Trained(Value):
     seconds: float
     loss: float | None
     resumed_at: int
+    paused: bool = False
+    """The time was up: `output` is a checkpoint, and the same command goes on."""
     plan: Plan | None = None
     figures: dict[str, float] = {}
     """Of the last step."""
@@ -93,6 +95,10 @@ def finish(
     )  # fmt: skip
     if trainer.is_world_process_zero():
         write_training_report(options.work, history, trained, plan)
+    if watching.paused:
+        checkpoint = newest(options.work)
+        return trained.with_(output=str(checkpoint), paused=True)
+    if trainer.is_world_process_zero():
         publish(
             trainer.accelerator.unwrap_model(trainer.model), subject, options, lineage, steps=trained.steps,
             created=round(time.time()), **facts,

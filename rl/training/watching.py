@@ -36,6 +36,8 @@ class Watching(TrainerCallback):
         self._lineage, self._facts, self._earlier = lineage, facts or {}, earlier
         self._started = self._step_began = time.monotonic()
         self.interrupted = False
+        self.paused = False
+        """The time of this sitting is up, and there is more to do."""
 
     @property
     def seconds(self) -> float:
@@ -45,9 +47,10 @@ class Watching(TrainerCallback):
         self._started = self._step_began = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self.interrupted:
-            control.should_save = True
-        if self.interrupted or (self._budget is not None and self.seconds >= self._budget):
+        spent = time.monotonic() - self._started
+        if self._budget is not None and spent >= self._budget and state.global_step < state.max_steps:
+            self.paused = True
+        if self.interrupted or self.paused:
             control.should_save = control.should_training_stop = True
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
