@@ -79,9 +79,12 @@ def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
     if channels and (not tensors or sketch.chance(0.6)):
         name = sketch.free(sketch.pick(("bias", "weight", "shift")))
         trailing = "".join(", 1" for _ in sketch.shape[_channel_axis(sketch) + 1 :])
-        draw = f"nn.Parameter(torch.randn({channels}{trailing}))"
-        if not any(n == channels for n, _ in sketch.arguments):
+        shape = f"{channels}{trailing}"
+        if sketch.chance(0.4):
+            shape = sketch.argument(f"{name}_shape", f"({channels}{trailing or ','})", keep=False)
+        elif not any(n == channels for n, _ in sketch.arguments):
             sketch.argument(channels, channels, keep=False)
+        draw = f"nn.Parameter(torch.randn({shape}))"
         sketch.module(name, draw)
         return Step(op, operand=name, along="weight")
     name = sketch.free("y")
@@ -107,17 +110,17 @@ def kernel_lines(sketch: Sketch, steps: list[Step], site: Site, extra: Extra) ->
     """The chain's lines in a kernel; its pointers and scalars are added to `extra`."""
     lines = []
     for step in steps:
-        a = step.a
+        a, name = step.a, sketch.local(step.operand)
         if step.along == "scalar":
-            a = step.operand
-            _add(extra, step.operand, f"self.{step.operand}")
+            a = name
+            _add(extra, name, f"self.{step.operand}")
         elif step.along:
             value = f"self.{step.operand}" if step.along == "weight" else step.operand
-            _add(extra, f"{step.operand}_ptr", value)
+            _add(extra, f"{name}_ptr", value)
             where, mask = (site.offsets, site.mask) if step.along == "all" else (site.channel, site.channel_mask)
             masked = f", mask={mask}" if mask else ""
-            lines.append(f"{step.operand} = tl.load({step.operand}_ptr + {where}{masked}){sketch.cast}")
-        lines.append(f"{site.value} = {step.op.triton.format(x=site.value, y=step.operand, a=a, b=step.b)}")
+            lines.append(f"{name} = tl.load({name}_ptr + {where}{masked}){sketch.cast}")
+        lines.append(f"{site.value} = {step.op.triton.format(x=site.value, y=name, a=a, b=step.b)}")
     return [site.indent + line for line in lines]
 
 

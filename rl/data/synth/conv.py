@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rl.data.synth.convolution import conv_kernel, draw_layer
+from rl.data.synth.conv_layers import draw_layer
+from rl.data.synth.convolution import conv_kernel
 from rl.data.synth.image_norms import image_norm
 from rl.data.synth.normalising import NORMS, SOFTMAXES, normalise_current
 from rl.data.synth.program import Program, finished

@@ -2,102 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rl.data.synth.chain import Extra, Site, draw_steps, kernel_lines
+from rl.data.synth.conv_layers import Layer
 from rl.data.synth.program import kernel
 from rl.data.synth.sketch import Sketch
 
-AXES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
 WINDOW = ("K", "S", "P", "L")
 """Kernel, stride, padding and dilation, each before the axis's letter."""
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One convolution of the reference."""
-
-    axes: int
-    name: str
-    transposed: bool = False
-    groups: bool = False
-    depthwise: bool = False
-    bias: bool = True
-
-    @property
-    def letters(self) -> tuple[str, ...]:
-        return AXES[self.axes]
-
-
-def draw_layer(sketch: Sketch) -> Layer:
-    """Inputs, arguments and the layer of the reference; the sketch's shape is the output's."""
-    axes = sketch.rng.choices((1, 2, 3), (2, 5, 2))[0]
-    form = sketch.rng.choices(("standard", "pointwise", "depthwise", "transposed", "grouped"), (5, 1.5, 2, 3, 1))[0]
-    names = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}[axes]
-    full = {1: (8192, 32768), 2: (64, 128, 256), 3: (16, 32)}[axes]
-    small = {1: (19, 33), 2: (7, 9), 3: (4, 5)}[axes]
-    batch = sketch.size("batch_size", (8, 16, 32), (2, 3))
-    channels = sketch.size("in_channels", (16, 32, 64), (4, 6))
-    sides = [sketch.size(name, full, small) for name in names]
-    sketch.input("x", (batch, channels, *sides))
-    sketch.argument("in_channels", "in_channels", keep=False)
-    depthwise = form == "depthwise"
-    if not depthwise:
-        sketch.size("out_channels", (32, 64, 128), (8, 10))
-        sketch.argument("out_channels", "out_channels", keep=False)
-    out = "in_channels" if depthwise else "out_channels"
-    sketch.shape = (batch, out, *("" for _ in sides))
-    return _written(sketch, axes, form, out)
-
-
-def _written(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
-    transposed, depthwise, grouped = form == "transposed", form == "depthwise", form == "grouped"
-    bias = sketch.chance(0.75)
-    given = [] if form == "pointwise" else _window(sketch, axes, transposed)
-    if form == "pointwise":
-        given = ["kernel_size=1"]
-    if depthwise:
-        given.append("groups=in_channels")
-    if grouped:
-        sketch.argument("groups", "2", keep=False)
-        given.append("groups=groups")
-    if not bias:
-        given.append("bias=False")
-    name = sketch.pick(("conv", "conv", "conv_transpose" if transposed else f"conv{axes}d"))
-    kind = f"nn.Conv{'Transpose' if transposed else ''}{axes}d"
-    sketch.module(name, f"{kind}(in_channels, {out}, {', '.join(given)})")
-    sketch.reference.append(f"x = self.{name}(x)")
-    sketch.ops.append(f"{form}_conv{axes}d")
-    return Layer(axes, name, transposed, grouped, depthwise, bias)
-
-
-def _window(sketch: Sketch, axes: int, transposed: bool) -> list[str]:
-    """kernel_size, stride, padding, dilation: as arguments, numbers or pairs."""
-    chosen: list[tuple[str, str]] = []
-    uneven = axes > 1 and sketch.chance(0.25)
-    size = sketch.pick((3, 3, 2, 5 if axes < 3 else 3))
-    sizes = [sketch.pick((1, 2, 3)) if uneven else size for _ in range(axes)]
-    chosen.append(("kernel_size", f"({', '.join(map(str, sizes))})" if uneven else str(size)))
-    if sketch.chance(0.5):
-        chosen.append(("stride", str(sketch.pick((1, 2, 2, 3)))))
-    if sketch.chance(0.6) or (size == 5 and axes == 3):
-        chosen.append(("padding", str(sketch.pick((1, 1, 2)) if not transposed else 1)))
-    if sketch.chance(0.25) and max(sizes) <= 3:
-        chosen.append(("dilation", "2"))
-        chosen = [(n, v) for n, v in chosen if n != "padding"] + [("padding", "2")]
-    if transposed and sketch.chance(0.3) and ("stride", "2") in chosen:
-        chosen.append(("output_padding", "1"))
-    given = []
-    for name, value in chosen:
-        if name == "kernel_size" or sketch.chance(0.6):
-            sketch.argument(name, value, keep=False)
-            given.append(f"{name}={name}")
-        else:
-            given.append(f"{name}={value}")
-    return given
-
-
-# -------------------------------------------------------------- the kernel
 def conv_kernel(sketch: Sketch, layer: Layer, depth: int) -> None:
     """The layer with depth - 1 element-wise steps on what it gives."""
     steps = draw_steps(sketch, depth - 1, channels=sketch.shape[1], tensors=False, binary=0.25)

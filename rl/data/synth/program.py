@@ -41,12 +41,12 @@ def _reference(sketch: Sketch, returns: str) -> str:
 def _model(sketch: Sketch, returns: str) -> str:
     lines = ["class Model(nn.Module):"]
     named = sketch.chance(0.4)
-    arguments = "".join(f", {name}" for name, _ in sketch.arguments)
+    typed = sketch.chance(0.5)
+    arguments = "".join(_argument(sketch, name, value, typed) for name, value in sketch.arguments)
     if sketch.reference_init or sketch.chance(0.6):
         lines += [f"    def __init__(self{arguments}):", f"        super({'Model, self' if named else ''}).__init__()"]
         lines += [f"        {line}" for line in sketch.reference_init] + [""]
     inputs = [name for name, _ in sketch.inputs]
-    typed = sketch.chance(0.5)
     shown = ", ".join(f"{name}: torch.Tensor" if typed else name for name in inputs)
     lines.append(f"    def forward(self, {shown}){' -> torch.Tensor' if typed else ''}:")
     lines += [f"        {line}" for line in _forward(sketch, returns)]
@@ -79,8 +79,37 @@ def _getters(sketch: Sketch) -> str:
     else:
         body = [f"return [{', '.join(made)}]"]
     lines = "\n".join(f"    {line}" for line in body)
-    values = ", ".join(value for _, value in sketch.arguments)
+    values = ", ".join(_given(sketch))
     return f"def get_inputs():\n{lines}\n\n\ndef get_init_inputs():\n    return [{values}]"
+
+
+def _argument(sketch: Sketch, name: str, value: str, typed: bool) -> str:
+    kind = (
+        "tuple"
+        if value.startswith("(")
+        else "float"
+        if "." in value
+        else "bool"
+        if value in ("True", "False")
+        else "int"
+    )
+    default = sketch.defaults.get(name) if name in _last(sketch) else None
+    shown = f", {name}: {kind}" if typed else f", {name}"
+    return shown if default is None else f"{shown} = {default}" if typed else f"{shown}={default}"
+
+
+def _last(sketch: Sketch) -> set[str]:
+    """Arguments after which all have a default."""
+    names = [name for name, _ in sketch.arguments]
+    return {name for i, name in enumerate(names) if all(n in sketch.defaults for n in names[i:])}
+
+
+def _given(sketch: Sketch) -> list[str]:
+    """Values of get_init_inputs: those at the end that are the default are left out."""
+    given = list(sketch.arguments)
+    while given and sketch.defaults.get(given[-1][0]) == given[-1][1]:
+        given.pop()
+    return [value for _, value in given]
 
 
 def _candidate(sketch: Sketch) -> str:
@@ -93,7 +122,7 @@ def _candidate(sketch: Sketch) -> str:
 
 def _model_new(sketch: Sketch) -> str:
     lines = ["class ModelNew(nn.Module):"]
-    arguments = "".join(f", {name}" for name, _ in sketch.arguments)
+    arguments = "".join(_argument(sketch, name, value, typed=False) for name, value in sketch.arguments)
     if arguments or sketch.init:
         lines += [f"    def __init__(self{arguments}):", "        super().__init__()"]
         lines += [f"        {line}" for line in sketch.init] + [""]

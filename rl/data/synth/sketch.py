@@ -25,6 +25,8 @@ class Sketch:
     """Arguments of forward: name, and what get_inputs makes."""
     arguments: list[tuple[str, str]] = field(default_factory=list)
     """Of __init__: name, and what get_init_inputs gives."""
+    defaults: dict[str, str] = field(default_factory=dict)
+    """Arguments of __init__ that have one; at the end of the list they need not be given."""
     reference_init: list[str] = field(default_factory=list)
     reference: list[str] = field(default_factory=list)
     """Statements of the reference's forward, each `x = ...`."""
@@ -91,6 +93,10 @@ class Sketch:
             | {line.split(" = ")[0].removeprefix("self.") for line in self.reference_init}
         )
         return next(n for n in (name, *(f"{name}{i}" for i in range(2, 20))) if n not in taken)
+
+    def local(self, name: str) -> str:
+        """What a kernel calls it: another name where the family's kernel has that one for itself."""
+        return f"{name}2" if name in self.reserved else name
 
     def target(self) -> str:
         """What the next kernel's output is called."""
