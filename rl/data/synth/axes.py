@@ -85,6 +85,8 @@ class Walk:
     before: list[Step]
     """The chain between the load and the reduction."""
     other: str = "0.0"
+    columns: str = ""
+    """The host's expression for the length of a row, where that is not the last axis alone."""
     extra: Extra = field(default_factory=Extra)
     lines: list[str] = field(default_factory=list)
 
@@ -152,7 +154,7 @@ class Walk:
     def _sizes(self, source: str) -> list[str]:
         if self.axis.spread:
             return [f"length, inner = {source}.shape[1], {source}.stride(1)"]
-        return [f"columns = {source}.shape[-1]", f"rows = {source}.numel() // columns"]
+        return [f"columns = {self.columns or f'{source}.shape[-1]'}", f"rows = {source}.numel() // columns"]
 
     def _grid(self, source: str) -> str:
         return "(rows,)" if not self.axis.spread else f"({source}.shape[0], triton.cdiv(inner, 128))"

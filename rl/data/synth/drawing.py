@@ -22,6 +22,7 @@ from rl.data.synth.reductions import reduction
 from rl.data.synth.scans import scan
 from rl.data.synth.sketch import Sketch
 from rl.data.synth.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, asked_alone, split_of
+from rl.data.synth.whole import whole
 from rl.data.synth.windows import pooling
 
 LONGEST = 8
@@ -43,6 +44,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(softmax, 1.5, "softmax"),
     Family(norm, 2.0, "norms"),
     Family(image_norm_program, 1.5, "norms"),
+    Family(whole, 0.8, "norms", 5),
     Family(scan, 2.0, "scans", 4),
     Family(matmul, 3.0, "matmul"),
     Family(matvec, 0.8, "matmul", 5),

@@ -26,14 +26,18 @@ def image_norm(sketch: Sketch, axes: int, depth: int) -> None:
     channels = sketch.shape[1]
     if not any(name == channels for name, _ in sketch.arguments):
         sketch.argument(channels, channels, keep=False)
-    kind = sketch.pick(("group", "group", "instance", "batch"))
-    name = sketch.pick(("norm", {"group": "gn", "instance": "instance_norm", "batch": "bn"}[kind]))
+    kind = sketch.pick(("group", "group", "instance", "batch", *(["layer"] if all(sketch.shape) else [])))
+    name = sketch.pick(("norm", {"group": "gn", "instance": "instance_norm", "batch": "bn", "layer": "ln"}[kind]))
     if kind == "group":
         groups = sketch.free("num_groups")
         sketch.argument(groups, "2", keep=False)
         if channels in sketch.sizes:
             sketch.sizes[channels] = (sketch.sizes[channels][0], 6)
         layer, affine = f"nn.GroupNorm({groups}, {channels})", True
+    elif kind == "layer":
+        sketch.arguments = [a for a in sketch.arguments if a[0] != channels]
+        shape = sketch.argument("normalized_shape", f"({', '.join(sketch.shape[1:])})", keep=False)
+        layer, affine = f"nn.LayerNorm({shape})", True
     elif kind == "instance":
         affine = sketch.chance(0.4)
         layer = f"nn.InstanceNorm{axes}d({channels}{', affine=True' if affine else ''})"
@@ -41,7 +45,7 @@ def image_norm(sketch: Sketch, axes: int, depth: int) -> None:
         layer, affine = f"nn.BatchNorm{axes}d({channels})", True
     sketch.module(name, layer)
     sketch.reference.append(f"x = self.{name}(x)")
-    sketch.ops.append(f"{kind}_norm")
+    sketch.ops.append(f"{kind}_norm" if kind != "layer" else "block_layer_norm")
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
     extra = Extra()
     tail = kernel_lines(sketch, steps, Site("x", "", "mask", indent="        "), extra)
@@ -87,23 +91,32 @@ def _grouped(sketch: Sketch, name: str, kind: str, affine: bool, extra: Extra, t
         "    x = (x - mean) * factor",
     ]
     if affine:
-        channel = "row % groups * (size // pixels) + cols // pixels" if kind == "group" else "row % groups"
-        mask = ", mask=mask" if kind == "group" else ""
+        channel = {"group": "row % groups * (size // pixels) + cols // pixels", "layer": "cols"}.get(
+            kind, "row % groups"
+        )
+        mask = "" if kind == "instance" else ", mask=mask"
         lines += [
             f"    channel = {channel}",
             f"    x = x * tl.load(weight_ptr + channel{mask}) + tl.load(bias_ptr + channel{mask})",
         ]
     body = [*("    " + line for line in lines), *tail, "        tl.store(out_ptr + row * size + cols, x, mask=mask)"]
     weights = ["weight_ptr", "bias_ptr"] if affine else []
-    sizes = ["size", *(["groups"] if affine else []), *(["pixels"] if affine and kind == "group" else []), "eps"]
+    sizes = [
+        "size",
+        *(["groups"] if affine and kind != "layer" else []),
+        *(["pixels"] if affine and kind == "group" else []),
+        "eps",
+    ]
     sketch.kernels.append(
         kernel(f"{kind}_norm_kernel", ["x_ptr", *weights, *extra.parameters, "out_ptr", *sizes, "BLOCK"], body)
     )
     source, target = sketch.current, sketch.target()
     groups = f"self.{name}.num_groups" if kind == "group" else f"{source}.shape[1]"
     values = [f"self.{name}.weight", f"self.{name}.bias"] if affine else []
-    sketch.host.append(f"groups = {groups}")
-    sketch.host.append(f"rows = {source}.shape[0] * groups")
+    if kind == "layer":
+        sketch.host.append(f"rows = {source}.shape[0]")
+    else:
+        sketch.host += [f"groups = {groups}", f"rows = {source}.shape[0] * groups"]
     sketch.host.append(f"size = {source}.numel() // rows")
     if "pixels" in sizes:
         sketch.host.append(f"pixels = {source}.stride(1)")

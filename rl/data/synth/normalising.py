@@ -86,12 +86,34 @@ def _layer(walk: Walk) -> str:
     return f"(x - mean{s}) * factor{s}"
 
 
+def _rms_of_layer(sketch: Sketch, dim: str) -> None:
+    """With eps, and often the number of features, as arguments of the model."""
+    if sketch.chance(0.6) and not any(name == "num_features" for name, _ in sketch.arguments):
+        size = sketch.shape[1] if dim == "1" else sketch.shape[-1]
+        if size:
+            sketch.argument("num_features", size, keep=sketch.chance(0.5))
+    sketch.argument("eps", "1e-5")
+    sketch.defaults["eps"] = "1e-5"
+    spellings = (
+        "rms = torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + self.eps)\nx = x / rms",
+        "x = x * torch.rsqrt(x.pow(2).mean(dim={d}, keepdim=True) + self.eps)",
+    )
+    sketch.reference += sketch.pick(spellings).format(d=dim).split("\n")
+
+
+def _rms_with_eps(walk: Walk) -> str:
+    walk.extra.parameters.append("eps")
+    walk.extra.values.append("self.eps")
+    return _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + eps)", "x * factor{s}")(walk)
+
+
 SOFTMAXES = (
     Norm("softmax", _says("x = torch.softmax(x, dim={d})", "x = F.softmax(x, dim={d})"), _softmax, 2.0),
     Norm("log_softmax", _says("x = torch.log_softmax(x, dim={d})", "x = F.log_softmax(x, dim={d})"), _log_softmax, 1.5),
 )
 NORMS = (
     Norm("rms_norm", _says("rms = torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + 1e-5)\nx = x / rms", "x = x * torch.rsqrt(x.pow(2).mean(dim={d}, keepdim=True) + 1e-5)"), _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + 1e-5)", "x * factor{s}"), 2.0),
+    Norm("rms_norm", _rms_of_layer, _rms_with_eps, 1.5),
     Norm("l1_normalise", _says("x = x / torch.mean(torch.abs(x), dim={d}, keepdim=True)"), _simple("tl.abs(x)", "tl.sum(acc, axis=0) / {n}", "x / factor{s}")),
     Norm("l1_sum_normalise", _says("x = F.normalize(x, p=1.0, dim={d})"), _simple("tl.abs(x)", "tl.maximum(tl.sum(acc, axis=0), 1e-12)", "x / factor{s}"), 0.6),
     Norm("l2_normalise", _says("x = x / torch.norm(x, p=2, dim={d}, keepdim=True)", "x = F.normalize(x, dim={d})", "x = F.normalize(x, p=2, dim={d})"), _simple("x * x", "tl.maximum(tl.sqrt(tl.sum(acc, axis=0)), 1e-12)", "x / factor{s}"), 1.5),

@@ -138,7 +138,7 @@ def _logsumexp(walk: Walk) -> str:
 REDUCTIONS = (
     Reduction("sum", ("torch.sum(x, dim={d}{k})", "x.sum(dim={d}{k})"), _sum, weight=2.0),
     Reduction("mean", ("torch.mean(x, dim={d}{k})", "x.mean(dim={d}{k})"), _mean, weight=2.0),
-    Reduction("max", ("torch.max(x, dim={d}{k})[0]", "torch.amax(x, dim={d}{k})", "x.max(dim={d}{k}).values"), _max, weight=1.5),
+    Reduction("max", ("torch.max(x, dim={d}{k})[0]", "x.max(dim={d}{k}).values", "torch.amax(x, dim={d}{k})"), _max, weight=1.5),
     Reduction("min", ("torch.min(x, dim={d}{k})[0]", "torch.amin(x, dim={d}{k})"), _min, weight=1.5),
     Reduction("argmax", ("torch.argmax(x, dim={d}{k})", "x.argmax(dim={d}{k})"), _argmax, integer=True),
     Reduction("argmin", ("torch.argmin(x, dim={d}{k})", "x.argmin(dim={d}{k})"), _argmin, integer=True),
@@ -149,6 +149,8 @@ REDUCTIONS = (
     Reduction("l2_norm", ("torch.norm(x, p=2, dim={d}{k})", "torch.sqrt(torch.sum(x ** 2, dim={d}{k}))", "torch.linalg.norm(x, dim={d}{k})"), _l2),
     Reduction("mean_square", ("torch.mean(x ** 2, dim={d}{k})", "x.pow(2).mean(dim={d}{k})"), _mean_square, weight=0.7),
 )  # fmt: skip
+PLANES = frozenset({"sum", "mean", "max", "min", "logsumexp"})
+"""Which take several axes."""
 LONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
 """Which no benchmark asks for alone."""
 
@@ -168,6 +170,9 @@ def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> Non
     first = sketch.rng.randint(0, around) if before is None else before
     if chosen.integer:
         first = around
+    if len(sketch.shape) > 3 and not chosen.integer and chosen.name in PLANES and sketch.chance(0.4):
+        _planes(sketch, chosen, around, first)
+        return
     last_axis = len(sketch.shape) == 2 or sketch.chance(0.35)
     axis = ROW if last_axis else INNER
     steps = draw_steps(sketch, first, tensors=False, binary=0)
@@ -181,6 +186,27 @@ def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> Non
     walk.store_reduced(name)
     dtype = "torch.int64" if chosen.integer else ""
     walk.launch("reduce_kernel", sketch.target(), _shape(sketch.current, last_axis, keep, len(sketch.shape)), dtype)
+
+
+def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
+    """Over all axes behind the second: a plane is one row."""
+    steps = draw_steps(sketch, first, tensors=False, binary=0)
+    axes = ", ".join(str(i) for i in range(2, len(sketch.shape)))
+    keep = sketch.chance(0.5)
+    shown = sketch.pick((f"({axes})", f"[{axes}]"))
+    spelt = chosen.torch[-1] if chosen.name in ("max", "min") else chosen.torch[0]
+    sketch.reference.append("x = " + spelt.format(d=shown, k=", keepdim=True" if keep else ""))
+    sketch.ops.append(f"plane_{chosen.name}")
+    ones = ["1"] * (len(sketch.shape) - 2) if keep else []
+    sketch.shape = (*sketch.shape[:2], *ones)
+    walk = Walk(sketch, ROW, steps)
+    name = chosen.passes(walk)
+    walk.after(draw_steps(sketch, around - first, tensors=False, binary=0), name)
+    walk.store_reduced(name)
+    source = sketch.current
+    walk.columns = f"{source}.stride(1)"
+    shape = f"(*{source}.shape[:2], {', '.join(ones)})" if keep else f"{source}.shape[:2]"
+    walk.launch("reduce_kernel", sketch.target(), shape)
 
 
 def _chosen(sketch: Sketch, depth: int) -> Reduction:

@@ -16,7 +16,7 @@ ONE_IN = 11
 """Of all pairs of neighbouring operations, this one is held out."""
 
 ASKED_ALONE = re.compile(
-    r"matmul(_\w+)?|bmm(_\w+)?|matvec\w*|diagonal_matmul|softmax|log_softmax|(layer|group|instance|batch|rms)_norm|l[12]_normalise"
+    r"matmul(_\w+)?|bmm(_\w+)?|matvec\w*|diagonal_matmul|softmax|log_softmax|(block_)?(layer|group|instance|batch|rms)_norm|frobenius_norm|(plane|whole)_(mean|sum|max|min)|l[12]_normalise"
     r"|(reverse_|masked_)?cumsum|cumprod|(max|avg)_pool\dd|\w+_conv\dd|attention|(mse|smooth_l1|hinge|kl_div|triplet|cosine|cross_entropy)_loss"
 )
 """What a benchmark asks for with nothing round it: never a whole problem here. Compositions teach it."""
