@@ -10,14 +10,15 @@ DEFAULT = Path(".kernelwright") / "runs.db"
 """In the folder where the command is given."""
 
 
-def open_store(where: str | None, *, readonly: bool = False) -> Store:
-    """A file or a server's URL; without one the default's, whose folder is made. Raises StoreError."""
+def open_store(where: str | None, *, readonly: bool = False, create: bool = True) -> Store:
+    """A file or a server's URL; without one the default's, whose folder is made (where `create`). Raises StoreError."""
+    create = create and not readonly
     if where is not None:
-        return Store.open(where, readonly=readonly, create=not readonly)
-    if not readonly:
+        return Store.open(where, readonly=readonly, create=create)
+    if create:
         DEFAULT.parent.mkdir(exist_ok=True)
         (DEFAULT.parent / ".gitignore").write_text("*\n", encoding="utf-8")
-    return Store.open(DEFAULT, readonly=readonly, create=not readonly)
+    return Store.open(DEFAULT, readonly=readonly, create=create)
 
 
 def verdicts_beside(where: str | None) -> Path | None:

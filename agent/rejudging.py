@@ -57,7 +57,7 @@ class Replays(Value):
 def replay_all(asked: Asked, db: str | None, say: Callable[[str], None]) -> Replays:
     """Raises InputError, StoreError, and what keeps the tools from judging. Ctrl-C ends it after what is at work; what was saved stays."""
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(db, readonly=not asked.rescore))
+        store = stack.enter_context(open_store(db, readonly=not asked.rescore, create=False))
         rows = _rows(store, asked)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelwright-replay-")))
         scratch = stack.enter_context(Store.open(folder / "replay.db"))
@@ -140,11 +140,15 @@ class _Work:
     def _one(self, row: Trajectory) -> Replayed:
         saved: list[int] = []
 
-        def say(doing: str) -> None:
-            if self._over.is_set():
-                raise KeyboardInterrupt
+        def tell(doing: str) -> None:
             place = f"{len(self._done)} of {self._count} done; " if self._count > 1 else ""
             self._say(f"{place}trajectory {row.id} ({row.problem}): {doing}")
+
+        def say(doing: str) -> None:
+            """Between two steps of the machine; never in the middle of a verdict, whose processes would be left behind."""
+            if self._over.is_set():
+                raise KeyboardInterrupt
+            tell(doing)
 
         def keep(turn: Turn, report: Report) -> None:
             if self._asked.rescore:
@@ -152,19 +156,21 @@ class _Work:
                 with self._lock:
                     self.saved += 1
 
-        replayed = replay(self._store, row, self._scratch, lambda turns: self._judges(row, turns, keep), say)
+        replayed = replay(self._store, row, self._scratch, lambda turns: self._judges(row, turns, keep, tell), say)
         if saved and replayed.best_candidate_id != row.best_id:
             self._store.put_best(row.id, replayed.best_candidate_id)
         return replayed.with_(rescored=len(saved))
 
-    def _judges(self, row: Trajectory, turns: Sequence[Turn], keep: Callable[[Turn, Report], None]) -> Judges:
+    def _judges(
+        self, row: Trajectory, turns: Sequence[Turn], keep: Callable[[Turn, Report], None], tell: Callable[[str], None]
+    ) -> Judges:
         if self._evaluator is None:
             return FromRecord(turns)
         from tools.pipeline import Options
 
         told = Settings.of(row)
         judging = Judging(self._evaluator, Options(targets=told.targets, own_work=told.own_work))
-        return Anew(turns, row.id, judging, self._rescored_before, keep)
+        return Anew(turns, row.id, judging, self._rescored_before, keep, tell)
 
     def _rescored_before(self, turn: Turn) -> bool:
         """By these very tools, so that the rescoring of a run goes on where it was interrupted."""

@@ -126,9 +126,11 @@ class Anew:
 
     def __init__(
         self, turns: Sequence[Turn], own: int, judging: Judges, known: Callable[[Turn], bool],
-        keep: Callable[[Turn, Report], None],
+        keep: Callable[[Turn, Report], None], tell: Callable[[str], None] = lambda doing: None,
     ) -> None:  # fmt: skip
+        """`tell`: what the tools do, for people. It does not go through the machine, where it could be interrupted."""
         self._turns, self._own, self._judging, self._known, self._keep = turns, own, judging, known, keep
+        self._tell = tell
         self.judged: set[int] = set()
 
     def report(
@@ -137,8 +139,11 @@ class Anew:
         turn = self._turns[attempt.turn]
         if turn.report is not None and (turn.trajectory_id != self._own or self._known(turn)):
             return turn.report
-        say(f"turn {attempt.turn + 1} of {len(self._turns)}: judging")
-        report = self._judging.report(problem, attempt.with_(source=turn.source), earlier, say)
+        place = f"turn {attempt.turn + 1} of {len(self._turns)}"
+        self._tell(f"{place}: judging")
+        report = self._judging.report(
+            problem, attempt.with_(source=turn.source), earlier, lambda doing: self._tell(f"{place}: {doing}")
+        )
         self._keep(turn, report)
         self.judged.add(attempt.turn)
         return report

@@ -208,6 +208,14 @@ def test_what_cannot_be_replayed_is_refused_in_one_line(store, path, capsys, arg
     assert said in err
 
 
+@pytest.mark.parametrize("option", ["--execute", "--rescore"])
+def test_a_database_that_is_not_there_is_not_made(tmp_path, capsys, option):
+    status, _, err = command(capsys, "1", option, "--device", "cpu", "--db", str(tmp_path / "none.db"))
+    assert status == Exit.INFRASTRUCTURE
+    assert "no database at" in err
+    assert not (tmp_path / "none.db").exists()
+
+
 def test_a_turn_that_is_not_there_cannot_be_branched_from(begin, path, unfinished, capsys):
     id = finished(begin, unfinished(1), unfinished(2), budgets=Budgets(turns=2))
     status, _, err = command(capsys, str(id), "--fork", "3", "--policy", "embedded", "--db", path)
