@@ -170,7 +170,7 @@ def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
 
     with live_training(quiet=as_json) as (watch, say):
         trained = train_from_log(LogOptions(**asked), show=show, say=say, watch=watch, dry_run=dry_run)
-    if trained is not None:
+    if trained is not None and trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))
 
 
@@ -181,4 +181,5 @@ def _online(asked: dict[str, Any], as_json: bool) -> None:
 
     with live_training(quiet=as_json) as (watch, say):
         trained = train_online(OnlineOptions(**asked), say=say, watch=watch)
-    typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))
+    if trained.first:
+        typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))

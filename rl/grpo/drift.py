@@ -62,7 +62,9 @@ class DriftSum:
         scaled = [math.exp(value - top) for value in logs]
         squares = math.fsum(value * value for value in scaled)
         effective = math.fsum(scaled) ** 2 / squares / len(logs) if logs else 1.0
-        return Drift(effective=effective, kl=max(self._kl, 0.0) / max(self._tokens, 1.0), largest=self._largest, rows=len(logs))
+        return Drift(
+            effective=effective, kl=max(self._kl, 0.0) / max(self._tokens, 1.0), largest=self._largest, rows=len(logs)
+        )
 
 
 def measure_drift(

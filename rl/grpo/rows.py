@@ -32,7 +32,7 @@ class Row(NamedTuple):
         return len(self.completion_ids) if self.mask is None else sum(self.mask)
 
 
-EMPTY = Row(prompt_ids=(0,), completion_ids=(0,), logps=(0.0,), advantage=0.0, mask=(0,))
+EMPTY = Row(prompt_ids=(0,), completion_ids=(0, 0), logps=(0.0, 0.0), advantage=0.0, mask=(0, 0))
 """Adds nothing to any loss: for a part of a batch that would have no row."""
 
 

@@ -25,6 +25,7 @@ from rl.safety.suspects import suspects_of
 from rl.training.checkpoints import facts_of, newest, prepare
 from rl.training.from_log import Trained, finish, quieten, readable_trouble, trainer_step
 from rl.training.options import Method
+from rl.training.processes import Place, first_before_others, only_first, place_of, shared
 from rl.training.subject import Subject, load_weights, open_subject, parameters
 from rl.training.watching import Watch, Watching, interruptible, unwatched
 from store.database import Store
@@ -149,15 +150,18 @@ def train_online(
         raise InputError(
             f"--online trains by grpo: collect with agent batch, then rl train --from-trajectories DB --method {options.method}"
         )
+    place = place_of(options.device)
+    say, options = only_first(place, say), options.with_(device=place.device)
     formula, device = formula_of(options), judge_device(options.judge)
     subject = open_subject(options.policy, options.adapter)
     problems = ProblemSource(options.problems, options.seed)
-    resumes = prepare(options, {"revision": subject.revision})
+    with first_before_others(place):
+        resumes = prepare(options, {"revision": subject.revision})
     with ExitStack() as held, readable_trouble():
         judges = judges or held.enter_context(examined_judges(options, device, say))
         store = held.enter_context(open_store(options.db))
         say("loading the policy")
-        return _train(options, subject, formula, problems, judges, store, resumes, say, watch)
+        return _train(options, place, subject, formula, problems, judges, store, resumes, say, watch)
 
 
 @contextmanager
@@ -171,7 +175,7 @@ def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step:
 
 
 def _train(
-    options: OnlineOptions, subject: Subject, formula: Formula, problems: ProblemSource, judges: JudgePool, store: Store, resumes: bool, say: Say,
+    options: OnlineOptions, place: Place, subject: Subject, formula: Formula, problems: ProblemSource, judges: JudgePool, store: Store, resumes: bool, say: Say,
     watch: Watch,
 ) -> Trained:  # fmt: skip
     from rl.grpo.trainer import TrajectoryGRPOTrainer
@@ -183,14 +187,12 @@ def _train(
         longest_completion=options.reply_tokens or 1536,
     )  # fmt: skip
     sampler = open_sampler(subject, options)
-    rounds = Rounds(
-        store, sampler.policy, judges, options, formula, options.output.name, config.process_index, config.world_size
-    )
+    rounds = Rounds(store, sampler.policy, judges, options, formula, options.output.name, place.rank, place.world)
     batches = OnlineBatches(rounds, problems, sampler, options, store, say, steps)
     trainer = TrajectoryGRPOTrainer(
         model,
         config,
-        gathered(batches, config.world_size),
+        gathered(batches, place),
         decoupled=options.decoupled,
         processing_class=subject.tokenizer,
     )
@@ -225,18 +227,13 @@ def _own_settings(options: OnlineOptions) -> dict[str, Any]:
     return {"gradient_accumulation_steps": 4, **options.settings}
 
 
-def gathered(batches: OnlineBatches, world: int) -> Callable[[int], list[Row]]:
+def gathered(batches: OnlineBatches, place: Place) -> Callable[[int], list[Row]]:
     """The rows of all processes, in one order: each samples its own share of the problems."""
-    if world == 1:
+    if place.world == 1:
         return batches
 
     def everyone(number: int) -> list[Row]:
-        import torch.distributed as distributed
-
-        own = batches(number)
-        shares: list[Any] = [None] * world
-        distributed.all_gather_object(shares, own)
-        return in_order(row for share in shares for row in share or [])
+        return in_order(row for share in shared(place, lambda: batches(number)) for row in share)
 
     return everyone
 

@@ -13,6 +13,7 @@ from rl.grpo.rows import Replay, in_order, row_of
 from rl.training.checkpoints import facts_of, newest, prepare, publish
 from rl.training.options import LogOptions, Method
 from rl.training.plan import Material, Plan, make_plan
+from rl.training.processes import first_before_others, only_first, place_of
 from rl.training.subject import Subject, load_weights, open_subject, parameters
 from rl.training.watching import Watch, Watching, interruptible, unwatched
 from store.database import Store
@@ -36,6 +37,8 @@ class Trained(Value):
     plan: Plan | None = None
     figures: dict[str, float] = {}
     """Of the last step."""
+    first: bool = True
+    """Whether the process that says so is the one that writes."""
 
 
 def train_from_log(
@@ -43,6 +46,8 @@ def train_from_log(
     dry_run: bool = False,
 ) -> Trained | None:  # fmt: skip
     """Says what it will use (`show`), then trains; None for a dry run. Raises InputError, PolicyRefused, TrainingAlarm, StoreError; KeyboardInterrupt after a checkpoint."""
+    place = place_of(options.device)
+    show, say, options = only_first(place, show), only_first(place, say), options.with_(device=place.device)
     subject = open_subject(options.policy, options.adapter)
     with Store.open(options.db, create=False, readonly=True) as store:
         say("loading the policy")
@@ -52,7 +57,8 @@ def train_from_log(
     show(material.plan)
     if dry_run:
         return None
-    resumes = prepare(options, {"log": material.plan.used, "revision": subject.revision})
+    with first_before_others(place):
+        resumes = prepare(options, {"log": material.plan.used, "revision": subject.revision})
     with readable_trouble():
         return _train(options, subject, model, material, resumes, say, watch)
 
@@ -91,10 +97,11 @@ def finish(
     last: dict[str, Any] = next((entry for entry in reversed(history) if "loss" in entry), {})
     trained = Trained(
         output=str(options.output), method=method, steps=trainer.state.global_step, rows=rows, seconds=watching.seconds, loss=last.get("loss"),
-        resumed_at=begun, plan=plan, figures={name: value for name, value in last.items() if isinstance(value, float)},
+        resumed_at=begun, plan=plan, first=trainer.is_world_process_zero(), figures={name: value for name, value in last.items() if isinstance(value, float)},
     )  # fmt: skip
     if trainer.is_world_process_zero():
         write_training_report(options.work, history, trained, plan)
+    trainer.accelerator.wait_for_everyone()
     if watching.paused:
         checkpoint = newest(options.work)
         return trained.with_(output=str(checkpoint), paused=True)

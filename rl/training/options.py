@@ -36,7 +36,7 @@ class Storage(StrEnum):
 
 
 LOOSE = frozenset(
-    {"max_minutes", "storage", "output", "max_steps", "workers", "places", "db", "force", "evaluate_every"}
+    {"max_minutes", "storage", "output", "max_steps", "workers", "places", "db", "force", "evaluate_every", "device"}
 )
 """Fields that two sittings of one training may differ in."""
 

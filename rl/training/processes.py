@@ -1,0 +1,66 @@
+"""One training over several processes (accelerate, torchrun): who speaks, who writes, and on which GPU each works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+
+class Place(NamedTuple):
+    """Of this process among all."""
+
+    rank: int
+    world: int
+    device: str
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+
+def place_of(device: str) -> Place:
+    """`device` is what was asked for; each of several processes gets a GPU of its own."""
+    from accelerate import PartialState
+
+    state = PartialState(cpu=not device.startswith("cuda"))
+    own = f"cuda:{state.local_process_index}" if state.num_processes > 1 and device.startswith("cuda") else device
+    return Place(state.process_index, state.num_processes, own)
+
+
+def only_first(place: Place, function: Callable[..., Any]) -> Callable[..., Any]:
+    """What the first process alone does: printing."""
+    return function if place.first else lambda *arguments, **options: None
+
+
+@contextmanager
+def first_before_others(place: Place) -> Iterator[None]:
+    """The first process goes through before the others enter."""
+    from accelerate import PartialState
+
+    if place.world == 1:
+        yield
+        return
+    with PartialState().main_process_first():
+        yield
+
+
+def shared(place: Place, own: Callable[[], Any]) -> list[Any]:
+    """What `own` gives in each process, in their order. An exception in one is raised in all, so that none waits for ever."""
+    import torch.distributed as distributed
+
+    found: Any = None
+    trouble: Exception | None = None
+    try:
+        found = own()
+    except Exception as error:
+        trouble = error
+    shares: list[Any] = [None] * place.world
+    distributed.all_gather_object(shares, (found, None if trouble is None else f"{type(trouble).__name__}: {trouble}"))
+    if trouble is not None:
+        raise trouble
+    if said := next((said for _, said in shares if said is not None), None):
+        from tools.results import InfrastructureError
+
+        raise InfrastructureError(f"another process of this training stopped: {said}")
+    return [share for share, _ in shares]

@@ -1,0 +1,66 @@
+"""Two processes on a CPU, for real: the weights are those that one process makes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("trl")
+
+from safetensors.torch import load_file  # noqa: E402
+
+from tests.rl.test_train_from_log import logged  # noqa: E402
+from tests.tiny_model import save_tiny_model  # noqa: E402
+
+CONFIGS = Path(__file__).parents[2] / "rl" / "configs"
+
+
+def train(log: Path, model: Path, output: Path, processes: int) -> dict:
+    """Eight rows a step, however many processes share them."""
+    settings = {
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2 // processes,
+        "learning_rate": 1e-3,
+        "warmup_steps": 0,
+    }
+    launcher = [
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        str(processes),
+        "--master_port",
+        str(29_400 + os.getpid() % 500),
+    ]
+    command = [
+        sys.executable, *(launcher if processes > 1 else []), "-m", "rl", "train", "--from-trajectories", str(log), "--policy", f"transformers:{model}",
+        "--output", str(output), "--method", "grpo", "--max-steps", "3", "--device", "cpu",
+        *[part for name, value in settings.items() for part in ("--set", f"{name}={value}")],
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=250, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("the policy is in") == 1
+    return load_file(output / "model.safetensors")
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_weights_of_one(tmp_path):
+    model = save_tiny_model(tmp_path / "tiny")
+    log = logged(tmp_path, model, samples=8)
+    one, two = (train(log, model, tmp_path / str(count), count) for count in (1, 2))
+    assert one.keys() == two.keys()
+    largest = max(float((one[name] - two[name]).abs().max()) for name in one)
+    assert largest < 2e-4, largest
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_config_is_one_that_accelerate_reads(path):
+    config_args = pytest.importorskip("accelerate.commands.config.config_args")
+    config = config_args.load_config_from_file(str(path))
+    assert config.num_processes == 2
