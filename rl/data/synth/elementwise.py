@@ -5,7 +5,7 @@ from __future__ import annotations
 from rl.data.synth.chain import Extra, Site, draw_steps, kernel_lines
 from rl.data.synth.program import Program, finished, kernel
 from rl.data.synth.sketch import Sketch
-from rl.data.synth.tensors import start
+from rl.data.synth.tensors import draw_dtype, start
 
 BLOCKS = (1024, 1024, 1024, 2048)
 
@@ -13,8 +13,9 @@ BLOCKS = (1024, 1024, 1024, 2048)
 def elementwise(sketch: Sketch, depth: int) -> Program:
     """x -> chain, over any number of axes."""
     sketch.family = "elementwise"
+    draw_dtype(sketch)
     start(sketch)
-    channels = sketch.shape[1] if len(sketch.shape) > 2 else sketch.shape[-1]
+    channels = "" if sketch.narrow else sketch.shape[1] if len(sketch.shape) > 2 else sketch.shape[-1]
     steps = draw_steps(sketch, depth, channels=channels, binary=0.3 if depth > 1 else 0.15)
     flat_kernel(sketch, steps)
     return finished(sketch)

@@ -10,7 +10,7 @@ from rl.data.synth.chain import draw_steps
 from rl.data.synth.program import Program, finished
 from rl.data.synth.reductions import LOWEST, centred, online
 from rl.data.synth.sketch import Sketch
-from rl.data.synth.tensors import start
+from rl.data.synth.tensors import draw_dtype, start
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ NORMS = (
 def softmax(sketch: Sketch, depth: int) -> Program:
     """x -> chain -> softmax or log-softmax -> chain."""
     sketch.family = "softmax"
+    draw_dtype(sketch)
     return _program(sketch, depth, SOFTMAXES)
 
 
@@ -154,7 +155,9 @@ def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before
     sketch.ops.append(chosen.name)
     walk = Walk(sketch, ROW if last_axis else INNER, steps)
     element = chosen.passes(walk)
-    channels = sketch.shape[-1] if last_axis else sketch.shape[1] if len(sketch.shape) > 2 else ""
+    channels = (
+        "" if sketch.narrow else sketch.shape[-1] if last_axis else sketch.shape[1] if len(sketch.shape) > 2 else ""
+    )
     later = draw_steps(
         sketch,
         around - first,

@@ -9,7 +9,7 @@ from rl.data.synth.axes import INNER, ROW, Walk
 from rl.data.synth.chain import draw_steps
 from rl.data.synth.program import Program, finished
 from rl.data.synth.sketch import Sketch
-from rl.data.synth.tensors import start
+from rl.data.synth.tensors import draw_dtype, start
 
 LOWEST, HIGHEST = '-float("inf")', 'float("inf")'
 
@@ -158,6 +158,7 @@ LONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
 def reduction(sketch: Sketch, depth: int) -> Program:
     """x -> chain -> reduction -> chain."""
     sketch.family = "reductions"
+    draw_dtype(sketch)
     start(sketch, sketch.rng.choices((2, 3, 4), (3, 3, 1))[0])
     reduce_current(sketch, depth)
     return finished(sketch)

@@ -12,6 +12,11 @@ SMALL_ROWS = (3, 4, 5)
 SMALL_COLUMNS = (67, 67, 131, 45, 1100)
 
 
+def draw_dtype(sketch: Sketch) -> None:
+    """fp32 mostly. Half precision without parameters of its own: torch would give fp32 back."""
+    sketch.dtype = sketch.rng.choices(("float32", "float16", "bfloat16"), (16, 1, 1))[0]
+
+
 def start(sketch: Sketch, axes: int = 0, name: str = "x") -> None:
     """The first input, of `axes` axes (0: any), and the sketch's current tensor."""
     axes = axes or sketch.rng.choices((1, 2, 3, 4), (1, 6, 1.5, 1.5))[0]

@@ -1,0 +1,61 @@
+"""`rl data` on the command line: what it says, and how it ends."""
+
+import json
+
+import pytest
+
+from rl.cli import main
+from rl.data.rows import Kind, read_rows, row_of, write_rows
+
+
+def ran(capsys, *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["data", *arguments])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_a_corpus_goes_from_jsonl_to_a_report(tmp_path, capsys):
+    lines = [{"instruction": f"Write kernel {i}", "output": f"import triton  # {i} " + "abc " * i} for i in range(6)]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, [*lines, lines[0]])))
+    code, out, _ = ran(
+        capsys, "import", "jsonl", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "rows"), "--licence", "MIT"
+    )
+    assert (code, "7" in out) == (0, True)
+    code, out, _ = ran(
+        capsys, "clean", str(tmp_path / "rows"), "--out", str(tmp_path / "clean"), "--workers", "1", "--json"
+    )
+    assert code == 0
+    assert (json.loads(out)["rows"], json.loads(out)["exact"]) == (7, 1)
+    code, out, _ = ran(capsys, "report", str(tmp_path / "clean"))
+    assert code == 0
+    assert "report.md" in out
+    assert "MIT" in (tmp_path / "clean" / "report.md").read_text()
+    assert all(row.kind is Kind.INSTRUCT for row in read_rows(tmp_path / "clean"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("import", "xml", "here", "--out", "there"), "there is no form xml"),
+        (("import", "csv", "/nowhere", "--out", "there"), "nothing at /nowhere"),
+        (("synth", "--n", "1", "--out", "there", "--split", "best"), "no split best"),
+        (("synth", "--n", "1", "--out", "there", "--target", "sm_1"), "sm_1"),
+        (("clean", "/nowhere", "--out", "there"), "no corpus"),
+        (("clean", "/nowhere", "--out", "there", "--against", "kernelbench"), "kernelbench:DIR"),
+        (("report", "/nowhere"), "no corpus"),
+        (("inductor", "--problems", "synth:none", "--out", "there"), "synth:N"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = ran(capsys, *arguments)
+    assert (code, said in err, err.count("\n")) == (2, True, 1), err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_other_rows_is_not_generated_into(tmp_path, capsys):
+    write_rows(tmp_path, [row_of(Kind.DRAFT, "a", "b")])
+    code, _, err = ran(capsys, "synth", "--n", "1", "--out", str(tmp_path))
+    assert code == 2
+    assert "did not write" in err
