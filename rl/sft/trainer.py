@@ -130,8 +130,10 @@ class BucketedSFTTrainer(KernelSFTTrainer):
 
 
 def _sum_of_losses(model: Any, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Nats over all labels. Rows are padded on the right, so plain causal attention needs no mask."""
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+    """Nats over all labels. Rows are padded on the right, so plain causal attention needs no mask; saying so leaves no mask to be looked for."""
+    plain = model.config.model_type == "qwen3" and set(model.config.layer_types) == {"full_attention"}
+    mask: Any = {"full_attention": None} if plain else None
+    hidden = model.model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
     targets = functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
     logits = model.lm_head(hidden)
     return functional.cross_entropy(

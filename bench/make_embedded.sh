@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Makes the embedded policy again, from nothing but this repository: corpus, tokenizer, training, figures.
+#
+#   bench/make_embedded.sh [WORK]            # everything lies in WORK (default /tmp/embedded); the same command goes on where it was stopped
+#
+# What varies is given as variables: PYTHON, SIZE (14m), SEED (0), ROWS (40000 verified drafts at most), DATA_MINUTES (10), SFT_MINUTES (10),
+# WORKERS (all cores), DEVICE (auto), TASKS (128), SAMPLES (10), KERNELBENCH (a checkout to measure on and to keep out of the data; none),
+# CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+WORK=${1:-/tmp/embedded}
+PYTHON=${PYTHON:-python} SIZE=${SIZE:-14m} SEED=${SEED:-0} ROWS=${ROWS:-40000} DEVICE=${DEVICE:-auto}
+DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10}
+WORKERS=${WORKERS:-$(nproc)} KERNELBENCH=${KERNELBENCH:-} INSTALL=${INSTALL:-}
+rl() { "$PYTHON" -m rl "$@"; }
+say() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
+mkdir -p "$WORK"
+
+against=()
+[ -n "$KERNELBENCH" ] && against=(--against "kernelbench:$KERNELBENCH")
+
+CORPUS=${CORPUS:-$WORK/clean}
+if [ ! -d "$CORPUS" ]; then
+    say "corpus: at most $ROWS verified drafts or $DATA_MINUTES minutes"
+    # An interrupt ends it well, and what was verified is kept.
+    timeout --signal INT --kill-after 60 "${DATA_MINUTES}m" "$PYTHON" -m rl data synth --n "$ROWS" --seed "$SEED" --workers "$WORKERS" --out "$WORK/synth" || [ $? -eq 124 ]
+    say "cleaning"
+    rl data clean "$WORK/synth" --out "$WORK/clean" --workers "$WORKERS" "${against[@]}"
+    rl data report "$WORK/clean" --out "$WORK/report" "${against[@]}"
+fi
+
+if [ ! -d "$WORK/tokenizer" ]; then
+    say "tokenizer"
+    rl tokenizer --data "$CORPUS" --out "$WORK/tokenizer" --size 4096
+fi
+
+if [ ! -d "$WORK/embedded" ]; then
+    say "training new:$SIZE for $SFT_MINUTES minutes"
+    rl sft --base "new:$SIZE" --preset scratch --data "$CORPUS" --tokenizer "$WORK/tokenizer" --output "$WORK/embedded" \
+        --device "$DEVICE" --seed "$SEED" --max-minutes "$SFT_MINUTES" --set num_train_epochs=1000 --weights bf16
+fi
+
+for suite in synth:composition synth:depth catalogue; do
+    say "measuring on $suite"
+    rl evaluate --policy "transformers:$WORK/embedded" --suite "$suite" --n "$TASKS" --samples "$SAMPLES" --turns 4 \
+        --device cpu --workers "$WORKERS" --at-once 512 --out "$WORK/evaluate-${suite//:/-}" \
+        $([ "$suite" = synth:composition ] && echo --card)
+done
+
+say "the model is in $WORK/embedded; its card is its README.md"
+if [ -n "$INSTALL" ]; then
+    rm -f policies/weights/*
+    cp "$WORK"/embedded/* policies/weights/
+    say "it ships as policies/weights now"
+fi
