@@ -36,19 +36,21 @@ def synth(
     ] = "train",
     repairs: Annotated[int, typer.Option(min=0, help="Broken versions that are tried of each kernel.")] = 2,
     no_repairs: Annotated[bool, typer.Option("--no-repairs", help="Drafts only.")] = False,
+    against: Against = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Generate problems with kernels that the tools found right, and broken kernels with what the tools said of them."""
     from agent.show.terminal import console, progress
     from rl.data.asked import split_asked, target_asked
+    from rl.data.cleaning.suites import graphs_of
     from rl.data.synth.generating import Wanted, generate
 
     wanted = Wanted(
         seed=seed, split=split_asked(split), target=target_asked(target), repairs=0 if no_repairs else repairs
     )
     with progress(as_json) as say:
-        state = generate(wanted, n, out, workers, say)
+        state = generate(wanted, n, out, workers, say, graphs_of(list(against or ())))
     if as_json:
         typer.echo(state.model_dump_json(indent=1))
         return

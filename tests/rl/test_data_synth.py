@@ -38,6 +38,14 @@ def test_the_same_seed_gives_the_same_tasks_and_another_seed_others():
     assert not {t.problem.hash for t in first} & {t.problem.hash for t in other}
 
 
+def test_a_forbidden_graph_is_never_drawn():
+    first = tasks(Split.TRAIN, 10, seed=3)
+    forbidden = frozenset(graph_hash(t.problem.source) for t in first[:5])
+    assert [t.problem.name for t in first if graph_hash(t.problem.source) not in forbidden] == [
+        t.problem.name for t in tasks(Split.TRAIN, 5, 3, forbidden)
+    ][: 10 - 5]
+
+
 @pytest.mark.parametrize("split", list(Split))
 def test_every_task_is_a_problem_and_a_candidate_in_form(split):
     for task in tasks(split, FEW):

@@ -47,8 +47,8 @@ class Cleaned(Value):
 
 def clean(source: Path, out: Path, against: list[str], workers: int, say: Callable[[str], None]) -> Cleaned:
     """Raises InputError where there is no corpus, or `out` holds something else."""
-    there = shards(source)
     problems = problems_of(against)
+    there = shards(source)
     if (done := _done(source, out, problems)) is not None:
         return done
     _check_out(source, out)

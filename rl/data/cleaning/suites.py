@@ -52,6 +52,11 @@ def problems_of(against: Sequence[str]) -> list[Problem]:
     return found
 
 
+def graphs_of(against: Sequence[str]) -> frozenset[str]:
+    """Dataflow graphs that no training problem may have."""
+    return frozenset(graph_hash(p.source) for p in problems_of(against)) - {""}
+
+
 def is_held_out(source: str) -> bool:
     """A problem of the catalogue with `HELD_OUT = True`."""
     return any(

@@ -59,8 +59,15 @@ class State(Value):
         return (self.drafts + self.repairs) / self.seconds if self.seconds else 0.0
 
 
-def generate(wanted: Wanted, n: int, folder: Path, workers: int, say: Callable[[str], None]) -> State:
-    """Until the folder holds `n` drafts. Raises InputError where it holds another corpus."""
+def generate(
+    wanted: Wanted,
+    n: int,
+    folder: Path,
+    workers: int,
+    say: Callable[[str], None],
+    forbidden: frozenset[str] = frozenset(),
+) -> State:
+    """Until the folder holds `n` drafts. forbidden: dataflow graphs that are not even tried. Raises InputError where it holds another corpus."""
     state = _found(wanted, folder)
     if state.drafts >= n:
         return state
@@ -69,7 +76,7 @@ def generate(wanted: Wanted, n: int, folder: Path, workers: int, say: Callable[[
     kept = start
     waiting: list[Row] = []
     with evaluating(workers) as pool:
-        for outcome in _outcomes(pool, wanted, state.next, workers):
+        for outcome in _outcomes(pool, wanted, state.next, workers, forbidden):
             state = _counted(state, outcome, seen, graphs, waiting)
             state = state.with_(seconds=before + time.monotonic() - start, workers=workers)
             say(
@@ -147,22 +154,24 @@ def _counted(state: State, outcome: Outcome, seen: set[str], graphs: set[str], w
 
 
 # -------------------------------------------------------------- processes
-def _outcomes(pool: ProcessPoolExecutor, wanted: Wanted, first: int, workers: int) -> Iterator[Outcome]:
+def _outcomes(
+    pool: ProcessPoolExecutor, wanted: Wanted, first: int, workers: int, forbidden: frozenset[str]
+) -> Iterator[Outcome]:
     """In the order of the draws, a few units ahead."""
     ahead: deque[Future[list[Outcome]]] = deque()
     number = first
     while True:
         while len(ahead) < workers * 3:
-            ahead.append(pool.submit(_unit, wanted, number))
+            ahead.append(pool.submit(_unit, wanted, number, forbidden))
             number += UNIT
         yield from ahead.popleft().result()
 
 
-def _unit(wanted: Wanted, first: int) -> list[Outcome]:
-    return [_one(wanted, number) for number in range(first, first + UNIT)]
+def _unit(wanted: Wanted, first: int, forbidden: frozenset[str]) -> list[Outcome]:
+    return [_one(wanted, number, forbidden) for number in range(first, first + UNIT)]
 
 
-def _one(wanted: Wanted, number: int) -> Outcome:
+def _one(wanted: Wanted, number: int, forbidden: frozenset[str]) -> Outcome:
     from rl.data.dataflow import graph_hash
     from rl.data.synth.tasks import task_of
     from rl.data.synth.verifying import options, verify
@@ -172,11 +181,14 @@ def _one(wanted: Wanted, number: int) -> Outcome:
     task = task_of(wanted.split, wanted.seed, number)
     if task is None:
         return Outcome(number=number)
+    graph = graph_hash(task.problem.source)
+    if graph in forbidden:
+        return Outcome(number=number, rejected=("draft: a benchmark's",))
     try:
         outcome = verify(evaluator(), task, options(wanted.target), wanted.repairs, number)
     except ProblemError as error:
         return Outcome(number=number, rejected=(f"draft: reference: {str(error)[:120]}",))
-    return outcome.with_(graph=graph_hash(task.problem.source), seconds=time.monotonic() - start)
+    return outcome.with_(graph=graph, seconds=time.monotonic() - start)
 
 
 def state_of(folder: Path) -> State | None:

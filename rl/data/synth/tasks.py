@@ -23,18 +23,22 @@ class Task(Value):
     split: Split
 
 
-def tasks(split: Split, n: int, seed: int = 0) -> list[Task]:
-    """The first `n` tasks of a split: no two of them the same problem."""
-    source = stream(split, seed)
+def tasks(split: Split, n: int, seed: int = 0, forbidden: frozenset[str] = frozenset()) -> list[Task]:
+    """The first `n` tasks of a split: no two of them the same problem. forbidden: dataflow graphs to leave out (`cleaning.suites.graphs_of`)."""
+    source = stream(split, seed, forbidden)
     return [next(source) for _ in range(n)]
 
 
-def stream(split: Split, seed: int = 0) -> Iterator[Task]:
-    """Tasks of a split without end, no problem twice."""
+def stream(split: Split, seed: int = 0, forbidden: frozenset[str] = frozenset()) -> Iterator[Task]:
+    """Tasks of a split without end, no problem twice, none whose graph is forbidden."""
+    from rl.data.dataflow import graph_hash
+
     seen: set[str] = set()
     for number in count():
         task = task_of(split, seed, number)
-        if task is not None and task.problem.hash not in seen:
+        if task is None or (forbidden and graph_hash(task.problem.source) in forbidden):
+            continue
+        if task.problem.hash not in seen:
             seen.add(task.problem.hash)
             yield task
 
