@@ -54,7 +54,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("part", choices=sorted(PARTS))
-    add("name", nargs="?", help="of a measurement: sft, online-0 ...")
+    add("name", nargs="?", help="of a measurement (sft, online-0 ...), or of a replay from another --policy")
     add("--work", type=Path, required=True)
     add("--policy", help="the policy after SFT: embedded, or a folder")
     add("--measure-policy", help="measure this one instead")
@@ -91,7 +91,7 @@ def options_of(asked: argparse.Namespace, output: Path, **more: Any) -> Any:
     fields: dict[str, Any] = {
         "policy": _policy(asked.policy), "output": output, "problems": tuple(asked.problems), "prompts": asked.prompts, "group": asked.group,
         "reply_tokens": asked.reply_tokens, "seed": asked.seed, "workers": asked.workers, "device": choose_device(asked.device),
-        "db": str(asked.work / "study.db"), "max_steps": asked.steps, "max_minutes": asked.minutes, "settings": settings,
+        "db": str(output.with_suffix(".db")), "max_steps": asked.steps, "max_minutes": asked.minutes, "settings": settings,
     }  # fmt: skip
     return OnlineOptions(**{**fields, **variant, **more})
 
@@ -156,17 +156,13 @@ def replay(asked: argparse.Namespace) -> None:
     from rl.training.from_log import train_from_log
     from rl.training.options import LogOptions, Method
 
-    name = f"replay-{asked.method}-{asked.epochs:g}-{asked.variant}-{asked.seed}"
+    name = asked.name or f"replay-{asked.method}-{asked.epochs:g}-{asked.variant}-{asked.seed}"
     output = asked.work / name
     if not output.exists():
-        own = options_of(asked, output)
+        own = options_of(asked, output, db=str(asked.work / "log.db"))
         fields = {field: getattr(own, field) for field in LogOptions.model_fields if field in type(own).model_fields}
-        filters = (
-            "until=2100-01-01",
-            *([f"policy_revision={_revision(own.policy)}"] if asked.method == "grpo" else []),
-        )
         fields |= {
-            "filters": filters,
+            "filters": (),
             "method": Method(asked.method),
             "epochs": asked.epochs,
             "max_steps": None,
@@ -180,12 +176,6 @@ def replay(asked: argparse.Namespace) -> None:
     print(f"{output} is there: measure it with: measure {name} --measure-policy {output}", flush=True)
 
 
-def _revision(policy: str) -> str:
-    from rl.training.subject import open_subject
-
-    return open_subject(policy).revision
-
-
 def measure(asked: argparse.Namespace) -> None:
     """pass@1 at T = 1 on held-out problems, a split at a time, so that a short sitting brings some."""
     from agent.databases import open_store
@@ -195,7 +185,7 @@ def measure(asked: argparse.Namespace) -> None:
 
     if not asked.name:
         sys.exit("give the measurement a name: measure sft")
-    options, started = options_of(asked, asked.work / f"measure-{asked.name}"), time.monotonic()
+    options, started = options_of(asked, asked.work / "measure"), time.monotonic()
     policy = _policy(asked.measure_policy or asked.policy)
     path = asked.work / "measured" / f"{asked.name}.json"
     done = json.loads(path.read_text()) if path.is_file() else {"policy": policy, "machine": machine(), "splits": {}}
@@ -354,6 +344,10 @@ def summary(history: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds/waiting",
         "sampled_tokens_a_second",
         "samples",
+        "seconds/judging",
+        "verdicts",
+        "verdicts_a_second",
+        "known_verdicts",
     ):
         found[name] = _mean([entry[name] for entry in steps if name in entry])
     found["parts"] = (

@@ -155,11 +155,14 @@ class LivePolicy(TransformersPolicy):
         self._ring.admit(rows)
 
     def _new_ring(self, loaded: Any, rows: Sequence[Row]) -> Ring:
-        length = max(len(row.prompt) + row.limit for row in rows)
-        if self._ring is not None:
-            length = max(length, self._ring.length)
-        length = -(-length // STEP) * STEP
         room = max(row.limit for row in rows)
+        # A repair's prompt holds a reply as well: with room for one, the ring need not be made anew in the middle of a round.
+        length = max(len(row.prompt) + row.limit for row in rows) + room
+        if self._ring is not None:
+            length, room = max(length, self._ring.length), max(room, self._ring.room)
+        if loaded.context is not None:
+            length = min(length, loaded.context)
+        length = -(-length // STEP) * STEP
         self._ring = None
         log.info("a ring of %d rows of %d tokens", self._rows_at_once(), length)
         return Ring(loaded.model, self._rows_at_once(), length, room, loaded.ends)

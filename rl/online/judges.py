@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 REMEMBERED = 100_000
 """Verdicts kept in memory, the newest."""
+ON_A_GPU = 6
+"""Processes at most."""
 AGAIN = 2
 """Times that a verdict is asked for again when a judge has died."""
 
@@ -48,7 +50,8 @@ class JudgePool:
     """As a run sees it, an evaluator. Equal programs for one problem are judged once, also while the first is still at work. A context manager."""
 
     def __init__(self, device: str, workers: int, cache: Path | None = None) -> None:
-        self._device, self._workers, self._cache = device, workers, cache
+        # On a GPU verdicts take turns; a few processes compile and wait, more would only hold contexts.
+        self._device, self._workers, self._cache = device, min(workers, ON_A_GPU) if device != "cpu" else workers, cache
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str, str], Future[Report]] = OrderedDict()
         self._asked = self._really = 0
@@ -60,6 +63,10 @@ class JudgePool:
         return ProcessPoolExecutor(
             self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache)
         )
+
+    @property
+    def workers(self) -> int:
+        return self._workers
 
     @property
     def figures(self) -> Judged:

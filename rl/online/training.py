@@ -57,10 +57,10 @@ class OnlineBatches:
     """The trainer's source of rows: by the number of the step, always from the policy as it then is, or (lag 1) was one step before."""
 
     def __init__(
-        self, rounds: Rounds, problems: ProblemSource, sampler: Sampler, options: OnlineOptions, store: Store, say: Say, steps: int,
+        self, rounds: Rounds, problems: ProblemSource, sampler: Sampler, judges: JudgePool, options: OnlineOptions, store: Store, steps: int,
     ) -> None:  # fmt: skip
         self._rounds, self._problems, self._sampler = rounds, problems, sampler
-        self._options, self._store, self._say, self._steps = options, store, say, steps
+        self._judges, self._options, self._store, self._steps = judges, options, store, steps
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rollouts")
         self._ahead: tuple[int, Future[Round]] | None = None
         self._figures: dict[str, float] = {}
@@ -100,12 +100,18 @@ class OnlineBatches:
             self.revisions.append(revision)
 
     def _round(self, number: int) -> Round:
-        before, judged = self._sampler.drawn(), time.monotonic()
+        before, judged, began = self._sampler.drawn(), self._judges.figures, time.monotonic()
         found = self._rounds.run(number, self._problems.at(number, self._options.prompts))
         for extra in range(1, FILLED if self._options.resample else 1):
             found = self._filled(found, number, extra)
         tokens, seconds = (after - was for after, was in zip(self._sampler.drawn(), before, strict=True))
-        more = {"seconds/generation": seconds, "seconds/round": time.monotonic() - judged}
+        now = self._judges.figures
+        whole = max(time.monotonic() - began, 1e-9)
+        more = {
+            "seconds/generation": seconds, "seconds/round": whole, "seconds/judging": (now.seconds - judged.seconds) / self._judges.workers,
+            "verdicts": float(now.judged - judged.judged), "verdicts_a_second": (now.judged - judged.judged) / whole,
+            "known_verdicts": 1.0 - (now.judged - judged.judged) / max(now.asked - judged.asked, 1),
+        }  # fmt: skip
         if seconds > 0:
             more["sampled_tokens_a_second"] = tokens / seconds
         return found._replace(figures=found.figures | more)
@@ -188,7 +194,7 @@ def _train(
     )  # fmt: skip
     sampler = open_sampler(subject, options)
     rounds = Rounds(store, sampler.policy, judges, options, formula, options.output.name, place.rank, place.world)
-    batches = OnlineBatches(rounds, problems, sampler, options, store, say, steps)
+    batches = OnlineBatches(rounds, problems, sampler, judges, options, store, steps)
     trainer = TrajectoryGRPOTrainer(
         model,
         config,

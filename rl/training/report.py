@@ -27,7 +27,7 @@ CURVES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tokens a completion", ("completion_length",)),
     ("gradient's norm", ("grad_norm",)),
     ("tokens a second", ("tokens_a_second", "sampled_tokens_a_second")),
-    ("seconds a step", ("seconds", "seconds/generation", "seconds/judging", "seconds/training")),
+    ("seconds a step", ("seconds", "seconds/generation", "seconds/judging", "seconds/training", "seconds/waiting")),
 )  # fmt: skip
 """Each picture with what it shows."""
 SMOOTH = 0.8
