@@ -20,7 +20,7 @@ class Step:
     operand: str = ""
     """Name of a second operand; empty where there is none."""
     along: str = ""
-    """all: a tensor of the same shape; channel: one number a channel; scalar: an argument of __init__; weight: likewise a channel, but a parameter."""
+    """all: a tensor of the same shape; scalar: a number given to __init__; input: a number given to forward; weight: a parameter, one number a channel."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,10 @@ def _first(sketch: Sketch) -> Step:
     a = repr(op.a[at]) if op.a else ""
     b = repr(op.b[at]) if op.b else ""
     if op.constant and not sketch.chance(INLINE):
+        if sketch.chance(0.15):
+            name = sketch.free(sketch.pick(("s", "alpha", op.constant)))
+            sketch.inputs.append((name, a))
+            return Step(op, a=name, operand=name, along="input")
         name = sketch.free(op.constant)
         sketch.argument(name, a)
         return Step(op, a=f"self.{name}", operand=name, along="scalar")
@@ -98,7 +102,7 @@ def _channel_axis(sketch: Sketch) -> int:
 
 def _statement(sketch: Sketch, step: Step) -> str:
     op = step.op
-    if op.module and step.along != "scalar" and sketch.chance(MODULE):
+    if op.module and not step.along and sketch.chance(MODULE):
         name = sketch.free(op.name.removesuffix("_tanh"))
         sketch.module(name, op.module.format(a=step.a, b=step.b), weights=False)
         return f"x = self.{name}(x)"
@@ -111,9 +115,9 @@ def kernel_lines(sketch: Sketch, steps: list[Step], site: Site, extra: Extra) ->
     lines = []
     for step in steps:
         a, name = step.a, sketch.local(step.operand)
-        if step.along == "scalar":
+        if step.along in ("scalar", "input"):
             a = name
-            _add(extra, name, f"self.{step.operand}")
+            _add(extra, name, step.operand if step.along == "input" else f"self.{step.operand}")
         elif step.along:
             value = f"self.{step.operand}" if step.along == "weight" else step.operand
             _add(extra, f"{name}_ptr", value)

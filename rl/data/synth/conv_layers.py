@@ -84,6 +84,9 @@ def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
     }
     if depthwise:
         values.pop("groups")
+    if axes > 1 and form != "pointwise" and sketch.chance(0.3):
+        values["stride"] = f"({', '.join(sketch.pick(('1', '2')) for _ in range(axes))})"
+        values["kernel_size"] = f"({', '.join(sketch.pick(('2', '3')) for _ in range(axes))})"
     for name, value in values.items():
         sketch.argument(name, value, keep=False)
     sketch.defaults |= {

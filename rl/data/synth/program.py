@@ -47,7 +47,8 @@ def _model(sketch: Sketch, returns: str) -> str:
         lines += [f"    def __init__(self{arguments}):", f"        super({'Model, self' if named else ''}).__init__()"]
         lines += [f"        {line}" for line in sketch.reference_init] + [""]
     inputs = [name for name, _ in sketch.inputs]
-    shown = ", ".join(f"{name}: torch.Tensor" if typed else name for name in inputs)
+    kinds = {name: "torch.Tensor" if "(" in text else "float" for name, text in sketch.inputs}
+    shown = ", ".join(f"{name}: {kinds[name]}" if typed else name for name in inputs)
     lines.append(f"    def forward(self, {shown}){' -> torch.Tensor' if typed else ''}:")
     lines += [f"        {line}" for line in _forward(sketch, returns)]
     return "\n".join(lines)

@@ -24,14 +24,15 @@ def _finish(sketch: Sketch, name: str, text: str, factor: str, inputs: list[str]
     sketch.reference.append(f"x = {factor} * {text}" if factor else f"x = {text}")
     body = ["    " + line for line in [*HEAD, *lines, "tl.store(part_ptr + row, loss)"]]
     pointers = [f"{p}_ptr" for p in ("x", "y", "z")[: len(inputs)]]
-    sketch.kernels.append(kernel("loss_kernel", [*pointers, "part_ptr", "columns", "BLOCK"], body))
+    scalars = ["margin"] if any(name == "margin" for name, _ in sketch.arguments) else []
+    sketch.kernels.append(kernel("loss_kernel", [*pointers, "part_ptr", "columns", *scalars, "BLOCK"], body))
     add_up(sketch, factor)
     first = inputs[0]
     sketch.host += [
         f"rows, columns = {first}.shape",
         f"part = torch.empty(rows, device={first}.device)",
         f"out = torch.empty((), device={first}.device)",
-        f"loss_kernel[(rows,)]({', '.join(inputs)}, part, columns, BLOCK=1024)",
+        f"loss_kernel[(rows,)]({', '.join(inputs)}, part, {', '.join(['columns', *(f'self.{s}' for s in scalars)])}, BLOCK=1024)",
         "total_kernel[(1,)](part, out, rows, rows, BLOCK=1024)",
     ]
     return finished(sketch)
@@ -131,4 +132,11 @@ def _triplet(sketch: Sketch, factor: str) -> Program:
         f"loss = tl.maximum(tl.sqrt(near) - tl.sqrt(far) + {margin}, 0.0)",
     ]
     text = f"F.triplet_margin_loss({', '.join(names)}, margin={margin})"
+    if sketch.chance(0.5):
+        sketch.argument("margin", margin, keep=False)
+        sketch.defaults["margin"] = "1.0"
+        sketch.module("loss_fn", "nn.TripletMarginLoss(margin=margin)", weights=False)
+        sketch.init.append("self.margin = margin")
+        text = f"self.loss_fn({', '.join(names)})"
+        lines[-1] = lines[-1].replace(margin, "margin")
     return _finish(sketch, "triplet", text, factor or "0.5", names, lines)

@@ -41,15 +41,21 @@ def pool_current(sketch: Sketch, axes: int, depth: int) -> None:
 
 def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> None:
     size = sketch.pick((2, 3, 3, 4))
-    stride, padding, dilation = sketch.pick((1, 2, 3)), sketch.pick((0, 0, 1)), sketch.pick((1, 1, 2)) if largest else 1
+    stride, padding, dilation = (
+        sketch.pick((1, 2, 3, size)),
+        sketch.pick((0, 0, 1)),
+        sketch.pick((1, 1, 2)) if largest else 1,
+    )
     while (size - 1) * dilation + 1 - 2 * padding > 3:
         size, dilation = (size - 1, dilation) if dilation == 1 else (size, 1)
     values = [("kernel_size", size), ("stride", stride), ("padding", padding)] + (
         [("dilation", dilation)] if largest else []
     )
+    own = stride == size and sketch.chance(0.7)
+    sketch.defaults |= {"stride": "None", "padding": "0", "dilation": "1"}
     for argument, value in values:
-        sketch.arguments.append((argument, str(value)))
-        sketch.init.append(f"self.{argument} = {argument}")
+        sketch.arguments.append((argument, "None" if own and argument == "stride" else str(value)))
+        sketch.init.append(f"self.{argument} = {argument}" + (" or kernel_size" if argument == "stride" else ""))
     given = ", ".join(f"{argument}={argument}" for argument, _ in values)
     layer = f"nn.{'Max' if largest else 'Avg'}Pool{axes}d({given})"
     sketch.module(
