@@ -1,6 +1,8 @@
 """`rl sft` on the real thing: small models, real rows, real checkpoints."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +82,18 @@ def test_a_training_that_was_killed_goes_on_at_its_checkpoint_with_the_same_loss
     resumed = train(options(corpus, tmp_path / "model"), quiet)
     assert resumed.resumed_at == 4
     assert dict(resumed.losses)[resumed.steps] == pytest.approx(dict(whole.losses)[whole.steps], rel=1e-3)
+
+
+def test_ctrl_c_ends_the_step_saves_and_the_same_command_goes_on(corpus, tmp_path):
+    def interrupt(text):
+        if text.startswith("step 2 of"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    short = {**QUICK, "num_train_epochs": 2, "save_steps": 100}
+    with pytest.raises(KeyboardInterrupt):
+        train(options(corpus, tmp_path / "model", settings=short), interrupt)
+    assert not (tmp_path / "model").exists()
+    assert train(options(corpus, tmp_path / "model", settings=short), quiet).resumed_at in (2, 3)
 
 
 def test_it_ends_well_when_its_time_is_up(corpus, tmp_path):
