@@ -32,14 +32,14 @@ def draw_layer(sketch: Sketch) -> Layer:
     names = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}[axes]
     full = {1: (8192, 32768), 2: (64, 128, 256), 3: (16, 32)}[axes]
     small = {1: (19, 33), 2: (7, 9), 3: (4, 5)}[axes]
-    batch = sketch.size("batch_size", (8, 16, 32), (2, 3))
-    channels = sketch.size("in_channels", (16, 32, 64), (4, 6))
+    batch = sketch.size("batch_size", (8, 16, 32), (2,))
+    channels = sketch.size("in_channels", (16, 32, 64), (4,))
     sides = [sketch.size(name, full, small) for name in names]
     sketch.input("x", (batch, channels, *sides))
     sketch.argument("in_channels", "in_channels", keep=False)
     depthwise = form == "depthwise"
     if not depthwise:
-        sketch.size("out_channels", (32, 64, 128), (8, 10))
+        sketch.size("out_channels", (32, 64, 128), (6,))
         sketch.argument("out_channels", "out_channels", keep=False)
     out = "in_channels" if depthwise else "out_channels"
     sketch.shape = (batch, out, *("" for _ in sides))

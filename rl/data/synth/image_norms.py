@@ -17,6 +17,7 @@ def image_norm_program(sketch: Sketch, depth: int) -> Program:
     sketch.reserved |= {"bias", "weight"}
     axes = sketch.rng.choices((1, 2, 3), (1, 4, 1))[0]
     start(sketch, axes + 2)
+    sketch.sizes[sketch.shape[1]] = (sketch.sizes[sketch.shape[1]][0], 4)
     image_norm(sketch, axes, depth)
     return finished(sketch)
 
@@ -32,7 +33,10 @@ def image_norm(sketch: Sketch, axes: int, depth: int) -> None:
         groups = sketch.free("num_groups")
         sketch.argument(groups, "2", keep=False)
         if channels in sketch.sizes:
-            sketch.sizes[channels] = (sketch.sizes[channels][0], 6)
+            sketch.sizes[channels] = (
+                sketch.sizes[channels][0],
+                4 if sketch.sizes[channels][1] % 2 else sketch.sizes[channels][1],
+            )
         layer, affine = f"nn.GroupNorm({groups}, {channels})", True
     elif kind == "layer":
         sketch.arguments = [a for a in sketch.arguments if a[0] != channels]
