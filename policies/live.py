@@ -80,7 +80,7 @@ class LivePolicy(TransformersPolicy):
             with torch.no_grad():
                 for name, value in weights.items():
                     own[name].copy_(value)
-            self._open().revision = revision or fingerprint(own)
+            self._open().revision = revision or fingerprint(weights)
             return str(self._open().revision)
 
     def _open(self) -> Any:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 WORN = 0.3
 """Effective sample size below which a log has little to say any more."""
+LOGITS = 1 << 27
+"""That are held at once: half a gigabyte in float32."""
 WORN_OUT = 0.02
 """Below it training on the log by importance ratios is noise."""
 
@@ -67,15 +69,14 @@ class DriftSum:
         )
 
 
-def measure_drift(
-    model: Any, rows: Sequence[Row], pad: int, temperature: float, *, at_most: int = 512, tokens_at_once: int = 32_768
-) -> Drift:
+def measure_drift(model: Any, rows: Sequence[Row], pad: int, temperature: float, *, at_most: int = 512) -> Drift:
     """The model against the rows' stored log-probs, on evenly spaced rows where there are more than `at_most`."""
     import torch
 
     step = max(1, len(rows) // at_most)
     chosen = sorted(rows[::step][:at_most], key=lambda row: len(row.prompt_ids) + len(row.completion_ids))
     total, training = DriftSum(), model.training
+    tokens_at_once = max(512, LOGITS // model.config.get_text_config().vocab_size)
     model.eval()
     with torch.no_grad():
         for part in _within(chosen, tokens_at_once):

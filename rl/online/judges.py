@@ -25,7 +25,7 @@ from tools.source import candidate_hash
 if TYPE_CHECKING:
     from tools.pipeline import Options
 
-REMEMBERED = 100_000
+REMEMBERED = 20_000
 """Verdicts kept in memory, the newest."""
 ON_A_GPU = 6
 """Processes at most."""

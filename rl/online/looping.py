@@ -140,9 +140,9 @@ def _from_its_log(
     own: OnlineOptions, number: int, judges: JudgePool, say: Say, watch: Watch, method: Method | None
 ) -> None:
     say(f"collecting with {own.policy}")
-    label = f"collect-{own.output.parent.name}-{number}"
     with open_store(own.db) as store:
         subject = open_subject(own.policy)
+        label = f"collect-{own.output.parent.name}-{number}-{subject.revision[:8]}"
         rounds = Rounds(store, InPlace(subject, own).policy, judges, own, formula_of(own), label)
         rounds.run(0, ProblemSource(own.problems, own.seed).at(0, own.prompts))
         run, where = rounds.run_name(0, "step"), store.where
@@ -156,11 +156,8 @@ def _measured(
 ) -> list[Measured]:
     """On the same problems with the same seeds, in the loop's own names."""
     say(f"measuring {policy}")
-    subject = open_subject(policy, options.adapter if policy == options.policy else None)
     with open_store(options.db) as store:
-        return measure_policy(
-            options, policy, splits, judges, store, f"{options.output.name}/{subject.revision[:12]}", options.samples
-        )
+        return measure_policy(options, policy, splits, judges, store, options.output.name, options.samples)
 
 
 def measure_policy(
@@ -169,5 +166,6 @@ def measure_policy(
     """Of one policy by its name, whole weights in this process."""
     subject = open_subject(policy)
     own = options.model_copy(update={"policy": policy})
+    name = f"{name}-{subject.revision[:8]}"
     rounds = Rounds(store, InPlace(subject, own).policy, judges, own, formula_of(own), name)
     return measure(rounds, splits, samples, 0)

@@ -22,7 +22,7 @@ from rl.reward.formula import DEFAULT, EXECUTION, PRESETS, Formula, find_formula
 from rl.safety.alarms import Seen, TrainingAlarm, check_step
 from rl.safety.exam import refuse_a_blind_judge
 from rl.safety.suspects import suspects_of
-from rl.training.checkpoints import facts_of, newest, prepare
+from rl.training.checkpoints import facts_of, newest, prepare, training_id
 from rl.training.from_log import Trained, finish, quieten, readable_trouble, trainer_step
 from rl.training.options import Method
 from rl.training.processes import Place, first_before_others, only_first, place_of, shared
@@ -193,7 +193,16 @@ def _train(
         longest_completion=options.reply_tokens or 1536,
     )  # fmt: skip
     sampler = open_sampler(subject, options)
-    rounds = Rounds(store, sampler.policy, judges, options, formula, options.output.name, place.rank, place.world)
+    rounds = Rounds(
+        store,
+        sampler.policy,
+        judges,
+        options,
+        formula,
+        f"{options.output.name}-{training_id(options)}",
+        place.rank,
+        place.world,
+    )
     batches = OnlineBatches(rounds, problems, sampler, judges, options, store, steps)
     trainer = TrajectoryGRPOTrainer(
         model,

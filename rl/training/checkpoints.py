@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import time
 from pathlib import Path
@@ -28,8 +29,14 @@ def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
             raise InputError(f"{work} holds an unfinished training with other settings: give those again, or delete it")
         return True
     work.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps({"identity": identity, **options.model_dump(mode="json")}, indent=2), encoding="utf-8")
+    known = {"identity": identity, "training": secrets.token_hex(4), **options.model_dump(mode="json")}
+    note.write_text(json.dumps(known, indent=2), encoding="utf-8")
     return False
+
+
+def training_id(options: TrainOptions) -> str:
+    """Of this training alone: another one with the same name in the same database never takes up its rounds."""
+    return str(json.loads((options.work / ASKED).read_text(encoding="utf-8"))["training"])
 
 
 def mark_whole(checkpoint: Path, subject: Subject, lineage: tuple[str, ...], **facts: Any) -> None:

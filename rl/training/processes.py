@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from agent.exits import InputError
+
 
 class Place(NamedTuple):
     """Of this process among all."""
@@ -20,10 +22,16 @@ class Place(NamedTuple):
 
 
 def place_of(device: str) -> Place:
-    """`device` is what was asked for; each of several processes gets a GPU of its own."""
+    """`device` is what was asked for; each of several processes gets a GPU of its own. Raises InputError where one process sees several GPUs."""
+    import torch
     from accelerate import PartialState
 
     state = PartialState(cpu=not device.startswith("cuda"))
+    if state.num_processes == 1 and device.startswith("cuda") and torch.cuda.device_count() > 1:
+        raise InputError(
+            "one process sees several GPUs: show it one (CUDA_VISIBLE_DEVICES=0 rl train ...), or use them all with "
+            "`accelerate launch --config_file rl/configs/two_gpus.yaml -m rl train ...`"
+        )
     own = f"cuda:{state.local_process_index}" if state.num_processes > 1 and device.startswith("cuda") else device
     return Place(state.process_index, state.num_processes, own)
 

@@ -297,3 +297,11 @@ def test_a_checkpoint_that_was_cut_off_is_thrown_away(tmp_path):
     (tmp_path / "checkpoint-4" / WHOLE).write_text("{}")
     assert newest(tmp_path) == tmp_path / "checkpoint-4"
     assert not (tmp_path / "checkpoint-6").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--online", "--from-trajectories", "x.db"]])
+def test_a_training_is_either_online_or_from_a_log(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["train", *arguments])
+    assert ended.value.code == 2
+    assert "give --from-trajectories DB or --online" in capsys.readouterr().err
