@@ -5,13 +5,13 @@
 #
 # What varies is given as variables: PYTHON, SIZE (14m), SEED (0), ROWS (40000 verified drafts at most), DATA_MINUTES (10), SFT_MINUTES (10),
 # WORKERS (all cores), DEVICE (auto), TASKS (128), SAMPLES (10), KERNELBENCH (a checkout to measure on and to keep out of the data; none),
-# CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
+# DRAWN (0; drafts straight from the generator besides, which no tool has judged), CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 WORK=${1:-/tmp/embedded}
 PYTHON=${PYTHON:-python} SIZE=${SIZE:-14m} SEED=${SEED:-0} ROWS=${ROWS:-40000} DEVICE=${DEVICE:-auto}
-DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10}
+DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10} DRAWN=${DRAWN:-0}
 WORKERS=${WORKERS:-$(nproc)} KERNELBENCH=${KERNELBENCH:-} INSTALL=${INSTALL:-}
 rl() { "$PYTHON" -m rl "$@"; }
 say() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
@@ -38,7 +38,7 @@ fi
 if [ ! -d "$WORK/embedded" ]; then
     say "training new:$SIZE for $SFT_MINUTES minutes"
     rl sft --base "new:$SIZE" --preset scratch --data "$CORPUS" --tokenizer "$WORK/tokenizer" --output "$WORK/embedded" \
-        --device "$DEVICE" --seed "$SEED" --max-minutes "$SFT_MINUTES" --set num_train_epochs=1000 --weights bf16
+        --device "$DEVICE" --seed "$SEED" --max-minutes "$SFT_MINUTES" --drawn "$DRAWN" --set num_train_epochs=1000 --weights bf16
 fi
 
 for suite in synth:composition synth:depth catalogue; do

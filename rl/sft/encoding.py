@@ -88,11 +88,15 @@ def encode(rows: Iterable[Row], tokenizer: Any, choice: Choice, held_rows: int =
                 continue
             kept_back = len(held) < held_rows and _share(row.id, "held") < 0.02
             (held if kept_back else train).add(prompt, [*answer, tokenizer.eos_token_id])
-            counts["kept back for the loss" if kept_back else f"trained on: {row.kind}"] += 1
+            counts["kept back for the loss" if kept_back else f"trained on: {row.kind}{_unjudged(row)}"] += 1
     if not len(train):
         found = ", ".join(f"{name} {number}" for name, number in counts.items()) or "no rows"
         raise InputError(f"nothing to train on ({found}): choose other --kinds, a larger --longest, or another --data")
     return Encoded(train.tokens(), held.tokens(), dict(counts))
+
+
+def _unjudged(row: Row) -> str:
+    return "" if row.correct else " (not judged by the tools)"
 
 
 class _Growing:

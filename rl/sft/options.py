@@ -32,6 +32,11 @@ class Options(Value):
     choice: Choice = Choice()
     settings: dict[str, Any] = {}
     """Fields of SFTConfig over the preset's."""
+    drawn: int = 0
+    """Drafts from the generator besides, which no tool has judged."""
+    drawn_seed: int = 1_000_003
+    """Another than a corpus is generated with, so that they are other programs."""
+    workers: int = 2
     vocabulary: int = 4096
     """Of the tokenizer that is made where a new model is given none."""
     batch_tokens: int | None = None
@@ -50,7 +55,7 @@ class Options(Value):
     @property
     def identity(self) -> str:
         """What a checkpoint is good for. How long it may take, and how it is stored in the end, can change."""
-        text = self.model_dump_json(exclude={"max_minutes", "storage", "output"})
+        text = self.model_dump_json(exclude={"max_minutes", "storage", "output", "workers"})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property

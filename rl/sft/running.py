@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from policies.base import Value
 from policies.identity import SIDECAR
 from rl.data.rows import count_rows, read_rows
 from rl.sft.base_model import Base, check_base, check_same_tokenizer, is_new, load_base, load_tokenizer, parameters
+from rl.sft.drawn import drawn_rows
 from rl.sft.encoding import Encoded, encode
 from rl.sft.options import Options, Storage
 from rl.sft.presets import PRESETS, Preset, sft_config
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 ASKED = "asked.json"
-COLUMNS = ("id", "kind", "prompt", "completion", "problem", "reference", "split", "correct")
+COLUMNS = ("id", "kind", "prompt", "completion", "problem", "reference", "split", "correct", "source")
 
 
 class Trained(Value):
@@ -67,10 +69,12 @@ def train(options: Options, say: Say, command: str = "rl sft") -> Trained:
     check_base(options.base, options.adapter, preset, options.device)
     resumes = _prepare(options)
     tokenizer = _tokenizer(options, say)
-    say(f"encoding {count_rows(options.data):,} rows")
+    more = f" and {options.drawn:,} drawn ones" if options.drawn else ""
+    say(f"encoding {count_rows(options.data):,} rows{more}")
     longest = int(options.settings.get("max_length") or preset.config["max_length"])
     choice = options.choice.with_(longest=longest)
-    rows = encode(read_rows(options.data, COLUMNS), tokenizer, choice)
+    drawn = drawn_rows(options.drawn, options.drawn_seed, options.workers)
+    rows = encode(chain(read_rows(options.data, COLUMNS), drawn), tokenizer, choice)
     say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
     config = sft_config(preset, options.settings, **_fixed(options, preset))
     base = load_base(options.base, tokenizer, preset, options.device, options.seed)

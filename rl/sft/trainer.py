@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import PrinterCallback, TrainerCallback
+from transformers.trainer_callback import PrinterCallback, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 from trl import SFTTrainer

@@ -246,6 +246,16 @@ def test_a_repair_can_be_asked_in_sentences_and_without_its_message(corpus):
     assert "no attribute put" not in without_message(row)
 
 
+def test_drafts_from_the_generator_are_counted_as_not_judged(corpus, tokenizer):
+    from rl.sft.drawn import _chunk, drawn_rows
+
+    one = list(drawn_rows(30, 5, 1))
+    assert [row.id for row in one] == list(dict.fromkeys(row.id for row in _chunk((5, 0))))[:30]
+    assert all(row.split == "train" for row in one)
+    counts = encode([*read_rows(corpus), *one], tokenizer, Choice()).counts
+    assert counts["trained on: draft (not judged by the tools)"] >= 25
+
+
 def test_fill_in_the_middle_gives_the_whole_back(corpus, tokenizer):
     rows = [row_of(Kind.DRAFT, "draft\nx", "a\nb\nc\nd\n")]
     ids = encode(rows, tokenizer, Choice(fim=1.0)).train
