@@ -92,18 +92,18 @@ def by_generate(policy: TransformersPolicy, asked: Sequence[Request]) -> list[Co
     return []
 
 
-def measure(model: Path) -> list[tuple[str, str, Took, int]]:
+def measure(model: Path, answers: int) -> list[tuple[str, str, Took, int]]:
     """(what, how, seconds, answers) of each case."""
     small, plain = SmallPolicy(str(model), device="cpu"), TransformersPolicy(str(model), device="cpu", at_once=32)
     warm = requests(Action.DRAFT, 0.0, count=1)
     code = small.sample(warm)[0].text
     plain.sample(warm)
     cases = {
-        "draft, one at a time": [[request] for request in requests(Action.DRAFT, 0.8, count=4)],
+        "draft, one at a time": [[request] for request in requests(Action.DRAFT, 0.8, count=answers)],
         "repair, one at a time": [
             [request] for request in requests(Action.REPAIR, 0.8, code.replace("tl.exp", "tl.expp"))
         ],
-        "8 drafts together": [requests(Action.DRAFT, 0.8)],
+        f"{2 * answers} drafts together": [requests(Action.DRAFT, 0.8, count=2 * answers)],
     }
     found = []
     for name, batches in cases.items():
@@ -130,27 +130,22 @@ def loading(model: Path) -> list[str]:
     lines = []
     for module, policy in (("transformers", "TransformersPolicy"), ("small", "SmallPolicy")):
         script = LOADING.format(module=module, policy=policy, model=str(model))
-        runs = [
-            subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()[
-                -3:
-            ]
-            for _ in range(1)
-        ]
-        torch_used, used, wall = (min(float(run[i]) for run in runs) for i in range(3))
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        torch_used, used, wall = map(float, done.stdout.split()[-3:])
         lines.append(f"| {policy} | {torch_used:.2f} | {used:.2f} | {wall:.2f} |")
     return lines
 
 
-def page(model: Path) -> list[str]:
+def page(model: Path, answers: int) -> list[str]:
     lines = [
         f"## {model.name if model != WEIGHTS else 'the embedded policy as it ships'}", "",
         "| opened by | import torch, processor s | all else up to the first token, processor s | whole, wall s |", "|---|---|---|---|",
         *loading(model), "",
         "| asked for | how | processor s an answer | wall s an answer | tokens an answer | tokens a processor second |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
-    for name, how, took, answers in measure(model):
+    for name, how, took, number in measure(model, answers):
         lines.append(
-            f"| {name} | {how} | {took.used / answers:.3f} | {took.wall / answers:.3f} | {took.tokens / answers:.0f} | {took.tokens / took.used:,.0f} |"
+            f"| {name} | {how} | {took.used / number:.3f} | {took.wall / number:.3f} | {took.tokens / number:.0f} | {took.tokens / took.used:,.0f} |"
         )
     return [*lines, ""]
 
@@ -158,6 +153,7 @@ def page(model: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, action="append", help="a model folder; without one the embedded policy")
+    parser.add_argument("--answers", type=int, default=4, help="of each kind, one at a time; twice as many together")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "decoding.md")
     asked = parser.parse_args()
     lines = [
@@ -167,7 +163,7 @@ def main() -> None:
         "work: processor seconds are what compares.", "",
     ]  # fmt: skip
     for model in asked.model or [WEIGHTS]:
-        lines += page(model)
+        lines += page(model, asked.answers)
     asked.out.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     print("\n".join(lines))
 
