@@ -68,7 +68,9 @@ class Watching(TrainerCallback):
         if state.is_world_process_zero:
             self._write_history(state.log_history)
             self._watch(state.global_step, state.max_steps, figures)
-        check_entropy([float(e["entropy"]) for e in state.log_history if e.get("entropy") is not None], self._limits)
+        # A step without a row, all of its groups being flat, has no entropy to speak of.
+        told = [e for e in state.log_history if e.get("entropy") is not None and e.get("rows", 1.0) > 0]
+        check_entropy([float(entry["entropy"]) for entry in told], self._limits)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:

@@ -97,3 +97,25 @@ def test_curves_leave_out_what_is_not_finite(tmp_path: Path):
     assert series_of(history, "reward") == ([2], [0.7])
     assert draw_curves(tmp_path / "curves.png", history)
     assert not draw_curves(tmp_path / "none.png", json.loads("[]"))
+
+
+def test_steps_without_a_row_are_no_collapse_of_entropy(tmp_path):
+    pytest.importorskip("transformers")
+    from types import SimpleNamespace
+
+    from rl.training.watching import Watching, unwatched
+
+    watching = Watching(None, tmp_path, unwatched, LIMITS, max_minutes=None)
+    state = SimpleNamespace(log_history=[], is_world_process_zero=True, global_step=1, max_steps=20)
+
+    def log(**figures):
+        state.log_history.append({"step": 1, "loss": 0.0, **figures})
+        watching.on_log(None, state, None, logs=state.log_history[-1])
+
+    for _ in range(6):
+        log(entropy=0.1, rows=8.0)
+    for _ in range(6):
+        log(entropy=0.0, rows=0.0)
+    with pytest.raises(TrainingAlarm):
+        for _ in range(6):
+            log(entropy=0.0, rows=8.0)
