@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
+import os
+import sys
+import threading
 from enum import IntEnum
-from typing import Any
+from typing import Any, NoReturn
 
 
 class Exit(IntEnum):
@@ -53,6 +57,19 @@ def explain(error: BaseException) -> tuple[str, Exit]:
         f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)",
         Exit.INFRASTRUCTURE,
     )
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process with `code`, after all that is done at exit.
+
+    sys.exit does not always: where Ctrl-C came while a text was executed (an import that makes a dataclass), CPython remembers it for good and ends by
+    SIGINT, whoever caught it (Python/pythonrun.c, run_eval_code_obj; Modules/main.c, Py_RunMain).
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def _usage_error() -> type[Any]:

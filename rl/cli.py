@@ -52,8 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (Exception, KeyboardInterrupt) as error:
         if "--debug" in given:
             raise
-        from agent.exits import explain
+        from agent.exits import Exit, explain, leave
 
         line, code = explain(error)
         print(f"rl: {' '.join(line.split())}", file=sys.stderr)
+        if code is Exit.INTERRUPTED:
+            leave(code)
     sys.exit(int(code or 0))

@@ -270,3 +270,15 @@ def test_problems_near_a_query_come_first():
 def test_the_version_names_what_a_verdict_depends_on():
     said = agent("version").stdout
     assert [line.split()[0] for line in said.splitlines()] == ["kernelwright", "torch", "triton", "python"]
+
+
+def test_an_interrupt_while_a_text_is_executed_ends_with_the_exit_status_of_one(tmp_path):
+    """Without `leave`, CPython ends `python -m` by the signal itself here."""
+    (tmp_path / "interrupted.py").write_text(
+        "from agent.exits import leave\n"
+        "import atexit\natexit.register(print, 'cleaned')\n"
+        "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    leave(130)\n"
+    )
+    surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run([sys.executable, "-m", "interrupted"], env=surroundings, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "cleaned\n")
