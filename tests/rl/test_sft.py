@@ -67,20 +67,21 @@ class Killed(BaseException):
 
 
 def test_a_training_that_was_killed_goes_on_at_its_checkpoint_with_the_same_losses(corpus, tmp_path):
-    whole = train(options(corpus, tmp_path / "whole"), quiet)
+    short = {**QUICK, "num_train_epochs": 2, "save_steps": 2}
+    whole = train(options(corpus, tmp_path / "whole", settings=short), quiet)
 
     def kill(text):
-        if text.startswith("step 6 of"):
+        if text.startswith("step 3 of"):
             raise Killed
 
     with pytest.raises(Killed):
-        train(options(corpus, tmp_path / "model"), kill)
+        train(options(corpus, tmp_path / "model", settings=short), kill)
     assert not (tmp_path / "model").exists()
-    (tmp_path / "model.training" / "checkpoint-5").mkdir()  # one that was cut off
+    (tmp_path / "model.training" / "checkpoint-3").mkdir()  # one that was cut off
     with pytest.raises(InputError, match="other settings"):
-        train(options(corpus, tmp_path / "model", seed=1), quiet)
-    resumed = train(options(corpus, tmp_path / "model"), quiet)
-    assert resumed.resumed_at == 4
+        train(options(corpus, tmp_path / "model", settings=short, seed=1), quiet)
+    resumed = train(options(corpus, tmp_path / "model", settings=short), quiet)
+    assert resumed.resumed_at == 2
     assert dict(resumed.losses)[resumed.steps] == pytest.approx(dict(whole.losses)[whole.steps], rel=1e-3)
 
 
