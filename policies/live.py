@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from policies.base import Capabilities, Completion, PolicyError, PolicyRefused, Request, Trouble
 from policies.decoding import Row
-from policies.ring import Ring, fits_the_ring, has_a_ring
+from policies.ring import Ring, fits_the_ring, has_a_ring, places_that_fit
 from policies.transformers import TransformersPolicy, load, on_device
 
 if TYPE_CHECKING:
@@ -148,13 +148,18 @@ class LivePolicy(TransformersPolicy):
             return
         if self._ring is None or not all(self._ring.takes(row) for row in rows):
             if self._ring is not None and self._ring.busy:
-                with self._arrivals:
-                    self._waiting.extendleft(row.question for row in reversed(rows))  # type: ignore[attr-defined]
+                self._later(rows)
                 return
             self._ring = self._new_ring(loaded, rows)
-        self._ring.admit(rows)
+        self._later(rows[self._ring.free :])
+        self._ring.admit(rows[: self._ring.free])
 
-    def _new_ring(self, loaded: Any, rows: Sequence[Row]) -> Ring:
+    def _later(self, rows: Sequence[_QuestionRow]) -> None:
+        """Back to the head of the queue."""
+        with self._arrivals:
+            self._waiting.extendleft(row.question for row in reversed(rows))
+
+    def _new_ring(self, loaded: Any, rows: Sequence[_QuestionRow]) -> Ring:
         room = max(row.limit for row in rows)
         # A repair's prompt holds a reply as well: with room for one, the ring need not be made anew in the middle of a round.
         length = max(len(row.prompt) + row.limit for row in rows) + room
@@ -164,8 +169,9 @@ class LivePolicy(TransformersPolicy):
             length = min(length, loaded.context)
         length = -(-length // STEP) * STEP
         self._ring = None
-        log.info("a ring of %d rows of %d tokens", self._rows_at_once(), length)
-        return Ring(loaded.model, self._rows_at_once(), length, room, loaded.ends)
+        places = min(self._rows_at_once(), places_that_fit(loaded.model, length))
+        log.info("a ring of %d rows of %d tokens", places, length)
+        return Ring(loaded.model, places, length, room, loaded.ends)
 
 
 def fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
@@ -197,7 +203,7 @@ class _QuestionRow(Row):
     question: _Question
 
 
-def _row(loaded: Any, question: _Question) -> Row | None:
+def _row(loaded: Any, question: _Question) -> _QuestionRow | None:
     """None where the policy refuses this one; the others go on."""
     try:
         plain = loaded.row(question.request)

@@ -45,6 +45,18 @@ def has_a_ring(model: Any) -> bool:
     return kinds == {"full_attention"} and hasattr(config, "num_key_value_heads")
 
 
+def places_that_fit(model: Any, length: int) -> int:
+    """Rows whose keys and values take up to a third of the GPU's free memory (attention wants as much again); without a GPU as many as are asked for."""
+    import torch
+
+    if model.device.type != "cuda":
+        return 1 << 30
+    config = model.config.get_text_config()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    row = 2 * config.num_hidden_layers * config.num_key_value_heads * head * length * model.dtype.itemsize
+    return max(4, int(torch.cuda.mem_get_info(model.device)[0] / 3 / row))
+
+
 class Ring:
     """`places` rows of up to `length` tokens, prompt and answer together, `room` of them drawn. The model's weights may change in place between steps."""
 

@@ -116,6 +116,7 @@ def test_steps_without_a_row_are_no_collapse_of_entropy(tmp_path):
         log(entropy=0.1, rows=8.0)
     for _ in range(6):
         log(entropy=0.0, rows=0.0)
+    for _ in range(4):
+        log(entropy=0.0, rows=8.0)
     with pytest.raises(TrainingAlarm):
-        for _ in range(6):
-            log(entropy=0.0, rows=8.0)
+        log(entropy=0.0, rows=8.0)
