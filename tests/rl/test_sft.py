@@ -129,7 +129,7 @@ def test_lora_on_a_language_model_gives_an_adapter_that_the_policy_opens(corpus,
     assert more.trained == trained.trained
 
 
-def test_packing_as_in_the_published_recipe_keeps_rows_apart(corpus, tiny, tmp_path):
+def test_packing_as_in_the_published_recipe_trains(corpus, tiny, tmp_path):
     settings = {
         "max_steps": 2,
         "logging_steps": 1,
