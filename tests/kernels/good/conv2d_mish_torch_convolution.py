@@ -1,5 +1,5 @@
 # problem: conv2d_scaled_mish
-# own-work: share:0.2
+# own-work: share:0.02
 # odd: the convolution stays in torch, everything after it is one kernel
 import torch
 import torch.nn as nn
