@@ -5,7 +5,6 @@ To add a command: write `agent/commands/NAME.py` with one function, and name it 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,9 +41,6 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     version,
 )
 
-INTERRUPTED = 130
-"""What newer typers return for Ctrl-C, in silence; older ones raise Abort."""
-
 app = typer.Typer(
     name="agent",
     help="Writes Triton GPU kernels, and says what is true of them.",
@@ -58,22 +54,6 @@ for command in COMMANDS:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits: 0 done (for `check`: correct), 1 incorrect, 2 bad input, 3 this machine's trouble, 130 interrupted."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        code = app(args=given, prog_name="agent", standalone_mode=False)
-        sys.stdout.flush()
-        if code == INTERRUPTED:
-            raise KeyboardInterrupt
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except (Exception, KeyboardInterrupt) as error:
-        if "--debug" in given:
-            raise
-        from agent.exits import Exit, explain, leave
+    from agent.exits import run
 
-        line, code = explain(error)
-        print(f"agent: {' '.join(line.split())}", file=sys.stderr)
-        if code is Exit.INTERRUPTED:
-            leave(code)
-    sys.exit(int(code or 0))
+    run(app, "agent", sys.argv[1:] if arguments is None else arguments)

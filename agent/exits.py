@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -57,6 +58,26 @@ def explain(error: BaseException) -> tuple[str, Exit]:
         f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)",
         Exit.INFRASTRUCTURE,
     )
+
+
+def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoReturn:
+    """Runs a typer command with the words given, and exits: one line on stderr where it ends early (with --debug the traceback)."""
+    try:
+        code = command(args=list(given), prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+        if code == Exit.INTERRUPTED:  # what newer typers return for Ctrl-C, in silence; older ones raise Abort
+            raise KeyboardInterrupt
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (Exception, KeyboardInterrupt) as error:
+        if "--debug" in given:
+            raise
+        line, code = explain(error)
+        print(f"{name}: {' '.join(line.split())}", file=sys.stderr)
+        if code is Exit.INTERRUPTED:
+            leave(code)
+    sys.exit(int(code or 0))
 
 
 def leave(code: int) -> NoReturn:

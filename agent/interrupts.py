@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -16,6 +17,30 @@ def deferred() -> Iterator[None]:
         return
     caught: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def stopping(ask: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C calls `ask`, and KeyboardInterrupt comes when the block has ended; a second one stops at once. Main thread only; elsewhere nothing is changed."""
+    caught: list[int] = []
+
+    def catch(number: int, frame: Any) -> None:
+        if caught:
+            raise KeyboardInterrupt
+        caught.append(number)
+        ask()
+
+    try:
+        before = signal.signal(signal.SIGINT, catch)
+    except ValueError:
+        yield
+        return
     try:
         yield
     finally:

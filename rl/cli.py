@@ -6,7 +6,6 @@ A module with a function of its own name is a command; one with a `typer.Typer` 
 from __future__ import annotations
 
 import importlib
-import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -14,9 +13,6 @@ from collections.abc import Sequence
 import typer
 
 import rl.commands
-
-INTERRUPTED = 130
-"""What newer typers return for Ctrl-C, in silence; older ones raise Abort."""
 
 
 def build() -> typer.Typer:
@@ -40,22 +36,6 @@ def build() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits: 0 done, 2 bad input, 3 this machine's trouble, 130 interrupted."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        code = build()(args=given, prog_name="rl", standalone_mode=False)
-        sys.stdout.flush()
-        if code == INTERRUPTED:
-            raise KeyboardInterrupt
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except (Exception, KeyboardInterrupt) as error:
-        if "--debug" in given:
-            raise
-        from agent.exits import Exit, explain, leave
+    from agent.exits import run
 
-        line, code = explain(error)
-        print(f"rl: {' '.join(line.split())}", file=sys.stderr)
-        if code is Exit.INTERRUPTED:
-            leave(code)
-    sys.exit(int(code or 0))
+    run(build(), "rl", sys.argv[1:] if arguments is None else arguments)

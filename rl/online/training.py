@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from agent.databases import open_store, verdicts_beside
+from agent.interrupts import stopping
 from rl.choosing import AUTO
 from rl.grpo.config import grpo_config
 from rl.grpo.rows import Row, in_order, row_of
@@ -27,7 +28,7 @@ from rl.training.from_log import Trained, finish, quieten, readable_trouble, tra
 from rl.training.options import Method
 from rl.training.processes import Place, first_before_others, only_first, place_of, shared
 from rl.training.subject import Subject, load_weights, open_subject, parameters
-from rl.training.watching import Watch, Watching, interruptible, unwatched
+from rl.training.watching import Watch, Watching, unwatched
 from store.database import Store
 from store.records import CandidateFilter
 
@@ -224,7 +225,7 @@ def _train(
     begun = trainer_step(checkpoint)
     say(f"going on at step {begun}" if begun else f"training online on {', '.join(options.problems)}")
     try:
-        with interruptible(watching):
+        with stopping(watching.interrupt):
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     except TrainingAlarm as alarm:
         _report_alarm(options, trainer, alarm)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.exits import InputError
+from agent.interrupts import stopping
 from policies.base import Value
 from policies.identity import SIDECAR
 from rl.data.rows import count_rows, read_rows
@@ -150,35 +150,11 @@ def _run(
     begun = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
     say(f"going on at step {begun}" if begun else f"training {parameters(trainer.model):,} parameters")
     clock.start(earlier)
-    with _interruptible(trainer):
+    with stopping(trainer.interrupt):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     seconds = clock.spent
     held = trainer.evaluate()["eval_loss"] if len(rows.held) else None
     return trainer, _summary(options, trainer, rows, seconds, held, a_step, begun)
-
-
-@contextmanager
-def _interruptible(trainer: KernelSFTTrainer) -> Iterator[None]:
-    """The first Ctrl-C ends the step, saves and stops; a second one stops at once. Main thread only; elsewhere nothing is changed."""
-    caught: list[int] = []
-
-    def catch(number: int, frame: Any) -> None:
-        if caught:
-            raise KeyboardInterrupt
-        caught.append(number)
-        trainer.interrupted = True
-
-    try:
-        before = signal.signal(signal.SIGINT, catch)
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if caught:
-        raise KeyboardInterrupt
 
 
 def _with_adapter(options: Options, preset: Preset, base: Base) -> tuple[Any, Any]:

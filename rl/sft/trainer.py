@@ -68,8 +68,11 @@ class KernelSFTTrainer(SFTTrainer):
         transformers_logging.disable_progress_bar()
         self.clock = clock
         self.interrupted = False
-        """Set by whoever wants it to save and stop at the end of the step."""
         self.add_callback(_Ending(self))
+
+    def interrupt(self) -> None:
+        """Has it save and stop at the end of the step."""
+        self.interrupted = True
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The config's own where there is no limit of time."""

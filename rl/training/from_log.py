@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from agent.interrupts import stopping
 from policies.base import Value
 from rl.grpo.config import grpo_config
 from rl.grpo.rows import Replay, in_order, row_of
@@ -15,7 +16,7 @@ from rl.training.options import LogOptions, Method
 from rl.training.plan import Material, Plan, make_plan
 from rl.training.processes import first_before_others, only_first, place_of
 from rl.training.subject import Subject, load_weights, open_subject, parameters
-from rl.training.watching import Watch, Watching, interruptible, unwatched
+from rl.training.watching import Watch, Watching, unwatched
 from store.database import Store
 from tools.results import InfrastructureError
 
@@ -79,7 +80,7 @@ def _train(
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
     say(f"going on at step {begun}" if begun else f"training by {plan.method}")
-    with interruptible(watching):
+    with stopping(watching.interrupt):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     return finish(trainer, options, subject, watching, plan.method, rows, begun, plan, facts)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +40,10 @@ class Watching(TrainerCallback):
     @property
     def seconds(self) -> float:
         return self._earlier + time.monotonic() - self._started
+
+    def interrupt(self) -> None:
+        """Has it save and stop at the end of the step."""
+        self.interrupted = True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._started = self._step_began = time.monotonic()
@@ -95,25 +97,3 @@ def gpu_busy() -> float | None:
         return torch.cuda.utilization() / 100
     except (ModuleNotFoundError, RuntimeError, OSError):
         return None
-
-
-@contextmanager
-def interruptible(watching: Watching) -> Iterator[None]:
-    """The first Ctrl-C ends the step, saves and stops; a second one stops at once. Main thread only; elsewhere nothing is changed."""
-
-    def catch(number: int, frame: Any) -> None:
-        if watching.interrupted:
-            raise KeyboardInterrupt
-        watching.interrupted = True
-
-    try:
-        before = signal.signal(signal.SIGINT, catch)
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if watching.interrupted:
-        raise KeyboardInterrupt
