@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from agent.export.training import MEASURING, is_held_out
 from policies.base import FinishReason, Value
 from rl.credit import GAMMA, Baseline, Move, credit
 from rl.refusals import Counted, Refusal, Refused
@@ -97,10 +98,11 @@ def load(store: Store, wanted: Wanted, chosen: CandidateFilter | None = None) ->
     """Reads the whole choice. Never raises for a row that cannot be used: it is counted."""
     counted = Counted()
     usable: list[Sample] = []
+    measuring = Measuring(store)
     turns = 0
     for turn in _all_turns(store, chosen or CandidateFilter()):
         turns += 1
-        found = sample_of(turn, wanted)
+        found = Refusal.MEASURING if measuring.holds(turn) else sample_of(turn, wanted)
         if isinstance(found, Refusal):
             counted.add(found, turn.candidate_id)
         else:
@@ -110,6 +112,21 @@ def load(store: Store, wanted: Wanted, chosen: CandidateFilter | None = None) ->
     graded = with_credit(scored, wanted.gamma, wanted.baseline)
     kept, groups, flat = _useful(graded, counted) if wanted.exact else (graded, len({s.group for s in graded}), 0)
     return Log(kept, counted.all(), turns, groups, flat, temperature, graded)
+
+
+class Measuring:
+    """Which turns are of problems that are for measuring: a benchmark's, or such as say of themselves that they are held out."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._held_out: dict[str, bool] = {}
+
+    def holds(self, turn: Turn) -> bool:
+        if turn.suite in MEASURING:
+            return True
+        if turn.problem_hash not in self._held_out:
+            self._held_out[turn.problem_hash] = is_held_out(self._store.problem(turn.trajectory_id).source)
+        return self._held_out[turn.problem_hash]
 
 
 def _all_turns(store: Store, chosen: CandidateFilter) -> Iterable[Turn]:

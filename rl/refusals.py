@@ -11,6 +11,7 @@ from policies.base import Value
 class Refusal(StrEnum):
     UNJUDGED = "unjudged"
     UNANSWERED = "unanswered"
+    MEASURING = "measuring"
     DEGENERATE = "degenerate"
     REJECTED = "rejected"
     NO_TOKENS = "no_tokens"
@@ -32,6 +33,7 @@ class Refusal(StrEnum):
 WORDS: dict[Refusal, tuple[str, str]] = {
     Refusal.UNJUDGED: ("no verdict: the run was stopped, or this machine failed", "run the same agent command again, it goes on"),
     Refusal.UNANSWERED: ("the reply is empty", "nothing to do"),
+    Refusal.MEASURING: ("of a benchmark, or of a held-out problem: it is for measuring, not for training", "name other problems with --filter"),
     Refusal.DEGENERATE: ("the problem is passed by zeros, a constant or the identity: it earns no reward", "leave the problem out"),
     Refusal.REJECTED: ("the reward formula rejects a correct kernel that leaves the work to others", "choose another --reward"),
     Refusal.NO_TOKENS: ("no token ids were stored", "use --method rft, or a policy that gives ids (vllm, transformers, embedded)"),

@@ -32,7 +32,7 @@ class Left:
 
 def trainable(turns: Iterable[Turn], references: dict[str, str], left: Left) -> Iterator[Turn]:
     """references: problem hash to source, for what a reference says of itself."""
-    held_out = {hash for hash, source in references.items() if _held_out(source)}
+    held_out = {hash for hash, source in references.items() if is_held_out(source)}
     for turn in turns:
         if turn.report is None or turn.completion is None:
             left("not judged")
@@ -46,7 +46,8 @@ def trainable(turns: Iterable[Turn], references: dict[str, str], left: Left) -> 
             yield turn
 
 
-def _held_out(source: str) -> bool:
+def is_held_out(source: str) -> bool:
+    """A reference that says of itself `HELD_OUT = True`."""
     from agent.suites.reading import problem_of
 
     try:

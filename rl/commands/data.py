@@ -50,7 +50,7 @@ def synth(
         seed=seed, split=split_asked(split), target=target_asked(target), repairs=0 if no_repairs else repairs
     )
     with progress(as_json) as say:
-        state = generate(wanted, n, out, workers, say, graphs_of(list(against or ())))
+        state = generate(wanted, n, out, workers, say, graphs_of(*(against or ())))
     if as_json:
         typer.echo(state.model_dump_json(indent=1))
         return

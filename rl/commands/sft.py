@@ -31,6 +31,10 @@ Share = Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the rows.")]
 NoMessage = Annotated[bool, typer.Option("--without-message", help="Repairs without what the tools said.")]
 Fim = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows given as fill-in-the-middle as well.")]
 Drawn = Annotated[int, typer.Option(min=0, help="So many drafts from the generator besides, which no tool has judged.")]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(help="A suite that no drawn row may be of, besides the known benchmarks. As in rl data synth."),
+]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="A field of trl's SFTConfig: name=value. Many times.")
 ]
@@ -61,6 +65,7 @@ def sft(
     without_message: NoMessage = False,
     fim: Fim = 0.0,
     drawn: Drawn = 0,
+    against: Against = None,
     settings: Settings = None,
     config: Config = None,
     batch_tokens: BatchTokens = None,
@@ -86,7 +91,7 @@ def sft(
         preset=preset_of(preset, base), tokenizer=tokenizer, adapter=adapter, device=place,
         choice=choice_of(form_of(form, base), kinds, share, without_message, fim, seed),
         settings=settings_of(config, settings or []), vocabulary=vocabulary, batch_tokens=batch_tokens, compile=compile,
-        max_minutes=max_minutes, drawn=drawn, workers=os.cpu_count() or 2, storage=storage_of(weights), seed=seed,
+        max_minutes=max_minutes, drawn=drawn, against=tuple(against or ()), workers=os.cpu_count() or 2, storage=storage_of(weights), seed=seed,
     )  # fmt: skip
     _show(_trained(options, as_json), as_json)
 

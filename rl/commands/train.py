@@ -64,6 +64,12 @@ Problems = Annotated[
         show_default=False,
     ),
 ]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Online: a suite that no generated problem may be of, besides the known benchmarks.", show_default=False
+    ),
+]
 Database = Annotated[
     str | None,
     typer.Option(
@@ -104,7 +110,7 @@ def train(
     baseline: BaselineName = "leave-one-out", max_steps: MaxSteps = None, epochs: Epochs = 2.0, max_minutes: MaxMinutes = None,
     max_age: MaxAge = None, max_length: MaxLength = None, lora: Lora = False, decoupled: Decoupled = False, settings: Settings = None,
     device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32", force: Force = False, dry_run: DryRun = False,
-    problems: Problems = None, db: Database = None, prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None,
+    problems: Problems = None, against: Against = None, db: Database = None, prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None,
     judge: Judge = "interpreted", lag: Lag = 1, zero_variance: Flat = "drop", reply_tokens: ReplyTokens = None, engine: Engine = "auto",
     places: Places = None, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
@@ -126,6 +132,7 @@ def train(
         return
     more = {
         "problems": tuple(problems or ["synth"]),
+        "against": tuple(against or ()),
         "db": db,
         "prompts": prompts,
         "group": group,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rl.data.cleaning.known import known
 from rl.data.cleaning.running import RESULT, Cleaned, suites_hash
 from rl.data.cleaning.suites import Benchmarks, problems_of
 from rl.data.dataflow import graph_hash
@@ -55,7 +56,7 @@ def gather(folder: Path, against: Sequence[str]) -> Facts:
     problems = problems_of(against)
     tally = Tally(Benchmarks(problems))
     tally.add(read_rows(folder))
-    suites = Counter(p.suite if p.suite != "file" else "folder" for p in problems)
+    suites = Counter(p.suite if p.suite != "file" else "folder" for p in problems) + Counter(known().counts)
     return tally.facts().with_(against=dict(suites), suites=suites_hash(problems))
 
 

@@ -144,7 +144,7 @@ def _from_its_log(
         subject = open_subject(own.policy)
         label = f"collect-{own.output.parent.name}-{number}-{subject.revision[:8]}"
         rounds = Rounds(store, InPlace(subject, own).policy, judges, own, formula_of(own), label)
-        rounds.run(0, ProblemSource(own.problems, own.seed).at(0, own.prompts))
+        rounds.run(0, ProblemSource(own.problems, own.seed, own.against).at(0, own.prompts))
         run, where = rounds.run_name(0, "step"), store.where
     fields = {name: getattr(own, name) for name in LogOptions.model_fields if name in OnlineOptions.model_fields}
     fields |= {"db": where, "filters": (f"run={run}",), "method": method}

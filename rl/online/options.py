@@ -13,6 +13,8 @@ class OnlineOptions(TrainOptions):
     """Training on rollouts that are made for it."""
 
     problems: tuple[str, ...] = ("synth",)
+    against: tuple[str, ...] = ()
+    """Suites that no generated problem may be of, besides the benchmarks that are known."""
     db: str | None = None
     """None: where the agent logs."""
     prompts: int = Field(default=32, ge=1)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.exits import InputError
+from agent.export.training import MEASURING
 from tools.problem import Problem
 
 SYNTH = "synth"
@@ -16,15 +17,20 @@ SYNTH = "synth"
 class ProblemSource:
     """Generated problems never come twice; a fixed list is gone through in a new order each time."""
 
-    def __init__(self, asked: Sequence[str], seed: int) -> None:
-        """`synth`, `synth:SPLIT` (or its last word: `synth:depth`), `catalogue`, a folder, a file, a problem's name. Raises InputError, ProblemError."""
+    def __init__(self, asked: Sequence[str], seed: int, against: Sequence[str] = ()) -> None:
+        """What is for measuring is left out: the known benchmarks, suites in `against`, problems that say they are held out.
+
+        `synth`, `synth:SPLIT` (or its last word: `synth:depth`), `catalogue`, a folder, a file, a problem's name. Raises InputError, ProblemError.
+        """
         self._seed = seed
-        self._streams = [_stream(name, seed) for name in asked if is_synth(name)]
+        self._streams = [_stream(name, seed, against) for name in asked if is_synth(name)]
         self._drawn: list[Problem] = []
         fixed = [name for name in asked if not is_synth(name)]
-        self._fixed = _fixed(fixed)
+        self._fixed = [p for p in _fixed(fixed) if p.suite not in MEASURING and "held_out" not in p.tags]
         if not self._streams and not self._fixed:
-            raise InputError("no problems: name synth, catalogue, a folder, a file or problems with --problems")
+            raise InputError(
+                "no problems to train on: name synth, catalogue, a folder, a file or problems with --problems (benchmarks are for measuring)"
+            )
 
     def at(self, step: int, count: int) -> list[Problem]:
         """The problems of one step, from 0. Generated and fixed ones in turn where both are named."""
@@ -50,7 +56,8 @@ def is_synth(name: str) -> bool:
     return name == SYNTH or name.startswith(f"{SYNTH}:")
 
 
-def _stream(name: str, seed: int) -> Iterator[Problem]:
+def _stream(name: str, seed: int, against: Sequence[str] = ()) -> Iterator[Problem]:
+    from rl.data.cleaning.suites import graphs_of
     from rl.data.rows import Split
     from rl.data.synth.tasks import stream
 
@@ -58,7 +65,7 @@ def _stream(name: str, seed: int) -> Iterator[Problem]:
     split = next((split for split in Split if asked in (split.value, split.value.rpartition("_")[2])), None)
     if split is None:
         raise InputError(f"--problems {name}: choose synth:{', synth:'.join(Split)}")
-    return (task.problem for task in stream(split, seed))
+    return (task.problem for task in stream(split, seed, graphs_of(*against)))
 
 
 def _fixed(names: Sequence[str]) -> list[Problem]:

@@ -161,7 +161,7 @@ def train_online(
     say, options = only_first(place, say), options.with_(device=place.device)
     formula, device = formula_of(options), judge_device(options.judge)
     subject = open_subject(options.policy, options.adapter)
-    problems = ProblemSource(options.problems, options.seed)
+    problems = ProblemSource(options.problems, options.seed, options.against)
     with first_before_others(place):
         resumes = prepare(options, {"revision": subject.revision})
     with ExitStack() as held, readable_trouble():

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from agent.prompts import Asked, Prompts
 from policies.base import PromptForm
+from rl.data.cleaning.suites import graphs_of
 from rl.data.rows import Kind, Row, Split, row_of
 from rl.data.synth.tasks import task_of
 from store.models import Action
@@ -20,15 +21,18 @@ CHUNK = 500
 SOURCE = "drawn, not judged"
 
 
-def drawn_rows(count: int, seed: int, workers: int) -> Iterator[Row]:
-    """The first `count` different drafts of the training split. The same seed gives the same rows in the same order, however many workers."""
+def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = ()) -> Iterator[Row]:
+    """The first `count` different drafts of the training split. The same seed gives the same rows in the same order, however many workers.
+
+    against: suites that no row may be of, besides the benchmarks that are known (rl.data.cleaning.known).
+    """
     if not count:
         return
     seen: set[str] = set()
     start = 0
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         while True:
-            ranges = [(seed, start + place * CHUNK) for place in range(workers)]
+            ranges = [(seed, start + place * CHUNK, against) for place in range(workers)]
             start += workers * CHUNK
             for rows in pool.map(_chunk, ranges):
                 for row in rows:
@@ -40,13 +44,14 @@ def drawn_rows(count: int, seed: int, workers: int) -> Iterator[Row]:
                             return
 
 
-def _chunk(of: tuple[int, int]) -> list[Row]:
+def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:
     """The draws of one range of numbers that belong to the training split."""
-    seed, start = of
+    seed, start, against = of
+    forbidden = graphs_of(*against)
     prompts = Prompts(PromptForm.COMPACT)
     found = []
     for number in range(start, start + CHUNK):
-        task = task_of(Split.TRAIN, seed, number)
+        task = task_of(Split.TRAIN, seed, number, forbidden)
         if task is None:
             continue
         prompt = prompts.messages(Asked(problem=task.problem, action=Action.DRAFT))[-1].content

@@ -34,6 +34,8 @@ class Options(Value):
     """Fields of SFTConfig over the preset's."""
     drawn: int = 0
     """Drafts from the generator besides, which no tool has judged."""
+    against: tuple[str, ...] = ()
+    """Suites that no drawn row may be of, besides the benchmarks that are known."""
     drawn_seed: int = 1_000_003
     """Another than a corpus is generated with, so that they are other programs."""
     workers: int = 2

@@ -73,7 +73,7 @@ def train(options: Options, say: Say, command: str = "rl sft") -> Trained:
     say(f"encoding {count_rows(options.data):,} rows{more}")
     longest = int(options.settings.get("max_length") or preset.config["max_length"])
     choice = options.choice.with_(longest=longest)
-    drawn = drawn_rows(options.drawn, options.drawn_seed, options.workers)
+    drawn = drawn_rows(options.drawn, options.drawn_seed, options.workers, options.against)
     rows = encode(chain(read_rows(options.data, COLUMNS), drawn), tokenizer, choice)
     say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
     config = sft_config(preset, options.settings, **_fixed(options, preset))

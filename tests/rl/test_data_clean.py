@@ -9,11 +9,12 @@ from agent.problems import find
 from rl.data.cleaning.labelling import label
 from rl.data.cleaning.near import Near, signature
 from rl.data.cleaning.running import clean
-from rl.data.cleaning.suites import Benchmarks, problems_of, tree_hash
+from rl.data.cleaning.suites import Benchmarks, problems_of
 from rl.data.dataflow import graph_hash
 from rl.data.reporting import gather, write_report
 from rl.data.rows import Kind, Split, read_rows, row_of, write_rows
 from rl.data.synth.tasks import tasks
+from rl.data.trees import tree_hash
 
 FORM = """
 import torch
@@ -130,7 +131,7 @@ def test_the_catalogues_held_out_problems_are_always_held_out():
 
 
 def test_exact_and_near_duplicates_go_and_another_graph_stays(tmp_path):
-    text = reference("return torch.exp(x)")
+    text = reference("return torch.exp(x) - torch.tan(x)")
     code = "\n".join(f"line_{i} = tl.load(x_ptr + {i})" for i in range(60))
     again = row_of(Kind.DRAFT, text + "  \r\n", code, reference=text)
     nearly = row_of(Kind.DRAFT, text, code.replace("line_7 ", "other "), reference=text)

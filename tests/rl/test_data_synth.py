@@ -8,6 +8,7 @@ import pytest
 
 from agent.prompts import Asked, Prompts
 from policies.base import PromptForm
+from rl.data.cleaning.suites import graphs_of
 from rl.data.dataflow import graph_hash
 from rl.data.rows import Kind, Split, read_rows
 from rl.data.synth.drawing import FAMILIES
@@ -40,7 +41,7 @@ def test_the_same_seed_gives_the_same_tasks_and_another_seed_others():
 
 def test_a_forbidden_graph_is_never_drawn():
     first = tasks(Split.TRAIN, 10, seed=3)
-    forbidden = frozenset(graph_hash(t.problem.source) for t in first[:5])
+    forbidden = graphs_of() | frozenset(graph_hash(t.problem.source) for t in first[:5])
     assert [t.problem.name for t in first if graph_hash(t.problem.source) not in forbidden] == [
         t.problem.name for t in tasks(Split.TRAIN, 5, 3, forbidden)
     ][: 10 - 5]

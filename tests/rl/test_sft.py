@@ -251,7 +251,7 @@ def test_drafts_from_the_generator_are_counted_as_not_judged(corpus, tokenizer):
     from rl.sft.drawn import _chunk, drawn_rows
 
     one = list(drawn_rows(30, 5, 1))
-    assert [row.id for row in one] == list(dict.fromkeys(row.id for row in _chunk((5, 0))))[:30]
+    assert [row.id for row in one] == list(dict.fromkeys(row.id for row in _chunk((5, 0, ()))))[:30]
     assert all(row.split == "train" for row in one)
     counts = encode([*read_rows(corpus), *one], tokenizer, Choice()).counts
     assert counts["trained on: draft (not judged by the tools)"] >= 25

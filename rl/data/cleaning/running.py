@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent.exits import InputError
 from rl.data.cleaning.analysing import analyse, cleaned, open_worker, read_analysis
+from rl.data.cleaning.known import known
 from rl.data.cleaning.near import Near
 from rl.data.cleaning.suites import Leak, problems_of
 from rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows
@@ -56,7 +57,7 @@ def clean(source: Path, out: Path, against: list[str], workers: int, say: Callab
     (out / WORK).mkdir(parents=True, exist_ok=True)
     made = _analysed(there, out / WORK, problems, workers, say)
     result = _kept(there, made, out, say)
-    counts = Counter(p.suite if p.suite != "file" else "folder" for p in problems)
+    counts = Counter(p.suite if p.suite != "file" else "folder" for p in problems) + Counter(known().counts)
     result = result.with_(
         against=dict(counts), suites=suites_hash(problems), source=str(source),
         seconds=time.monotonic() - start, workers=workers,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ast
+import functools
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from agent.exits import InputError
+from rl.data.cleaning.known import known, suite_of
 from rl.data.dataflow import graph_hash
-from tools.problem import Problem, parse
+from rl.data.trees import tree_hash
+from tools.problem import Problem
 from tools.results import Value
 
 WORDS_LIMIT = 0.8
@@ -34,7 +35,7 @@ def problems_of(against: Sequence[str]) -> list[Problem]:
     """`kernelbench:DIR`, `tritonbench-t:DIR`, a folder of problem files; the catalogue's held-out problems always. Raises InputError or ProblemError."""
     from agent.problems import catalogue, suite
 
-    found = [p for p in catalogue() if is_held_out(p.source)]
+    found = [p for p in catalogue() if "held_out" in p.tags]
     for text in against:
         name, _, place = text.partition(":")
         if name in ("kernelbench", "tritonbench-t"):
@@ -52,74 +53,26 @@ def problems_of(against: Sequence[str]) -> list[Problem]:
     return found
 
 
-def graphs_of(against: Sequence[str]) -> frozenset[str]:
-    """Dataflow graphs that no training problem may have."""
-    return frozenset(graph_hash(p.source) for p in problems_of(against)) - {""}
-
-
-def is_held_out(source: str) -> bool:
-    """A problem of the catalogue with `HELD_OUT = True`."""
-    return any(
-        isinstance(node, ast.Assign)
-        and any(isinstance(t, ast.Name) and t.id == "HELD_OUT" for t in node.targets)
-        and isinstance(node.value, ast.Constant)
-        and node.value.value is True
-        for node in parse(source).body
-    )
+@functools.cache
+def graphs_of(*against: str) -> frozenset[str]:
+    """Dataflow graphs that no training problem may have: those of the benchmarks that are known, of the held-out catalogue, and of what is named."""
+    return (frozenset(known().names("graphs")) | frozenset(graph_hash(p.source) for p in problems_of(against))) - {""}
 
 
 def words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text))
 
 
-@lru_cache(maxsize=65536)
-def tree_hash(source: str) -> str:
-    """SHA-1 of the model's syntax tree with names numbered in the order they appear and numbers left out; "" where it does not parse."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
-    return hashlib.sha1(_shape(model or tree).encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
-
-
-def _shape(tree: ast.AST) -> str:
-    """The dumped tree without docstrings, annotations, names of variables and numbers. Attributes stay: they are the operations."""
-    names: dict[str, str] = {}
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
-            node.body = body[1:] or [ast.Pass()]  # type: ignore[attr-defined]
-        if isinstance(node, ast.Name):
-            node.id = names.setdefault(node.id, f"n{len(names)}")
-        elif isinstance(node, ast.arg):
-            node.arg, node.annotation = names.setdefault(node.arg, f"n{len(names)}"), None
-        elif isinstance(node, ast.FunctionDef):
-            node.returns = None
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            node.value = 0
-    return ast.dump(tree)
-
-
 class Benchmarks:
-    """The suites, ready to be compared with."""
+    """The suites given, ready to be compared with, and the benchmarks that are known by their hashes."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         import numpy as np
 
         self.problems = list(problems)
-        self._graphs: dict[str, str] = {}
-        self._trees: dict[str, str] = {}
-        for problem in self.problems:
-            if graph := graph_hash(problem.source):
-                self._graphs.setdefault(graph, problem.name)
-            if tree := tree_hash(problem.source):
-                self._trees.setdefault(tree, problem.name)
+        own = suite_of("own", self.problems)
+        self._graphs = known().names("graphs") | own.graphs
+        self._trees = known().names("trees") | own.trees
         sets = [words(p.source) for p in self.problems]
         self._place = {word: i for i, word in enumerate(sorted(frozenset().union(*sets)))}
         self._counts: Any = np.array([len(s) for s in sets])

@@ -65,9 +65,9 @@ def generate(
     folder: Path,
     workers: int,
     say: Callable[[str], None],
-    forbidden: frozenset[str] = frozenset(),
+    forbidden: frozenset[str] | None = None,
 ) -> State:
-    """Until the folder holds `n` drafts. forbidden: dataflow graphs that are not even tried. Raises InputError where it holds another corpus."""
+    """Until the folder holds `n` drafts. forbidden: dataflow graphs that are not even tried; None: every known benchmark's. Raises InputError where it holds another corpus."""
     state = _found(wanted, folder)
     if state.drafts >= n:
         return state
@@ -155,7 +155,7 @@ def _counted(state: State, outcome: Outcome, seen: set[str], graphs: set[str], w
 
 # -------------------------------------------------------------- processes
 def _outcomes(
-    pool: ProcessPoolExecutor, wanted: Wanted, first: int, workers: int, forbidden: frozenset[str]
+    pool: ProcessPoolExecutor, wanted: Wanted, first: int, workers: int, forbidden: frozenset[str] | None
 ) -> Iterator[Outcome]:
     """In the order of the draws, a few units ahead."""
     ahead: deque[Future[list[Outcome]]] = deque()
@@ -167,23 +167,21 @@ def _outcomes(
         yield from ahead.popleft().result()
 
 
-def _unit(wanted: Wanted, first: int, forbidden: frozenset[str]) -> list[Outcome]:
+def _unit(wanted: Wanted, first: int, forbidden: frozenset[str] | None) -> list[Outcome]:
     return [_one(wanted, number, forbidden) for number in range(first, first + UNIT)]
 
 
-def _one(wanted: Wanted, number: int, forbidden: frozenset[str]) -> Outcome:
+def _one(wanted: Wanted, number: int, forbidden: frozenset[str] | None) -> Outcome:
     from rl.data.dataflow import graph_hash
     from rl.data.synth.tasks import task_of
     from rl.data.synth.verifying import options, verify
     from tools.problem import ProblemError
 
     start = time.monotonic()
-    task = task_of(wanted.split, wanted.seed, number)
+    task = task_of(wanted.split, wanted.seed, number, forbidden)
     if task is None:
         return Outcome(number=number)
     graph = graph_hash(task.problem.source)
-    if graph in forbidden:
-        return Outcome(number=number, rejected=("draft: a benchmark's",))
     try:
         outcome = verify(evaluator(), task, options(wanted.target), wanted.repairs, number)
     except ProblemError as error:

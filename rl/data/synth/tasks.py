@@ -23,32 +23,35 @@ class Task(Value):
     split: Split
 
 
-def tasks(split: Split, n: int, seed: int = 0, forbidden: frozenset[str] = frozenset()) -> list[Task]:
-    """The first `n` tasks of a split: no two of them the same problem. forbidden: dataflow graphs to leave out (`cleaning.suites.graphs_of`)."""
+def tasks(split: Split, n: int, seed: int = 0, forbidden: frozenset[str] | None = None) -> list[Task]:
+    """The first `n` tasks of a split: no two of them the same problem."""
     source = stream(split, seed, forbidden)
     return [next(source) for _ in range(n)]
 
 
-def stream(split: Split, seed: int = 0, forbidden: frozenset[str] = frozenset()) -> Iterator[Task]:
-    """Tasks of a split without end, no problem twice, none whose graph is forbidden."""
-    from rl.data.dataflow import graph_hash
-
+def stream(split: Split, seed: int = 0, forbidden: frozenset[str] | None = None) -> Iterator[Task]:
+    """Tasks of a split without end, no problem twice."""
     seen: set[str] = set()
     for number in count():
-        task = task_of(split, seed, number)
-        if task is None or (forbidden and graph_hash(task.problem.source) in forbidden):
-            continue
-        if task.problem.hash not in seen:
+        task = task_of(split, seed, number, forbidden)
+        if task is not None and task.problem.hash not in seen:
             seen.add(task.problem.hash)
             yield task
 
 
-def task_of(split: Split, seed: int, number: int) -> Task | None:
-    """One draw; None where what was drawn belongs to another split."""
+def task_of(split: Split, seed: int, number: int, forbidden: frozenset[str] | None = None) -> Task | None:
+    """One draw; None where what was drawn belongs to another split, or its dataflow graph is forbidden.
+
+    forbidden: graphs as `rl.data.cleaning.suites.graphs_of` has them; None: those of every benchmark that is known.
+    """
+    from rl.data.cleaning.suites import graphs_of
+    from rl.data.dataflow import graph_hash
     from rl.data.synth.drawing import draw
 
     program = draw(f"{seed}/{split}/{number}", split)
     if program is None:
+        return None
+    if graph_hash(program.reference) in (graphs_of() if forbidden is None else forbidden):
         return None
     problem = Problem(
         name=f"synth:{seed}/{split}/{number}", source=program.reference, suite="synth",

@@ -1,0 +1,99 @@
+"""Benchmarks as hashes: what training data must not hold is known without a checkout of theirs, and none of their text lies here.
+
+python -m rl.data.cleaning.known kernelbench:DIR tritonbench-t:DIR     # reads the checkouts and writes known_benchmarks.json anew
+
+A dataflow graph or a syntax tree cannot be read back from its hash. Whoever gives `--against kernelbench:DIR` has the comparison of words besides.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from agent.exits import InputError
+from rl.data.dataflow import graph_hash
+from rl.data.trees import tree_hash
+from tools.problem import Problem
+from tools.results import Value
+
+FILE = Path(__file__).parent / "known_benchmarks.json"
+CANARY = (
+    "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n"
+    "        return torch.softmax(x @ y, dim=-1) * 2.0\n"
+)
+"""Its hashes stand beside the benchmarks': where they are others than today's code makes, the file is of another code and says nothing."""
+
+
+class Suite(Value):
+    """One benchmark's problems, by their hashes."""
+
+    name: str
+    problems: int
+    graphs: dict[str, str]
+    """Dataflow graph (rl.data.dataflow) -> the first problem that has it."""
+    trees: dict[str, str]
+    """Syntax tree of the model (rl.data.trees) -> the first problem that has it."""
+
+
+class Known(Value):
+    """The file."""
+
+    canary: tuple[str, str]
+    suites: tuple[Suite, ...]
+
+    def names(self, what: Literal["graphs", "trees"]) -> dict[str, str]:
+        """Hash -> a problem that has it."""
+        return {digest: name for suite in self.suites for digest, name in getattr(suite, what).items()}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """For people: `kernelbench, by hash` -> problems."""
+        return {f"{suite.name}, by hash": suite.problems for suite in self.suites}
+
+
+@functools.cache
+def known() -> Known:
+    """What ships. Raises InputError where today's code would hash otherwise."""
+    found = Known.model_validate_json(FILE.read_text(encoding="utf-8"))
+    if found.canary != canary():
+        raise InputError(
+            f"{FILE.name} was written by another graph hash: run python -m rl.data.cleaning.known SUITE:DIR ..."
+        )
+    return found
+
+
+def canary() -> tuple[str, str]:
+    return graph_hash(CANARY), tree_hash(CANARY)
+
+
+def suite_of(name: str, problems: Sequence[Problem]) -> Suite:
+    graphs: dict[str, str] = {}
+    trees: dict[str, str] = {}
+    for problem in problems:
+        if graph := graph_hash(problem.source):
+            graphs.setdefault(graph, problem.name)
+        if tree := tree_hash(problem.source):
+            trees.setdefault(tree, problem.name)
+    return Suite(name=name, problems=len(problems), graphs=graphs, trees=trees)
+
+
+def write(asked: Sequence[str]) -> Known:
+    """Reads each `NAME:DIR` and writes the file. Raises InputError and ProblemError."""
+    from agent.problems import suite
+
+    suites = []
+    for text in asked:
+        name, _, place = text.partition(":")
+        if not place:
+            raise InputError(f"{text}: write {name}:DIR with the folder of its checkout")
+        suites.append(suite_of(name, suite(name, Path(place))))
+    found = Known(canary=canary(), suites=tuple(suites))
+    FILE.write_text(found.model_dump_json(indent=0) + "\n", encoding="utf-8")
+    return found
+
+
+if __name__ == "__main__":
+    print(write(sys.argv[1:]).counts)
