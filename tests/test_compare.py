@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from bench import tolerance as bench
 from tools.compare import describe, failure_of, flatten, form, kernelbench_close, measure
 from tools.results import Fault, Pattern
-from tools.tolerance import Tolerance, rows_of, shake, tiles
+from tools.tolerance import Tolerance, lessen, rows_of, shake, tiles
 
 torch.manual_seed(7)
 CASES = list(bench.cases())
@@ -233,5 +233,17 @@ def test_shaking_moves_every_element_by_a_few_ulps_and_leaves_zeros_and_whole_nu
     assert (moved[::3] == 0).all()
     assert 0 < (moved - x).abs().max() <= 8 * 2**-22
     assert len(set(moved[1::3].tolist())) > 4
+    assert same is whole
+    assert number == 5
+
+
+def test_lessening_brings_every_element_a_little_nearer_to_zero_and_leaves_zeros_and_whole_numbers():
+    x = torch.tensor([0.0, 1.0, -2.0] * 100)
+    whole = torch.arange(3)
+    moved, same, number = lessen([x, whole, 5], seed=1)
+    assert (moved[::3] == 0).all()
+    assert (moved / x)[1::3].min() >= 1 - 1 / 64
+    assert (moved.abs() <= x.abs()).all()
+    assert len(set(moved[1::3].tolist())) > 90
     assert same is whole
     assert number == 5

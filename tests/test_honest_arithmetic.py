@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from bench.tolerance import exp2_approx, tf32
+from bench.tolerance import bf16, exp2_approx, fp16, tf32, within
 from tools.compare import measure
-from tools.draws import Draw, apply, shake_weights
+from tools.draws import Draw
 from tools.problem import Problem
-from tools.reference import Reference, double, doubled
-from tools.tolerance import shake
+from tools.situation import expect, moved_outputs, set_up, shaken_model
 
 CATALOGUE = sorted((Path(__file__).parent.parent / "agent" / "catalogue").glob("[!_]*.py"))
 
@@ -156,23 +155,18 @@ class _OtherWays(TorchFunctionMode):
 
 def _headrooms(problem, ways):
     """By draw: the worst output's error over what is allowed. And how many calls went another way."""
-    reference, found, used = Reference(problem, "cpu"), {}, 0
-    model = reference.model(1)
-    shake_weights(model, 2)
+    situation, found, used = set_up(problem, "cpu", 1), {}, 0
+    model = shaken_model(situation, 2)
     for seed, draw in enumerate(Draw):
-        inputs = reference.inputs(10 + seed)
-        apply(draw, inputs)
-        copies = [[v.clone() if isinstance(v, torch.Tensor) else v for v in inputs] for _ in range(3)]
-        eager, exact = reference.run(model, copies[0], 3), reference.run(double(model), doubled(copies[1]), 3)
-        if not all(bool(o.isfinite().all()) for o in eager):
+        expected = expect(situation, draw, 10 + seed, model=model)
+        if not expected.finite():
             continue
-        shaken = reference.run(model, shake(copies[2], 4), 3)
         with _OtherWays(ways) as mode:
-            other = reference.run(model, inputs, 3)
+            other = situation.reference.run(model, [v.clone() for v in expected.inputs], expected.rng)
         used += mode.used
-        found[str(draw)] = max(
-            measure(*four[:3], shaken=four[3]).headroom for four in zip(other, eager, exact, shaken, strict=True)
-        )
+        moved = moved_outputs(situation, expected)
+        four = zip(other, expected.eager, expected.exact, moved, strict=False)
+        found[str(draw)] = max(measure(c, e, r, shaken=s).headroom for c, e, r, s in four)
     return found, used
 
 
@@ -194,3 +188,55 @@ def test_tf32_products_fail_on_some_draw(name):
     )
     assert used
     assert max(found.values()) > 1.0, found
+
+
+def _tanh_by_exp(x):
+    """Right to an ulp of 1 everywhere; the tail of a GELU is that ulp."""
+    e = torch.exp(-2 * x.abs())
+    t = (1 - e) / (1 + e)
+    return torch.where(x >= 0, t, -t)
+
+
+def _gelu_by_exp(x):
+    return 0.5 * x * (1 + _tanh_by_exp(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+
+def test_a_row_of_one_number_on_which_eager_is_right_by_luck_is_no_fault_and_no_pass_for_lower_precision():
+    path = next(p for p in CATALOGUE if p.stem == "fused_gelu")
+    problem = Problem(name=path.stem, source=path.read_text())
+    situation = set_up(problem.with_sizes(problem.cpu_sizes), "cpu", 1)
+    lucky = 0
+    for seed in range(400):
+        expected = expect(situation, Draw.CONSTANT_ROWS, seed)
+        [x], [eager], [exact] = expected.inputs, expected.eager, expected.exact
+        honest = _gelu_by_exp(x)
+        if measure(honest, eager, exact).check.passed:
+            continue
+        lucky += 1
+        [shaken] = moved_outputs(situation, expected)
+        assert measure(honest, eager, exact, shaken=shaken).headroom < 0.75, seed
+        for cast in (tf32, bf16, fp16):
+            cheat = within(cast, _gelu_by_exp)(x)
+            assert measure(cheat, eager, exact, shaken=shaken).headroom > 2, (seed, cast.__name__)
+    assert lucky
+
+
+MARKS = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        if (x - x.round()).abs().max() > 0.001:
+            raise ValueError("marks are whole numbers")
+        return x / 3
+def get_inputs():
+    return [torch.randint(1, 7, (5, 67)).float()]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_reference_that_refuses_inputs_nearby_is_moved_by_ulps_alone():
+    situation = set_up(Problem(name="marks", source=MARKS), "cpu", 1)
+    expected = expect(situation, Draw.CONSTANT_ROWS, 1)
+    [moved] = moved_outputs(situation, expected)
+    assert 0 < (moved - expected.eager[0]).abs().max() < 1e-4

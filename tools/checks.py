@@ -13,8 +13,7 @@ from tools.examine import check_form, check_side_effects
 from tools.exchange import MARGIN_BYTE, Exchange, state_of
 from tools.ownwork import Rule, evidence, operations_told
 from tools.results import Census, Cheat, Check, CorrectnessResult, Failed, Failure, Fault, OwnWork, clean_text
-from tools.situation import EXACT_SECONDS, Expected, Situation, expect, same_bits, shaken_model
-from tools.tolerance import shake
+from tools.situation import EXACT_SECONDS, Expected, Situation, expect, moved_outputs, same_bits, shaken_model
 
 POISONS = (0xFF, 0x4B)
 """NaN in every floating type, and a large finite number."""
@@ -127,7 +126,7 @@ class Checks:
             if not measured.check.passed and (
                 expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
             ):
-                shaken = shaken if shaken is not None else self._shaken(expected)
+                shaken = shaken if shaken is not None else moved_outputs(self.situation, expected)
                 measured = self._measured(mine, expected, name, number, shaken[number])
             if expected.exact is not None and len(self._tolerances) <= number:
                 self._tolerances.append(measured.tolerance)
@@ -141,12 +140,6 @@ class Checks:
         return measure(
             mine, expected.eager[number], exact, draw=name, tolerance=tolerance, output=number, shaken=shaken
         )
-
-    def _shaken(self, expected: Expected) -> list[Any]:
-        """The reference again on inputs moved by a few units in the last place: what a candidate may at least move by."""
-        moved = shake(expected.inputs, expected.rng, ulps=16)
-        outputs = self.situation.reference.run(expected.weights, moved, expected.rng)
-        return outputs + [moved[i] for i in sorted(self.situation.mutated)]
 
     def _diagnosed(self, failure: Failure, expected: Expected) -> Failure:
         """Why an answer is wrong, found out by asking again with one thing changed."""

@@ -122,6 +122,7 @@ def measure(
 
     exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says how wrong eager itself is.
     shaken: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is ill-conditioned there and the candidate may move too.
+    The judge's own (situation.moved_outputs) is also off by what eager is off by nearby.
     depth: input elements summed into one output element. precision: for KernelBench's own rule; the output's dtype where empty.
     """
     kb = kernelbench_close(candidate, eager, precision or str(eager.dtype).removeprefix("torch."))

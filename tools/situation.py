@@ -8,9 +8,10 @@ from typing import Any
 
 from tools.compare import Described, describe
 from tools.draws import Draw, apply, keep_edges, shake_weights
-from tools.problem import Problem
+from tools.problem import Problem, ProblemError
 from tools.reference import Reference, double, doubled
 from tools.results import InfrastructureError
+from tools.tolerance import lessen, shake
 
 EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
@@ -168,6 +169,54 @@ def expect(
     eager = reference.run(chosen, worked, rng)
     eager += [worked[i] for i in sorted(situation.mutated)]
     return Expected(inputs, eager, precise, rng, chosen, str(draw))
+
+
+def moved_outputs(situation: Situation, expected: Expected) -> list[Any]:
+    """The expected outputs, off by what an honest candidate may at least be off by: `measure` takes them as `shaken`.
+
+    The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs. It does not show what is lost on the way:
+    of 1 + tanh(x) near -1 little is left, and where a row is one number eager may be right in all of it by luck. So floating outputs are off by no less
+    than eager is on inputs nearby, where the reference can be run on those.
+    """
+    import torch
+
+    shaken = _run_on(situation, expected, expected.weights, shake(expected.inputs, expected.rng, ulps=16))
+    if expected.exact is None:
+        return shaken
+    try:
+        errors = _errors_nearby(situation, expected)
+        return [_off_by(r, s, error) for r, s, error in zip(expected.exact, shaken, errors, strict=True)]
+    except (ProblemError, torch.cuda.OutOfMemoryError):
+        return shaken
+
+
+def _errors_nearby(situation: Situation, expected: Expected) -> list[Any]:
+    """|eager - float64| of each output, both on the same lessened inputs; None for whole numbers."""
+    nearby = lessen(expected.inputs, expected.rng)
+    exact = _run_on(situation, expected, double(expected.weights), doubled(nearby))
+    eager = _run_on(situation, expected, expected.weights, nearby)
+    return [_gap(r, e) for r, e in zip(exact, eager, strict=True)]
+
+
+def _run_on(situation: Situation, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:
+    """Outputs, then the inputs that the reference changes: copies of those given."""
+    import torch
+
+    given = [v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
+    return situation.reference.run(model, given, expected.rng) + [given[i] for i in sorted(situation.mutated)]
+
+
+def _gap(a: Any, b: Any) -> Any:
+    """|a - b|, 0 where it is not finite; None for whole numbers."""
+    if not (a.is_floating_point() or a.is_complex()):
+        return None
+    return (a - b).abs().nan_to_num_(nan=0.0, posinf=0.0)
+
+
+def _off_by(exact: Any, shaken: Any, error: Any) -> Any:
+    import torch
+
+    return shaken if error is None else exact + torch.maximum(_gap(exact, shaken), error)
 
 
 def shaken_model(situation: Situation, seed: int) -> Any:

@@ -23,7 +23,7 @@ A row is the last dimension, joined with those before it until it holds 32 eleme
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tools.results import Number, Value
@@ -122,18 +122,33 @@ def shake(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
     """
     import torch
 
-    def moved(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-            return value
-        generator = torch.Generator(device=value.device).manual_seed(seed)
-        out = value.clone(memory_format=torch.contiguous_format)
-        flat = out.view(-1)
-        for start in range(0, flat.numel(), 1 << 26):
-            piece = flat[start : start + (1 << 26)]
-            steps = torch.randint(
-                -ulps, ulps + 1, piece.shape, generator=generator, device=value.device, dtype=torch.int8
-            )
-            piece.mul_(1 + steps.to(piece.dtype) * torch.finfo(piece.dtype).eps)
-        return out
+    def factors(piece: Tensor, generator: Any) -> Tensor:
+        steps = torch.randint(-ulps, ulps + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
+        return 1 + steps.to(piece.dtype) * torch.finfo(piece.dtype).eps
 
-    return [moved(v) for v in inputs]
+    return [_times(v, seed, factors) for v in inputs]
+
+
+def lessen(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
+    """The floating inputs, each element up to `share` of itself nearer to zero: other roundings all the way, and no element leaves its domain ([0, 1], an index)."""
+    import torch
+
+    def factors(piece: Tensor, generator: Any) -> Tensor:
+        return 1 - share * torch.rand(piece.shape, generator=generator, device=piece.device, dtype=piece.dtype)
+
+    return [_times(v, seed, factors) for v in inputs]
+
+
+def _times(value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor]) -> Any:
+    """A floating tensor times the factors drawn for each piece of it; every other value as it is."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    generator = torch.Generator(device=value.device).manual_seed(seed)
+    out = value.clone(memory_format=torch.contiguous_format)
+    flat = out.view(-1)
+    for start in range(0, flat.numel(), 1 << 26):
+        piece = flat[start : start + (1 << 26)]
+        piece.mul_(factors(piece, generator))
+    return out
