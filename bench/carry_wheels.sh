@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 names=(pydantic pydantic_core annotated-types typing-inspection sqlmodel SQLAlchemy tenacity trl datasets dill multiprocess
-  RapidFuzz textual mdit-py-plugins linkify-it-py openai jiter nvidia-ml-py datasketch)
+  RapidFuzz textual mdit-py-plugins linkify-it-py platformdirs openai jiter nvidia-ml-py datasketch)
 mkdir -p .whl
 for name in "${names[@]}"; do
   version="$(grep -i "^${name//_/[-_]}==" constraints.txt | head -1)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TypeGuard
@@ -130,7 +131,13 @@ def _tree_hash(tree: ast.Module) -> str:
         body = getattr(node, "body", None)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and body and _is_text(body[0]):
             node.body = body[1:] or [ast.Pass()]
-    return hashlib.sha256(ast.dump(tree).encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256(tree_text(tree).encode("utf-8", "replace")).hexdigest()
+
+
+def tree_text(tree: ast.AST) -> str:
+    """`ast.dump` as Python 3.11 wrote it: hashes are kept in databases and in files that ship, and later Pythons add fields and leave out empty ones."""
+    text = ast.dump(tree, **({"show_empty": True} if sys.version_info >= (3, 13) else {}))
+    return text.replace(", type_params=[]", "")
 
 
 def _is_text(node: ast.stmt) -> bool:

@@ -6,6 +6,8 @@ import ast
 import hashlib
 from functools import lru_cache
 
+from tools.problem import tree_text
+
 
 @lru_cache(maxsize=65536)
 def tree_hash(source: str) -> str:
@@ -38,4 +40,4 @@ def _shape(tree: ast.AST) -> str:
             node.returns = None
         elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             node.value = 0
-    return ast.dump(tree)
+    return tree_text(tree)
