@@ -1,12 +1,16 @@
 """The walls round a candidate, tried for real."""
 
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tools.sandbox import Kind, ProcessDied, ProcessTimedOut, Zygote, available
 
+ROOT = Path(__file__).parents[1]
 PROBE = "tools.untrusted.probe:serve"
 
 
@@ -108,6 +112,29 @@ def test_a_fork_bomb_ends_with_its_candidate(zygote):
     code = "import os, time\nn = 0\ntry:\n    while n < 2000:\n        if os.fork() == 0: time.sleep(600)\n        n += 1\nexcept OSError: pass\nresult = n"
     assert ask(zygote, code, 60)["result"] < 1000
     assert ask(zygote, "result = 1")["result"] == 1
+
+
+@pytest.mark.parametrize("ceiling", [True, False])
+def test_what_else_this_user_runs_counts_only_where_nothing_else_bounds_a_candidate(ceiling):
+    """RLIMIT_NPROC counts all threads of a user, so those that a neighbour starts later could end a candidate."""
+    code = (
+        "import resource as r; from tools.sandbox.isolation import Kind, Limits, set_limits\n"
+        f"before = r.getrlimit(r.RLIMIT_NPROC); set_limits(Kind.INTERPRET, Limits(), ceiling={ceiling})\n"
+        "print(before == r.getrlimit(r.RLIMIT_NPROC), r.getrlimit(r.RLIMIT_AS)[0] > 0)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert said.split() == [str(ceiling), "True"]
+
+
+def test_shared_memory_of_others_is_out_of_sight(zygote):
+    name = f"/dev/shm/kernelwright-test-{os.getpid()}"
+    Path(name).write_text("of someone else")
+    try:
+        with zygote.start(PROBE, {"code": "import os; result = os.listdir('/dev/shm')"}) as process:
+            assert "own /dev/shm" in process.isolation.active
+            assert Path(name).name not in str(process.receive(20))
+    finally:
+        Path(name).unlink()
 
 
 def test_the_environment_is_scrubbed(zygote, monkeypatch):

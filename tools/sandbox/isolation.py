@@ -36,6 +36,7 @@ class Limits:
     memory: int = 8 << 30
     """Bytes of address space beyond what the zygote had (CPU kinds), or of private data (CUDA)."""
     processes: int = 400
+    """Processes and threads at once."""
     file_size: int = 256 << 20
     """Bytes."""
     open_files: int = 1024
@@ -64,6 +65,7 @@ class Layers:
         return {"active": self.active, "missing": self.missing}
 
 
+CEILING = "process ceiling"
 FORBIDDEN_PACKAGES = frozenset({"agent", "store", "rl", "policies", "tests"})
 """Folders beside tools/ that a candidate has no business in."""
 
@@ -113,7 +115,12 @@ def close_files(scratch: str, kind: Kind) -> None:
     kernel.landlock(readable_paths(), devices, [scratch])
 
 
-def set_limits(kind: Kind, limits: Limits) -> None:
+OTHERS = 512
+"""Threads that the same user may start elsewhere while a candidate lives: where RLIMIT_NPROC must be used, they count as if they were its own."""
+
+
+def set_limits(kind: Kind, limits: Limits, ceiling: bool) -> None:
+    """ceiling: the pid namespace already bounds the processes, whatever else this user runs."""
     grown = _address_space() + limits.memory
     which = resource.RLIMIT_DATA if kind is Kind.CUDA else resource.RLIMIT_AS
     wanted = {
@@ -122,8 +129,9 @@ def set_limits(kind: Kind, limits: Limits) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_CPU: limits.cpu_seconds,
         resource.RLIMIT_NOFILE: limits.open_files,
-        resource.RLIMIT_NPROC: limits.processes + _own_processes(),
     }
+    if not ceiling:
+        wanted[resource.RLIMIT_NPROC] = limits.processes + _own_processes() + OTHERS
     for name, value in wanted.items():
         _, hard = resource.getrlimit(name)
         bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -180,8 +188,9 @@ def open_session(layers: Layers, limits: Limits) -> None:
     """What the first process of a candidate's own pid namespace sets up."""
     layers.enter("own session", os.setsid)
     if "pid namespace" in layers.active and layers.enter("own /proc", kernel.mount_proc):
-        layers.enter("process ceiling", lambda: cap_processes(limits))
+        layers.enter(CEILING, lambda: cap_processes(limits))
         layers.enter("read-only /proc/sys", protect_proc)
+        layers.enter("own /dev/shm", kernel.mount_own_shm)
 
 
 def protect_proc() -> None:
@@ -192,7 +201,7 @@ def protect_proc() -> None:
 
 def enter_process_walls(layers: Layers, kind: Kind, limits: Limits, scratch: str) -> None:
     """All that is set in the candidate's own process, in an order in which each still may be."""
-    layers.enter("resource limits", lambda: set_limits(kind, limits))
+    layers.enter("resource limits", lambda: set_limits(kind, limits, CEILING in layers.active))
     layers.enter("no capabilities", kernel.drop_capabilities)
     layers.enter("no new privileges", kernel.no_new_privileges)
     layers.enter("landlock", lambda: close_files(scratch, kind))

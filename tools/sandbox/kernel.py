@@ -47,6 +47,11 @@ def mount_proc() -> None:
     mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV)
 
 
+def mount_own_shm() -> None:
+    """A /dev/shm that nobody else sees. The CUDA driver names its files there by process id, and every candidate's is the same in its own namespace."""
+    mount("tmpfs", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "size=256m,mode=1777")
+
+
 def make_read_only(path: str) -> None:
     """A bind mount over itself that cannot be written, whoever asks."""
     mount(path, path, None, _MS_BIND)

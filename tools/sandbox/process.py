@@ -22,6 +22,8 @@ from tools.sandbox.isolation import Kind, Limits
 
 WARM_SECONDS = 120.0
 READY_SECONDS = 60.0
+LAST_SECONDS = 3.0
+"""To die in: a process closes its channel first and its CUDA context last, which takes over a second where many share a GPU."""
 
 
 class ProcessDied(Exception):
@@ -124,7 +126,7 @@ class Process:
         """It closed its channel and lives on: give it a moment to end by itself, then it is killed."""
         import select
 
-        return not select.select([self._status_pipe], [], [], 1.0)[0]
+        return not select.select([self._status_pipe], [], [], LAST_SECONDS)[0]
 
     def _read_pid(self) -> int:
         line = self._status_pipe.readline().split()
