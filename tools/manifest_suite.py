@@ -148,6 +148,7 @@ def manifest_suite(
     progress: Progress | None = None,
     *,
     seconds: float = 120.0,
+    levels: tuple[int, ...] = (1, 2, 3),
 ) -> list[Manifest]:
     """A suite's manifests, from where an earlier run stopped. Full sizes on a GPU, shrunk ones on a CPU."""
     if device != "cpu":
@@ -156,7 +157,7 @@ def manifest_suite(
         if not torch.cuda.is_available():
             raise InfrastructureError(f"no GPU for {device}: use --device cpu")
     sizes = "cpu" if device == "cpu" else "full"
-    return compute_suite(suite_problems(suite, path), device, progress, sizes=sizes, out=out, seconds=seconds)
+    return compute_suite(suite_problems(suite, path, levels), device, progress, sizes=sizes, out=out, seconds=seconds)
 
 
 def summary(manifests: list[Manifest]) -> list[str]:
@@ -193,11 +194,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=120.0, help="the most for one problem")
+    parser.add_argument("--levels", type=int, nargs="+", default=(1, 2, 3), help="of KernelBench")
     given = parser.parse_args(arguments)
     out: Any = given.out
 
     def told(place: int, total: int, m: Manifest) -> None:
         sys.stderr.write(f"[{place}/{total}] {m.problem} {m.seconds} s {m.failure or ' '.join(m.passing)}\n")
 
-    for line in summary(manifest_suite(given.suite, given.path, given.device, out, told, seconds=given.seconds)):
+    found = manifest_suite(
+        given.suite, given.path, given.device, out, told, seconds=given.seconds, levels=tuple(given.levels)
+    )
+    for line in summary(found):
         sys.stdout.write(line + "\n")
