@@ -1,9 +1,9 @@
 """Exploits stopped over exploits tried, honest kernels accepted over honest kernels tried.
 
-    python -m bench.trust [--device cpu|cuda:0] [--naive] [--only NAME ...] [--out bench/trust-cpu.md]
+    python -m bench.trust [--device cpu|cuda:0] [--naive] [--at-once N] [--only NAME ...] [--out bench/trust-cpu.md]
 
 Prints a Markdown table by family; --out writes it, and the JSON of every verdict beside it. Exit code 1 where an exploit got through or an honest kernel was
-refused. --naive asks a judge of the common kind (tests/exploits/naive_judge.py) about every exploit that may run in its process.
+refused. --at-once asks one evaluator about so many at a time; a trap that is sprung then counts against all of them. --naive asks a judge of the common kind (tests/exploits/naive_judge.py) about every exploit that may run in its process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import platform
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,8 +63,15 @@ def options_for(entry: Entry) -> Any:
 
 
 def judge_exploit(evaluator: Any, entry: Entry, traps: Traps) -> Outcome:
-    report, seconds = _judged(evaluator, entry)
-    return outcome_of(entry, report, tuple(traps.sprung(report.output)), seconds)
+    return judge_exploits(evaluator, [entry], traps)[0]
+
+
+def judge_exploits(evaluator: Any, entries: Sequence[Entry], traps: Traps) -> list[Outcome]:
+    """All at once; what the traps show afterwards is told of each."""
+    with ThreadPoolExecutor(len(entries)) as threads:
+        told = list(threads.map(lambda entry: _judged(evaluator, entry), entries))
+    sprung = tuple(traps.sprung("\n".join(report.output for report, _ in told)))
+    return [outcome_of(entry, report, sprung, seconds) for entry, (report, seconds) in zip(entries, told, strict=True)]
 
 
 def outcome_of(entry: Entry, report: Report, sprung: tuple[str, ...] = (), seconds: float = 0.0) -> Outcome:
@@ -99,21 +107,21 @@ def _message(report: Report) -> str:
     return report.failure.message[:300] if report.failure else ""
 
 
-def run(device: str, only: Iterable[str], naive: bool) -> list[Outcome]:
+def run(device: str, only: Iterable[str], naive: bool, at_once: int = 1) -> list[Outcome]:
     """Every file of both suites through one evaluator; a line on stderr for each."""
     from tools.pipeline import Evaluator
 
     outcomes = []
     with Traps() as traps, Evaluator(device=device) as evaluator:
-        for entry in exploits(only):
-            if entry.tried_on(device):
-                outcome = judge_exploit(evaluator, entry, traps)
-                if naive:
-                    outcome = outcome._replace(naive_fooled=fools_the_naive_judge(entry, device))
-                outcomes.append(_told(outcome))
-        for entry in honest(only):
-            if entry.tried_on(device):
-                outcomes.append(_told(judge_honest(evaluator, entry)))
+        tried = [entry for entry in exploits(only) if entry.tried_on(device)]
+        for start in range(0, len(tried), at_once):
+            batch = tried[start : start + at_once]
+            for entry, outcome in zip(batch, judge_exploits(evaluator, batch, traps), strict=True):
+                fooled = fools_the_naive_judge(entry, device) if naive else None
+                outcomes.append(_told(outcome._replace(naive_fooled=fooled)))
+        kernels = [entry for entry in honest(only) if entry.tried_on(device)]
+        with ThreadPoolExecutor(at_once) as threads:
+            outcomes += map(_told, threads.map(lambda entry: judge_honest(evaluator, entry), kernels))
     return outcomes
 
 
@@ -174,10 +182,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--naive", action="store_true")
+    parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    outcomes = run(given.device, given.only, given.naive)
+    outcomes = run(given.device, given.only, given.naive, given.at_once)
     command = "python -m bench.trust " + " ".join(sys.argv[1:])
     text = table(outcomes, given.device, command)
     print(text)
