@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import threading
 import time
@@ -24,6 +25,12 @@ PLACES = 512
 """Rows of the running batch on a GPU."""
 STEP = 256
 """The ring's length is a multiple of it."""
+SHARE = 8
+"""Free places are filled when they are this part of all: reading prompts holds up every row, whether for one or for many."""
+PATIENCE = 4
+"""Bursts after which they are filled for fewer."""
+PREPARED = 64
+"""Questions that are tokenized while the GPU makes a burst of steps."""
 
 
 class LivePolicy(TransformersPolicy):
@@ -36,6 +43,7 @@ class LivePolicy(TransformersPolicy):
         self._ring: Ring | None = None
         self._waiting: deque[_Question] = deque()
         self._arrivals = threading.Lock()
+        self._passed_over = 0
         self._tokens = 0
         self._seconds = 0.0
 
@@ -125,22 +133,43 @@ class LivePolicy(TransformersPolicy):
             self._tokens += len(completion.token_ids or ())
 
     def _advance(self, loaded: Any) -> None:
-        """Fills free places, makes some steps, gives out what has ended."""
-        if self._ring is None or self._ring.free:
+        """Fills free places where it is worth it, makes some steps, gives out what has ended."""
+        if self._ring is None or self._worth_filling(self._ring):
             self._admit(loaded)
         ring = self._ring
         if ring is None or not ring.busy:
             return
-        for row in ring.advance():
+        ring.launch()
+        self._prepare(loaded)
+        for row in ring.ended():
             question: _Question = row.question  # type: ignore[attr-defined]
             row.latency = time.monotonic() - question.asked
             row.finish = loaded.finish(row)
             self._tokens += len(row.token_ids)
             question.completion = self._completion(question.request, row, None)
 
+    def _worth_filling(self, ring: Ring) -> bool:
+        """Who asks alone finds most places free and is let in at once; else it is an eighth of the places, or `PATIENCE` bursts."""
+        if not ring.free or not self._waiting:
+            return False
+        self._passed_over += 1
+        return ring.free * SHARE >= ring.places or self._passed_over > PATIENCE
+
+    def _prepare(self, loaded: Any) -> None:
+        """The next questions' tokens, while a GPU is busy: a row that is asked for later is made already."""
+        with self._arrivals:
+            first = list(itertools.islice(self._waiting, PREPARED))
+        for question in first:
+            if self._for_ring(question):
+                _row(loaded, question)
+
+    def _for_ring(self, question: _Question) -> bool:
+        return fits_the_ring(question.request.sampling) and not question.request.adapter
+
     def _admit(self, loaded: Any) -> None:
+        self._passed_over = 0
         taken = self._take(self._ring.free if self._ring else self._rows_at_once())
-        odd = [q for q in taken if not fits_the_ring(q.request.sampling) or q.request.adapter]
+        odd = [q for q in taken if not self._for_ring(q)]
         if odd:
             self._plain(odd)
         rows = [row for q in taken if q not in odd and (row := _row(loaded, q)) is not None]
@@ -191,6 +220,7 @@ class _Question:
         self.asked = time.monotonic()
         self.completion: Completion | None = None
         self.error: BaseException | None = None
+        self.row: _QuestionRow | None = None
 
     @property
     def answered(self) -> bool:
@@ -204,14 +234,16 @@ class _QuestionRow(Row):
 
 
 def _row(loaded: Any, question: _Question) -> _QuestionRow | None:
-    """None where the policy refuses this one; the others go on."""
+    """Made once. None where the policy refuses this one; the others go on."""
+    if question.row is not None or question.error is not None:
+        return question.row
     try:
         plain = loaded.row(question.request)
     except PolicyError as error:
         question.error = error
         return None
     row = _QuestionRow(prompt=plain.prompt, sampling=plain.sampling, seed=plain.seed, limit=plain.limit)
-    row.question = question
+    row.question, question.row = question, row
     return row
 
 

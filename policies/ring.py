@@ -1,18 +1,20 @@
 """Many conversations in one running batch: rows come and go, the batch stays. On a GPU a step, sampling among it, is one CUDA graph.
 
-Every row writes its next token at one common column of a ring; which columns are a row's own its mask says, and keys carry their own positions, so
-the order of columns does not matter. A row that ends leaves its place to the next one at once: the batch is never mostly padding, as it is where
-rows that have ended wait for the longest.
+Every row writes its next token at one common column of a ring; keys carry their own positions, so the order of columns does not matter. A row's own
+columns are one run that ends at the common one: on a GPU attention reads that run alone (ring_attention), elsewhere a mask says which it is. A row
+that ends leaves its place to another: the batch is never mostly padding, as it is where rows that have ended wait for the longest.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from policies.base import Sampling
 from policies.decoding import Row
+from policies.ring_cache import ring_cache
 
 if TYPE_CHECKING:
     import torch
@@ -20,10 +22,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BURST = 8
-"""Steps between two looks at what has ended: a look waits for the GPU."""
+"""Steps between two looks at what has ended."""
+GPU_BURST = 16
+"""As many on a GPU, where a look waits for it."""
 PREFILL_TOKENS = 65_536
 """Padded prompt tokens that are read at once."""
 _WARM_UP = 2
+_NUMBERS = 6
+"""What a row brings beside its draws: see `_set`."""
 
 
 def fits_the_ring(sampling: Sampling) -> bool:
@@ -39,7 +45,7 @@ def fits_the_ring(sampling: Sampling) -> bool:
 
 
 def has_a_ring(model: Any) -> bool:
-    """Plain full attention in every layer: what the ring's mask describes."""
+    """Plain full attention in every layer: what a row's window describes."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or {"full_attention"})
     return kinds == {"full_attention"} and hasattr(config, "num_key_value_heads")
@@ -61,17 +67,27 @@ class Ring:
     """`places` rows of up to `length` tokens, prompt and answer together, `room` of them drawn. The model's weights may change in place between steps."""
 
     def __init__(
-        self, model: Any, places: int, length: int, room: int, ends: frozenset[int], graph: bool | None = None
+        self,
+        model: Any,
+        places: int,
+        length: int,
+        room: int,
+        ends: frozenset[int],
+        graph: bool | None = None,
+        windows: bool | None = None,
     ) -> None:
-        """`graph`: replay steps as a CUDA graph; None: on a GPU."""
+        """`graph`: replay steps as a CUDA graph; `windows`: attention reads windows, not a mask. None: on a GPU (windows: where Triton is there)."""
         import torch
 
         self._model, self.places, self.length, self.room = model, places, length, room
         self._device = device = model.device
         self._rows: list[Row | None] = [None] * places
-        self._cache, self._column = _ring_cache(model, places, length)
+        self._cache, self._column = ring_cache(model, places, length)
         self._lowest = torch.finfo(model.dtype).min
-        self._mask = torch.full((places, 1, 1, length), self._lowest, dtype=model.dtype, device=device)
+        self._attention = _window_attention(model, windows)
+        self._windows = torch.ones((places, 1, 1, 2), dtype=torch.int32, device=device)
+        width = length if self._attention is None else 0
+        self._mask = torch.full((places, 1, 1, width), self._lowest, dtype=model.dtype, device=device)
         self._ids = torch.zeros((places, 1), dtype=torch.long, device=device)
         self._positions = torch.zeros((places, 1), dtype=torch.long, device=device)
         self._step = torch.zeros(places, dtype=torch.long, device=device)
@@ -111,25 +127,32 @@ class Ring:
             self._read(free, rows)
 
     def _set(self, places: Sequence[int], rows: Sequence[Row]) -> None:
+        """All that a row brings in one transfer, as float64: that holds every one of these numbers."""
         import torch
 
-        def column(values: list[Any], kind: Any) -> torch.Tensor:
-            return torch.tensor(values, dtype=kind, device=self._device)
-
-        at = column(list(places), torch.long)
-        draws = [
-            torch.rand(row.limit, generator=torch.Generator().manual_seed(row.seed), dtype=torch.float64)
-            for row in rows
-        ]
-        padded = torch.stack([torch.nn.functional.pad(draw, (0, self.room - len(draw))) for draw in draws])
-        self._uniform[at] = padded.to(self._device)
-        self._mask[at] = self._lowest
-        self._ids[at] = column([[row.prompt[-1]] for row in rows], torch.long)
-        self._positions[at] = column([[len(row.prompt) - 1] for row in rows], torch.long)
+        numbers = [
+            (place, row.prompt[-1], len(row.prompt) - 1, row.limit, row.sampling.temperature or 1.0, row.sampling.temperature == 0.0)
+            for place, row in zip(places, rows, strict=True)
+        ]  # fmt: skip
+        packed = torch.zeros(
+            (len(rows), _NUMBERS + self.room), dtype=torch.float64, pin_memory=self._device.type == "cuda"
+        )
+        packed[:, :_NUMBERS] = torch.tensor(numbers, dtype=torch.float64)
+        for line, row in zip(packed, rows, strict=True):
+            own = torch.Generator().manual_seed(row.seed)
+            torch.rand(row.limit, generator=own, dtype=torch.float64, out=line[_NUMBERS : _NUMBERS + row.limit])
+        told = packed.to(self._device, non_blocking=True)
+        whole = told[:, : _NUMBERS - 2].long()
+        at = whole[:, 0]
+        self._uniform[at] = told[:, _NUMBERS:]
+        if self._attention is None:
+            self._mask[at] = self._lowest
+        self._ids[at] = whole[:, 1:2]
+        self._positions[at] = whole[:, 2:3]
+        self._limit[at] = whole[:, 3]
+        self._temperature[at] = told[:, 4:5].float()
+        self._greedy[at] = told[:, 5].bool()
         self._step[at] = 0
-        self._limit[at] = column([row.limit for row in rows], torch.long)
-        self._temperature[at] = column([[row.sampling.temperature or 1.0] for row in rows], torch.float32)
-        self._greedy[at] = column([row.sampling.temperature == 0.0 for row in rows], torch.bool)
         self._live[at] = True
 
     def _read(self, places: Sequence[int], rows: Sequence[Row]) -> None:
@@ -154,6 +177,8 @@ class Ring:
         from policies.stepping import left_padded
 
         ids, mask, positions = left_padded(prompts, 0, self._device)
+        targets = [(place, number) for number, prompt in enumerate(prompts) for place in places[prompt]]
+        at, source = torch.tensor(targets, device=self._device).unbind(1)
         read: Any = DynamicCache(config=self._model.config)
         self._model(
             input_ids=ids,
@@ -163,28 +188,27 @@ class Ring:
             use_cache=True,
             logits_to_keep=1,
         )
-        targets = [place for prompt in prompts for place in places[prompt]]
-        sources = [number for number, prompt in enumerate(prompts) for _ in places[prompt]]
-        at, source = torch.tensor(targets, device=self._device), torch.tensor(sources, device=self._device)
         width = ids.shape[1]
         columns = (self._column - width + torch.arange(width, device=self._device)) % self.length
         for own, layer in zip(self._cache.layers, read.layers, strict=True):
             for target, taken in ((own.keys, layer.keys), (own.values, layer.values)):
                 heads = torch.arange(target.shape[1], device=self._device)
                 target[at[:, None, None], heads[None, :, None], columns[None, None, :]] = taken[source]
-        shown = torch.where(mask[source].bool(), 0.0, self._lowest).to(self._mask.dtype)
-        self._mask[at[:, None], 0, 0, columns[None, :]] = shown
+        if self._attention is None:
+            shown = torch.where(mask[source].bool(), 0.0, self._lowest).to(self._mask.dtype)
+            self._mask[at[:, None], 0, 0, columns[None, :]] = shown
 
     # -------------------------------------------------------------- steps
-    def advance(self, steps: int = BURST) -> list[Row]:
-        """Some steps for all rows; gives those that ended, filled, and frees their places."""
+    def launch(self) -> None:
+        """A burst of steps for all rows; on a GPU it goes on by itself. What has ended `ended` says."""
         import torch
 
-        with torch.inference_mode():
+        on_gpu = self._device.type == "cuda"
+        steps = GPU_BURST if on_gpu else BURST
+        with torch.inference_mode(), torch.cuda.device(self._device) if on_gpu else nullcontext():
             for _ in range(steps):
                 self._one()
-            self.steps += steps
-            return self._ended()
+        self.steps += steps
 
     def _one(self) -> None:
         if not self._wants_graph:
@@ -194,14 +218,24 @@ class Ring:
             self._capture()
         self._graph.replay()
 
+    def _logits(self) -> torch.Tensor:
+        """Of the next token, (places, words). A place without a row looks at the common column alone."""
+        seen = self._mask if self._attention is None else self._windows
+        if self._attention is None:
+            seen.index_fill_(3, self._column, 0.0)
+        else:
+            seen[:, 0, 0, 0].copy_(self._column)
+            seen[:, 0, 0, 1].copy_(self._positions[:, 0] * self._live + 1)
+        with nullcontext() if self._attention is None else self._attention(self._model):
+            return self._model(
+                input_ids=self._ids, attention_mask=seen, position_ids=self._positions, past_key_values=self._cache, use_cache=True, logits_to_keep=1
+            ).logits[:, -1]  # fmt: skip
+
     def _compute(self) -> None:
         """One token for every place, those without a row among them. In place all over, so that it can be replayed."""
         import torch
 
-        self._mask.index_fill_(3, self._column, 0.0)
-        logits = self._model(
-            input_ids=self._ids, attention_mask=self._mask, position_ids=self._positions, past_key_values=self._cache, use_cache=True, logits_to_keep=1
-        ).logits[:, -1]  # fmt: skip
+        logits = self._logits()
         logprobs = torch.log_softmax(logits.float() / self._temperature, dim=-1)
         cumulative = logprobs.double().exp().cumsum(dim=-1)
         aim = self._uniform.gather(1, self._step[:, None]) * cumulative[:, -1:]
@@ -245,23 +279,25 @@ class Ring:
                     tensor.copy_(was)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
             self._compute()
         for tensor, was in zip(state, kept, strict=True):
             tensor.copy_(was)
         self._graph = graph
 
-    def _ended(self) -> list[Row]:
+    def ended(self) -> list[Row]:
+        """The rows that have ended, filled; frees their places. Waits for what was launched."""
         import torch
 
-        live = self._live.tolist()
-        places = [place for place, row in enumerate(self._rows) if row is not None and not live[place]]
-        if not places:
-            return []
-        at = torch.tensor(places, device=self._device)
-        counts = (self._step[at] + 1).tolist()
-        longest = max(counts)
-        tokens, logps = self._tokens[at, :longest].tolist(), self._logps[at, :longest].tolist()
+        with torch.inference_mode():
+            live, step = torch.stack((self._live.long(), self._step)).tolist()
+            places = [place for place, row in enumerate(self._rows) if row is not None and not live[place]]
+            if not places:
+                return []
+            counts = [step[place] + 1 for place in places]
+            at, longest = torch.tensor(places, device=self._device), max(counts)
+            drawn = torch.stack((self._tokens[at, :longest].double(), self._logps[at, :longest].double()))
+            tokens, logps = drawn[0].long().tolist(), drawn[1].tolist()
         found = []
         for number, place in enumerate(places):
             row = self._rows[place]
@@ -272,44 +308,12 @@ class Ring:
         return found
 
 
-def _ring_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Tensor]:
-    """A cache whose layers write at a common column, and that column."""
-    import torch
-    from transformers.cache_utils import Cache, CacheLayerMixin
-
-    column = torch.zeros(1, dtype=torch.long, device=model.device)
-
-    class RingLayer(CacheLayerMixin):
-        is_sliding = False
-
-        def __init__(self, shape: tuple[int, ...]) -> None:
-            super().__init__()
-            self.keys: Any = torch.zeros(shape, dtype=model.dtype, device=model.device)
-            self.values: Any = torch.zeros(shape, dtype=model.dtype, device=model.device)
-            self.is_initialized = True
-
-        def lazy_initialization(self, key_states: Any, value_states: Any = None) -> None:
-            """Was done at once."""
-
-        def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-            self.keys.index_copy_(2, column, key_states)
-            self.values.index_copy_(2, column, value_states)
-            return self.keys, self.values
-
-        def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
-            return length, 0
-
-        def get_seq_length(self) -> int:
-            return 0
-
-        def get_max_length(self) -> int:
-            return length
-
-        def get_max_cache_shape(self) -> int:
-            """The name of older versions."""
-            return length
-
-    config = model.config.get_text_config()
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    shape = (places, config.num_key_value_heads, length, head)
-    return Cache(layers=[RingLayer(shape) for _ in range(config.num_hidden_layers)]), column
+def _window_attention(model: Any, wanted: bool | None) -> Callable[[Any], AbstractContextManager[None]] | None:
+    """None: the model's own, with a mask."""
+    if wanted is False or (wanted is None and model.device.type != "cuda"):
+        return None
+    try:
+        from policies.ring_attention import attends_windows, windows_for_masks
+    except ImportError:  # no Triton on this system
+        return None
+    return windows_for_masks if attends_windows(model) else None

@@ -1,0 +1,137 @@
+"""Attention of one query a row over the row's own window of a ring: what a step of the running batch needs, and no mask.
+
+A row's tokens are one run of columns, modulo the ring's length, that ends at the column just written. One program reads the window of one row and one
+key/value head once, for all query heads of the group: a step costs what its rows are long, not what the ring is. Where a window ends and how many
+columns it has lies in device memory, so that a captured step can be replayed. Long windows are not split over programs.
+
+Imports torch and triton: import it inside the function that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+NAME = "kernelwright_ring"
+"""What transformers knows this attention as."""
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+_TILE_BYTES = 8192
+"""Of keys that a program holds at once, and of values as much."""
+_LOG2_E = 1.4426950408889634
+_OLDEST = (8, 0)
+"""Compute capability from which on Triton's dot takes bf16."""
+
+
+@triton.jit
+def _attend(
+    queries,
+    keys,
+    values,
+    windows,
+    out,
+    scale,
+    length,
+    query_row,
+    query_head,
+    GROUP: tl.constexpr,
+    PADDED: tl.constexpr,
+    HEAD: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Grid: rows, key/value heads. Softmax as it comes, block by block (Milakov and Gimelshein 2018, algorithm 3)."""
+    row, kept = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    heads = tl.num_programs(1)
+    end, count = tl.load(windows + 2 * row), tl.load(windows + 2 * row + 1)
+    start = end + 1 - count
+    start = tl.where(start < 0, start + length, start)
+    member, feature, lane = tl.arange(0, PADDED), tl.arange(0, HEAD), tl.arange(0, BLOCK)
+    own = (member < GROUP)[:, None]
+    query_at = queries + row * query_row + (kept * GROUP + member)[:, None] * query_head + feature[None, :]
+    query = tl.load(query_at, mask=own, other=0.0)
+    base = (row * heads + kept) * length * HEAD
+    highest = tl.full((PADDED,), float("-inf"), tl.float32)
+    total = tl.zeros((PADDED,), tl.float32)
+    mixed = tl.zeros((PADDED, HEAD), tl.float32)
+    for begin in range(0, count, BLOCK):
+        inside = begin + lane < count
+        column = start + begin + lane
+        column = tl.where(column >= length, column - length, column)
+        at = base + column[:, None] * HEAD + feature[None, :]
+        key = tl.load(keys + at, mask=inside[:, None], other=0.0)
+        score = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
+        score = tl.where(inside[None, :], score, float("-inf"))
+        raised = tl.maximum(highest, tl.max(score, axis=1))
+        weight = tl.exp2(score - raised[:, None])
+        shrink = tl.exp2(highest - raised)
+        value = tl.load(values + at, mask=inside[:, None], other=0.0)
+        mixed = mixed * shrink[:, None] + tl.dot(weight.to(value.dtype), value, input_precision=PRECISION)
+        total = total * shrink + tl.sum(weight, axis=1)
+        highest = raised
+    out_at = out + (row * heads + kept) * GROUP * HEAD + member[:, None] * HEAD + feature[None, :]
+    tl.store(out_at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=own)
+
+
+def attend(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, windows: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Queries (rows, heads, 1, head), keys and values (rows, kept heads, length, head), contiguous; gives (rows, 1, heads, head).
+
+    Windows hold int32, two a row: the last column and the number of columns, from 1 to the length. On a GPU it must be the current one.
+    """
+    rows, heads, _, head = queries.shape
+    kept, length = keys.shape[1:3]
+    if not (keys.is_contiguous() and values.is_contiguous() and windows.is_contiguous() and queries.stride(-1) == 1):
+        raise ValueError("keys, values and windows must be contiguous, and each query")
+    out = torch.empty((rows, 1, heads, head), dtype=queries.dtype, device=queries.device)
+    block = max(16, min(128, _TILE_BYTES // (head * keys.element_size())))
+    group = heads // kept
+    _attend[(rows, kept)](
+        queries, keys, values, windows, out, scale * _LOG2_E, length, queries.stride(0), queries.stride(1),
+        GROUP=group, PADDED=max(16, triton.next_power_of_2(group)), HEAD=head, BLOCK=block,
+        PRECISION="ieee" if queries.dtype == torch.float32 else "tf32", num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return out
+
+
+def attends_windows(model: Any) -> bool:
+    """Whether this model's attention can be replaced by this one: through transformers' interface, with nothing done to the scores but a softmax."""
+    config = model.config
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return (
+        config.get_text_config() is config
+        and bool(getattr(model, "_supports_attention_backend", False))
+        and not getattr(config, "attn_logit_softcapping", None)
+        and model.dtype in DTYPES
+        and head >= 16
+        and head & (head - 1) == 0
+        and (model.device.type != "cuda" or torch.cuda.get_device_capability(model.device) >= _OLDEST)
+    )
+
+
+@contextmanager
+def windows_for_masks(model: Any) -> Iterator[None]:
+    """Inside, the model's attention is `attend`, and what it is given as a 4-dimensional attention mask is windows (rows, 1, 1, 2).
+
+    Changes the model's config meanwhile: one thread at a time.
+    """
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(NAME, _instead)
+    before = model.config._attn_implementation
+    model.set_attn_implementation(NAME)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+def _instead(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None, **_: Any
+) -> tuple[torch.Tensor, None]:
+    return attend(query, key, value, attention_mask, query.shape[-1] ** -0.5 if scaling is None else scaling), None

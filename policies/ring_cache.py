@@ -1,0 +1,51 @@
+"""Keys and values of a ring: every layer writes at one common column, and gives all that it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def ring_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Tensor]:
+    """A cache whose layers write at a common column, and that column."""
+    import torch
+    from transformers.cache_utils import Cache, CacheLayerMixin
+
+    column = torch.zeros(1, dtype=torch.long, device=model.device)
+
+    class RingLayer(CacheLayerMixin):
+        is_sliding = False
+
+        def __init__(self, shape: tuple[int, ...]) -> None:
+            super().__init__()
+            self.keys: Any = torch.zeros(shape, dtype=model.dtype, device=model.device)
+            self.values: Any = torch.zeros(shape, dtype=model.dtype, device=model.device)
+            self.is_initialized = True
+
+        def lazy_initialization(self, key_states: Any, value_states: Any = None) -> None:
+            """Was done at once."""
+
+        def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            self.keys.index_copy_(2, column, key_states)
+            self.values.index_copy_(2, column, value_states)
+            return self.keys, self.values
+
+        def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
+            return length, 0
+
+        def get_seq_length(self) -> int:
+            return 0
+
+        def get_max_length(self) -> int:
+            return length
+
+        def get_max_cache_shape(self) -> int:
+            """The name of older versions."""
+            return length
+
+    config = model.config.get_text_config()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    shape = (places, config.num_key_value_heads, length, head)
+    return Cache(layers=[RingLayer(shape) for _ in range(config.num_hidden_layers)]), column
