@@ -279,7 +279,7 @@ class Ring:
                     tensor.copy_(was)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
             self._compute()
         for tensor, was in zip(state, kept, strict=True):
             tensor.copy_(was)

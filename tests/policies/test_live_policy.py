@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from policies.base import Message, PolicyRefused, Request, Role, Sampling, Trouble  # noqa: E402
-from policies.live import LivePolicy, fingerprint  # noqa: E402
+from policies.live import PATIENCE, LivePolicy, _Question, fingerprint  # noqa: E402
 from policies.transformers import TransformersPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
@@ -89,6 +89,22 @@ def test_a_longer_question_gets_a_longer_ring(tiny):
     long = policy.sample([request("add", 2, tokens=400)])[0]
     assert policy._ring.length > short
     assert long.token_ids == TransformersPolicy(tiny, device="cpu").sample([request("add", 2, tokens=400)])[0].token_ids
+
+
+def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tiny):
+    policy = LivePolicy(tiny, device="cpu", places=16, ring=True)
+    first, late = _Question(request("add", 1, tokens=4)), _Question(request("x", 2, tokens=4))
+    others = [_Question(request("add", seed, tokens=200, temperature=0.0)) for seed in range(15)]
+    policy._waiting.append(first)
+    policy._work()
+    assert first.answered
+    policy._waiting.extend(others)
+    policy._work()
+    policy._waiting.append(late)
+    for _ in range(PATIENCE + 1):
+        policy._work()
+    assert late.answered
+    assert not any(question.answered for question in others)
 
 
 @pytest.mark.parametrize("ring", [True, False])

@@ -34,13 +34,13 @@ def errors(device, dtype, heads, kept, head, length=96, rows=7):
     for row in range(rows):
         own = [(int(ends[row]) - n) % length for n in range(int(counts[row]))]
         wanted = torch.nn.functional.scaled_dot_product_attention(
-            queries[row].float(), keys[row][:, own].float(), values[row][:, own].float(), enable_gqa=True
+            *(tensor.float().cpu() for tensor in (queries[row], keys[row][:, own], values[row][:, own])), enable_gqa=True
         )
-        worst.append((found[row].transpose(0, 1).float() - wanted).abs().max().item())
+        worst.append((found[row].transpose(0, 1).float().cpu() - wanted).abs().max().item())
     return worst
 '''
 SHAPES = [("float32", 4, 2, 32), ("float32", 3, 3, 16), ("bfloat16", 6, 3, 64), ("float16", 34, 1, 32)]
-SMALL = {"float32": 2e-6, "bfloat16": 1.6e-2, "float16": 2e-3}
+SMALL = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
 RING = """
 import json, sys, torch
@@ -119,16 +119,24 @@ def asked(count: int, temperature: float) -> list[Request]:
     ]
 
 
+def differences(one, other) -> list[float]:
+    """Of the log-probs, up to the first word that differs and with it: two words that are as likely as each other have one log-prob."""
+    pairs = zip(one.token_ids, other.token_ids, strict=False)
+    until = next((place + 1 for place, (mine, yours) in enumerate(pairs) if mine != yours), len(one.token_ids))
+    return [abs(mine - yours) for mine, yours in zip(one.logprobs[:until], other.logprobs[:until], strict=True)]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize(("dtype", "near"), [("float32", 1e-4), ("bfloat16", 2e-2)])
-def test_on_a_gpu_the_ring_of_windows_says_greedily_what_the_plain_batch_says(tmp_path, dtype, near):
+@pytest.mark.parametrize(("dtype", "same", "near"), [("float32", 46, 1e-4), ("bfloat16", 24, 2e-2)])
+def test_on_a_gpu_the_ring_of_windows_says_greedily_what_the_plain_batch_says(tmp_path, dtype, same, near):
     folder, questions = str(save_tiny_model(tmp_path / "tiny")), asked(48, 0.0)
     policy = LivePolicy(folder, device="cuda", dtype=dtype, places=16)
     running = policy.sample(questions)
     assert policy._ring._attention is not None
     plain = TransformersPolicy(folder, device="cuda", dtype=dtype).sample(questions)
-    same = [pair for pair in zip(running, plain, strict=True) if pair[0].token_ids == pair[1].token_ids]
-    # Two words may be as likely as each other within the rounding, in bf16 more often.
-    assert len(same) >= (46 if dtype == "float32" else 24)
-    for one, other in same:
-        assert one.logprobs == pytest.approx(other.logprobs, abs=near)
+    pairs = list(zip(running, plain, strict=True))
+    assert sum(one.token_ids == other.token_ids for one, other in pairs) >= same
+    apart = sorted(apart for pair in pairs for apart in differences(*pair))
+    # A step between two bf16 numbers of a logit's size is 0.016: two such steps are rare (1 in 100 on a CPU, masks on both sides).
+    assert apart[len(apart) * 95 // 100] < near
+    assert apart[-1] < (near if dtype == "float32" else 3 * near)
