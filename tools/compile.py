@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
-import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tools.handover import copy_new
 from tools.results import Cheat, CompileResult, Failure, Fault, KernelResources, clean_text
 from tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from tools.spec import InputSpec, TensorSpec, small_spec
@@ -22,8 +20,6 @@ ENTRY = "tools.untrusted.offline:serve"
 FP_FUSION = "1"
 """TRITON_DEFAULT_FP_FUSION: its default flips in Triton 3.10, so it is always said."""
 MOST_MESSAGES = 20_000
-MOST_CACHED = 512 << 20
-"""Bytes of compiled artefacts that are kept for the GPU."""
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +46,7 @@ def compile_candidate(
     with zygote.start(ENTRY, payload) as process:
         results = _Listener(process, problem_spec, names, seconds).listen()
         if cache_dir is not None:
-            copy_cache(process.scratch / "triton", cache_dir)
+            copy_new(process.scratch / "triton", cache_dir)
     return results
 
 
@@ -186,18 +182,3 @@ def _output_failure(index: int, got: dict[str, Any], wanted: TensorSpec) -> Fail
             fault=Fault.OUTPUT, message=f"output {index} is on {clean_text(got['device'], 20)}, not on the GPU"
         )
     return None
-
-
-def copy_cache(made: Path, cache_dir: Path) -> None:
-    """Regular files only, no links followed: the candidate could write anything there."""
-    room = MOST_CACHED
-    for folder, _, files in os.walk(made, followlinks=False):
-        for name in files:
-            origin = Path(folder, name)
-            described = origin.lstat()
-            room -= described.st_size
-            if not stat.S_ISREG(described.st_mode) or room < 0:
-                continue
-            copy = cache_dir / origin.relative_to(made)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(origin, copy, follow_symlinks=False)

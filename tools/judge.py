@@ -16,6 +16,7 @@ from typing import Any
 from tools.buffers import Buffers
 from tools.checks import Checks
 from tools.conversation import Conversation
+from tools.handover import copy_new
 from tools.ownwork import Rule, judge_own_work
 from tools.problem import Problem
 from tools.results import CorrectnessResult, Failed, Failure, Isolation, OwnWork, ProfileResult
@@ -114,7 +115,7 @@ class Judge:
         seed = _secret()
         with self.zygote.process() as process:
             if warm_cache is not None:
-                copy_cache(warm_cache, process.scratch / "triton")
+                copy_new(warm_cache, process.scratch / "triton")
             talk = Conversation(process, rules.seconds)
             process.start(
                 "tools.untrusted.serve:serve",
@@ -176,10 +177,3 @@ class Judge:
 def _secret() -> int:
     """A seed that nobody can guess; recorded afterwards."""
     return int.from_bytes(os.urandom(6), "little")
-
-
-def copy_cache(source: Path, target: Path) -> None:
-    import shutil
-
-    if source.is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True)

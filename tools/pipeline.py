@@ -12,7 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from tools.judge import Judge, Judged, Rules, copy_cache
+from tools.handover import copy_new
+from tools.judge import Judge, Judged, Rules
 from tools.lease import gpu_lease
 from tools.ownwork import Rule
 from tools.physics import work_of
@@ -224,7 +225,7 @@ class Evaluator:
 
         def put(target: Path) -> None:
             wait(todo)
-            copy_cache(folder, target)
+            copy_new(folder, target)
 
         return put
 
