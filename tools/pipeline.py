@@ -295,15 +295,19 @@ class Kept:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+MORE_BYTES = 1 << 30
+"""Of inputs and weights, up to which a GPU tries a batch of one more besides the small sizes."""
+
+
 def _hidden_on_gpu(problem: Problem) -> tuple[dict[str, int], ...]:
-    """One other size: the small odd one where no weight depends on it, else a batch of one more."""
+    """Other sizes: the small odd ones where no weight depends on them, and a batch of one more, which alone tells a grid that was frozen at the first call."""
     from tools.shrink import hidden_sizes, shrink
     from tools.spec import input_spec
 
-    small = shrink(problem).sizes
-    if small and not input_spec(problem).weights:
-        return (small,)
-    return tuple(hidden_sizes(problem, {}))[:1]
+    small, spec = shrink(problem).sizes, input_spec(problem)
+    if not small or spec.weights:
+        return tuple(hidden_sizes(problem, {})[:1])
+    return (small, *hidden_sizes(problem, {})[:1]) if spec.bytes <= MORE_BYTES else (small,)
 
 
 def _over(base: dict[str, int], hidden: tuple[dict[str, int], ...]) -> tuple[dict[str, int], ...]:
