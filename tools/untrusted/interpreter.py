@@ -44,6 +44,21 @@ def repair_splat() -> None:
     interpreter.InterpreterBuilder.create_splat = create_splat
 
 
+def repair_index() -> None:
+    """A loop to a number that was computed: `range(0, n, BLOCK)`. Triton 3.6 reads it with `int()` off an array of one element, which NumPy no longer has."""
+    from triton.runtime import interpreter
+
+    original = getattr(interpreter, "_patch_lang_tensor", None)
+    if original is None:
+        return
+
+    def patch_lang_tensor(tensor: Any, scope: Any) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patch_lang_tensor
+
+
 def _operand(handle: Any, tl: Any, interpreter: Any, precision: str) -> Any:
     if handle.dtype.scalar == tl.bfloat16:
         widened = (handle.data.astype(np.uint32) << 16).view(np.float32)

@@ -88,6 +88,7 @@ class Session:
         if self._interpreted:
             interpreter.repair_dot()
             interpreter.repair_splat()
+            interpreter.repair_index()
             provide_libdevice()
             interpreter.without_a_gpu()
             redirect.install()
