@@ -11,11 +11,13 @@ WISHED = (48 << 20, 1 << 30)
 """Bytes and operations of one call to which the batch is made smaller."""
 MOST = (256 << 20, 12 << 30)
 """To which the widths are made smaller too."""
+PATIENT = (5 << 30, 256 << 30)
+"""What is measured all the same where somebody waits: minutes a problem."""
 SMALLEST_BATCH = 2
 SMALLEST_WIDTH = 64
 
 
-def fitting_sizes(problem: Problem) -> dict[str, int]:
+def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
     """The problem's own CPU shapes where it names some; else integers halved until one call fits. Raises ProblemError where nothing helps."""
     if problem.cpu_sizes:
         return problem.cpu_sizes
@@ -30,7 +32,7 @@ def fitting_sizes(problem: Problem) -> dict[str, int]:
                 break
             sizes[name] = max(floor, value // 2)
     work = _work(problem.with_sizes(sizes))
-    if work is not None and not _fits(work, MOST):
+    if work is not None and not _fits(work, PATIENT if patient else MOST):
         raise ProblemError(
             f"too large for a CPU at any size ({(work.operations or 0) / 1e9:.0f} G operations, {(work.bytes or 0) / 1e6:.0f} MB)"
         )

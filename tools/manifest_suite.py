@@ -34,7 +34,7 @@ def compute_suite(
 ) -> list[Manifest]:
     """Manifests in the problems' order. Those that `out` already holds for the same hash and kind of device are kept, and it is rewritten as the work goes on.
 
-    sizes: `full`, or `cpu`, which runs each problem's own CPU shapes or a batch that fits; seconds: the most for one problem.
+    sizes: `full`, or `cpu` (`patient`: larger ones), which runs each problem's own CPU shapes or a batch that fits; seconds: the most for one problem.
     """
     wanted = list(problems)
     kept = read(out) if out and out.is_file() else []
@@ -149,6 +149,7 @@ def manifest_suite(
     *,
     seconds: float = 120.0,
     levels: tuple[int, ...] = (1, 2, 3),
+    patient: bool = False,
 ) -> list[Manifest]:
     """A suite's manifests, from where an earlier run stopped. Full sizes on a GPU, shrunk ones on a CPU."""
     if device != "cpu":
@@ -156,7 +157,7 @@ def manifest_suite(
 
         if not torch.cuda.is_available():
             raise InfrastructureError(f"no GPU for {device}: use --device cpu")
-    sizes = "cpu" if device == "cpu" else "full"
+    sizes = "full" if device != "cpu" else "patient" if patient else "cpu"
     return compute_suite(suite_problems(suite, path, levels), device, progress, sizes=sizes, out=out, seconds=seconds)
 
 
@@ -194,6 +195,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=120.0, help="the most for one problem")
+    parser.add_argument("--patient", action="store_true", help="on a CPU, also what takes minutes a problem")
     parser.add_argument("--levels", type=int, nargs="+", default=(1, 2, 3), help="of KernelBench")
     given = parser.parse_args(arguments)
     out: Any = given.out
@@ -202,7 +204,14 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.write(f"[{place}/{total}] {m.problem} {m.seconds} s {m.failure or ' '.join(m.passing)}\n")
 
     found = manifest_suite(
-        given.suite, given.path, given.device, out, told, seconds=given.seconds, levels=tuple(given.levels)
+        given.suite,
+        given.path,
+        given.device,
+        out,
+        told,
+        seconds=given.seconds,
+        levels=tuple(given.levels),
+        patient=given.patient,
     )
     for line in summary(found):
         sys.stdout.write(line + "\n")

@@ -40,7 +40,7 @@ def _measured(job: dict[str, Any]) -> Manifest:
 
     problem = Problem(name=job["name"], source=job["source"])
     try:
-        sizes = fitting_sizes(problem) if job["sizes"] == "cpu" else {}
+        sizes = {} if job["sizes"] == "full" else fitting_sizes(problem, patient=job["sizes"] == "patient")
         return measured(problem, job["device"], sizes)
     except (ProblemError, RuntimeError, ValueError, TypeError, MemoryError, torch.cuda.OutOfMemoryError) as error:
         why = clean_text(f"{type(error).__name__}: {error}", 200).splitlines()[0]

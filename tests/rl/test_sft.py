@@ -215,7 +215,7 @@ def test_our_loss_is_the_models_own(corpus, tokenizer):
     from rl.sft.base_model import load_base
     from rl.sft.batches import Padded
     from rl.sft.presets import PRESETS
-    from rl.sft.trainer import _sum_of_losses
+    from rl.sft.trainer import head_loss, sum_of_losses
 
     rows = encode(read_rows(corpus), tokenizer, Choice()).train
     model = load_base("new:tiny", tokenizer, PRESETS[PresetName.SCRATCH], "cpu", 0).model.eval()
@@ -223,9 +223,37 @@ def test_our_loss_is_the_models_own(corpus, tokenizer):
     width = int(max(rows.lengths[:3]))
     batch = data.collate([data[(row, width)] for row in range(3)])
     with torch.no_grad():
-        ours = _sum_of_losses(model, batch["input_ids"], batch["labels"]) / (batch["labels"][:, 1:] != -100).sum()
+        total = sum_of_losses(model, batch["input_ids"], batch["labels"], head_loss)
+        ours = total / (batch["labels"][:, 1:] != -100).sum()
         mask = (batch["input_ids"] != tokenizer.pad_token_id).long()
         assert float(ours) == pytest.approx(float(model(**batch, attention_mask=mask).loss), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_compiled_step_is_the_same_step_and_compiles_one_layer_for_all(tokenizer):
+    """Whatever the number of layers: per shape one program of a layer and one of the head."""
+    import torch
+    from torch._dynamo.utils import counters
+
+    from rl.sft.base_model import load_base
+    from rl.sft.presets import PRESETS, PresetName
+    from rl.sft.trainer import compile_by_region, head_loss, sum_of_losses
+
+    plain = load_base("new:tiny", tokenizer, PRESETS[PresetName.SCRATCH], "cpu", 0).model.train()
+    compiled = load_base("new:tiny", tokenizer, PRESETS[PresetName.SCRATCH], "cpu", 0).model.train()
+    head = compile_by_region(compiled)
+    counters.clear()
+    for number, shape in enumerate([(2, 32), (3, 64), (2, 32)]):
+        ids = torch.randint(10, 200, shape, generator=torch.Generator().manual_seed(number))
+        losses = [sum_of_losses(plain, ids, ids, head_loss), sum_of_losses(compiled, ids, ids, head)]
+        for model, loss in zip((plain, compiled), losses, strict=True):
+            model.zero_grad()
+            loss.backward()
+        torch.testing.assert_close(losses[1], losses[0], rtol=1e-4, atol=1e-3)
+        for one, other in zip(compiled.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-3)
+    assert len(compiled.model.layers) == 2
+    assert counters["stats"]["unique_graphs"] == 4
 
 
 def test_a_row_is_trained_on_with_the_ids_that_the_policy_will_be_asked_with(corpus, tokenizer):
