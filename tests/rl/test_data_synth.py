@@ -137,3 +137,12 @@ def test_a_corpus_is_gone_on_with_and_another_seed_is_refused(tmp_path):
     assert len({row.id for row in rows}) == len(rows)
     with pytest.raises(InputError, match="seed 5"):
         generate(Wanted(seed=6), 2, tmp_path, 1, lambda _: None)
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_every_reference_runs(split):
+    """What is drawn for training is not judged, so a reference that fails would be learnt."""
+    for task in tasks(split, 100, 11):
+        own = {}
+        exec(task.problem.with_sizes(task.problem.cpu_sizes).source, own)
+        own["Model"](*own["get_init_inputs"]())(*own["get_inputs"]())

@@ -82,7 +82,7 @@ def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
     op = sketch.rng.choices(BINARY, [o.weight for o in BINARY])[0]
     if channels and (not tensors or sketch.chance(0.6)):
         name = sketch.free(sketch.pick(("bias", "weight", "shift")))
-        trailing = "".join(", 1" for _ in sketch.shape[_channel_axis(sketch) + 1 :])
+        trailing = "".join(", 1" for _ in sketch.shape[_axis_of(sketch, channels) + 1 :])
         shape = f"{channels}{trailing}"
         if sketch.chance(0.4):
             shape = sketch.argument(f"{name}_shape", f"({channels}{trailing or ','})", keep=False)
@@ -96,8 +96,10 @@ def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
     return Step(op, operand=name, along="all")
 
 
-def _channel_axis(sketch: Sketch) -> int:
-    return 1 if len(sketch.shape) > 2 else len(sketch.shape) - 1
+def _axis_of(sketch: Sketch, channels: str) -> int:
+    """Where in the shape a parameter's numbers run: the second axis of an image, the last of a product."""
+    usual = 1 if len(sketch.shape) > 2 else len(sketch.shape) - 1
+    return usual if sketch.shape[usual] == channels else max(i for i, n in enumerate(sketch.shape) if n == channels)
 
 
 def _statement(sketch: Sketch, step: Step) -> str:

@@ -74,7 +74,8 @@ def _sizes(sketch: Sketch) -> str:
 
 def _getters(sketch: Sketch) -> str:
     made = [text for _, text in sketch.inputs]
-    if sketch.chance(0.5):
+    shadowed = any(name in sketch.sizes for name, _ in sketch.inputs)
+    if sketch.chance(0.5) and not shadowed:
         body = [f"{name} = {text}" for name, text in sketch.inputs]
         body.append(f"return [{', '.join(name for name, _ in sketch.inputs)}]")
     else:
