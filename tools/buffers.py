@@ -48,7 +48,18 @@ class Shared:
 
     def margins_hold(self, byte: int) -> bool:
         """Whether nothing was written outside the tensor."""
-        return all(bool((margin == byte).all()) for margin in self.margins())
+        return all(_holds(margin, byte) for margin in self.margins())
+
+
+def _holds(margin: Any, byte: int) -> bool:
+    """Whether all bytes are this one. Compared eight at a time: byte by byte it took a tenth of a verdict on a CPU."""
+    import torch
+
+    odd = -margin.data_ptr() % 8
+    whole = odd + (margin.numel() - odd) // 8 * 8
+    word = int.from_bytes(bytes([byte]) * 8, "little", signed=True)
+    rest = torch.cat([margin[:odd], margin[whole:]])
+    return bool((margin[odd:whole].view(torch.int64) == word).all()) and bool((rest == byte).all())
 
 
 def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:

@@ -105,6 +105,12 @@ def literal_dict(source: str, name: str) -> dict[str, int]:
 
 def resized(source: str, sizes: Mapping[str, int]) -> str:
     """The source with integers replaced by `sizes`: names of `module_integers` or `inner_integers`. Raises ProblemError for any other name."""
+    return _resized(source, tuple(sorted(sizes.items())))
+
+
+@lru_cache(maxsize=1024)
+def _resized(source: str, items: tuple[tuple[str, int], ...]) -> str:
+    sizes = dict(items)
     tree = _one_name_each(parse(source))
     unknown = set(sizes) - set(module_integers(source)) - set(inner_integers(source))
     if unknown:
