@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -45,23 +46,31 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
+@functools.lru_cache(maxsize=256)
+def _steps(code: types.CodeType) -> tuple[tuple[str, str], ...]:
+    """Its instructions, as far as names go: load, attr or import with a name, and other. The same at every launch."""
+    kinds = (
+        dict.fromkeys(_LOADS, "load") | dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD"), "attr") | {"IMPORT_NAME": "import"}
+    )
+    steps = (s for s in dis.get_instructions(code) if s.opname not in ("PUSH_NULL", "CACHE", "EXTENDED_ARG"))
+    return tuple((kinds.get(s.opname, "other"), str(s.argval) if s.opname in kinds else "") for s in steps)
+
+
 def _foreign(code: types.CodeType, function: Callable[..., Any]) -> Iterator[str]:
     value, path = _NOTHING, ""
-    for step in dis.get_instructions(code):
-        if step.opname in _LOADS:
-            path = str(step.argval)
+    for kind, name in _steps(code):
+        if kind == "load":
+            path = name
             value = _resolve(path, function)
-        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            name = str(step.argval)
+        elif kind == "attr":
             if name in _INNER or (name.startswith("__") and name.endswith("__")):
                 yield f".{name}"
             path = f"{path}.{name}"
             value = getattr(value, name, _NOTHING) if isinstance(value, types.ModuleType) else _NOTHING
-        elif step.opname == "IMPORT_NAME":
-            yield f"import {step.argval}"
+        elif kind == "import":
+            yield f"import {name}"
         else:
-            if step.opname not in ("PUSH_NULL", "CACHE", "EXTENDED_ARG"):
-                value = _NOTHING
+            value = _NOTHING
             continue
         if value is not _NOTHING and not _belongs(value):
             yield path

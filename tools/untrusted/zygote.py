@@ -7,6 +7,7 @@ Each request brings three descriptors: the candidate's channel, the pipe for wha
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -76,6 +77,9 @@ def warm_up(kind: Kind) -> None:
     }[kind]
     for name in preload:
         importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        # Triton's own specialisation of arguments imports it, a quarter of a second, at a process's first launch.
+        importlib.import_module("triton.experimental.gluon")
     if kind is not Kind.INTERPRET:
         symbols.warm_triton()
     if kind is Kind.COMPILE:
