@@ -20,7 +20,7 @@ from tools.gpus import Gpu, read_clocks, read_driver
 from tools.ownwork import Rule, judge_share
 from tools.physics import light
 from tools.problem import Problem
-from tools.results import Cheat, Failed, Failure, Fault, Number, ProfileResult, Timing
+from tools.results import Cheat, Failed, Failure, Fault, InfrastructureError, Number, ProfileResult, Timing
 from tools.situation import Expected
 from tools.timing import ratio, settled, timing
 
@@ -32,6 +32,8 @@ BLOCK_MS = 60.0
 """Of the candidate's own time in a block; one call where a call takes longer."""
 LOOKED_AT = 0.25
 """Share of the blocks of one call whose output is compared; the candidate cannot know which."""
+SLOWED = 1.3
+"""A fill of the judge's own that takes so many times what it took at first: someone else is at work."""
 WALL_SHARE, BLOCK_SLACK, CALL_SLACK = 0.7, 0.35, 0.02
 """Events may claim at least this share of the wall clock, less so many milliseconds a block and a call."""
 
@@ -68,6 +70,15 @@ class Clock:
         end.record()
         torch.cuda.synchronize()
         return start.elapsed_time(end) / 50
+
+    def refuse_a_shared_gpu(self) -> None:
+        """Once the candidate is dead: its neighbour's slices are in the wall clock, and look like work outside of the stream. Raises InfrastructureError."""
+        now = self._time_flush()
+        if now > SLOWED * self._flush_ms:
+            raise InfrastructureError(
+                f"{self.device} is shared with another program (the judge's own fill takes {now:.3g} ms, {self._flush_ms:.3g} before): "
+                "stop it, wait for it, or judge on another GPU"
+            )
 
     def profile(self, problem: Problem, checks: Checks, rule: Rule) -> ProfileResult:
         """Times and profiles a candidate that passed every check. Raises Failed for an answer that is wrong while it is timed, or a forged clock."""

@@ -19,7 +19,7 @@ from tools.conversation import Conversation
 from tools.handover import copy_new
 from tools.ownwork import Rule, judge_own_work
 from tools.problem import Problem
-from tools.results import CorrectnessResult, Failed, Failure, Isolation, OwnWork, ProfileResult
+from tools.results import Cheat, CorrectnessResult, Failed, Failure, Isolation, OwnWork, ProfileResult
 from tools.sandbox import Kind, Limits, Zygote
 from tools.situation import Situation, set_up
 
@@ -109,7 +109,10 @@ class Judge:
         warm_cache: Path | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Judged:
-        """One candidate's correctness and, where it is asked for and earned, its profile. Never raises for what a candidate does."""
+        """One candidate's correctness and, where it is asked for and earned, its profile. Never raises for what a candidate does.
+
+        Raises InfrastructureError where a clock seems forged and the GPU turns out to be shared with another program.
+        """
         start = time.monotonic()
         situation = self.situation(problem)
         seed = _secret()
@@ -126,6 +129,9 @@ class Judge:
             result = checks.result(self.name(), failure, work, seed).with_(seconds=time.monotonic() - start)
             judged = Judged(result, profile, process.isolation, process.output)
         self.buffers.release()
+        if self._clock is not None and failure is not None and failure.cheat is Cheat.CLOCK:
+            process.gone()
+            self._clock.refuse_a_shared_gpu()
         return judged
 
     def _all(
