@@ -19,7 +19,7 @@ from agent.report.writing import write_report
 from agent.samples import Sample, read_samples
 from agent.selecting import candidate_filter
 from agent.settings import Settings
-from agent.solving import stand_in
+from agent.solving import note_of
 from policies.base import Policy, Value
 from store.database import Store
 from store.records import TrajectoryFilter
@@ -42,7 +42,7 @@ class Batched(Value):
     folder: str
     files: tuple[str, ...]
     interrupted: bool = False
-    stand_in: str = ""
+    note: str = ""
 
 
 def run_batch(
@@ -72,7 +72,7 @@ def run_batch(
         report, files = write_everything(store, name, folder, against, {p.name: p.title for p in problems if p.title})
     return Batched(
         run=name, standing=standing, report=report, folder=str(folder), files=tuple(map(str, files)),
-        interrupted=interrupted, stand_in=stand_in(settings.policy),
+        interrupted=interrupted, note=note_of(settings.policy),
     )  # fmt: skip
 
 

@@ -31,11 +31,11 @@ class DryRun(Value):
     """If every turn takes all that it may; None without a bound on turns."""
     most_dollars: float | None
     """None where the price, or the number of turns, is not known."""
-    stand_in: str = ""
+    note: str = ""
 
 
 def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
-    from agent.solving import stand_in
+    from agent.solving import note_of
 
     asking = Asking(problem, policy, settings, 0)
     request = asking.request(Plan(action=Action.DRAFT), (), Spent())
@@ -58,7 +58,7 @@ def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
         prompt_tokens=prompt,
         most_tokens=None if usage is None else usage.prompt_tokens + usage.completion_tokens,
         most_dollars=None if usage is None else _dollars(settings.policy, usage),
-        stand_in=stand_in(settings.policy),
+        note=note_of(settings.policy),
     )
 
 

@@ -49,8 +49,8 @@ class Solved(Value):
     spent: Spent
     report: Report | None = None
     """Of the best one; where none is correct of the last."""
-    stand_in: str = ""
-    """What the embedded policy is while none that was trained ships; empty for every other."""
+    note: str = ""
+    """What the embedded policy says of itself; empty for every other."""
 
     @property
     def exit(self) -> Exit:
@@ -136,19 +136,15 @@ def _solved(run: Run, output: Path, resumed: bool) -> Solved:
         resumed=resumed,
         spent=run.spent,
         report=report,
-        stand_in=stand_in(run.settings.policy),
+        note=note_of(run.settings.policy),
     )
 
 
-def stand_in(policy: str) -> str:
-    """One sentence where the embedded policy's weights are only a stand-in; else empty."""
+def note_of(policy: str) -> str:
+    """One sentence that the embedded policy's weights carry about themselves; of other policies empty."""
     if policy != "embedded":
         return ""
     from policies.embedded import WEIGHTS
     from policies.identity import sidecar
 
-    notes = sidecar(WEIGHTS)
-    if not notes.get("stand_in"):
-        return ""
-    count = len(notes.get("kernels", ()))
-    return f"the embedded policy is a stand-in of {notes.get('parameters', 0) / 1e6:.1f} M parameters that has memorised {count} kernels; it knows no others"
+    return str(sidecar(WEIGHTS).get("note", ""))

@@ -103,8 +103,8 @@ def batched_view(batched: Batched) -> RenderableType:
     ]
     parts += [lanes_view(batched.standing), standing_line(batched.standing)]
     parts.append(facts([("files", "\n".join(batched.files))]))
-    if batched.stand_in:
-        parts.append(Text(f"note: {batched.stand_in}", style=WARN))
+    if batched.note:
+        parts.append(Text(f"note: {batched.note}", style=WARN))
     return Group(*parts)
 
 

@@ -19,8 +19,8 @@ def solved_view(solved: Solved) -> RenderableType:
     if not solved.correct and solved.report and solved.report.failure:
         parts.append(failure_view(solved.report.failure))
     parts.append(facts(_rows(solved)))
-    if solved.stand_in:
-        parts.append(Text(f"note: {solved.stand_in}", style=WARN))
+    if solved.note:
+        parts.append(Text(f"note: {solved.note}", style=WARN))
     return Group(*parts)
 
 
@@ -75,7 +75,7 @@ def dry_run_view(plan: DryRun) -> RenderableType:
                     f"temperature {plan.sampling.temperature:g}, at most {plan.sampling.max_tokens} tokens a reply",
                 ),
                 ("estimate", f"about {plan.prompt_tokens:,} tokens in the first prompt; at most {most}, {dollars}"),
-                ("note", plan.stand_in),
+                ("note", plan.note),
             ]
         )
     )

@@ -138,6 +138,6 @@ def parameters(model: Any) -> int:
 def write_notes(folder: Path, subject: Subject, more_lineage: tuple[str, ...] = (), **facts: Any) -> None:
     """The sidecar: how it is asked, and which revisions led to it."""
     lineage = [*subject.lineage, *more_lineage][-REMEMBERED:]
-    kept = {name: value for name, value in subject.notes.items() if name not in ("stand_in", "lineage")}
+    kept = {name: value for name, value in subject.notes.items() if name not in ("note", "lineage")}
     notes = {**kept, "prompt_form": str(subject.prompt_form), "lineage": lineage, **facts}
     (folder / SIDECAR).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
