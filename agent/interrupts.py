@@ -12,35 +12,36 @@ from typing import Any
 @contextmanager
 def deferred() -> Iterator[None]:
     """Holds Ctrl-C back until the block is over: torch aborts the whole process when it comes in the middle of its import. In other threads it never comes."""
-    if threading.current_thread() is not threading.main_thread():
+    with _held(lambda first: None):
         yield
-        return
-    caught: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if caught:
-        raise KeyboardInterrupt
 
 
 @contextmanager
 def stopping(ask: Callable[[], None]) -> Iterator[None]:
     """The first Ctrl-C calls `ask`, and KeyboardInterrupt comes when the block has ended; a second one stops at once. Main thread only; elsewhere nothing is changed."""
+
+    def at(first: bool) -> None:
+        if not first:
+            raise KeyboardInterrupt
+        ask()
+
+    with _held(at):
+        yield
+
+
+@contextmanager
+def _held(at: Callable[[bool], None]) -> Iterator[None]:
+    """`at` is called at each Ctrl-C, and told whether it is the first; KeyboardInterrupt comes after the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     caught: list[int] = []
 
     def catch(number: int, frame: Any) -> None:
-        if caught:
-            raise KeyboardInterrupt
         caught.append(number)
-        ask()
+        at(len(caught) == 1)
 
-    try:
-        before = signal.signal(signal.SIGINT, catch)
-    except ValueError:
-        yield
-        return
+    before = signal.signal(signal.SIGINT, catch)
     try:
         yield
     finally:

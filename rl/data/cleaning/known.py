@@ -80,17 +80,20 @@ def suite_of(name: str, problems: Sequence[Problem]) -> Suite:
     return Suite(name=name, problems=len(problems), graphs=graphs, trees=trees)
 
 
-def write(asked: Sequence[str]) -> Known:
-    """Reads each `NAME:DIR` and writes the file. Raises InputError and ProblemError."""
+def checkout(text: str) -> list[Problem]:
+    """The problems of `NAME:DIR`. Raises InputError and ProblemError."""
     from agent.problems import suite
 
-    suites = []
-    for text in asked:
-        name, _, place = text.partition(":")
-        if not place:
-            raise InputError(f"{text}: write {name}:DIR with the folder of its checkout")
-        suites.append(suite_of(name, suite(name, Path(place))))
-    found = Known(canary=canary(), suites=tuple(suites))
+    name, _, place = text.partition(":")
+    if not place:
+        raise InputError(f"{text}: write {name}:DIR with the folder of its checkout")
+    return suite(name, Path(place))
+
+
+def write(asked: Sequence[str]) -> Known:
+    """Reads each `NAME:DIR` and writes the file. Raises InputError and ProblemError."""
+    suites = tuple(suite_of(text.partition(":")[0], checkout(text)) for text in asked)
+    found = Known(canary=canary(), suites=suites)
     FILE.write_text(found.model_dump_json(indent=0) + "\n", encoding="utf-8")
     return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.exits import InputError
-from rl.data.cleaning.known import known, suite_of
+from rl.data.cleaning.known import checkout, known, suite_of
 from rl.data.dataflow import graph_hash
 from rl.data.trees import tree_hash
 from tools.problem import Problem
@@ -37,11 +37,8 @@ def problems_of(against: Sequence[str]) -> list[Problem]:
 
     found = [p for p in catalogue() if "held_out" in p.tags]
     for text in against:
-        name, _, place = text.partition(":")
-        if name in ("kernelbench", "tritonbench-t"):
-            if not place:
-                raise InputError(f"{text}: write {name}:DIR with the folder of its checkout")
-            found += suite(name, Path(place))
+        if text.partition(":")[0] in ("kernelbench", "tritonbench-t"):
+            found += checkout(text)
         elif text == "catalogue":
             found += catalogue()
         elif Path(text).is_dir():
