@@ -168,5 +168,6 @@ class _Static:
                     layer.cumulative_length.copy_(length)
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        # A judge or another policy may ask for memory in a thread of its own meanwhile: only this thread's calls are held to what a capture allows.
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             self._logits = self._forward()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -246,3 +247,26 @@ def test_the_captured_graph_draws_what_the_growing_cache_draws(tiny_model):
     for growing, static in zip(*drawn, strict=True):
         assert growing.token_ids == static.token_ids
         assert growing.logprobs == pytest.approx(static.logprobs, abs=1e-3)
+
+
+@pytest.mark.gpu
+def test_a_graph_is_captured_while_other_threads_ask_for_memory(tiny_model):
+    """As `agent batch --device cuda:0` does, whose threads read the device beside the policy's: it once ended with `operation failed during capture`."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    over = threading.Event()
+
+    def busy() -> None:
+        while not over.is_set():
+            torch.empty(1 << 22, device="cuda").fill_(1.0).sum().item()
+            torch.cuda.empty_cache()
+
+    beside = threading.Thread(target=busy)
+    beside.start()
+    try:
+        policy = TransformersPolicy(str(tiny_model), device="cuda", cache=CacheKind.STATIC)
+        completions = policy.sample([ask(text, seed=place, max_tokens=32) for place, text in enumerate(PROMPTS)])
+    finally:
+        over.set()
+        beside.join()
+    assert all(completion.token_ids for completion in completions)
