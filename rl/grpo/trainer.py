@@ -18,9 +18,11 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
+from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from rl.grpo.drift import DriftSum
+from rl.grpo.padding import let_padding_see_itself
 from rl.grpo.rows import Part, Row, parts_of, tensors
 from rl.safety.alarms import Alarm, TrainingAlarm
 
@@ -33,8 +35,20 @@ def _no_reward(**_: Any) -> list[float | None]:
     return []
 
 
+class FiniteGradients(TrainerCallback):
+    """A gradient that is not finite never reaches the weights."""
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        gradients = [] if model is None else [p.grad for p in model.parameters() if p.grad is not None]
+        if gradients and not bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients))):
+            raise TrainingAlarm(
+                Alarm.NOT_FINITE,
+                f"the gradient is not finite at step {state.global_step}: lower --set learning_rate=..., the last checkpoint is whole",
+            )
+
+
 class TrajectoryGRPOTrainer(GRPOTrainer):
-    """`batches(number)` gives the rows of an optimizer step. Raises TrainingAlarm before a step whose loss is not finite."""
+    """`batches(number)` gives the rows of an optimizer step. Raises TrainingAlarm before a step whose loss or gradient is not finite."""
 
     def __init__(self, model: Any, args: Any, batches: Batches, *, decoupled: bool = False, **options: Any) -> None:
         """`decoupled`: the trust region is round the policy as it is at the step, and trl's importance-sampling correction
@@ -43,6 +57,8 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         """
         one = Dataset.from_dict({"prompt": ["-"] * max(2, args.generation_batch_size)})
         super().__init__(model=model, args=args, train_dataset=one, reward_funcs=_no_reward, **options)
+        let_padding_see_itself(self.accelerator.unwrap_model(self.model))
+        self.add_callback(FiniteGradients())
         self._batches, self._decoupled = batches, decoupled
         if decoupled:
             self.use_vllm = (
