@@ -1,8 +1,8 @@
 """Left padding that cannot spoil a gradient.
 
-A padded column sees nothing: its attention is a softmax over no column at all. On an H200 (torch 2.11, memory-efficient attention) some batch shapes
-gave NaN there. The loss does not look at padding, but its gradient is zero times that NaN: one such step and every weight is NaN. So a
-column that would see nothing sees itself; what the others see stays as it is, and so does the loss.
+A padded column sees nothing: its attention is a softmax over no column at all. On an H200 (torch 2.11, SDPA) one batch shape in dozens had a finite loss and NaN in
+every gradient: the loss does not look at padding, but its gradient is zero times what comes out there. So a column that would see nothing sees
+itself; what the others see stays as it is, and so does the loss.
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
-from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from rl.grpo.drift import DriftSum
 from rl.grpo.padding import let_padding_see_itself
 from rl.grpo.rows import Part, Row, parts_of, tensors
 from rl.safety.alarms import Alarm, TrainingAlarm
+from rl.safety.gradients import FiniteGradients
 
 Batches = Callable[[int], Sequence[Row]]
 """The rows of one optimizer step, by its number from 0. The same number gives the same rows to every process."""
@@ -33,18 +33,6 @@ Batches = Callable[[int], Sequence[Row]]
 def _no_reward(**_: Any) -> list[float | None]:
     """trl wants a reward function; rows bring their advantage with them, so it is never asked."""
     return []
-
-
-class FiniteGradients(TrainerCallback):
-    """A gradient that is not finite never reaches the weights."""
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        gradients = [] if model is None else [p.grad for p in model.parameters() if p.grad is not None]
-        if gradients and not bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients))):
-            raise TrainingAlarm(
-                Alarm.NOT_FINITE,
-                f"the gradient is not finite at step {state.global_step}: lower --set learning_rate=..., the last checkpoint is whole",
-            )
 
 
 class TrajectoryGRPOTrainer(GRPOTrainer):

@@ -19,6 +19,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import logging as transformers_logging
 from trl import SFTTrainer
 
+from rl.safety.gradients import FiniteGradients
 from rl.sft.batches import IGNORED, dataset_of, loader_of
 from rl.sft.encoding import Encoded
 
@@ -72,6 +73,7 @@ class KernelSFTTrainer(SFTTrainer):
         self.clock = clock
         self.interrupted = False
         self.add_callback(_Ending(self))
+        self.add_callback(FiniteGradients())
 
     def interrupt(self) -> None:
         """Has it save and stop at the end of the step."""

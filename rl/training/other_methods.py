@@ -139,7 +139,10 @@ def _config(kind: Any, own: dict[str, Any]) -> Any:
 
 
 def _trainer(method: Method, model: Any, subject: Subject, rows: Any, config: Any) -> Any:
+    from rl.safety.gradients import FiniteGradients
     from rl.training.tokenized import TokenizedDPOTrainer, TokenizedKTOTrainer, TokenizedSFTTrainer
 
     kinds = {Method.RFT: TokenizedSFTTrainer, Method.DPO: TokenizedDPOTrainer, Method.KTO: TokenizedKTOTrainer}
-    return kinds[method](model=model, args=config, train_dataset=rows, processing_class=subject.tokenizer)
+    trainer = kinds[method](model=model, args=config, train_dataset=rows, processing_class=subject.tokenizer)
+    trainer.add_callback(FiniteGradients())
+    return trainer

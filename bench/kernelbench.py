@@ -1,0 +1,239 @@
+"""KernelBench with a policy, in parts that each fit where they run: all problems counted, whatever was not judged counts as not solved.
+
+    python -m bench.kernelbench draw  --work DIR --kernelbench CHECKOUT --policy P     ten drafts a problem of levels 1 and 2
+    python -m bench.kernelbench sift  --work DIR --kernelbench CHECKOUT                compiles them, and runs the small ones under the interpreter
+    python -m bench.kernelbench judge --work DIR --kernelbench CHECKOUT --device cuda:0 --seconds 300
+    python -m bench.kernelbench report --work DIR
+
+What `sift` refuses was refused by the same tools, on a CPU and at small sizes; only what is not refused there is worth a GPU's time. What counts as right is
+right on the GPU, at the problem's own sizes, with every check. Each part goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+LEVELS = (1, 2)
+UNSURE = ("timeout",)
+"""Faults of the sift that say nothing: too slow for the interpreter."""
+KS = (1, 4, 10)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("part", choices=sorted(PARTS))
+    add("--work", type=Path, required=True)
+    add("--kernelbench", type=Path)
+    add("--policy", default="embedded")
+    add("--samples", type=int, default=10)
+    add("--temperature", type=float, default=0.8)
+    add("--seed", type=int, default=0)
+    add("--device", default="cpu")
+    add("--workers", type=int, default=2)
+    add("--seconds", type=float, default=1e9, help="when to stop")
+    add("--each", type=float, default=12.0, help="sift: seconds for one candidate under the interpreter")
+    asked = parser.parse_args()
+    asked.work.mkdir(parents=True, exist_ok=True)
+    PARTS[asked.part](asked)
+
+
+def problems_of(asked: argparse.Namespace) -> dict[str, Any]:
+    from rl.evaluation.suites import open_suite
+
+    found = [p for level in LEVELS for p in open_suite(f"kernelbench:{asked.kernelbench}", level=level).problems]
+    return {problem.name: problem for problem in found}
+
+
+# ---------------------------------------------------------------- draw
+def draw(asked: argparse.Namespace) -> None:
+    from agent.prompts import Asked, Prompts
+    from policies.base import Request, Sampling
+    from policies.names import open_policy
+    from store.models import Action
+    from tools.source import extract_code
+
+    path, policy, started = asked.work / "drafts.json", open_policy(asked.policy), time.monotonic()
+    told = {"policy": policy.name, "samples": asked.samples, "temperature": asked.temperature, "seed": asked.seed}
+    drafts = json.loads(path.read_text())["drafts"] if path.is_file() else {}
+    prompts = Prompts(policy.prompt_form)
+    for problem in problems_of(asked).values():
+        if problem.name in drafts:
+            continue
+        sampling = Sampling(temperature=asked.temperature, seed=asked.seed, max_tokens=1024)
+        one = Request(messages=prompts.messages(Asked(problem=problem, action=Action.DRAFT)), sampling=sampling)
+        drafts[problem.name] = [
+            extract_code(completion.text) or None for completion in policy.sample(one.repeated(asked.samples))
+        ]
+        path.write_text(json.dumps({**told, "drafts": drafts}))
+        print(f"{len(drafts)} problems, {time.monotonic() - started:.0f} s", flush=True)
+
+
+# ---------------------------------------------------------------- judge
+def sift(asked: argparse.Namespace) -> None:
+    from tools.pipeline import Options
+
+    options = Options(profile=False, torch_compile=False, hidden_shapes=False, seconds=asked.each)
+    todo = ((name, source) for name, sources in _drafts(asked).items() for source in _different(sources))
+    _judged(asked, "sifted.json", todo, options, "cpu")
+
+
+def judge(asked: argparse.Namespace) -> None:
+    """Every problem's most frequent candidate before any problem's second: a short sitting solves as many problems as it can."""
+    from tools.pipeline import Options
+
+    _judged(asked, "judged.json", _worth_a_gpu(asked), Options(torch_compile=False), asked.device)
+
+
+def _judged(asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]], options: Any, device: str) -> None:
+    from tools.pipeline import Evaluator
+
+    path, problems, started = asked.work / name, problems_of(asked), time.monotonic()
+    known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    waiting = [(problem, source) for problem, source in todo if _key(problem, source) not in known]
+    with Evaluator(device, workers=asked.workers) as evaluator, ThreadPoolExecutor(asked.workers) as pool:
+
+        def one(problem: str, source: str) -> tuple[str, dict[str, Any] | None]:
+            if time.monotonic() - started > asked.seconds:
+                return _key(problem, source), None
+            begun = time.monotonic()
+            report = evaluator.evaluate(problems[problem], source, options)
+            return _key(problem, source), facts_of(problem, report, time.monotonic() - begun)
+
+        for done in as_completed([pool.submit(one, *pair) for pair in waiting]):
+            key, facts = done.result()
+            if facts is not None:
+                known[key] = facts
+                path.write_text(json.dumps(known, indent=0))
+                print(
+                    f"{len(known)} of {len(waiting)}",
+                    {k: facts[k] for k in ("problem", "fault", "speedup", "seconds")},
+                    flush=True,
+                )
+
+
+def facts_of(problem: str, report: Any, seconds: float) -> dict[str, Any]:
+    profile = report.profile
+    return {
+        "problem": problem, "correct": report.correct, "correct_kb": report.correct_kb, "rung": str(report.rung), "fault": str(report.failure.fault) if report.failure else "",
+        "message": report.failure.message[:160] if report.failure else "", "speedup": report.speedup, "seconds": round(seconds, 2),
+        "ms": profile.candidate.median if profile and profile.candidate else None, "judged_on": report.judged_on,
+    }  # fmt: skip
+
+
+def _key(problem: str, source: str) -> str:
+    return f"{problem} {hashlib.sha256(source.encode()).hexdigest()[:16]}"
+
+
+def _drafts(asked: argparse.Namespace) -> dict[str, list[str | None]]:
+    found: dict[str, list[str | None]] = json.loads((asked.work / "drafts.json").read_text())["drafts"]
+    return found
+
+
+def _different(sources: list[str | None]) -> list[str]:
+    """The most frequent first."""
+    return [source for source, _ in Counter(s for s in sources if s is not None).most_common()]
+
+
+def _worth_a_gpu(asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    sifted = json.loads((asked.work / "sifted.json").read_text())
+    queues = []
+    for name, sources in _drafts(asked).items():
+        seen = [(source, sifted.get(_key(name, source))) for source in _different(sources)]
+        good = [(name, s) for s, facts in seen if facts and facts["correct"]]
+        unsure = [(name, s) for s, facts in seen if facts and not facts["correct"] and _says_nothing(facts)]
+        queues.append(good + unsure)
+    for place in range(max(map(len, queues), default=0)):
+        yield from (queue[place] for queue in queues if place < len(queue))
+
+
+def _says_nothing(facts: dict[str, Any]) -> bool:
+    """Compiled, and not refused by the interpreter: it timed out there, or the problem was too large to be tried."""
+    return (facts["fault"] in UNSURE and facts["rung"] == "interpreted") or (
+        not facts["fault"] and not facts["correct"]
+    )
+
+
+# ---------------------------------------------------------------- report
+def report(asked: argparse.Namespace) -> None:
+    told, drafts = json.loads((asked.work / "drafts.json").read_text()), _drafts(asked)
+    sifted = json.loads((asked.work / "sifted.json").read_text())
+    path = asked.work / "judged.json"
+    judged = json.loads(path.read_text()) if path.is_file() else {}
+    lines = [
+        f"Policy {told['policy']}, {told['samples']} drafts a problem at temperature {told['temperature']}, {date.today().isoformat()}.", "",
+        "| level | problems | compile | pass@1 | pass@4 | pass@10 | solved | at least as fast as eager (fast_1) | refused by the GPU after the sift | not judged |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for level in LEVELS:
+        own = {name: sources for name, sources in drafts.items() if name.startswith(f"kernelbench:{level}/")}
+        lines.append(_row(level, own, sifted, judged))
+    lines += ["", *_solved(drafts, judged), "", *_faults(drafts, sifted, judged)]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    (asked.work / "report.md").write_text(text)
+
+
+def _row(level: int, drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]) -> str:
+    from agent.figures import pass_at
+
+    facts = {n: [judged.get(_key(n, s)) if s else None for s in sources] for n, sources in drafts.items()}
+    first = {n: [sifted.get(_key(n, s)) if s else None for s in sources] for n, sources in drafts.items()}
+    right = {n: sum(bool(f and f["correct"]) for f in found) for n, found in facts.items()}
+    size = len(next(iter(drafts.values())))
+    ks = [k for k in KS if k <= size]
+    built = sum(sum(bool(f and _compiled(f)) for f in found) for found in first.values())
+    fast = sum(any(f and f["correct"] and (f["speedup"] or 0) >= 1 for f in found) for found in facts.values())
+    refused = sum(bool(f and not f["correct"]) for found in facts.values() for f in found)
+    open_ = sum(_waiting(n, s, sifted, judged) for n, sources in drafts.items() for s in _different(sources))
+    share = [f"{100 * sum(pass_at(size, c, k) for c in right.values()) / len(drafts):.1f} %" for k in ks] + [""] * (
+        len(KS) - len(ks)
+    )
+    solved = sum(c > 0 for c in right.values())
+    compiled = f"{100 * built / (size * len(drafts)):.0f} %"
+    return (
+        f"| {level} | {len(drafts)} | {compiled} | {' | '.join(share)} | **{solved}** | {fast} | {refused} | {open_} |"
+    )
+
+
+def _compiled(facts: dict[str, Any]) -> bool:
+    return not facts["fault"] or facts["rung"] not in ("source", "compile")
+
+
+def _waiting(name: str, source: str, sifted: dict[str, Any], judged: dict[str, Any]) -> bool:
+    facts = sifted.get(_key(name, source))
+    return _key(name, source) not in judged and (facts is None or facts["correct"] or _says_nothing(facts))
+
+
+def _solved(drafts: dict[str, list[str | None]], judged: dict[str, Any]) -> list[str]:
+    best: dict[str, float] = {}
+    for facts in judged.values():
+        if facts["correct"]:
+            best[facts["problem"]] = max(best.get(facts["problem"], 0.0), facts["speedup"] or 0.0)
+    shown = [f"{name.removeprefix('kernelbench:')} ({best[name]:.2f})" for name in drafts if name in best]
+    return [f"Solved, with the speedup over eager of the fastest: {', '.join(shown) or 'none'}."]
+
+
+def _faults(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]) -> list[str]:
+    """What stopped the drafts of problems that are not solved."""
+    solved = {facts["problem"] for facts in judged.values() if facts["correct"]}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for facts in [*sifted.values(), *judged.values()]:
+        if facts["problem"] not in solved and facts["fault"]:
+            counts[facts["problem"].split("/")[0]][facts["fault"]] += 1
+    return [f"- {level}, different drafts of unsolved problems: {', '.join(f'{f} {n}' for f, n in c.most_common())}" for level, c in sorted(counts.items())]  # fmt: skip
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], None]] = {"draw": draw, "sift": sift, "judge": judge, "report": report}
+
+if __name__ == "__main__":
+    main()
