@@ -96,6 +96,8 @@ def judge(asked: argparse.Namespace) -> None:
 
 def _judged(asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]], options: Any, device: str) -> None:
     from tools.pipeline import Evaluator
+    from tools.problem import ProblemError
+    from tools.results import InfrastructureError
 
     path, problems, started = asked.work / name, problems_of(asked), time.monotonic()
     known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
@@ -106,7 +108,11 @@ def _judged(asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]
             if time.monotonic() - started > asked.seconds:
                 return _key(problem, source), None
             begun = time.monotonic()
-            report = evaluator.evaluate(problems[problem], source, options)
+            try:
+                report = evaluator.evaluate(problems[problem], source, options)
+            except (InfrastructureError, ProblemError) as trouble:
+                print(f"{problem}, not judged: {trouble}", flush=True)
+                return _key(problem, source), None
             return _key(problem, source), facts_of(problem, report, time.monotonic() - begun)
 
         for done in as_completed([pool.submit(one, *pair) for pair in waiting]):

@@ -21,3 +21,23 @@ def test_one_byte_anywhere_in_a_margin_is_seen(numbers):
     assert shared.margins_hold(0xFF)
     buffers.release()
     buffers.trim()
+
+
+def test_no_more_memory_waits_than_the_bound_and_the_oldest_goes_first():
+    buffers = Buffers("cpu", keep=5 << 20)
+    for count in (1 << 20, 2 << 20, 3 << 20, 1 << 20):
+        buffers.new((count,), (1,), torch.uint8)
+        buffers.release()
+    assert buffers.waiting <= 5 << 20
+    kept = sorted(size >> 20 for size in buffers._free)
+    assert kept == [1, 3], "the two that were used last"
+    buffers.trim()
+    assert buffers.waiting == 0
+
+
+def test_memory_that_waits_is_used_again():
+    buffers = Buffers("cpu")
+    first = buffers.new((1000,), (1,), torch.uint8).memory.data_ptr()
+    buffers.release()
+    assert buffers.new((1000,), (1,), torch.uint8).memory.data_ptr() == first
+    buffers.close()

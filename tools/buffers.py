@@ -9,6 +9,7 @@ import base64
 import fcntl
 import mmap
 import os
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,10 @@ from tools.results import InfrastructureError
 MARGIN = 1 << 18
 """Bytes before and after each tensor: an access past the end that is smaller than this is seen, not fatal."""
 _ALIGN = 512
+KEPT_ON_CPU = 1 << 31
+"""Bytes that wait to be used again, on a CPU."""
+KEPT_OF_GPU = 8
+"""On a GPU it is this part of its memory: the rest is for what is computed."""
 
 
 @dataclass
@@ -70,11 +75,13 @@ def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
 
 
 class Buffers:
-    """Hands out shared tensors on one device, and takes all of them back with `release`. Memory is kept and used again."""
+    """Hands out shared tensors on one device, and takes all of them back with `release`. Memory is kept and used again, up to a bound."""
 
-    def __init__(self, device: str, margin: int = MARGIN) -> None:
+    def __init__(self, device: str, margin: int = MARGIN, keep: int | None = None) -> None:
+        """`keep`: bytes that may wait to be used again; None: as much as suits the device."""
         self.device, self._margin = device, margin
-        self._free: dict[int, list[Any]] = {}
+        self._keep = _bound(device) if keep is None else keep
+        self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._used: list[tuple[int, Any]] = []
 
     def like(self, tensor: Any) -> Shared:
@@ -120,21 +127,38 @@ class Buffers:
         """Everything handed out may be handed out again: call it once the candidate's process is dead."""
         for size, taken in self._used:
             self._free.setdefault(size, []).append(taken)
+            self._free.move_to_end(size)
         self._used = []
+        self.trim(self._keep)
 
-    def trim(self) -> None:
-        """Gives memory that is not handed out back to the system."""
-        for kept in self._free.values():
-            for memory, _, fds in kept:
-                if self.device.startswith("cuda"):
-                    cuda_driver.free(memory.data_ptr())
-                for fd in fds:
-                    os.close(fd)
-        self._free = {}
+    @property
+    def waiting(self) -> int:
+        """Bytes that are kept and not handed out."""
+        return sum(size * len(kept) for size, kept in self._free.items())
+
+    def trim(self, keep: int = 0) -> None:
+        """Gives memory that is not handed out back to the system until no more than `keep` bytes wait, the sizes that were used longest ago first."""
+        while self._free and self.waiting > keep:
+            size = next(iter(self._free))
+            memory, _, fds = self._free[size].pop()
+            if not self._free[size]:
+                del self._free[size]
+            if self.device.startswith("cuda"):
+                cuda_driver.free(memory.data_ptr())
+            for fd in fds:
+                os.close(fd)
 
     def close(self) -> None:
         self.release()
         self.trim()
+
+
+def _bound(device: str) -> int:
+    if not device.startswith("cuda"):
+        return KEPT_ON_CPU
+    import torch
+
+    return int(torch.cuda.get_device_properties(device).total_memory) // KEPT_OF_GPU
 
 
 def _map_memfd(size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:

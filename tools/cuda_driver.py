@@ -10,10 +10,16 @@ import ctypes
 from typing import Any
 
 HANDLE_BYTES = 64
+_OUT_OF_MEMORY = 2
+"""CUDA_ERROR_OUT_OF_MEMORY."""
 
 
 class CudaError(RuntimeError):
     """A driver call failed."""
+
+
+class CudaOutOfMemory(CudaError):
+    """The device has no room for an allocation."""
 
 
 class _Handle(ctypes.Structure):
@@ -35,7 +41,8 @@ def _check(code: int, what: str) -> None:
     if code:
         text = ctypes.c_char_p()
         _driver().cuGetErrorName(code, ctypes.byref(text))
-        raise CudaError(f"{what}: {(text.value or b'?').decode()} ({code})")
+        kind = CudaOutOfMemory if code == _OUT_OF_MEMORY else CudaError
+        raise kind(f"{what}: {(text.value or b'?').decode()} ({code})")
 
 
 def allocate(nbytes: int) -> int:

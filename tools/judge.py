@@ -21,7 +21,7 @@ from tools.ownwork import Rule, judge_own_work
 from tools.problem import Problem
 from tools.results import Cheat, CorrectnessResult, Failed, Failure, Isolation, OwnWork, ProfileResult
 from tools.sandbox import Kind, Limits, Zygote
-from tools.situation import Situation, set_up
+from tools.situation import DoesNotFit, Situation, out_of_memory, set_up
 
 KEPT_PROBLEMS = 12
 
@@ -111,24 +111,56 @@ class Judge:
     ) -> Judged:
         """One candidate's correctness and, where it is asked for and earned, its profile. Never raises for what a candidate does.
 
-        Raises InfrastructureError where a clock seems forged and the GPU turns out to be shared with another program.
+        What earlier problems left in the GPU's memory is given back where this one needs it. Raises DoesNotFit where that is not enough,
+        InfrastructureError where a clock seems forged and the GPU turns out to be shared with another program.
         """
+        try:
+            return self._once(problem, source, rules, warm_cache, progress)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+        self.forget()
+        try:
+            return self._once(problem, source, rules, warm_cache, progress)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise DoesNotFit(problem, self.device) from error
+
+    def forget(self) -> None:
+        """Gives back the memory that is kept for speed alone."""
+        self._situations.clear()
+        if self._buffers is not None:
+            self._buffers.trim()
+        if self.on_gpu:
+            import gc
+
+            import torch
+
+            gc.collect()
+            torch.cuda.empty_cache()
+
+    def _once(
+        self, problem: Problem, source: str, rules: Rules, warm_cache: Path | None, progress: Callable[[str], None]
+    ) -> Judged:
         start = time.monotonic()
         situation = self.situation(problem)
         seed = _secret()
-        with self.zygote.process() as process:
-            if warm_cache is not None:
-                copy_new(warm_cache, process.scratch / "triton")
-            talk = Conversation(process, rules.seconds)
-            process.start(
-                "tools.untrusted.serve:serve",
-                {"device": "cuda:0" if self.on_gpu else "cpu", "file": str(process.scratch / "candidate.py")},
-            )
-            checks = Checks(situation, talk, self.buffers, seed, progress)
-            failure, work, profile = self._all(problem, checks, source, rules, progress)
-            result = checks.result(self.name(), failure, work, seed).with_(seconds=time.monotonic() - start)
-            judged = Judged(result, profile, process.isolation, process.output)
-        self.buffers.release()
+        try:
+            with self.zygote.process() as process:
+                if warm_cache is not None:
+                    copy_new(warm_cache, process.scratch / "triton")
+                talk = Conversation(process, rules.seconds)
+                process.start(
+                    "tools.untrusted.serve:serve",
+                    {"device": "cuda:0" if self.on_gpu else "cpu", "file": str(process.scratch / "candidate.py")},
+                )
+                checks = Checks(situation, talk, self.buffers, seed, progress)
+                failure, work, profile = self._all(problem, checks, source, rules, progress)
+                result = checks.result(self.name(), failure, work, seed).with_(seconds=time.monotonic() - start)
+                judged = Judged(result, profile, process.isolation, process.output)
+        finally:
+            self.buffers.release()
         if self._clock is not None and failure is not None and failure.cheat is Cheat.CLOCK:
             process.gone()
             self._clock.refuse_a_shared_gpu()

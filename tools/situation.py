@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tools.compare import Described, describe
+from tools.cuda_driver import CudaOutOfMemory
 from tools.draws import Draw, apply, keep_edges, shake_weights
 from tools.problem import Problem, ProblemError
 from tools.reference import Reference, double, doubled
@@ -15,6 +16,20 @@ from tools.tolerance import lessen, shake
 
 EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
+
+
+class DoesNotFit(InfrastructureError):
+    """The problem and what is computed for its verdict do not fit into the device's free memory."""
+
+    def __init__(self, problem: Problem, device: str) -> None:
+        super().__init__(f"{problem.name} does not fit on {device}: free its memory, or use smaller sizes")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether a GPU had no room for what was asked of it, whoever asked."""
+    import torch
+
+    return isinstance(error, DoesNotFit | CudaOutOfMemory | torch.cuda.OutOfMemoryError)
 
 
 @dataclass
@@ -61,7 +76,7 @@ class Situation:
 
 
 def set_up(problem: Problem, device: str, weights_seed: int) -> Situation:
-    """Runs the reference, on a CPU twice and counted. Raises ProblemError where it fails, InfrastructureError where it does not fit on the device."""
+    """Runs the reference, on a CPU twice and counted. Raises ProblemError where it fails, DoesNotFit."""
     import torch
 
     from tools.operators import count_operations
@@ -73,9 +88,7 @@ def set_up(problem: Problem, device: str, weights_seed: int) -> Situation:
         before = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
         outputs = reference.run(situation.model, inputs, 1)
     except torch.cuda.OutOfMemoryError as error:
-        raise InfrastructureError(
-            f"{problem.name} does not fit on {device}: free its memory, or use smaller sizes"
-        ) from error
+        raise DoesNotFit(problem, device) from error
     situation.outputs = tuple(describe(o) for o in outputs)
     situation.mutated = frozenset(
         i

@@ -9,14 +9,59 @@ from tools.problem import CPU_SIZES, parse
 _LEFT_OUT = {"FAMILY", "TAGS", "ALIASES", CPU_SIZES}
 
 
+FORM = 2
+"""Counts up when the same reference is written otherwise: part of the prompt's version."""
+_MODULES = {"torch.nn.functional": "F", "torch.nn": "nn"}
+
+
 def compact_reference(source: str) -> str:
-    """The reference without imports, comments, docstrings and our own notes, written as `ast.unparse` does."""
-    tree = parse(source)
+    """The reference without imports, comments, docstrings, annotations and our own notes, torch's modules by their usual names, written as `ast.unparse` does."""
+    tree = _Usual(_imported(parse(source))).visit(parse(source))
     tree.body = [node for node in tree.body if not _is_left_out(node)]
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Module) and _has_docstring(node):
             node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(tree)
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """The names that torch's modules go by in this file -> their usual ones."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found |= {a.asname: _MODULES[a.name] for a in node.names if a.asname and a.name in _MODULES}
+        if isinstance(node, ast.ImportFrom):
+            names = {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+            found |= {name: _MODULES[whole] for name, whole in names.items() if whole in _MODULES}
+    return found
+
+
+class _Usual(ast.NodeTransformer):
+    """`functional.gelu`, `nn.functional.gelu` and `torch.nn.functional.gelu` are `F.gelu`; nothing is annotated."""
+
+    def __init__(self, imported: dict[str, str]) -> None:
+        self._imported = {name: usual for name, usual in imported.items() if name != usual}
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.copy_location(ast.Name(self._imported.get(node.id, node.id), node.ctx), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        written = ast.unparse(node)
+        if written in ("torch.nn.functional", "nn.functional"):
+            return ast.copy_location(ast.Name("F", ast.Load()), node)
+        if written == "torch.nn":
+            return ast.copy_location(ast.Name("nn", ast.Load()), node)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.returns = None
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
 
 
 def _is_left_out(node: ast.stmt) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from agent.exits import InputError
-from agent.prompts.compact import compact_reference
+from agent.prompts.compact import FORM, compact_reference
 from policies.base import Message, PromptForm, Role, Value
 from store.models import Action
 from tools.problem import Problem
@@ -48,12 +48,13 @@ class Prompts:
 
     @property
     def version(self) -> str:
-        """`v1.chat`, and where a text is not ours a digest of all of them: `v1.chat+1f0c2a9b`."""
+        """`v1.chat`, `v1.compact.2`, and where a text is not ours a digest of all of them: `v1.chat+1f0c2a9b`."""
+        form = f"{self.form}.{FORM}" if self.form is PromptForm.COMPACT else self.form
         shipped = {name: _read(self.form, name, None) for name in NAMES[self.form]}
         if shipped == self._texts:
-            return f"{VERSION}.{self.form}"
+            return f"{VERSION}.{form}"
         digest = hashlib.sha256("\0".join(self._texts[name] for name in NAMES[self.form]).encode())
-        return f"{VERSION}.{self.form}+{digest.hexdigest()[:8]}"
+        return f"{VERSION}.{form}+{digest.hexdigest()[:8]}"
 
     def messages(self, asked: Asked) -> tuple[Message, ...]:
         """The conversation for one request: each turn stands alone, so that a prompt never grows with the history."""

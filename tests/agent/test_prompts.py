@@ -5,7 +5,7 @@ import pytest
 from agent.exits import InputError
 from agent.feedback import told, told_compactly
 from agent.problems import find
-from agent.prompts import Asked, Prompts
+from agent.prompts import Asked, Prompts, compact_reference
 from policies.base import PromptForm, Role
 from store.models import Action
 from tools.results import (
@@ -107,3 +107,29 @@ def test_a_correct_kernel_is_told_its_speed_its_bottleneck_and_one_suggestion_at
     assert first.count("Try this:") == 1
     assert "spills" in first.split("Try this:")[1]
     assert "spills" not in second.split("Try this:")[1]
+
+
+ALIASES = '''
+import torch
+from torch import nn
+from torch.nn import functional
+import torch.nn.functional as fn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, functional_x: int = 3) -> torch.Tensor:
+        functional_x = functional.gelu(x) + fn.relu(x) + torch.nn.functional.silu(x) + nn.functional.mish(x)
+        return torch.nn.ReLU()(functional_x)
+'''
+
+
+def test_the_compact_form_names_torch_as_everybody_does_and_annotates_nothing():
+    assert compact_reference(ALIASES).split("def ")[1] == (
+        "forward(self, x, functional_x=3):\n"
+        "        functional_x = F.gelu(x) + F.relu(x) + F.silu(x) + F.mish(x)\n"
+        "        return nn.ReLU()(functional_x)"
+    )
+
+
+def test_the_version_of_the_compact_form_is_its_own():
+    assert Prompts(PromptForm.COMPACT).version == "v1.compact.2"
