@@ -20,6 +20,7 @@ from agent.samples import Sample, read_samples
 from agent.selecting import candidate_filter
 from agent.settings import Settings
 from agent.solving import note_of
+from agent.taking_turns import taking_turns
 from policies.base import Policy, Value
 from store.database import Store
 from store.records import TrajectoryFilter
@@ -60,7 +61,8 @@ def run_batch(
         lanes = _lanes(policy, settings, at_once, workers)
         with _evaluator(settings, lanes, db, say) as evaluator:
             judging = Judging(JudgingLane(evaluator, lanes), _options(settings))
-            lane = PolicyLane(policy, lanes.policy, lanes.close, computes_here(settings.policy))
+            asked = taking_turns(policy, evaluator)
+            lane = PolicyLane(asked, lanes.policy, lanes.close, computes_here(settings.policy))
             jobs = jobs_of(problems, samples)
             batch = Batch(store, run, jobs, lane, judging, settings, lanes, version("kernelwright") or "")
             try:

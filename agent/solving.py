@@ -15,6 +15,7 @@ from agent.prompts import Prompts
 from agent.run import Run
 from agent.settings import Settings
 from agent.stopping import Spent, StopReason
+from agent.taking_turns import taking_turns
 from policies.base import Policy, Value
 from store.database import Store
 from store.errors import StoreError
@@ -92,7 +93,8 @@ def solve_problem(
             with deferred():
                 import torch  # noqa: F401 (here, and not at the first verdict, where Ctrl-C could come in the middle of it)
             with Evaluator(device=settings.device, workers=1, cache_dir=verdicts_beside(db)) as evaluator:
-                run = Run(store, trajectory, problem, policy, Judging(evaluator, options), settings, watch)
+                asked = taking_turns(policy, evaluator)
+                run = Run(store, trajectory, problem, asked, Judging(evaluator, options), settings, watch)
                 run.run()
         except BaseException as error:
             _let_go(store, trajectory.id, error)

@@ -142,6 +142,8 @@ class Capabilities(Value):
     """How many requests a call of `sample` works on together."""
     context: int | None = None
     """Prompt and completion together, in tokens; None where it is not known."""
+    device: str = ""
+    """Where it computes, in this process: cpu, cuda or cuda:N. Empty: elsewhere."""
 
 
 @runtime_checkable

@@ -70,8 +70,11 @@ class TransformersPolicy:
     @property
     def capabilities(self) -> Capabilities:
         context = self._loaded.context if self._loaded else (self._config or {}).get("max_position_embeddings")
-        at_once = self._at_once or (256 if on_device(self._device).startswith("cuda") else 16)
-        return Capabilities(token_ids=True, logprobs=True, adapters=True, seeds=True, at_once=at_once, context=context)
+        device = on_device(self._device)
+        at_once = self._at_once or (256 if device.startswith("cuda") else 16)
+        return Capabilities(
+            token_ids=True, logprobs=True, adapters=True, seeds=True, at_once=at_once, context=context, device=device
+        )
 
     def close(self) -> None:
         with self._lock:

@@ -23,7 +23,7 @@ from policies.base import (
     sound_logprobs,
 )
 from policies.identity import Identity, adapter_folder, identity_of, model_config, prompt_form_of, weights_revision
-from policies.transformers import SEEDS, prompt_ids
+from policies.transformers import SEEDS, on_device, prompt_ids
 
 LARGEST_RANK = 64
 """Of a LoRA adapter; the engine reserves room for it at the start."""
@@ -61,7 +61,15 @@ class VLLMPolicy:
     @property
     def capabilities(self) -> Capabilities:
         context = self._context or (self._config or {}).get("max_position_embeddings")
-        return Capabilities(token_ids=True, logprobs=True, adapters=True, seeds=True, at_once=1024, context=context)
+        return Capabilities(
+            token_ids=True,
+            logprobs=True,
+            adapters=True,
+            seeds=True,
+            at_once=1024,
+            context=context,
+            device=on_device("auto"),
+        )
 
     def close(self) -> None:
         with self._lock:

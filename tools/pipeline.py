@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -194,11 +194,7 @@ class Evaluator:
         if asked.profile:
             self._ahead.submit(work_of, problem)
         rules = Rules(own_work=rule, hidden=hidden, seconds=asked.seconds, profile=asked.profile, before_hidden=ahead)
-        with (
-            self._gpu_lock,
-            gpu_lease(self.environment().gpu + self.device, asked.lease_seconds, say),
-            self._lane(Lane.GPU),
-        ):
+        with self.alone_on_the_gpu(asked.lease_seconds, say), self._lane(Lane.GPU):
             if self._gpu_judge is None:
                 self._gpu_judge = Judge(self.device, zygote=self._zygote(Kind.CUDA))
             say("judging on the GPU")
@@ -233,14 +229,16 @@ class Evaluator:
         """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
         from tools.extras import add_extras
 
-        with (
-            self._gpu_lock,
-            gpu_lease(self.environment().gpu + self.device, asked.lease_seconds, say),
-            self._lane(Lane.GPU),
-        ):
+        with self.alone_on_the_gpu(asked.lease_seconds, say), self._lane(Lane.GPU):
             return add_extras(report, problem, source, asked, self.device, self._cache_dir, say)
 
     # -------------------------------------------------------------- surroundings
+    @contextmanager
+    def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> Iterator[None]:
+        """Nobody of this process is judged on the GPU meanwhile, and no other process measures there. Raises InfrastructureError after so many seconds."""
+        with self._gpu_lock, gpu_lease(self.environment().gpu + self.device, seconds, say or _quiet):
+            yield
+
     def environment(self) -> Environment:
         """What verdicts are made with. Read once."""
         if self._environment is None:

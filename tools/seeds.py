@@ -33,6 +33,13 @@ def seeded(seed: int) -> Iterator[None]:
                 generator.set_state(state)
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Nobody seeds or draws by `seeded` until the block ends: a CUDA graph's capture does not bear it, whichever thread it is."""
+    with _turn:
+        yield
+
+
 def _generators() -> list[Any]:
     import torch
 

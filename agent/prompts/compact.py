@@ -26,7 +26,7 @@ def compact_reference(source: str) -> str:
 
 def _imported(tree: ast.Module) -> dict[str, str]:
     """The names that torch's modules go by in this file -> their usual ones."""
-    found = {}
+    found: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.Import):
             found |= {a.asname: _MODULES[a.name] for a in node.names if a.asname and a.name in _MODULES}

@@ -109,7 +109,7 @@ def test_a_correct_kernel_is_told_its_speed_its_bottleneck_and_one_suggestion_at
     assert "spills" not in second.split("Try this:")[1]
 
 
-ALIASES = '''
+ALIASES = """
 import torch
 from torch import nn
 from torch.nn import functional
@@ -120,7 +120,7 @@ class Model(nn.Module):
     def forward(self, x: torch.Tensor, functional_x: int = 3) -> torch.Tensor:
         functional_x = functional.gelu(x) + fn.relu(x) + torch.nn.functional.silu(x) + nn.functional.mish(x)
         return torch.nn.ReLU()(functional_x)
-'''
+"""
 
 
 def test_the_compact_form_names_torch_as_everybody_does_and_annotates_nothing():

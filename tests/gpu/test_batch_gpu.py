@@ -1,0 +1,41 @@
+"""A batch whose policy and judge share a GPU, in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.batching import run_batch
+from agent.databases import open_store
+from agent.problems import find
+from agent.settings import Settings
+from agent.stopping import Budgets, StopReason
+from policies.transformers import TransformersPolicy
+from store.records import TrajectoryFilter
+
+pytestmark = pytest.mark.gpu
+WEIGHTS = Path(__file__).parents[2] / "policies" / "weights"
+SOLVED = ("fused_gelu", "fused_silu", "fused_softmax", "vector_add")
+
+
+def test_every_trajectory_is_judged_while_the_policy_computes_beside(tmp_path):
+    """Seen on an H200: a graph's capture failed, and problems were said to fail that did not (`Offset increment outside graph capture`)."""
+    policy = TransformersPolicy(str(WEIGHTS), device="cuda:0")
+    settings = Settings(
+        policy=f"transformers:{WEIGHTS}",
+        targets=("sm_90",),
+        device="cuda:0",
+        budgets=Budgets(turns=2),
+        temperature=0.8,
+        seed=1,
+    )
+    problems = [find(name) for name in SOLVED]
+    done = run_batch(
+        problems, policy, settings, name="shared", samples=3, folder=tmp_path / "run", db=str(tmp_path / "runs.db")
+    )
+    with open_store(str(tmp_path / "runs.db"), readonly=True) as store:
+        ended = [row.stop_reason for row in store.trajectories(TrajectoryFilter(run="shared"), limit=None)]
+    assert len(ended) == 3 * len(SOLVED)
+    assert not set(ended) & {StopReason.PROBLEM, StopReason.INFRASTRUCTURE, StopReason.REFUSED}, ended
+    assert done.standing.jobs == len(ended)
