@@ -89,6 +89,7 @@ class Session:
             interpreter.repair_dot()
             interpreter.repair_splat()
             interpreter.repair_index()
+            interpreter.repair_scan()
             provide_libdevice()
             interpreter.without_a_gpu()
             redirect.install()

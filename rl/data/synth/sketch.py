@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 T = TypeVar("T")
+INITIALISED = ("nn.LayerNorm", "nn.GroupNorm", "nn.BatchNorm", "nn.Linear", "nn.Conv")
+"""Layers with weights that a reference may draw otherwise than torch does."""
 
 
 @dataclass
@@ -65,10 +67,14 @@ class Sketch:
 
     def input(self, name: str, shape: Sequence[str], make: str = "") -> str:
         """One more argument of forward. `make`: an expression with `{shape}`; None draws from a normal or uniform distribution."""
-        made = make or f"torch.{self.rng.choice(('randn', 'randn', 'rand'))}({{shape}}{{dtype}})"
+        made = make or f"torch.{self.rng.choice(('randn', 'randn', 'rand'))}({{shape}}{{dtype}}){self._spread()}"
         dtype = f", dtype=torch.{self.dtype}" if self.narrow else ""
         self.inputs.append((name, made.format(shape=", ".join(shape), dtype=dtype)))
         return name
+
+    def _spread(self) -> str:
+        """Inputs are not always drawn as they come."""
+        return self.pick((" * 2.0", " * 0.5", " - 0.5")) if self.chance(0.1) else ""
 
     def argument(self, name: str, value: str, keep: bool = True) -> str:
         """One more argument of both models; `self.name` holds it in both where `keep`."""
@@ -83,7 +89,23 @@ class Sketch:
         self.reference_init.append(f"self.{name} = {text}")
         if weights:
             self.init.append(f"self.{name} = {text}")
+            self._initialise(name, text)
         return name
+
+    def _initialise(self, name: str, text: str) -> None:
+        """Some references draw a layer's weights by themselves. The candidate is given them, so it need not."""
+        if not text.startswith(INITIALISED) or "affine=False" in text or not self.chance(0.12):
+            return
+        how = self.pick(
+            (
+                "normal_(self.{name}.weight, 1.0, 0.5)",
+                "uniform_(self.{name}.weight)",
+                "normal_(self.{name}.weight, std=0.02)",
+            )
+        )
+        self.reference_init.append("nn.init." + how.format(name=name))
+        if "Norm" in text and self.chance(0.5):
+            self.reference_init.append(f"nn.init.normal_(self.{name}.bias)")
 
     def free(self, name: str) -> str:
         """The name, or with a number where it is taken."""

@@ -56,12 +56,20 @@ def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> None:
     for argument, value in values:
         sketch.arguments.append((argument, "None" if own and argument == "stride" else str(value)))
         sketch.init.append(f"self.{argument} = {argument}" + (" or kernel_size" if argument == "stride" else ""))
-    given = ", ".join(f"{argument}={argument}" for argument, _ in values)
+    _ask(sketch, name, axes, largest, [argument for argument, _ in values])
+
+
+def _ask(sketch: Sketch, name: str, axes: int, largest: bool, arguments: list[str]) -> None:
+    """The reference's call: of a layer mostly, else of the function with what the model keeps."""
+    if sketch.chance(0.25):
+        sketch.reference_init += [f"self.{argument} = {argument}" for argument in arguments]
+        given = ", ".join(f"self.{argument}" for argument in arguments)
+        sketch.reference.append(f"x = F.{name}(x, {given})")
+        return
+    given = ", ".join(f"{argument}={argument}" for argument in arguments)
     layer = f"nn.{'Max' if largest else 'Avg'}Pool{axes}d({given})"
-    sketch.module(
-        sketch.pick(("pool", name.removesuffix(f"{axes}d"), f"{name.split('_')[0]}pool")), layer, weights=False
-    )
-    sketch.reference.append(f"x = self.{sketch.reference_init[-1].split(' = ')[0].removeprefix('self.')}(x)")
+    called = sketch.pick(("pool", name.removesuffix(f"{axes}d"), f"{name.split('_')[0]}pool"))
+    sketch.reference.append(f"x = self.{sketch.module(called, layer, weights=False)}(x)")
 
 
 def _sizes(names: tuple[str, ...]) -> list[str]:
