@@ -51,9 +51,13 @@ def test_who_computes_on_the_judges_gpu_takes_turns_with_it(policy, tools, turns
 def test_it_is_asked_while_nothing_is_judged_and_nothing_seeded():
     tools, seen = Tools("cuda:0"), []
 
+    def draw() -> None:
+        with seeded(1):
+            pass
+
     def during() -> None:
         seen.append(tools.held.locked())
-        drawn = threading.Thread(target=lambda: seeded(1).__enter__(), daemon=True)
+        drawn = threading.Thread(target=draw, daemon=True)
         drawn.start()
         drawn.join(0.3)
         seen.append(drawn.is_alive())
