@@ -140,12 +140,23 @@ class Judge:
             gc.collect()
             torch.cuda.empty_cache()
 
+    def _leave_room(self) -> None:
+        """A candidate shares the GPU with what torch keeps here for later: where that is much, it is given back first."""
+        if not self.on_gpu:
+            return
+        import torch
+
+        free, whole = torch.cuda.mem_get_info(self.device)
+        if free < whole // 2:
+            torch.cuda.empty_cache()
+
     def _once(
         self, problem: Problem, source: str, rules: Rules, warm_cache: Path | None, progress: Callable[[str], None]
     ) -> Judged:
         start = time.monotonic()
         situation = self.situation(problem)
         seed = _secret()
+        self._leave_room()
         try:
             with self.zygote.process() as process:
                 if warm_cache is not None:
