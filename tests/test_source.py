@@ -186,3 +186,22 @@ def test_advice_names_a_fallback_and_an_unused_kernel_and_tf32() -> None:
 
 def test_advice_on_text_that_does_not_parse_is_no_crash() -> None:
     assert isinstance(advice("def broken(:\n    import ctypes"), tuple)
+
+
+def test_many_threads_parse_at_once():
+    """CPython 3.11 raises SystemError now and then where it is asked by many."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tools.parsing import parse_module
+
+    text = (
+        "x = "
+        + "(" * 40
+        + "1"
+        + ")" * 40
+        + "\n"
+        + "def f(a):\n    return [a + i for i in range(10) if (i % 2) == 0]\n" * 40
+    )
+    with ThreadPoolExecutor(8) as pool:
+        trees = list(pool.map(lambda _: len(parse_module(text).body), range(400)))
+    assert trees == [41] * 400

@@ -12,6 +12,8 @@ from typing import TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tools.parsing import parse_module
+
 CPU_SIZES = "CPU_SIZES"
 """Module-level dict in a reference: the module-level integers that the CPU rungs use instead, such as {"batch_size": 4}."""
 
@@ -59,7 +61,7 @@ class Problem(BaseModel):
 def parse(source: str) -> ast.Module:
     """Raises ProblemError where the text is not Python."""
     try:
-        return ast.parse(source)
+        return parse_module(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f" at line {line}" if line else ""
@@ -127,7 +129,7 @@ def _resized(source: str, items: tuple[tuple[str, int], ...]) -> str:
 def source_hash(source: str) -> str:
     """SHA-256 of the dumped syntax tree, docstrings left out. Falls back to the text where it does not parse, or is too deep to."""
     try:
-        return _tree_hash(ast.parse(source))
+        return _tree_hash(parse_module(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()
 

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 
+from tools.parsing import parse_module
 from tools.problem import source_hash
 from tools.results import Failure, Fault, SourceLine, clean_text
 
@@ -98,7 +99,7 @@ def candidate_hash(text: str) -> str:
 def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text)
+        return parse_module(text)
 
 
 def _is_module(text: str) -> bool:
