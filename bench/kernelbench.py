@@ -12,7 +12,6 @@ right on the GPU, at the problem's own sizes, with every check. Each part goes o
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from collections import Counter, defaultdict
@@ -137,7 +136,9 @@ def facts_of(problem: str, report: Any, seconds: float) -> dict[str, Any]:
 
 
 def _key(problem: str, source: str) -> str:
-    return f"{problem} {hashlib.sha256(source.encode()).hexdigest()[:16]}"
+    from tools.source import candidate_hash
+
+    return f"{problem} {candidate_hash(source)[:16]}"
 
 
 def _drafts(asked: argparse.Namespace) -> dict[str, list[str | None]]:

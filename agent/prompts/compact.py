@@ -12,11 +12,13 @@ _LEFT_OUT = {"FAMILY", "TAGS", "ALIASES", CPU_SIZES}
 FORM = 2
 """Counts up when the same reference is written otherwise: part of the prompt's version."""
 _MODULES = {"torch.nn.functional": "F", "torch.nn": "nn"}
+_OWNERS = {"nn": "torch.nn"}
 
 
 def compact_reference(source: str) -> str:
     """The reference without imports, comments, docstrings, annotations and our own notes, torch's modules by their usual names, written as `ast.unparse` does."""
-    tree = _Usual(_imported(parse(source))).visit(parse(source))
+    tree = parse(source)
+    tree = _Usual(_imported(tree)).visit(tree)
     tree.body = [node for node in tree.body if not _is_left_out(node)]
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Module) and _has_docstring(node):
@@ -47,12 +49,9 @@ class _Usual(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
-        written = ast.unparse(node)
-        if written in ("torch.nn.functional", "nn.functional"):
-            return ast.copy_location(ast.Name("F", ast.Load()), node)
-        if written == "torch.nn":
-            return ast.copy_location(ast.Name("nn", ast.Load()), node)
-        return node
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        usual = _MODULES.get(f"{_OWNERS.get(owner, owner)}.{node.attr}")
+        return node if usual is None else ast.copy_location(ast.Name(usual, node.ctx), node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.generic_visit(node)
