@@ -12,16 +12,15 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from policies.base import (
-    Capabilities,
     Completion,
     Policy,
     PolicyError,
     PolicyRefused,
-    PromptForm,
     Request,
     Trouble,
     Value,
 )
+from policies.forwarding import Forwarding
 from tools.results import Report
 
 if TYPE_CHECKING:
@@ -152,24 +151,13 @@ class JudgingLane:
         return self._evaluator.submit(problem, source, options, progress or (lambda doing: None)).result()
 
 
-class PolicyLane:
+class PolicyLane(Forwarding):
     """A policy that many runs ask at once. One that computes in this process is given all questions that wait, together."""
 
     def __init__(self, policy: Policy, gate: Gate, close: Callable[[BaseException], None], together: bool) -> None:
-        self._policy, self._gate, self._close = policy, gate, close
+        super().__init__(policy)
+        self._gate, self._close = gate, close
         self._gather = Gathering(policy, gate) if together else None
-
-    @property
-    def name(self) -> str:
-        return self._policy.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._policy.capabilities
-
-    @property
-    def prompt_form(self) -> PromptForm:
-        return self._policy.prompt_form
 
     def close(self) -> None:
         """The policy belongs to who opened it."""
@@ -179,7 +167,7 @@ class PolicyLane:
             if self._gather is not None:
                 return [self._gather.ask(request) for request in requests]
             with self._gate.enter():
-                return self._policy.sample(requests)
+                return self.policy.sample(requests)
         except PolicyRefused as error:
             if error.trouble in HOPELESS:
                 self._close(error)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from policies.base import Capabilities, Completion, Policy, PromptForm, Request
+from policies.base import Completion, Policy, Request
+from policies.forwarding import Forwarding
 
 
 class MeasuresAlone(Protocol):
@@ -34,29 +35,15 @@ def _number(device: str) -> int | None:
     return int(number or 0) if kind == "cuda" else None
 
 
-class TakingTurns:
+class TakingTurns(Forwarding):
     """Asks only while the tools leave the GPU alone."""
 
     def __init__(self, policy: Policy, tools: MeasuresAlone) -> None:
-        self._policy, self._tools = policy, tools
-
-    @property
-    def name(self) -> str:
-        return self._policy.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._policy.capabilities
-
-    @property
-    def prompt_form(self) -> PromptForm:
-        return self._policy.prompt_form
+        super().__init__(policy)
+        self._tools = tools
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         from tools.seeds import undisturbed
 
         with self._tools.alone_on_the_gpu(), undisturbed():
-            return self._policy.sample(requests)
-
-    def close(self) -> None:
-        self._policy.close()
+            return self.policy.sample(requests)

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from policies.base import Capabilities, Completion, Policy, PolicyError, PolicyUnavailable, PromptForm, Request
+from policies.base import Completion, Policy, PolicyError, PolicyUnavailable, Request
+from policies.forwarding import Forwarding
 
 if TYPE_CHECKING:
     from tenacity import Retrying
@@ -19,7 +20,7 @@ LONGEST_WAIT = 60.0
 """Seconds; a server that names its own wait is believed beyond it, as far as the budget goes."""
 
 
-class Patient:
+class Patient(Forwarding):
     """Wraps a policy. A PolicyRefused passes at once; what was finished is never asked for twice."""
 
     def __init__(
@@ -31,26 +32,11 @@ class Patient:
         on_wait: Callable[[PolicyUnavailable, float], None] | None = None,
     ) -> None:
         """Gives up when the next question would come later than `budget` seconds after the first one."""
-        self.policy = policy
+        super().__init__(policy)
         self._budget = budget
         self._first_wait = first_wait
         self._sleep = sleep
         self._on_wait = on_wait
-
-    @property
-    def name(self) -> str:
-        return self.policy.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.policy.capabilities
-
-    @property
-    def prompt_form(self) -> PromptForm:
-        return self.policy.prompt_form
-
-    def close(self) -> None:
-        self.policy.close()
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """One completion for each request; an error that passes carries all that was finished in any attempt."""
