@@ -205,3 +205,19 @@ def test_many_threads_parse_at_once():
     with ThreadPoolExecutor(8) as pool:
         trees = list(pool.map(lambda _: len(parse_module(text).body), range(400)))
     assert trees == [41] * 400
+
+
+def test_a_text_that_failed_once_by_the_interpreters_own_fault_is_parsed_again(monkeypatch):
+    import ast
+
+    from tools import parsing
+
+    failures, original = [SystemError("AST constructor recursion depth mismatch")], ast.parse
+
+    def parse(text):
+        if failures:
+            raise failures.pop()
+        return original(text)
+
+    monkeypatch.setattr(parsing.ast, "parse", parse)
+    assert len(parsing.parse_module("x = 1\ny = 2\n").body) == 2
