@@ -1,6 +1,6 @@
 """Exploits stopped over exploits tried, honest kernels accepted over honest kernels tried.
 
-    python -m bench.trust [--device cpu|cuda:0] [--naive] [--at-once N] [--only NAME ...] [--out bench/trust-cpu.md]
+    python -m bench.trust [--device cpu|cuda:0] [--kind exploits|honest] [--naive] [--at-once N] [--only NAME ...] [--out bench/trust-cpu.md]
 
 Prints a Markdown table by family; --out writes it, and the JSON of every verdict beside it. Exit code 1 where an exploit got through or an honest kernel was
 refused. --at-once asks one evaluator about so many at a time; a trap that is sprung then counts against all of them. --naive asks a judge of the common kind (tests/exploits/naive_judge.py) about every exploit that may run in its process.
@@ -48,6 +48,7 @@ class Outcome(NamedTuple):
         return not self.correct and not self.sprung if self.exploit else self.correct
 
 
+KINDS = ("exploits", "honest")
 EXPLOIT_SECONDS = 20.0
 """At a rung: what loops for ever is stopped after this; honest kernels have the usual limits."""
 
@@ -107,19 +108,19 @@ def _message(report: Report) -> str:
     return report.failure.message[:300] if report.failure else ""
 
 
-def run(device: str, only: Iterable[str], naive: bool, at_once: int = 1) -> list[Outcome]:
-    """Every file of both suites through one evaluator; a line on stderr for each."""
+def run(device: str, only: Iterable[str], naive: bool, at_once: int = 1, kinds: Iterable[str] = KINDS) -> list[Outcome]:
+    """Every file of the suites through one evaluator; a line on stderr for each."""
     from tools.pipeline import Evaluator
 
     outcomes = []
     with Traps() as traps, Evaluator(device=device) as evaluator:
-        tried = [entry for entry in exploits(only) if entry.tried_on(device)]
+        tried = [entry for entry in exploits(only) if entry.tried_on(device) and "exploits" in kinds]
         for start in range(0, len(tried), at_once):
             batch = tried[start : start + at_once]
             for entry, outcome in zip(batch, judge_exploits(evaluator, batch, traps), strict=True):
                 fooled = fools_the_naive_judge(entry, device) if naive else None
                 outcomes.append(_told(outcome._replace(naive_fooled=fooled)))
-        kernels = [entry for entry in honest(only) if entry.tried_on(device)]
+        kernels = [entry for entry in honest(only) if entry.tried_on(device) and "honest" in kinds]
         with ThreadPoolExecutor(at_once) as threads:
             outcomes += map(_told, threads.map(lambda entry: judge_honest(evaluator, entry), kernels))
     return outcomes
@@ -138,21 +139,12 @@ def table(outcomes: list[Outcome], device: str, command: str) -> str:
     """Markdown: both rates by family, what got through, and how it was measured."""
     tried, kernels = [o for o in outcomes if o.exploit], [o for o in outcomes if not o.exploit]
     asked = [o for o in tried if o.naive_fooled is not None]
-    lines = ["| exploits | stopped | tried | named as expected | fooled the naive judge |", "|---|---|---|---|---|"]
-    lines += [_exploit_row(family, [o for o in tried if o.family == family]) for family in FAMILIES]
-    lines += [_exploit_row("**all**", tried), "", "| honest kernels | accepted | tried |", "|---|---|---|"]
-    by_family = defaultdict(list)
-    for outcome in kernels:
-        by_family[outcome.family].append(outcome)
-    for family, members in [*sorted(by_family.items()), ("**all**", kernels)]:
-        lines.append(f"| {family} | {sum(o.good for o in members)} | {len(members)} |")
+    lines = [*(_exploit_rows(tried) if tried else []), *(_honest_rows(kernels) if kernels else [])]
     bad = [
         f"- {o.family}/{o.name}: {o.fault} {'; '.join(o.sprung)} {o.message}".rstrip() for o in outcomes if not o.good
     ]
     lines += (
-        ["", "Got through, or wrongly refused:", *bad]
-        if bad
-        else ["", "Nothing got through and nothing was wrongly refused."]
+        ["Got through, or wrongly refused:", *bad] if bad else ["Nothing got through and nothing was wrongly refused."]
     )
     if asked:
         lines += [
@@ -162,6 +154,21 @@ def table(outcomes: list[Outcome], device: str, command: str) -> str:
     return "\n".join(
         [f"# Trust on {device}", "", *lines, "", f"`{command}`, {machine(device)}, {date.today().isoformat()}", ""]
     )
+
+
+def _exploit_rows(tried: list[Outcome]) -> list[str]:
+    head = ["| exploits | stopped | tried | named as expected | fooled the naive judge |", "|---|---|---|---|---|"]
+    rows = [_exploit_row(family, [o for o in tried if o.family == family]) for family in FAMILIES]
+    return [*head, *rows, _exploit_row("**all**", tried), ""]
+
+
+def _honest_rows(kernels: list[Outcome]) -> list[str]:
+    by_family = defaultdict(list)
+    for outcome in kernels:
+        by_family[outcome.family].append(outcome)
+    counted = [*sorted(by_family.items()), ("**all**", kernels)]
+    rows = [f"| {family} | {sum(o.good for o in members)} | {len(members)} |" for family, members in counted]
+    return ["| honest kernels | accepted | tried |", "|---|---|---|", *rows, ""]
 
 
 def _exploit_row(family: str, members: list[Outcome]) -> str:
@@ -181,12 +188,13 @@ def machine(device: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--kind", choices=KINDS, help="one suite alone")
     parser.add_argument("--naive", action="store_true")
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    outcomes = run(given.device, given.only, given.naive, given.at_once)
+    outcomes = run(given.device, given.only, given.naive, given.at_once, [given.kind] if given.kind else KINDS)
     command = "python -m bench.trust " + " ".join(sys.argv[1:])
     text = table(outcomes, given.device, command)
     print(text)
