@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.sandbox import Kind, ProcessDied, ProcessTimedOut, Zygote, available
+from tools.sandbox.process import visible
 
 ROOT = Path(__file__).parents[1]
 PROBE = "tools.untrusted.probe:serve"
@@ -140,3 +141,11 @@ def test_shared_memory_of_others_is_out_of_sight(zygote):
 def test_the_environment_is_scrubbed(zygote, monkeypatch):
     names = ask(zygote, "import os; result = sorted(os.environ)")["result"]
     assert not [n for n in names if n.endswith(("_KEY", "_TOKEN")) or n == "SECRET"]
+
+
+def test_a_gpu_is_the_same_one_in_the_sandbox_as_here(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible(1) == "1"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-7bcd")
+    assert [visible(0), visible(1)] == ["3", "GPU-7bcd"]
+    assert visible(None) == ""

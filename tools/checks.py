@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tools.buffers import Buffers
-from tools.compare import Measured, failure_of, measure
+from tools.compare import Measured, failure_of, measure, right
 from tools.conversation import Conversation
 from tools.draws import Draw
 from tools.examine import check_form, check_side_effects
@@ -173,7 +173,7 @@ class Checks:
     def _right(self, expected: Expected, mode: str) -> bool:
         got = self._outputs(expected, mode)
         exact = expected.exact or [None] * len(got)
-        return all(measure(g, e, x).check.passed for g, e, x in zip(got, expected.eager, exact, strict=False))
+        return all(right(g, e, x) for g, e, x in zip(got, expected.eager, exact, strict=False))
 
     def _again(self, expected: Expected, outputs: list[Any]) -> None:
         """The same inputs, other poison: both must be right, and whether they agree bit for bit is noted."""
@@ -207,9 +207,7 @@ class Checks:
                 return  # nothing to turn off: a CUDA graph replays. The profiler tells whose kernels ran
             got = self.exchange.got()
             tensors = zip(got, expected.eager, expected.exact or [None] * len(got), strict=True)
-            self.needed = not (
-                all(reply.get("copied", [False])) and all(measure(g, e, x).check.passed for g, e, x in tensors)
-            )
+            self.needed = not (all(reply.get("copied", [False])) and all(right(g, e, x) for g, e, x in tensors))
         except Failed:
             self.needed = True
         self.exchange.refill(expected)

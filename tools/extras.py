@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.baseline import baseline
+from tools.baseline import Baseline
 from tools.problem import Problem
 from tools.results import ProfileResult, Report
 
@@ -23,25 +23,22 @@ def add_extras(
     source: str,
     asked: Options,
     device: str,
-    cache_dir: Path | None,
+    time_compiled: Callable[[], Baseline],
     say: Callable[[str], None],
 ) -> Report:
-    """The report with what was asked for and could be had."""
+    """The report with what was asked for and could be had. time_compiled: times the reference that torch.compile has compiled."""
     if report.profile is None:
         return report
     profile = report.profile
     if asked.torch_compile:
         say("timing torch.compile")
-        profile = _compiled(profile, problem, device, report, cache_dir)
+        profile = _compiled(profile, time_compiled())
     if asked.ncu or asked.sanitizer:
         profile, report = _counted(profile, report, problem, source, asked, device, say)
     return report.with_(profile=profile)
 
 
-def _compiled(
-    profile: ProfileResult, problem: Problem, device: str, report: Report, cache_dir: Path | None
-) -> ProfileResult:
-    found = baseline(problem, device, report.environment, cache_dir)
+def _compiled(profile: ProfileResult, found: Baseline) -> ProfileResult:
     notes = (*profile.notes, found.note) if found.note else profile.notes
     faster = profile.speedup * found.ratio if found.ratio and profile.speedup else None
     return profile.with_(compiled=found.compiled, speedup_compiled=faster, notes=notes)

@@ -9,6 +9,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,6 @@ class Judge:
             if self.on_gpu:
                 import torch
 
-                torch.cuda.set_device(self.device)
                 torch.zeros(1, device=self.device)
             self._buffers = Buffers(self.device)
         return self._buffers
@@ -114,18 +114,27 @@ class Judge:
         What earlier problems left in the GPU's memory is given back where this one needs it. Raises DoesNotFit where that is not enough,
         InfrastructureError where a clock seems forged and the GPU turns out to be shared with another program.
         """
-        try:
-            return self._once(problem, source, rules, warm_cache, progress)
-        except Exception as error:
-            if not out_of_memory(error):
-                raise
-        self.forget()
-        try:
-            return self._once(problem, source, rules, warm_cache, progress)
-        except Exception as error:
-            if not out_of_memory(error):
-                raise
-            raise DoesNotFit(problem, self.device) from error
+        with self._here():
+            try:
+                return self._once(problem, source, rules, warm_cache, progress)
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+            self.forget()
+            try:
+                return self._once(problem, source, rules, warm_cache, progress)
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                raise DoesNotFit(problem, self.device) from error
+
+    def _here(self) -> AbstractContextManager[Any]:
+        """This thread's GPU is the judge's own: torch has a current device for each thread, and what is made without naming one lies there."""
+        if not self.on_gpu:
+            return nullcontext()
+        import torch
+
+        return torch.cuda.device(self.device)
 
     def forget(self) -> None:
         """Gives back the memory that is kept for speed alone."""
@@ -214,7 +223,8 @@ class Judge:
             self.zygote.close()
         self._situations.clear()
         if self._buffers is not None:
-            self._buffers.close()
+            with self._here():
+                self._buffers.close()
 
     def __enter__(self) -> Judge:
         return self

@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from tools.baseline import Baseline, Baselines
 from tools.handover import copy_new
 from tools.judge import Judge, Judged, Rules
 from tools.lease import gpu_lease
@@ -73,7 +74,7 @@ class Evaluator:
         self.device = device
         self._lane = lane
         self._limits = limits
-        self._cache_dir = cache_dir
+        self._baselines = Baselines(device, cache_dir)
         self._cache = VerdictCache(cache_dir) if cache_dir else None
         self._ahead = ThreadPoolExecutor(workers, thread_name_prefix="compile-ahead")
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
@@ -83,6 +84,8 @@ class Evaluator:
         self._lock, self._gpu_lock = threading.Lock(), threading.Lock()
         self._gpu_judge: Judge | None = None
         self._environment: Environment | None = None
+        self._gpu = ""
+        """Its UUID, whatever this process calls it."""
         self._zygote(Kind.COMPILE)
         self._zygote(Kind.CUDA if self._on_gpu else Kind.INTERPRET)
 
@@ -229,14 +232,23 @@ class Evaluator:
         """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
         from tools.extras import add_extras
 
-        with self.alone_on_the_gpu(asked.lease_seconds, say), self._lane(Lane.GPU):
-            return add_extras(report, problem, source, asked, self.device, self._cache_dir, say)
+        if not (asked.torch_compile or asked.ncu or asked.sanitizer):
+            return report
+        with ExitStack() as held:
+            time_compiled: Callable[[], Baseline] = Baseline
+            if asked.torch_compile:
+                say("torch.compile compiles the reference")
+                with self._lane(Lane.CPU):
+                    time_compiled = held.enter_context(self._baselines.compiled(problem, report.environment))
+            with self.alone_on_the_gpu(asked.lease_seconds, say), self._lane(Lane.GPU):
+                return add_extras(report, problem, source, asked, self.device, time_compiled, say)
 
     # -------------------------------------------------------------- surroundings
     @contextmanager
     def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> Iterator[None]:
         """Nobody of this process is judged on the GPU meanwhile, and no other process measures there. Raises InfrastructureError after so many seconds."""
-        with self._gpu_lock, gpu_lease(self.environment().gpu + self.device, seconds, say or _quiet):
+        self.environment()
+        with self._gpu_lock, gpu_lease(self._gpu, seconds, say or _quiet):
             yield
 
     def environment(self) -> Environment:
@@ -258,6 +270,7 @@ class Evaluator:
         gpu = next((g for g in driver.gpus if g.index == index), None)
         if gpu is None:
             raise InfrastructureError(f"{self.device} is not there: use --device cpu, or run `agent doctor`")
+        self._gpu = gpu.uuid
         return {"gpu": gpu.name, "driver": driver.version or ""}
 
     def close(self) -> None:

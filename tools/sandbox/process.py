@@ -26,6 +26,12 @@ LAST_SECONDS = 3.0
 """To die in: a process closes its channel first and its CUDA context last, which takes over a second where many share a GPU."""
 
 
+KEPT = (
+    "PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH",
+)  # fmt: skip
+"""Of this process's environment, what a sandbox sees."""
+
+
 class ProcessDied(Exception):
     """The candidate's process ended without an answer."""
 
@@ -169,6 +175,14 @@ class Process:
         self.kill()
 
 
+def visible(gpu: int | None) -> str:
+    """What CUDA_VISIBLE_DEVICES has to be where only cuda:`gpu` of this process is to be seen."""
+    if gpu is None:
+        return ""
+    shown = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return shown[gpu] if gpu < len(shown) else str(gpu)
+
+
 class Zygote:
     """A warm process of one kind, with a spare candidate process ready. Thread-safe. A context manager."""
 
@@ -200,12 +214,7 @@ class Zygote:
 
     def _environment(self) -> dict[str, str]:
         """Nothing of the user's but what Python, Triton and CUDA need."""
-        kept = {
-            k: v
-            for k, v in os.environ.items()
-            if k
-            in ("PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_HOME", "CUDA_PATH", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH")
-        }
+        kept = {k: v for k, v in os.environ.items() if k in KEPT}
         root = str(Path(__file__).resolve().parents[2])
         ours = {
             "PYTHONPATH": os.pathsep.join([root, *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]),
@@ -252,7 +261,7 @@ class Zygote:
             "scratch": str(scratch),
             "environment": environment,
             "limits": asdict(self.limits),
-            "gpu": self.gpu,
+            "gpu": visible(self.gpu),
             "pid_namespace": self._pid_namespace,
         }
         try:

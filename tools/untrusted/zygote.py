@@ -133,7 +133,7 @@ def run(kind: Kind, layers: Layers, request: dict[str, Any], channel_fd: int, ou
         os.chdir(request["scratch"])
         tempfile.tempdir = None  # the zygote's own was looked up while it imported torch
         if kind is Kind.CUDA:
-            os.environ["CUDA_VISIBLE_DEVICES"] = str(request["gpu"])
+            os.environ["CUDA_VISIBLE_DEVICES"] = request["gpu"]
         enter_process_walls(layers, kind, Limits(**request["limits"]), request["scratch"])
         if kind is Kind.CUDA:
             hold_context()
