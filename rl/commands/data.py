@@ -59,6 +59,48 @@ def synth(
     console().print(synth_view(state))
 
 
+@app.command()
+def mistakes(
+    policy: Annotated[
+        str, typer.Option(help="Whose drafts: embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL.")
+    ],
+    out: Out,
+    n: Annotated[int, typer.Option("--n", min=1, help="Repairs.")],
+    seed: Annotated[int, typer.Option(help="Of the problems and of the sampling.")] = 0,
+    split: Annotated[
+        str, typer.Option(help="train, held_out_composition, held_out_depth or held_out_family.")
+    ] = "train",
+    samples: Annotated[int, typer.Option(min=1, help="Drafts of each problem.")] = 4,
+    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
+    target: Annotated[str, typer.Option(help="GPU to compile for: sm_80 ... sm_120, gfx942.")] = "sm_90",
+    workers: Annotated[int, typer.Option(min=1, help="Processes that judge; about 1 GB each.")] = 2,
+    device: Annotated[str, typer.Option(help="Where the policy computes: auto, cpu or cuda:N.")] = "auto",
+    against: Against = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Let a policy draft generated problems; keep its own wrong drafts with what the tools said and a right answer: repairs to learn from."""
+    from agent.asked import choose_device
+    from agent.show.terminal import console, progress
+    from policies.names import open_policy
+    from rl.data.asked import split_asked, target_asked
+    from rl.data.cleaning.suites import graphs_of
+    from rl.data.synth.own_mistakes import Wanted, harvest
+
+    wanted = Wanted(
+        seed=seed, split=split_asked(split), target=target_asked(target), samples=samples, temperature=temperature
+    )
+    asked = open_policy(policy, device=choose_device(device))
+    with progress(as_json) as say:
+        found = harvest(asked, wanted, n, out, workers, say, graphs_of(*(against or ())))
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    from rl.show.data import harvest_view
+
+    console().print(harvest_view(found))
+
+
 @app.command("import")
 def import_(
     form: Annotated[str, typer.Argument(help="csv, inductor, tree, kernelbook or jsonl.")],

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rl.data.importing.kinds import Imported
     from rl.data.reporting import Facts
     from rl.data.synth.generating import State
+    from rl.data.synth.own_mistakes import Harvest
 
 
 def synth_view(state: State) -> RenderableType:
@@ -30,6 +31,19 @@ def synth_view(state: State) -> RenderableType:
     table.add_row("refused", f"{refused:,} of {state.tried:,} ({refused / max(state.tried, 1):.1%})")
     for reason, count in list(state.rejected.items())[:12]:
         table.add_row("", f"{count:,} {reason}")
+    return table
+
+
+def harvest_view(found: Harvest) -> RenderableType:
+    """How often a policy was wrong, and in what."""
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None)
+    table.add_row("repairs", f"{found.repairs:,}")
+    table.add_row("different drafts", f"{found.drafts:,} of {found.problems:,} problems, {found.right:,} right")
+    table.add_row("took", f"{found.seconds:,.0f} s")
+    for fault, count in found.faults.items():
+        table.add_row("", f"{count:,} {fault}")
     return table
 
 

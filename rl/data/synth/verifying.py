@@ -43,7 +43,7 @@ def verify(evaluator: Evaluator, task: Task, asked: Options, repairs: int, numbe
     report = evaluator.evaluate(task.problem, task.solution, asked)
     if not report.correct:
         return Outcome(number=number, rejected=(f"draft: {_reason(report)}",))
-    rows, rejected = [_row(task, asked, Kind.DRAFT)], []
+    rows, rejected = [row_for(task, asked, Kind.DRAFT)], []
     for name, code in broken(task.solution, random.Random(f"{task.problem.name}"), repairs):
         said = evaluator.evaluate(task.problem, code, asked)
         if said.failure is None:
@@ -51,7 +51,7 @@ def verify(evaluator: Evaluator, task: Task, asked: Options, repairs: int, numbe
         elif said.failure.fault in NOT_ITS_OWN:
             rejected.append(f"repair: {said.failure.fault} ({name})")
         else:
-            rows.append(_row(task, asked, Kind.REPAIR, code, said, name))
+            rows.append(row_for(task, asked, Kind.REPAIR, code, said, name))
     return Outcome(number=number, rows=tuple(rows), rejected=tuple(rejected))
 
 
@@ -62,7 +62,10 @@ def _reason(report: Report) -> str:
     return f"{failure.fault} in {report.rung}"
 
 
-def _row(task: Task, asked: Options, kind: Kind, code: str = "", said: Report | None = None, mistake: str = "") -> Row:
+def row_for(
+    task: Task, asked: Options, kind: Kind, code: str = "", said: Report | None = None, mistake: str = ""
+) -> Row:
+    """A row of the corpus. mistake: what was done to the broken kernel, or whose it is."""
     facts: dict[str, Any] = {
         "problem": task.problem.name, "reference": task.problem.source, "family": task.family, "depth": task.depth, "split": task.split,
         "source": "synth", "licence": LICENCE, "provenance": f"rl data synth, {task.problem.name}" + (f", {mistake}" if mistake else ""),
