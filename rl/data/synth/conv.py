@@ -28,8 +28,7 @@ def convolution(sketch: Sketch, depth: int) -> Program:
 
 def _second(sketch: Sketch, axes: int, depth: int) -> None:
     kind = sketch.rng.choices(("pool", "reduce", "softmax", "norm", "image norm"), (2, 2, 1.5, 0.7, 3))[0]
-    taken = {name for name, _ in sketch.arguments}
-    if kind == "pool" and not taken & {"kernel_size", "stride", "padding", "dilation"}:
+    if kind == "pool":
         pool_current(sketch, axes, depth)
     elif kind == "reduce":
         reduce_current(sketch, depth, before=0)
