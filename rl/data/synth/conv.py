@@ -35,6 +35,6 @@ def _second(sketch: Sketch, axes: int, depth: int) -> None:
     elif kind == "softmax":
         normalise_current(sketch, SOFTMAXES, depth, before=0)
     elif kind == "norm":
-        normalise_current(sketch, tuple(n for n in NORMS if n.name != "layer_norm"), depth, before=0)
+        normalise_current(sketch, NORMS, depth, before=0)
     else:
         image_norm(sketch, axes, depth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rl.data.synth.chain import draw_steps
 from rl.data.synth.matmul import Product, product_kernel
-from rl.data.synth.normalising import NORMS, SOFTMAXES, normalise_current
+from rl.data.synth.normalising import LAYERS, NORMS, SOFTMAXES, normalise_current
 from rl.data.synth.program import Program, finished
 from rl.data.synth.reductions import reduce_current
 from rl.data.synth.sketch import Sketch
@@ -56,4 +56,4 @@ def _second(sketch: Sketch, depth: int) -> None:
     if kind == "reduce":
         reduce_current(sketch, depth, before=0)
     else:
-        normalise_current(sketch, SOFTMAXES if kind == "softmax" else NORMS, depth, before=0)
+        normalise_current(sketch, SOFTMAXES if kind == "softmax" else (*NORMS, *LAYERS), depth, before=0)

@@ -92,7 +92,8 @@ def _constants(sketch: Sketch) -> dict[str, str]:
     """Arguments of the model whose values stand at the module's level under the same name: all or none of them, as people do."""
     if sketch.chance(0.4):
         return {}
-    return {name: value for name, value in _given(sketch) if name not in sketch.sizes and value != "None"}
+    known = {*sketch.sizes, "None"}
+    return {name: value for name, value in _given(sketch) if not {name, value} & known}
 
 
 def _sizes(sketch: Sketch, constants: dict[str, str]) -> str:
