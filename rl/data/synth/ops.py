@@ -38,22 +38,22 @@ def _op(name: str, triton: str, *torch: str, **more: object) -> Op:
 
 ACTIVATIONS: tuple[Op, ...] = (
     _op("relu", "tl.maximum({x}, 0.0)", "torch.relu({x})", "F.relu({x})", "{x}.relu()", "torch.clamp({x}, min=0.0)", module="nn.ReLU()", weight=2.5, plain=True),
-    _op("leaky_relu", "tl.where({x} > 0, {x}, {a} * {x})", "F.leaky_relu({x}, negative_slope={a})", "F.leaky_relu({x}, {a})", module="nn.LeakyReLU({a})", a=(0.01, 0.1, 0.2, 0.05), constant="negative_slope", weight=1.5, plain=True),
+    _op("leaky_relu", "tl.where({x} > 0, {x}, {a} * {x})", "F.leaky_relu({x}, negative_slope={a})", "F.leaky_relu({x}, {a})", "torch.where({x} > 0, {x}, {a} * {x})", module="nn.LeakyReLU({a})", a=(0.01, 0.1, 0.2, 0.05), constant="negative_slope", weight=1.5, plain=True),
     _op("sigmoid", "tl.sigmoid({x})", "torch.sigmoid({x})", "{x}.sigmoid()", "F.sigmoid({x})", module="nn.Sigmoid()", weight=2.5, plain=True),
     _op("tanh", "libdevice.tanh({x})", "torch.tanh({x})", "{x}.tanh()", module="nn.Tanh()", weight=2.0, plain=True),
     _op("silu", "{x} * tl.sigmoid({x})", "F.silu({x})", "{x} * torch.sigmoid({x})", "torch.sigmoid({x}) * {x}", module="nn.SiLU()", weight=2.0, plain=True),
-    _op("gelu", f"0.5 * {{x}} * (1.0 + tl.erf({{x}} * {SQRT_HALF}))", "F.gelu({x})", module="nn.GELU()", weight=2.0, plain=True),
+    _op("gelu", f"0.5 * {{x}} * (1.0 + tl.erf({{x}} * {SQRT_HALF}))", "F.gelu({x})", "0.5 * {x} * (1.0 + torch.erf({x} / math.sqrt(2.0)))", module="nn.GELU()", weight=2.0, plain=True),
     _op("gelu_tanh", f"0.5 * {{x}} * (1.0 + libdevice.tanh({GELU_SCALE} * ({{x}} + 0.044715 * {{x}} * {{x}} * {{x}})))", 'F.gelu({x}, approximate="tanh")', "0.5 * {x} * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * ({x} + 0.044715 * torch.pow({x}, 3.0))))", module='nn.GELU(approximate="tanh")', weight=1.5, plain=True),
     _op("selu", "1.0507009873554805 * tl.where({x} > 0, {x}, 1.6732632423543772 * libdevice.expm1({x}))", "torch.selu({x})", "F.selu({x})", module="nn.SELU()", plain=True),
     _op("hardsigmoid", "tl.minimum(tl.maximum({x} / 6.0 + 0.5, 0.0), 1.0)", "F.hardsigmoid({x})", "torch.clamp({x} / 6.0 + 0.5, 0.0, 1.0)", module="nn.Hardsigmoid()", plain=True),
     _op("hardswish", "{x} * tl.minimum(tl.maximum({x} + 3.0, 0.0), 6.0) / 6.0", "F.hardswish({x})", "{x} * torch.clamp({x} + 3.0, 0.0, 6.0) / 6.0", module="nn.Hardswish()", weight=1.5),
     _op("softplus", "tl.where({x} > 20.0, {x}, libdevice.log1p(tl.exp({x})))", "F.softplus({x})", module="nn.Softplus()", weight=1.5, plain=True),
     _op("softsign", "{x} / (1.0 + tl.abs({x}))", "F.softsign({x})", "{x} / (1 + torch.abs({x}))", module="nn.Softsign()", plain=True),
-    _op("elu", "tl.where({x} > 0, {x}, {a} * libdevice.expm1({x}))", "F.elu({x}, alpha={a})", module="nn.ELU(alpha={a})", a=(1.0, 0.5, 1.5), constant="alpha", weight=1.5, plain=True),
+    _op("elu", "tl.where({x} > 0, {x}, {a} * libdevice.expm1({x}))", "F.elu({x}, alpha={a})", "F.elu({x}, {a})", module="nn.ELU(alpha={a})", a=(1.0, 0.5, 1.5), constant="alpha", weight=1.5, plain=True),
     _op("celu", "tl.where({x} > 0, {x}, {a} * libdevice.expm1({x} / {a}))", "F.celu({x}, alpha={a})", module="nn.CELU(alpha={a})", a=(1.0, 0.5, 2.0), constant="alpha", weight=0.6),
-    _op("hardtanh", "tl.minimum(tl.maximum({x}, {a}), {b})", "F.hardtanh({x}, min_val={a}, max_val={b})", module="nn.Hardtanh(min_val={a}, max_val={b})", a=(-1.0, -2.0, -0.5), b=(1.0, 2.0, 0.5), weight=1.5, plain=True),
+    _op("hardtanh", "tl.minimum(tl.maximum({x}, {a}), {b})", "F.hardtanh({x}, min_val={a}, max_val={b})", "F.hardtanh({x}, {a}, {b})", module="nn.Hardtanh(min_val={a}, max_val={b})", a=(-1.0, -2.0, -0.5), b=(1.0, 2.0, 0.5), weight=1.5, plain=True),
     _op("relu6", "tl.minimum(tl.maximum({x}, 0.0), 6.0)", "F.relu6({x})", module="nn.ReLU6()"),
-    _op("mish", "{x} * libdevice.tanh(tl.where({x} > 20.0, {x}, libdevice.log1p(tl.exp({x}))))", "F.mish({x})", "{x} * torch.tanh(F.softplus({x}))", module="nn.Mish()", weight=2.0),
+    _op("mish", "{x} * libdevice.tanh(tl.where({x} > 20.0, {x}, libdevice.log1p(tl.exp({x}))))", "F.mish({x})", "{x} * torch.tanh(F.softplus({x}))", "torch.tanh(F.softplus({x})) * {x}", module="nn.Mish()", weight=2.0),
     _op("logsigmoid", "tl.minimum({x}, 0.0) - libdevice.log1p(tl.exp(-tl.abs({x})))", "F.logsigmoid({x})", module="nn.LogSigmoid()"),
     _op("softshrink", "tl.where({x} > {a}, {x} - {a}, tl.where({x} < -{a}, {x} + {a}, 0.0))", "F.softshrink({x}, {a})", module="nn.Softshrink({a})", a=(0.5, 0.25), weight=0.5),
     _op("tanhshrink", "{x} - libdevice.tanh({x})", "F.tanhshrink({x})", module="nn.Tanhshrink()", weight=0.4),
@@ -61,7 +61,7 @@ ACTIVATIONS: tuple[Op, ...] = (
 
 ARITHMETIC: tuple[Op, ...] = (
     _op("scale", "{x} * {a}", "{x} * {a}", "{a} * {x}", "torch.mul({x}, {a})", a=(0.5, 2.0, 1.5, 0.1, 3.0, 0.25, 1.702), constant="scale", weight=3.0, plain=True),
-    _op("shift", "{x} + {a}", "{x} + {a}", "torch.add({x}, {a})", a=(1.0, 0.5, 2.0, 3.0, 0.1), constant="add_value", weight=2.0),
+    _op("shift", "{x} + {a}", "{x} + {a}", "torch.add({x}, {a})", "{a} + {x}", a=(1.0, 0.5, 2.0, 3.0, 0.1), constant="add_value", weight=2.0),
     _op("subtract", "{x} - {a}", "{x} - {a}", "torch.sub({x}, {a})", a=(1.0, 0.5, 2.0), constant="subtract_value", weight=1.5),
     _op("divide", "{x} / {a}", "{x} / {a}", "torch.div({x}, {a})", a=(2.0, 10.0, 3.0, 8.0), constant="divisor", weight=2.0),
     _op("reverse_subtract", "{a} - {x}", "{a} - {x}", a=(1.0, 2.0), constant="offset", weight=0.7),
@@ -83,9 +83,9 @@ ARITHMETIC: tuple[Op, ...] = (
 )  # fmt: skip
 
 BINARY: tuple[Op, ...] = (
-    _op("add", "{x} + {y}", "{x} + {y}", "torch.add({x}, {y})", weight=3.0),
+    _op("add", "{x} + {y}", "{x} + {y}", "{y} + {x}", "torch.add({x}, {y})", weight=3.0),
     _op("subtract_tensor", "{x} - {y}", "{x} - {y}", "torch.sub({x}, {y})"),
-    _op("multiply", "{x} * {y}", "{x} * {y}", "torch.mul({x}, {y})", weight=3.0),
+    _op("multiply", "{x} * {y}", "{x} * {y}", "{y} * {x}", "torch.mul({x}, {y})", weight=3.0),
     _op("maximum", "tl.maximum({x}, {y})", "torch.maximum({x}, {y})", weight=0.6),
     _op("minimum", "tl.minimum({x}, {y})", "torch.minimum({x}, {y})", weight=0.6),
     _op("divide_by_magnitude", "{x} / (1.0 + tl.abs({y}))", "{x} / (1.0 + torch.abs({y}))", weight=0.6),
