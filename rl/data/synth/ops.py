@@ -26,7 +26,9 @@ class Op:
     """Values that the constant takes; empty: there is none."""
     b: tuple[float, ...] = ()
     constant: str = ""
-    """What an argument that holds `a` is called."""
+    """What an argument that holds `a` is called: one of these, parted by blanks."""
+    bound: str = ""
+    """The same of `b`, each beside the name of `a` at its place."""
     weight: float = 1.0
     plain: bool = False
     """A benchmark asks for this operation alone, so that it is never a whole problem here."""
@@ -51,7 +53,7 @@ ACTIVATIONS: tuple[Op, ...] = (
     _op("softsign", "{x} / (1.0 + tl.abs({x}))", "F.softsign({x})", "{x} / (1 + torch.abs({x}))", module="nn.Softsign()", plain=True),
     _op("elu", "tl.where({x} > 0, {x}, {a} * libdevice.expm1({x}))", "F.elu({x}, alpha={a})", "F.elu({x}, {a})", module="nn.ELU(alpha={a})", a=(1.0, 0.5, 1.5), constant="alpha", weight=1.5, plain=True),
     _op("celu", "tl.where({x} > 0, {x}, {a} * libdevice.expm1({x} / {a}))", "F.celu({x}, alpha={a})", module="nn.CELU(alpha={a})", a=(1.0, 0.5, 2.0), constant="alpha", weight=0.6),
-    _op("hardtanh", "tl.minimum(tl.maximum({x}, {a}), {b})", "F.hardtanh({x}, min_val={a}, max_val={b})", "F.hardtanh({x}, {a}, {b})", module="nn.Hardtanh(min_val={a}, max_val={b})", a=(-1.0, -2.0, -0.5), b=(1.0, 2.0, 0.5), weight=1.5, plain=True),
+    _op("hardtanh", "tl.minimum(tl.maximum({x}, {a}), {b})", "F.hardtanh({x}, min_val={a}, max_val={b})", "F.hardtanh({x}, {a}, {b})", module="nn.Hardtanh(min_val={a}, max_val={b})", a=(-1.0, -2.0, -0.5), b=(1.0, 2.0, 0.5), constant="hardtanh_min min_val low", bound="hardtanh_max max_val high", weight=1.5, plain=True),
     _op("relu6", "tl.minimum(tl.maximum({x}, 0.0), 6.0)", "F.relu6({x})", module="nn.ReLU6()"),
     _op("mish", "{x} * libdevice.tanh(tl.where({x} > 20.0, {x}, libdevice.log1p(tl.exp({x}))))", "F.mish({x})", "{x} * torch.tanh(F.softplus({x}))", "torch.tanh(F.softplus({x})) * {x}", module="nn.Mish()", weight=2.0),
     _op("logsigmoid", "tl.minimum({x}, 0.0) - libdevice.log1p(tl.exp(-tl.abs({x})))", "F.logsigmoid({x})", module="nn.LogSigmoid()"),
@@ -60,14 +62,14 @@ ACTIVATIONS: tuple[Op, ...] = (
 )  # fmt: skip
 
 ARITHMETIC: tuple[Op, ...] = (
-    _op("scale", "{x} * {a}", "{x} * {a}", "{a} * {x}", "torch.mul({x}, {a})", a=(0.5, 2.0, 1.5, 0.1, 3.0, 0.25, 1.702), constant="scale", weight=3.0, plain=True),
-    _op("shift", "{x} + {a}", "{x} + {a}", "torch.add({x}, {a})", "{a} + {x}", a=(1.0, 0.5, 2.0, 3.0, 0.1), constant="add_value", weight=2.0),
-    _op("subtract", "{x} - {a}", "{x} - {a}", "torch.sub({x}, {a})", a=(1.0, 0.5, 2.0), constant="subtract_value", weight=1.5),
-    _op("divide", "{x} / {a}", "{x} / {a}", "torch.div({x}, {a})", a=(2.0, 10.0, 3.0, 8.0), constant="divisor", weight=2.0),
+    _op("scale", "{x} * {a}", "{x} * {a}", "{a} * {x}", "torch.mul({x}, {a})", a=(0.5, 2.0, 1.5, 0.1, 3.0, 0.25, 1.702), constant="scale scaling_factor multiplier scale_factor", weight=3.0, plain=True),
+    _op("shift", "{x} + {a}", "{x} + {a}", "torch.add({x}, {a})", "{a} + {x}", a=(1.0, 0.5, 2.0, 3.0, 0.1), constant="add_value shift constant add_constant offset", weight=2.0),
+    _op("subtract", "{x} - {a}", "{x} - {a}", "torch.sub({x}, {a})", a=(1.0, 0.5, 2.0), constant="subtract_value offset subtract", weight=1.5),
+    _op("divide", "{x} / {a}", "{x} / {a}", "torch.div({x}, {a})", a=(2.0, 10.0, 3.0, 8.0), constant="divisor temperature scale divide_by", weight=2.0),
     _op("reverse_subtract", "{a} - {x}", "{a} - {x}", a=(1.0, 2.0), constant="offset", weight=0.7),
-    _op("clamp", "tl.minimum(tl.maximum({x}, {a}), {b})", "torch.clamp({x}, {a}, {b})", "torch.clamp({x}, min={a}, max={b})", "{x}.clamp({a}, {b})", a=(-1.0, -2.0, 0.0), b=(1.0, 2.0, 3.0), weight=2.0),
-    _op("clamp_min", "tl.maximum({x}, {a})", "torch.clamp({x}, min={a})", "{x}.clamp(min={a})", a=(0.5, -0.5, 0.1), constant="min_value"),
-    _op("clamp_max", "tl.minimum({x}, {a})", "torch.clamp({x}, max={a})", "{x}.clamp(max={a})", a=(1.0, 2.0, 0.5), constant="max_value"),
+    _op("clamp", "tl.minimum(tl.maximum({x}, {a}), {b})", "torch.clamp({x}, {a}, {b})", "torch.clamp({x}, min={a}, max={b})", "{x}.clamp({a}, {b})", a=(-1.0, -2.0, 0.0), b=(1.0, 2.0, 3.0), constant="low min_value min_val lower clamp_min", bound="high max_value max_val upper clamp_max", weight=2.0),
+    _op("clamp_min", "tl.maximum({x}, {a})", "torch.clamp({x}, min={a})", "{x}.clamp(min={a})", a=(0.5, -0.5, 0.1), constant="min_value low lower"),
+    _op("clamp_max", "tl.minimum({x}, {a})", "torch.clamp({x}, max={a})", "{x}.clamp(max={a})", a=(1.0, 2.0, 0.5), constant="max_value high upper"),
     _op("abs", "tl.abs({x})", "torch.abs({x})", "{x}.abs()"),
     _op("neg", "-{x}", "-{x}", "torch.neg({x})", weight=0.7),
     _op("square", "{x} * {x}", "{x} ** 2", "torch.square({x})", "torch.pow({x}, 2)", "{x} * {x}"),

@@ -9,7 +9,7 @@ from rl.data.synth.sketch import Sketch
 MEAN = ("x.mean(-1, keepdim=True)", "x.mean(dim=-1, keepdim=True)", "torch.mean(x, dim=-1, keepdim=True)")
 VARIANCE = ("x.var(-1, keepdim=True, unbiased=False)", "((x - mean) ** 2).mean(dim=-1, keepdim=True)")
 RMS = (
-    "scale = torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + {eps})\nx = x * scale{by}",
+    "inv_rms = torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + {eps})\nx = x * inv_rms{by}",
     "rms = torch.sqrt(x.pow(2).mean(-1, keepdim=True) + {eps})\nx = {of}(x / rms)",
     "variance = x.pow(2).mean(dim=-1, keepdim=True)\nx = {of}(x * torch.rsqrt(variance + {eps}))",
     "rms = torch.sqrt(torch.mean(x ** 2, dim=-1, keepdim=True) + {eps})\nx = x / rms{by}",
