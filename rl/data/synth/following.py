@@ -11,6 +11,8 @@ from rl.data.synth.windows import pool_current
 
 IMAGE = {"pool": 2.0, "reduce": 2.0, "softmax": 1.5, "norm": 0.7, "image norm": 3.0}
 ROWS = {"reduce": 2.0, "softmax": 1.5, "norm": 1.5, "image norm": 1.2, "column norm": 1.2}
+LATE = {"pool": 1, "reduce": 2}
+"""A norm of an image needs more than one pixel, and what is reduced has no axes to go on with."""
 SECOND = 0.45
 THIRD = 0.35
 
@@ -35,7 +37,7 @@ def follow(sketch: Sketch, axes: int, parts: list[int]) -> None:
         kind = sketch.rng.choices(list(left), list(left.values()))[0]
         kinds.append(kind)
         left.pop(kind)
-    for kind, depth in zip(sorted(kinds, key=lambda kind: kind == "reduce"), parts, strict=True):
+    for kind, depth in zip(sorted(kinds, key=lambda kind: LATE.get(kind, 0)), parts, strict=True):
         _one(sketch, kind, axes, depth)
 
 
