@@ -149,7 +149,7 @@ REDUCTIONS = (
     Reduction("l2_norm", ("torch.norm(x, p=2, dim={d}{k})", "torch.sqrt(torch.sum(x ** 2, dim={d}{k}))", "torch.linalg.norm(x, dim={d}{k})"), _l2),
     Reduction("mean_square", ("torch.mean(x ** 2, dim={d}{k})", "x.pow(2).mean(dim={d}{k})"), _mean_square, weight=0.7),
 )  # fmt: skip
-PLANES = frozenset({"sum", "mean", "max", "min", "logsumexp"})
+PLANES = tuple(r for name in ("mean", "sum", "max", "min", "logsumexp") for r in REDUCTIONS if r.name == name)
 """Which take several axes."""
 LONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
 """Which no benchmark asks for alone."""
@@ -166,12 +166,13 @@ def reduction(sketch: Sketch, depth: int) -> Program:
 
 def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> None:
     """A reduction of the current tensor with depth - 1 element-wise steps around it."""
-    chosen = _chosen(sketch, depth)
+    planes = len(sketch.shape) > 3 and (depth > 1 or bool(sketch.ops)) and sketch.chance(0.5)
+    chosen = sketch.rng.choices(PLANES, (3, 1, 1, 1, 1))[0] if planes else _chosen(sketch, depth)
     around = depth - 1
     first = sketch.rng.randint(0, around) if before is None else before
     if chosen.integer:
         first = around
-    if len(sketch.shape) > 3 and chosen.name in PLANES and sketch.chance(0.5):
+    if planes:
         _planes(sketch, chosen, around, first)
         return
     last_axis = len(sketch.shape) == 2 or sketch.chance(0.35)
@@ -230,7 +231,7 @@ def _adaptive(sketch: Sketch, kind: str, keep: bool) -> None:
 
 
 def _chosen(sketch: Sketch, depth: int) -> Reduction:
-    pool = [r for r in REDUCTIONS if depth > 1 or r.name in LONE]
+    pool = [r for r in REDUCTIONS if depth > 1 or sketch.ops or r.name in LONE]
     return sketch.rng.choices(pool, [r.weight for r in pool])[0]
 
 
