@@ -87,6 +87,8 @@ class Walk:
     other: str = "0.0"
     columns: str = ""
     """The host's expression for the length of a row, where that is not the last axis alone."""
+    leading: bool = False
+    """The axis is the first one: nothing lies outside it."""
     extra: Extra = field(default_factory=Extra)
     lines: list[str] = field(default_factory=list)
 
@@ -153,11 +155,14 @@ class Walk:
 
     def _sizes(self, source: str) -> list[str]:
         if self.axis.spread:
-            return [f"length, inner = {source}.shape[1], {source}.stride(1)"]
+            at = 0 if self.leading else 1
+            return [f"length, inner = {source}.shape[{at}], {source}.stride({at})"]
         return [f"columns = {self.columns or f'{source}.shape[-1]'}", f"rows = {source}.numel() // columns"]
 
     def _grid(self, source: str) -> str:
-        return "(rows,)" if not self.axis.spread else f"({source}.shape[0], triton.cdiv(inner, 128))"
+        if not self.axis.spread:
+            return "(rows,)"
+        return f"({'1' if self.leading else f'{source}.shape[0]'}, triton.cdiv(inner, 128))"
 
     def _blocks(self) -> str:
         return "BLOCK=1024" if not self.axis.spread else "BLOCK_L=16, BLOCK=128"

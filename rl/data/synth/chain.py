@@ -19,6 +19,8 @@ class Step:
     b: str = ""
     operand: str = ""
     """Name of a second operand; empty where there is none."""
+    bound: str = ""
+    """Name of the argument of __init__ that holds b; empty where b is a number."""
     along: str = ""
     """all: a tensor of the same shape; scalar: a number given to __init__; input: a number given to forward; weight: a parameter, one number a channel."""
 
@@ -68,14 +70,24 @@ def _first(sketch: Sketch) -> Step:
     a = repr(op.a[at]) if op.a else ""
     b = repr(op.b[at]) if op.b else ""
     if op.constant and not sketch.chance(INLINE):
-        if sketch.chance(0.15):
-            name = sketch.free(sketch.pick(("s", "alpha", op.constant)))
-            sketch.inputs.append((name, a))
-            return Step(op, a=name, operand=name, along="input")
-        name = sketch.free(op.constant)
-        sketch.argument(name, a)
-        return Step(op, a=f"self.{name}", operand=name, along="scalar")
+        return _named(sketch, op, a, b)
     return Step(op, a=a, b=b)
+
+
+def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
+    """With its constants as arguments: of forward at times, of the model mostly."""
+    called = sketch.pick(op.constant.split())
+    if not op.bound and sketch.chance(0.15):
+        name = sketch.free(sketch.pick(("s", "alpha", called)))
+        sketch.inputs.append((name, a))
+        return Step(op, a=name, operand=name, along="input")
+    name = sketch.free(called)
+    sketch.argument(name, a)
+    if not op.bound:
+        return Step(op, a=f"self.{name}", operand=name, along="scalar")
+    bound = sketch.free(op.bound.split()[op.constant.split().index(called)])
+    sketch.argument(bound, b)
+    return Step(op, f"self.{name}", f"self.{bound}", name, bound, "scalar")
 
 
 def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
@@ -116,17 +128,20 @@ def kernel_lines(sketch: Sketch, steps: list[Step], site: Site, extra: Extra) ->
     """The chain's lines in a kernel; its pointers and scalars are added to `extra`."""
     lines = []
     for step in steps:
-        a, name = step.a, sketch.local(step.operand)
+        a, b, name = step.a, step.b, sketch.local(step.operand)
         if step.along in ("scalar", "input"):
             a = name
             _add(extra, name, step.operand if step.along == "input" else f"self.{step.operand}")
+            if step.bound:
+                b = sketch.local(step.bound)
+                _add(extra, b, f"self.{step.bound}")
         elif step.along:
             value = f"self.{step.operand}" if step.along == "weight" else step.operand
             _add(extra, f"{name}_ptr", value)
             where, mask = (site.offsets, site.mask) if step.along == "all" else (site.channel, site.channel_mask)
             masked = f", mask={mask}" if mask else ""
             lines.append(f"{name} = tl.load({name}_ptr + {where}{masked}){sketch.cast}")
-        lines.append(f"{site.value} = {step.op.triton.format(x=site.value, y=name, a=a, b=step.b)}")
+        lines.append(f"{site.value} = {step.op.triton.format(x=site.value, y=name, a=a, b=b)}")
     return [site.indent + line for line in lines]
 
 

@@ -31,7 +31,7 @@ def draw_layer(sketch: Sketch) -> Layer:
     form = sketch.rng.choices(("standard", "pointwise", "depthwise", "transposed", "grouped"), (5, 1.5, 2, 3, 1))[0]
     names = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}[axes]
     full = {1: (8192, 32768), 2: (64, 128, 256), 3: (16, 32)}[axes]
-    small = {1: (19, 33), 2: (7, 9), 3: (4, 5)}[axes]
+    small = {1: (19, 33), 2: (8, 10), 3: (6, 7)}[axes]
     batch = sketch.size("batch_size", (8, 16, 32), (2,))
     channels = sketch.size("in_channels", (16, 32, 64), (4,))
     sides = [sketch.size(name, full, small) for name in names]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rl.data.rows import Split
 from rl.data.synth.attention import attention
+from rl.data.synth.column_norms import column_norm_program
 from rl.data.synth.conv import convolution
 from rl.data.synth.elementwise import elementwise
 from rl.data.synth.image_norms import image_norm_program
@@ -41,17 +42,18 @@ class Family:
 FAMILIES: tuple[Family, ...] = (
     Family(elementwise, 3.0, "elementwise"),
     Family(reduction, 3.0, "reductions"),
-    Family(softmax, 1.5, "softmax"),
-    Family(norm, 2.0, "norms"),
-    Family(image_norm_program, 1.5, "norms"),
+    Family(softmax, 2.0, "softmax"),
+    Family(norm, 3.0, "norms"),
+    Family(image_norm_program, 2.5, "norms"),
+    Family(column_norm_program, 0.7, "norms"),
     Family(whole, 0.8, "norms", 5),
     Family(scan, 2.0, "scans", 4),
     Family(matmul, 3.0, "matmul"),
     Family(matvec, 0.8, "matmul", 5),
     Family(gated, 0.7, "elementwise", 5),
-    Family(linear, 3.0, "linear"),
-    Family(convolution, 5.0, "convolution"),
-    Family(pooling, 2.0, "pooling", 4),
+    Family(linear, 3.5, "linear"),
+    Family(convolution, 6.0, "convolution"),
+    Family(pooling, 2.5, "pooling", 4),
     Family(loss, 2.0, "losses", 3),
     Family(attention, 0.7, "attention", 3),
     Family(embedding, 1.0, "embedding", 4),
@@ -83,4 +85,4 @@ def _depth(rng: random.Random, split: Split) -> int:
         return rng.randint(TRAINING_DEPTH + 1, LONGEST)
     if split is Split.HELD_OUT_COMPOSITION:
         return rng.randint(2, TRAINING_DEPTH)
-    return rng.choices((1, 2, 3, 4, 5), (4, 3.5, 3, 2, 1))[0]
+    return rng.choices((1, 2, 3, 4, 5), (4, 3.5, 3, 2.5, 2))[0]

@@ -6,6 +6,7 @@ Batch norm uses the batch's own statistics, as a model in training mode does: ea
 from __future__ import annotations
 
 from rl.data.synth.chain import Extra, Site, draw_steps, kernel_lines
+from rl.data.synth.norm_layers import batch_layer, group_layer, instance_layer
 from rl.data.synth.program import Program, finished, kernel
 from rl.data.synth.sketch import Sketch
 from rl.data.synth.tensors import start
@@ -23,30 +24,22 @@ def image_norm_program(sketch: Sketch, depth: int) -> Program:
 
 
 def image_norm(sketch: Sketch, axes: int, depth: int) -> None:
-    """One of the three over the current tensor, then depth - 1 element-wise steps."""
+    """One of the three over the current tensor, then depth - 1 element-wise steps. axes: behind the channels; a matrix has none and gets group norm."""
     channels = sketch.shape[1]
-    if not any(name == channels for name, _ in sketch.arguments):
-        sketch.argument(channels, channels, keep=False)
-    kind = sketch.pick(("group", "group", "instance", "batch", *(["layer"] if all(sketch.shape) else [])))
-    name = sketch.pick(("norm", {"group": "gn", "instance": "instance_norm", "batch": "bn", "layer": "ln"}[kind]))
+    kinds = ["group", "group", "instance", "batch", *(["layer"] if all(sketch.shape) else [])] if axes else ["group"]
+    kind = sketch.pick(kinds)
+    usual = {"group": "group_norm", "instance": "instance_norm", "batch": "bn", "layer": "ln"}[kind]
+    name = sketch.free(sketch.pick(("norm", usual)))
+    affine = True
     if kind == "group":
-        groups = sketch.free("num_groups")
-        sketch.argument(groups, "2", keep=False)
-        if channels in sketch.sizes:
-            sketch.sizes[channels] = (
-                sketch.sizes[channels][0],
-                4 if sketch.sizes[channels][1] % 2 else sketch.sizes[channels][1],
-            )
-        layer, affine = f"nn.GroupNorm({groups}, {channels})", True
+        layer, affine = group_layer(sketch, channels)
     elif kind == "layer":
-        sketch.arguments = [a for a in sketch.arguments if a[0] != channels]
         shape = sketch.argument("normalized_shape", f"({', '.join(sketch.shape[1:])})", keep=False)
-        layer, affine = f"nn.LayerNorm({shape})", True
+        layer = f"nn.LayerNorm({shape})"
     elif kind == "instance":
-        affine = sketch.chance(0.4)
-        layer = f"nn.InstanceNorm{axes}d({channels}{', affine=True' if affine else ''})"
+        layer, affine = instance_layer(sketch, axes, channels)
     else:
-        layer, affine = f"nn.BatchNorm{axes}d({channels})", True
+        layer = batch_layer(sketch, axes, channels)
     sketch.module(name, layer)
     sketch.reference.append(f"x = self.{name}(x)")
     sketch.ops.append(f"{kind}_norm" if kind != "layer" else "block_layer_norm")

@@ -1,33 +1,28 @@
-"""nn.Linear and what follows it: a product with the weight's rows, bias and chain in the same kernel; then perhaps a reduction or a norm of its rows."""
+"""nn.Linear and what follows it: a product with the weight's rows, bias and chain in the same kernel; then up to two kernels on its rows or columns."""
 
 from __future__ import annotations
 
 from rl.data.synth.chain import draw_steps
+from rl.data.synth.following import draw_parts, follow
 from rl.data.synth.matmul import Product, product_kernel
-from rl.data.synth.normalising import NORMS, SOFTMAXES, normalise_current
 from rl.data.synth.program import Program, finished
-from rl.data.synth.reductions import reduce_current
 from rl.data.synth.sketch import Sketch
 
 
 def linear(sketch: Sketch, depth: int) -> Program:
-    """Linear -> chain -> (reduction, softmax or norm -> chain)."""
+    """Linear -> chain -> (softmax, norm or reduction -> chain), twice at most."""
     sketch.family = "linear"
     sketch.reserved |= {"bias"}
-    second = depth > 1 and sketch.chance(0.4)
-    sketch.stages = 2 if second else 1
+    first, *later = draw_parts(sketch, depth)
     layer, bias = _layer(sketch)
-    around = depth - 2 if second else depth - 1
-    first = sketch.rng.randint(0, around) if second else around
-    steps = draw_steps(sketch, first, channels=sketch.shape[-1], tensors=False, binary=0.25)
+    steps = draw_steps(sketch, first - 1, channels=sketch.shape[-1], tensors=False, binary=0.25)
     sizes = [f"(M, K), N = x.shape, self.{layer}.out_features"]
     product = Product(
         "x", f"self.{layer}.weight", b_strides=("1", "K"), bias=f"self.{layer}.bias" if bias else "",
         name="linear_kernel", sizes=sizes,
     )  # fmt: skip
     product_kernel(sketch, product, steps)
-    if second:
-        _second(sketch, depth - 1 - first)
+    follow(sketch, 0, later)
     return finished(sketch)
 
 
@@ -49,11 +44,3 @@ def _layer(sketch: Sketch) -> tuple[str, bool]:
     sketch.ops.append("linear" if bias else "linear_no_bias")
     sketch.shape = (batch, name_out)
     return name, bias
-
-
-def _second(sketch: Sketch, depth: int) -> None:
-    kind = sketch.pick(("reduce", "softmax", "norm"))
-    if kind == "reduce":
-        reduce_current(sketch, depth, before=0)
-    else:
-        normalise_current(sketch, SOFTMAXES if kind == "softmax" else NORMS, depth, before=0)

@@ -9,6 +9,7 @@ from rl.data.synth.axes import INNER, ROW, Walk
 from rl.data.synth.chain import draw_steps
 from rl.data.synth.program import Program, finished
 from rl.data.synth.reductions import LOWEST, centred, online
+from rl.data.synth.row_layers import Scaled, layer_norm, rms_norm
 from rl.data.synth.sketch import Sketch
 from rl.data.synth.tensors import draw_dtype, start
 
@@ -16,8 +17,8 @@ from rl.data.synth.tensors import draw_dtype, start
 @dataclass(frozen=True)
 class Norm:
     name: str
-    write: Callable[[Sketch, str], None]
-    """Adds the reference's statements for an axis."""
+    write: Callable[..., Scaled | None]
+    """Adds the reference's statements: for an axis, of a layer for the last one."""
     passes: Callable[[Walk], str]
     """Writes all passes but the last; what an element becomes."""
     weight: float = 1.0
@@ -79,9 +80,16 @@ def _standard(walk: Walk) -> str:
     return f"(x - mean{s}) * factor{s}"
 
 
-def _layer(walk: Walk) -> str:
+def _biased(walk: Walk) -> str:
     centred(walk)
     walk.at(f"factor = tl.rsqrt(tl.sum(acc, axis=0) / {walk.axis.count} + 1e-5)")
+    s = walk.axis.spread
+    return f"(x - mean{s}) * factor{s}"
+
+
+def _layer(walk: Walk) -> str:
+    centred(walk)
+    walk.at(f"factor = tl.rsqrt(tl.sum(acc, axis=0) / {walk.axis.count} + eps)")
     s = walk.axis.spread
     return f"(x - mean{s}) * factor{s}"
 
@@ -108,8 +116,18 @@ def _rms_with_eps(walk: Walk) -> str:
 
 
 SOFTMAXES = (
-    Norm("softmax", _says("x = torch.softmax(x, dim={d})", "x = F.softmax(x, dim={d})"), _softmax, 2.0),
-    Norm("log_softmax", _says("x = torch.log_softmax(x, dim={d})", "x = F.log_softmax(x, dim={d})"), _log_softmax, 1.5),
+    Norm(
+        "softmax",
+        _says("x = torch.softmax(x, dim={d})", "x = F.softmax(x, dim={d})", "x = x.softmax(dim={d})"),
+        _softmax,
+        2.0,
+    ),
+    Norm(
+        "log_softmax",
+        _says("x = torch.log_softmax(x, dim={d})", "x = F.log_softmax(x, dim={d})", "x = x.log_softmax(dim={d})"),
+        _log_softmax,
+        1.5,
+    ),
 )
 NORMS = (
     Norm("rms_norm", _says("rms = torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + 1e-5)\nx = x / rms", "x = x * torch.rsqrt(x.pow(2).mean(dim={d}, keepdim=True) + 1e-5)"), _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + 1e-5)", "x * factor{s}"), 2.0),
@@ -121,8 +139,13 @@ NORMS = (
     Norm("standardise", _says("mean = x.mean(dim={d}, keepdim=True)\nstd = x.std(dim={d}, keepdim=True)\nx = (x - mean) / (std + 1e-5)"), _standard),
     Norm("max_normalise", _says("x = x / (x.abs().amax(dim={d}, keepdim=True) + 1e-6)"), _over_max, 0.7),
     Norm("less_max", _says("x = x - torch.amax(x, dim={d}, keepdim=True)", "x = x - x.max(dim={d}, keepdim=True)[0]"), _less_max, 0.7),
-    Norm("layer_norm", lambda sketch, dim: None, _layer, 2.5),
+    Norm("standardise", _says("mean = torch.mean(x, dim={d}, keepdim=True)\nvar = torch.var(x, dim={d}, keepdim=True, unbiased=False)\nx = (x - mean) / torch.sqrt(var + 1e-5)"), _biased),
 )  # fmt: skip
+LAYERS = (
+    Norm("layer_norm", layer_norm, _layer, 5.0),
+    Norm("weighted_rms_norm", rms_norm, _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + eps)", "x * factor{s}"), 5.0),
+)  # fmt: skip
+"""Of the last axis only, with eps and mostly with weights."""
 
 
 def softmax(sketch: Sketch, depth: int) -> Program:
@@ -135,7 +158,7 @@ def softmax(sketch: Sketch, depth: int) -> Program:
 def norm(sketch: Sketch, depth: int) -> Program:
     """x -> chain -> norm along one axis -> chain."""
     sketch.family = "norms"
-    return _program(sketch, depth, NORMS)
+    return _program(sketch, depth, (*NORMS, *LAYERS))
 
 
 def _program(sketch: Sketch, depth: int, pool: tuple[Norm, ...]) -> Program:
@@ -149,11 +172,12 @@ def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before
     chosen = sketch.rng.choices(pool, [n.weight for n in pool])[0]
     around = depth - 1
     first = min(around, sketch.rng.choices((0, 1, 2), (5, 2, 0.7))[0]) if before is None else before
-    last_axis = len(sketch.shape) == 2 or chosen.name == "layer_norm" or sketch.chance(0.4)
+    last_axis = len(sketch.shape) == 2 or chosen in LAYERS or sketch.chance(0.4)
     steps = draw_steps(sketch, first, tensors=False, binary=0)
-    layer = _write(sketch, chosen, last_axis)
+    scaled = _write(sketch, chosen, last_axis)
     sketch.ops.append(chosen.name)
     walk = Walk(sketch, ROW if last_axis else INNER, steps)
+    _given(walk, scaled)
     element = chosen.passes(walk)
     channels = (
         "" if sketch.narrow else sketch.shape[-1] if last_axis else sketch.shape[1] if len(sketch.shape) > 2 else ""
@@ -165,37 +189,39 @@ def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before
         tensors=all(sketch.shape),
         binary=0.2,
     )
-    tail = _affine(walk, layer) + walk.chain(later, "x", "")
+    tail = _affine(walk, scaled) + walk.chain(later, "x", "")
     walk.each(f"x = {element}", *tail, walk.store_elements("x"))
     walk.launch(f"{'softmax' if pool is SOFTMAXES else 'norm'}_kernel", sketch.target(), "")
 
 
-def _write(sketch: Sketch, chosen: Norm, last_axis: bool) -> str:
-    """The reference's statements; the name of a layer with weights, "" where there is none."""
-    if chosen.name != "layer_norm":
-        dim = str(sketch.pick((-1, len(sketch.shape) - 1))) if last_axis else "1"
-        if chosen.name == "softmax" and sketch.chance(0.2):
-            sketch.module("softmax", f"nn.Softmax(dim={dim})", weights=False)
-            sketch.reference.append("x = self.softmax(x)")
-        else:
-            chosen.write(sketch, dim)
-        return ""
-    columns = sketch.shape[-1]
-    if not any(n == columns for n, _ in sketch.arguments):
-        sketch.argument(columns, columns, keep=False)
-    name = sketch.module(sketch.pick(("norm", "layer_norm", "ln")), f"nn.LayerNorm({columns})")
-    sketch.reference.append(f"x = self.{name}(x)")
-    return name
+def _write(sketch: Sketch, chosen: Norm, last_axis: bool) -> Scaled | None:
+    """The reference's statements; what a layer's kernel is given."""
+    if chosen in LAYERS:
+        return chosen.write(sketch)
+    dim = str(sketch.pick((-1, len(sketch.shape) - 1))) if last_axis else "1"
+    if chosen in SOFTMAXES and sketch.chance(0.2):
+        kind = "nn.Softmax" if chosen.name == "softmax" else "nn.LogSoftmax"
+        sketch.module("softmax", f"{kind}(dim={dim})", weights=False)
+        sketch.reference.append("x = self.softmax(x)")
+    else:
+        chosen.write(sketch, dim)
+    return None
 
 
-def _affine(walk: Walk, layer: str) -> list[str]:
-    if not layer:
+def _given(walk: Walk, scaled: Scaled | None) -> None:
+    """The kernel's pointers and numbers of a layer."""
+    if scaled is None:
+        return
+    given = {"gamma_ptr": scaled.gamma, "beta_ptr": scaled.beta, "eps": scaled.eps}
+    walk.extra.parameters += [name for name, value in given.items() if value]
+    walk.extra.values += [value for value in given.values() if value]
+
+
+def _affine(walk: Walk, scaled: Scaled | None) -> list[str]:
+    if scaled is None or not scaled.gamma:
         return []
-    walk.extra.parameters += ["gamma_ptr", "beta_ptr"]
-    walk.extra.values += [f"self.{layer}.weight", f"self.{layer}.bias"]
     cast = walk.sketch.cast
-    return [
-        f"gamma = tl.load(gamma_ptr + cols, mask=mask){cast}",
-        f"beta = tl.load(beta_ptr + cols, mask=mask){cast}",
-        "x = x * gamma + beta",
-    ]
+    gamma = f"gamma = tl.load(gamma_ptr + cols, mask=mask){cast}"
+    if not scaled.beta:
+        return [gamma, "x = x * gamma"]
+    return [gamma, f"beta = tl.load(beta_ptr + cols, mask=mask){cast}", "x = x * gamma + beta"]

@@ -30,9 +30,10 @@ def finished(sketch: Sketch, returns: str = "x") -> Program:
 
 
 def _reference(sketch: Sketch, returns: str) -> str:
-    model, sizes = _model(sketch, returns), _sizes(sketch)
+    constants = _constants(sketch)
+    model, sizes = _model(sketch, returns), _sizes(sketch, constants)
     parts = [model, sizes] if sketch.chance(0.7) else [sizes, model]
-    body = "\n\n".join([*parts, _getters(sketch)])
+    body = "\n\n".join([*parts, _getters(sketch, constants)])
     math = ["import math"] if "math." in body else []
     functional = ["import torch.nn.functional as F"] if "F." in body else []
     return "\n".join([*math, "import torch", "import torch.nn as nn", *functional]) + "\n\n\n" + body + "\n"
@@ -55,33 +56,63 @@ def _model(sketch: Sketch, returns: str) -> str:
 
 
 def _forward(sketch: Sketch, returns: str) -> list[str]:
-    """The statements; the last often in the return, or several in one expression."""
+    """The statements; the last often in the return, or several in one expression; what is computed under a name of its own at times."""
     lines = list(sketch.reference)
     if returns == "x" and lines and lines[-1].startswith("x = ") and sketch.chance(0.5):
-        last = lines.pop().removeprefix("x = ")
-        if lines and lines[-1].startswith("x = ") and len(re.findall(r"\bx\b", last)) == 1 and sketch.chance(0.3):
-            inner = lines.pop().removeprefix("x = ")
-            last = re.sub(r"\bx\b", lambda _: f"({inner})" if " " in inner and not inner.endswith(")") else inner, last)
-        return [*lines, f"return {last}"]
-    return [*lines, f"return {returns}"]
+        lines.append(_nested(lines, 1 if sketch.chance(0.6) else 4))
+    else:
+        lines.append(f"return {returns}")
+    name = sketch.free(sketch.pick(("out", "y", "h", "result")))
+    return _renamed(lines, name) if returns == "x" and sketch.chance(0.25) else lines
 
 
-def _sizes(sketch: Sketch) -> str:
+def _nested(lines: list[str], most: int) -> str:
+    """Takes up to `most` statements from the end, each put where the next one reads it, and returns their value."""
+    last = lines.pop().removeprefix("x = ")
+    for _ in range(most - 1):
+        if not lines or not lines[-1].startswith("x = ") or len(re.findall(r"\bx\b", last)) != 1:
+            break
+        before, after = re.split(r"\bx\b", last)
+        last = f"{before}({lines.pop().removeprefix('x = ')}){after}"
+    return f"return {last}"
+
+
+def _renamed(lines: list[str], name: str) -> list[str]:
+    """`x = f(x)` as `name = f(x)`, and `name` wherever it is read later."""
+    renamed: list[str] = []
+    for at, line in enumerate(lines):
+        if line.startswith("x = "):
+            first = [f"{name} = {line.removeprefix('x = ')}"]
+            return [*renamed, *first, *(re.sub(r"(?<![\w.])x\b(?!=)", name, later) for later in lines[at + 1 :])]
+        renamed.append(line)
+    return renamed
+
+
+def _constants(sketch: Sketch) -> dict[str, str]:
+    """Arguments of the model whose values stand at the module's level under the same name: all or none of them, as people do."""
+    if sketch.chance(0.4):
+        return {}
+    known = {*sketch.sizes, "None"}
+    return {name: value for name, value in _given(sketch) if not {name, value} & known}
+
+
+def _sizes(sketch: Sketch, constants: dict[str, str]) -> str:
     lines = [f"{name} = {full}" for name, (full, _) in sketch.sizes.items()]
+    lines += [f"{name} = {value}" for name, value in constants.items()]
     small = ", ".join(f'"{name}": {cpu}' for name, (_, cpu) in sketch.sizes.items())
     return "\n".join([*lines, "", f"CPU_SIZES = {{{small}}}"])
 
 
-def _getters(sketch: Sketch) -> str:
+def _getters(sketch: Sketch, constants: dict[str, str]) -> str:
     made = [text for _, text in sketch.inputs]
-    shadowed = any(name in sketch.sizes for name, _ in sketch.inputs)
+    shadowed = any(name in sketch.sizes or name in constants for name, _ in sketch.inputs)
     if sketch.chance(0.5) and not shadowed:
         body = [f"{name} = {text}" for name, text in sketch.inputs]
         body.append(f"return [{', '.join(name for name, _ in sketch.inputs)}]")
     else:
         body = [f"return [{', '.join(made)}]"]
     lines = "\n".join(f"    {line}" for line in body)
-    values = ", ".join(_given(sketch))
+    values = ", ".join(name if name in constants else value for name, value in _given(sketch))
     return f"def get_inputs():\n{lines}\n\n\ndef get_init_inputs():\n    return [{values}]"
 
 
@@ -106,12 +137,12 @@ def _last(sketch: Sketch) -> set[str]:
     return {name for i, name in enumerate(names) if all(n in sketch.defaults for n in names[i:])}
 
 
-def _given(sketch: Sketch) -> list[str]:
-    """Values of get_init_inputs: those at the end that are the default are left out."""
+def _given(sketch: Sketch) -> list[tuple[str, str]]:
+    """Names and values of get_init_inputs: those at the end that are the default are left out."""
     given = list(sketch.arguments)
     while given and sketch.defaults.get(given[-1][0]) == given[-1][1]:
         given.pop()
-    return [value for _, value in given]
+    return given
 
 
 def _candidate(sketch: Sketch) -> str:

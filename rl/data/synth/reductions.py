@@ -138,18 +138,18 @@ def _logsumexp(walk: Walk) -> str:
 REDUCTIONS = (
     Reduction("sum", ("torch.sum(x, dim={d}{k})", "x.sum(dim={d}{k})"), _sum, weight=2.0),
     Reduction("mean", ("torch.mean(x, dim={d}{k})", "x.mean(dim={d}{k})"), _mean, weight=2.0),
-    Reduction("max", ("torch.max(x, dim={d}{k})[0]", "x.max(dim={d}{k}).values", "torch.amax(x, dim={d}{k})"), _max, weight=1.5),
-    Reduction("min", ("torch.min(x, dim={d}{k})[0]", "torch.amin(x, dim={d}{k})"), _min, weight=1.5),
-    Reduction("argmax", ("torch.argmax(x, dim={d}{k})", "x.argmax(dim={d}{k})"), _argmax, integer=True),
+    Reduction("max", ("torch.max(x, dim={d}{k})[0]", "x.max(dim={d}{k}).values", "x.amax(dim={d}{k})", "torch.amax(x, dim={d}{k})"), _max, weight=1.5),
+    Reduction("min", ("torch.min(x, dim={d}{k})[0]", "x.amin(dim={d}{k})", "torch.amin(x, dim={d}{k})"), _min, weight=1.5),
+    Reduction("argmax", ("torch.argmax(x, dim={d}{k})", "torch.max(x, dim={d}{k})[1]", "x.argmax(dim={d}{k})"), _argmax, integer=True),
     Reduction("argmin", ("torch.argmin(x, dim={d}{k})", "x.argmin(dim={d}{k})"), _argmin, integer=True),
-    Reduction("var", ("torch.var(x, dim={d}{k})", "x.var(dim={d}{k})"), _variance),
-    Reduction("std", ("torch.std(x, dim={d}{k})",), _deviation, weight=0.7),
-    Reduction("logsumexp", ("torch.logsumexp(x, dim={d}{k})",), _logsumexp, weight=1.5),
+    Reduction("var", ("torch.var(x, dim={d}{k})", "x.var(dim={d}{k})", "x.var(dim={d}, unbiased=True{k})"), _variance),
+    Reduction("std", ("torch.std(x, dim={d}{k})", "x.std(dim={d}{k})", "torch.sqrt(torch.var(x, dim={d}{k}))"), _deviation, weight=0.7),
+    Reduction("logsumexp", ("torch.logsumexp(x, dim={d}{k})", "x.logsumexp(dim={d}{k})"), _logsumexp, weight=1.5),
     Reduction("l1_norm", ("torch.norm(x, p=1, dim={d}{k})", "torch.sum(torch.abs(x), dim={d}{k})"), _l1, weight=0.7),
     Reduction("l2_norm", ("torch.norm(x, p=2, dim={d}{k})", "torch.sqrt(torch.sum(x ** 2, dim={d}{k}))", "torch.linalg.norm(x, dim={d}{k})"), _l2),
     Reduction("mean_square", ("torch.mean(x ** 2, dim={d}{k})", "x.pow(2).mean(dim={d}{k})"), _mean_square, weight=0.7),
 )  # fmt: skip
-PLANES = frozenset({"sum", "mean", "max", "min", "logsumexp"})
+PLANES = tuple(r for name in ("mean", "sum", "max", "min", "logsumexp") for r in REDUCTIONS if r.name == name)
 """Which take several axes."""
 LONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
 """Which no benchmark asks for alone."""
@@ -159,19 +159,20 @@ def reduction(sketch: Sketch, depth: int) -> Program:
     """x -> chain -> reduction -> chain."""
     sketch.family = "reductions"
     draw_dtype(sketch)
-    start(sketch, sketch.rng.choices((2, 3, 4), (3, 3, 1))[0])
+    start(sketch, sketch.rng.choices((2, 3, 4, 5), (3.5, 2.5, 2, 0.4))[0])
     reduce_current(sketch, depth)
     return finished(sketch)
 
 
 def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> None:
     """A reduction of the current tensor with depth - 1 element-wise steps around it."""
-    chosen = _chosen(sketch, depth)
+    planes = len(sketch.shape) > 3 and (depth > 1 or bool(sketch.ops)) and sketch.chance(0.5)
+    chosen = sketch.rng.choices(PLANES, (3, 1, 1, 1, 1))[0] if planes else _chosen(sketch, depth)
     around = depth - 1
     first = sketch.rng.randint(0, around) if before is None else before
     if chosen.integer:
         first = around
-    if len(sketch.shape) > 3 and not chosen.integer and chosen.name in PLANES and sketch.chance(0.4):
+    if planes:
         _planes(sketch, chosen, around, first)
         return
     last_axis = len(sketch.shape) == 2 or sketch.chance(0.35)
@@ -195,8 +196,13 @@ def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
     axes = ", ".join(str(i) for i in range(2, len(sketch.shape)))
     keep = sketch.chance(0.5)
     shown = sketch.pick((f"({axes})", f"[{axes}]"))
-    spelt = chosen.torch[-1] if chosen.name in ("max", "min") else chosen.torch[0]
-    sketch.reference.append("x = " + spelt.format(d=shown, k=", keepdim=True" if keep else ""))
+    adaptive = chosen.name in ("mean", "max") and sketch.chance(0.35)
+    if adaptive:
+        keep = sketch.chance(0.6)
+        _adaptive(sketch, "Avg" if chosen.name == "mean" else "Max", keep)
+    else:
+        spelt = chosen.torch[-1] if chosen.name in ("max", "min") else sketch.pick(chosen.torch)
+        sketch.reference.append("x = " + spelt.format(d=shown, k=", keepdim=True" if keep else ""))
     sketch.ops.append(f"plane_{chosen.name}")
     ones = ["1"] * (len(sketch.shape) - 2) if keep else []
     sketch.shape = (*sketch.shape[:2], *ones)
@@ -210,8 +216,22 @@ def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
     walk.launch("reduce_kernel", sketch.target(), shape)
 
 
+def _adaptive(sketch: Sketch, kind: str, keep: bool) -> None:
+    """Pooling to one pixel, as a layer or a call; flattened where the ones are not kept."""
+    axes = len(sketch.shape) - 2
+    to = sketch.pick(("1", "1", f"({', '.join(['1'] * axes)})"))
+    if sketch.chance(0.6):
+        name = sketch.free(sketch.pick(("pool", "global_pool", "gap")))
+        sketch.module(name, f"nn.Adaptive{kind}Pool{axes}d({to})", weights=False)
+        call = f"self.{name}(x)"
+    else:
+        call = f"F.adaptive_{kind.lower()}_pool{axes}d(x, {to})"
+    flat = "" if keep else sketch.pick((".flatten(1)", ".view(x.size(0), -1)", ".squeeze(-1)" * axes))
+    sketch.reference.append(f"x = {call}{flat}")
+
+
 def _chosen(sketch: Sketch, depth: int) -> Reduction:
-    pool = [r for r in REDUCTIONS if depth > 1 or r.name in LONE]
+    pool = [r for r in REDUCTIONS if depth > 1 or sketch.ops or r.name in LONE]
     return sketch.rng.choices(pool, [r.weight for r in pool])[0]
 
 

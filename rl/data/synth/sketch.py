@@ -10,6 +10,8 @@ from typing import TypeVar
 T = TypeVar("T")
 INITIALISED = ("nn.LayerNorm", "nn.GroupNorm", "nn.BatchNorm", "nn.Linear", "nn.Conv")
 """Layers with weights that a reference may draw otherwise than torch does."""
+SPREADS = (" * 2.0", " * 0.5", " - 0.5", " + 0.5", " * 3.0", " * 2.0 + 0.5", " * 2.0 - 1.0")
+"""What get_inputs puts behind a draw."""
 
 
 @dataclass
@@ -67,14 +69,18 @@ class Sketch:
 
     def input(self, name: str, shape: Sequence[str], make: str = "") -> str:
         """One more argument of forward. `make`: an expression with `{shape}`; None draws from a normal or uniform distribution."""
-        made = make or f"torch.{self.rng.choice(('randn', 'randn', 'rand'))}({{shape}}{{dtype}}){self._spread()}"
+        made = make or f"torch.{self.rng.choice(('randn', 'randn', 'rand'))}({{shape}}{{dtype}}){self._spread(shape)}"
         dtype = f", dtype=torch.{self.dtype}" if self.narrow else ""
         self.inputs.append((name, made.format(shape=", ".join(shape), dtype=dtype)))
         return name
 
-    def _spread(self) -> str:
-        """Inputs are not always drawn as they come."""
-        return self.pick((" * 2.0", " * 0.5", " - 0.5")) if self.chance(0.1) else ""
+    def _spread(self, shape: Sequence[str]) -> str:
+        """Inputs are not always drawn as they come: what get_inputs does to them is no part of the problem."""
+        if not self.chance(0.4):
+            return ""
+        if len(shape) > 1 and not self.narrow and self.chance(0.25):
+            return f" + torch.randn({', '.join((shape[0], *('1' for _ in shape[1:])))})"
+        return self.pick(SPREADS)
 
     def argument(self, name: str, value: str, keep: bool = True) -> str:
         """One more argument of both models; `self.name` holds it in both where `keep`."""
@@ -94,17 +100,17 @@ class Sketch:
 
     def _initialise(self, name: str, text: str) -> None:
         """Some references draw a layer's weights by themselves. The candidate is given them, so it need not."""
-        if not text.startswith(INITIALISED) or "affine=False" in text or not self.chance(0.12):
+        if not text.startswith(INITIALISED) or "affine=" in text or not self.chance(0.3):
             return
+        norm, biased = "Norm" in text, "bias=" not in text
         how = self.pick(
-            (
-                "normal_(self.{name}.weight, 1.0, 0.5)",
-                "uniform_(self.{name}.weight)",
-                "normal_(self.{name}.weight, std=0.02)",
-            )
+            ("normal_(self.{name}.weight, 1.0, 0.5)", "uniform_(self.{name}.weight)")
+            if norm
+            else ("normal_(self.{name}.weight, std=0.02)", "xavier_uniform_(self.{name}.weight)")
         )
-        self.reference_init.append("nn.init." + how.format(name=name))
-        if "Norm" in text and self.chance(0.5):
+        if norm or not biased or self.chance(0.5):
+            self.reference_init.append("nn.init." + how.format(name=name))
+        if biased and self.chance(0.7):
             self.reference_init.append(f"nn.init.normal_(self.{name}.bias)")
 
     def free(self, name: str) -> str:
@@ -123,4 +129,4 @@ class Sketch:
     def target(self) -> str:
         """What the next kernel's output is called."""
         self.done += 1
-        return "out" if self.done == self.stages else "hidden"
+        return "out" if self.done == self.stages else f"hidden{self.done if self.done > 1 else ''}"

@@ -26,7 +26,7 @@ def pool_current(sketch: Sketch, axes: int, depth: int) -> None:
     """A window over the last `axes` axes of the current tensor, then depth - 1 element-wise steps."""
     largest = sketch.chance(0.5)
     name = f"{'max' if largest else 'avg'}_pool{axes}d"
-    _write(sketch, name, axes, largest)
+    host = _write(sketch, name, axes, largest)
     sketch.ops.append(name)
     sketch.shape = (*sketch.shape[:2], *("" for _ in range(axes)))
     steps = draw_steps(sketch, depth - 1, tensors=False, binary=0)
@@ -36,40 +36,64 @@ def pool_current(sketch: Sketch, axes: int, depth: int) -> None:
     parameters = ["x_ptr", *extra.parameters, "out_ptr", *_sizes(names), "KERNEL", "STRIDE", "PADDING"]
     parameters += ["DILATION"] if largest else []
     sketch.kernels.append(kernel("pool_kernel", [*parameters, "BLOCK"], _body(sketch, names, largest, tail)))
-    _host(sketch, names, extra, largest)
+    _host(sketch, names, extra, host)
 
 
-def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> None:
-    size = sketch.pick((2, 3, 3, 4))
-    stride, padding, dilation = (
-        sketch.pick((1, 2, 3, size)),
-        sketch.pick((0, 0, 1)),
-        sketch.pick((1, 1, 2)) if largest else 1,
-    )
+def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> dict[str, str]:
+    """The reference's layer or call; what the host reads each number of the window from."""
+    values = _window(sketch, largest)
+    taken = {argument for argument, _ in sketch.arguments} & values.keys()
+    prefix = "pool_" if taken else sketch.pick(("", "", "", "pool_"))
+    shown = _shown(sketch, values)
+    if sketch.chance(0.3):
+        _layer(sketch, name, axes, shown)
+        return values
+    own = values["stride"] == values["kernel_size"] and sketch.chance(0.5)
+    for argument in shown:
+        value = "None" if own and argument == "stride" else values[argument]
+        fallback = f" or {prefix}kernel_size" if argument == "stride" else ""
+        sketch.arguments.append((f"{prefix}{argument}", value))
+        sketch.init.append(f"self.{prefix}{argument} = {prefix}{argument}{fallback}")
+    sketch.defaults |= {f"{prefix}stride": "None", f"{prefix}padding": "0", f"{prefix}dilation": "1"}
+    host = {a: f"self.{prefix}{a}" if a in shown else value for a, value in values.items()}
+    if "stride" not in shown:
+        host["stride"] = host["kernel_size"]
+    if sketch.chance(0.35):
+        sketch.reference_init += [f"self.{prefix}{argument} = {prefix}{argument}" for argument in shown]
+        named = sketch.chance(0.4) or tuple(shown) != tuple(values)[: len(shown)]
+        given = ", ".join(f"{a}=self.{prefix}{a}" if named else f"self.{prefix}{a}" for a in shown)
+        sketch.reference.append(f"x = F.{name}(x, {given})")
+    else:
+        _layer(sketch, name, axes, {argument: f"{prefix}{argument}" for argument in shown})
+    return host
+
+
+def _window(sketch: Sketch, largest: bool) -> dict[str, str]:
+    """Small enough that the smallest inputs hold it. A padding is half the kernel at most."""
+    size = sketch.pick((2, 3, 3, 4, 5))
+    padding = sketch.pick((0, 0, 1, size // 2))
+    dilation = sketch.pick((1, 1, 1, 2)) if largest else 1
+    stride = sketch.pick((1, 2, 3, size))
     while (size - 1) * dilation + 1 - 2 * padding > 3:
         size, dilation = (size - 1, dilation) if dilation == 1 else (size, 1)
-    values = [("kernel_size", size), ("stride", stride), ("padding", padding)] + (
-        [("dilation", dilation)] if largest else []
-    )
-    own = stride == size and sketch.chance(0.7)
-    sketch.defaults |= {"stride": "None", "padding": "0", "dilation": "1"}
-    for argument, value in values:
-        sketch.arguments.append((argument, "None" if own and argument == "stride" else str(value)))
-        sketch.init.append(f"self.{argument} = {argument}" + (" or kernel_size" if argument == "stride" else ""))
-    _ask(sketch, name, axes, largest, [argument for argument, _ in values])
+    padding = min(padding, size // 2)
+    values = {"kernel_size": str(size), "stride": str(stride), "padding": str(padding)}
+    return values | ({"dilation": str(dilation)} if largest else {})
 
 
-def _ask(sketch: Sketch, name: str, axes: int, largest: bool, arguments: list[str]) -> None:
-    """The reference's call: of a layer mostly, else of the function with what the model keeps."""
-    if sketch.chance(0.25):
-        sketch.reference_init += [f"self.{argument} = {argument}" for argument in arguments]
-        given = ", ".join(f"self.{argument}" for argument in arguments)
-        sketch.reference.append(f"x = F.{name}(x, {given})")
-        return
-    given = ", ".join(f"{argument}={argument}" for argument in arguments)
-    layer = f"nn.{'Max' if largest else 'Avg'}Pool{axes}d({given})"
+def _shown(sketch: Sketch, values: dict[str, str]) -> dict[str, str]:
+    """What is written: numbers that torch takes by itself are mostly left out."""
+    usual = {"stride": values["kernel_size"], "padding": "0", "dilation": "1"}
+    return {a: value for a, value in values.items() if usual.get(a) != value or sketch.chance(0.4)}
+
+
+def _layer(sketch: Sketch, name: str, axes: int, given: dict[str, str]) -> None:
+    kind = f"nn.{'Max' if name.startswith('max') else 'Avg'}Pool{axes}d"
+    plain = list(given) == ["kernel_size", "stride", "padding", "dilation"][: len(given)] and name.startswith("max")
+    plain = (plain or list(given) == ["kernel_size", "stride", "padding"][: len(given)]) and sketch.chance(0.35)
+    shown = ", ".join(value if plain else f"{argument}={value}" for argument, value in given.items())
     called = sketch.pick(("pool", name.removesuffix(f"{axes}d"), f"{name.split('_')[0]}pool"))
-    sketch.reference.append(f"x = self.{sketch.module(called, layer, weights=False)}(x)")
+    sketch.reference.append(f"x = self.{sketch.module(called, f'{kind}({shown})', weights=False)}(x)")
 
 
 def _sizes(names: tuple[str, ...]) -> list[str]:
@@ -116,18 +140,19 @@ def _coordinates(names: tuple[str, ...]) -> list[str]:
     return ["od = offs // (OH * OW)", "oh = offs // OW % OH", "ow = offs % OW"]
 
 
-def _host(sketch: Sketch, names: tuple[str, ...], extra: Extra, largest: bool) -> None:
+def _host(sketch: Sketch, names: tuple[str, ...], extra: Extra, window: dict[str, str]) -> None:
     source, target = sketch.current, sketch.target()
-    reach = "self.dilation * (self.kernel_size - 1)" if largest else "(self.kernel_size - 1)"
+    size, stride, padding = (window[name] for name in ("kernel_size", "stride", "padding"))
+    reach = f"{window['dilation']} * ({size} - 1)" if "dilation" in window else f"({size} - 1)"
     sketch.host.append(f"B, C, {', '.join(names)} = {source}.shape")
     for name in names:
-        sketch.host.append(f"O{name} = ({name} + 2 * self.padding - {reach} - 1) // self.stride + 1")
+        sketch.host.append(f"O{name} = ({name} + 2 * {padding} - {reach} - 1) // {stride} + 1")
     shape = ", ".join(["B", "C", *(f"O{name}" for name in names)])
     total = " * ".join(f"O{name}" for name in names)
-    dilation = ", DILATION=self.dilation" if largest else ""
+    dilation = f", DILATION={window['dilation']}" if "dilation" in window else ""
     values = ", ".join([source, *extra.values, target, *_sizes(names)])
     sketch.host += [
         f"{target} = torch.empty(({shape}), device={source}.device, dtype={source}.dtype)",
-        f"pool_kernel[(B * C, triton.cdiv({total}, 1024))]({values}, KERNEL=self.kernel_size, STRIDE=self.stride, PADDING=self.padding{dilation}, BLOCK=1024)",
+        f"pool_kernel[(B * C, triton.cdiv({total}, 1024))]({values}, KERNEL={size}, STRIDE={stride}, PADDING={padding}{dilation}, BLOCK=1024)",
     ]
     sketch.current = target
