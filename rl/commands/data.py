@@ -72,6 +72,7 @@ def mistakes(
     ] = "train",
     samples: Annotated[int, typer.Option(min=1, help="Drafts of each problem.")] = 4,
     temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
+    at_once: Annotated[int, typer.Option(min=1, help="Problems that the policy is asked about together.")] = 16,
     target: Annotated[str, typer.Option(help="GPU to compile for: sm_80 ... sm_120, gfx942.")] = "sm_90",
     workers: Annotated[int, typer.Option(min=1, help="Processes that judge; about 1 GB each.")] = 2,
     device: Annotated[str, typer.Option(help="Where the policy computes: auto, cpu or cuda:N.")] = "auto",
@@ -88,8 +89,9 @@ def mistakes(
     from rl.data.synth.own_mistakes import Wanted, harvest
 
     wanted = Wanted(
-        seed=seed, split=split_asked(split), target=target_asked(target), samples=samples, temperature=temperature
-    )
+        seed=seed, split=split_asked(split), target=target_asked(target), samples=samples, temperature=temperature,
+        at_once=at_once,
+    )  # fmt: skip
     asked = open_policy(policy, device=choose_device(device))
     with progress(as_json) as say:
         found = harvest(asked, wanted, n, out, workers, say, graphs_of(*(against or ())))

@@ -29,6 +29,7 @@ Form = Annotated[str | None, typer.Option(help="compact or chat [default: compac
 Kinds = Annotated[str | None, typer.Option(help="Of rows, with commas: draft,repair,fim,translate,instruct.")]
 Share = Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the rows.")]
 NoMessage = Annotated[bool, typer.Option("--without-message", help="Repairs without what the tools said.")]
+Repairs = Annotated[int, typer.Option("--repeat-repairs", min=1, help="Times that each repair is trained on.")]
 Fim = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows given as fill-in-the-middle as well.")]
 Drawn = Annotated[int, typer.Option(min=0, help="So many drafts from the generator besides, which no tool has judged.")]
 Against = Annotated[
@@ -63,6 +64,7 @@ def sft(
     kinds: Kinds = None,
     share: Share = 1.0,
     without_message: NoMessage = False,
+    repeat_repairs: Repairs = 1,
     fim: Fim = 0.0,
     drawn: Drawn = 0,
     against: Against = None,
@@ -89,7 +91,7 @@ def sft(
     options = Options(
         base=base, data=data, output=(output or Path("runs") / f"sft-{base.strip('/').replace('/', '-').replace(':', '-')}"),
         preset=preset_of(preset, base), tokenizer=tokenizer, adapter=adapter, device=place,
-        choice=choice_of(form_of(form, base), kinds, share, without_message, fim, seed),
+        choice=choice_of(form_of(form, base), kinds, share, without_message, repeat_repairs, fim, seed),
         settings=settings_of(config, settings or []), vocabulary=vocabulary, batch_tokens=batch_tokens, compile=compile,
         max_minutes=max_minutes, drawn=drawn, against=tuple(against or ()), workers=os.cpu_count() or 2, storage=storage_of(weights), seed=seed,
     )  # fmt: skip

@@ -35,10 +35,12 @@ def storage_of(asked: str) -> Storage:
 
 
 def choice_of(
-    form: PromptForm, kinds: str | None, share: float, without_message: bool, fim: float, seed: int
+    form: PromptForm, kinds: str | None, share: float, without_message: bool, repairs: int, fim: float, seed: int
 ) -> Choice:
     chosen = tuple(_one(Kind, name.strip(), "--kinds") for name in kinds.split(",")) if kinds else tuple(Kind)
-    return Choice(form=form, kinds=chosen, share=share, without_message=without_message, fim=fim, seed=seed)
+    return Choice(
+        form=form, kinds=chosen, share=share, without_message=without_message, repairs=repairs, fim=fim, seed=seed
+    )
 
 
 def settings_of(config: Path | None, settings: Sequence[str]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ class Choice(Value):
     kinds: tuple[Kind, ...] = tuple(Kind)
     without_message: bool = False
     """Repairs without what the tools said: for the ablation."""
+    repairs: int = 1
+    """Times that each repair is trained on: beside drafts that are drawn by the hundred thousand they are few."""
     share: float = 1.0
     """Of the rows, chosen by their id."""
     fim: float = 0.0
@@ -87,8 +89,10 @@ def encode(rows: Iterable[Row], tokenizer: Any, choice: Choice, held_rows: int =
                 counts["left out: too long"] += 1
                 continue
             kept_back = len(held) < held_rows and _share(row.id, "held") < 0.02
-            (held if kept_back else train).add(prompt, [*answer, tokenizer.eos_token_id])
-            counts["kept back for the loss" if kept_back else f"trained on: {row.kind}{_unjudged(row)}"] += 1
+            times = choice.repairs if row.kind is Kind.REPAIR and not kept_back else 1
+            for _ in range(times):
+                (held if kept_back else train).add(prompt, [*answer, tokenizer.eos_token_id])
+            counts["kept back for the loss" if kept_back else f"trained on: {row.kind}{_unjudged(row)}"] += times
     if not len(train):
         found = ", ".join(f"{name} {number}" for name, number in counts.items()) or "no rows"
         raise InputError(f"nothing to train on ({found}): choose other --kinds, a larger --longest, or another --data")

@@ -264,6 +264,14 @@ def test_a_row_is_trained_on_with_the_ids_that_the_policy_will_be_asked_with(cor
     assert encoded.ids[-1] == tokenizer.eos_token_id
 
 
+def test_repairs_are_trained_on_as_often_as_asked_and_never_where_they_are_kept_back(corpus, tokenizer):
+    rows = [row for row in read_rows(corpus) if row.kind is Kind.REPAIR]
+    once, thrice = (encode(rows, tokenizer, Choice(repairs=times), held_rows=1) for times in (1, 3))
+    assert len(thrice.train) == 3 * len(once.train)
+    assert len(thrice.held) == len(once.held)
+    assert thrice.counts["trained on: repair"] == 3 * once.counts["trained on: repair"]
+
+
 def test_a_repair_can_be_asked_in_sentences_and_without_its_message(corpus):
     from agent.prompts import Prompts
 

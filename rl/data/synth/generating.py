@@ -75,20 +75,23 @@ def generate(
     start, before = time.monotonic(), state.seconds
     kept = start
     waiting: list[Row] = []
-    with evaluating(workers) as pool:
-        for outcome in _outcomes(pool, wanted, state.next, workers, forbidden):
-            state = _counted(state, outcome, seen, graphs, waiting)
-            state = state.with_(seconds=before + time.monotonic() - start, workers=workers)
-            say(
-                f"{state.drafts} of {n} drafts, {state.repairs} repairs, {state.rate:.2f} pairs/s, {state.graphs} graphs"
-            )
-            done = state.drafts >= n
-            if done or len(waiting) >= SHARD or (waiting and time.monotonic() - kept > KEEP_SECONDS):
-                _keep(folder, waiting, state)
-                kept = time.monotonic()
-            if done:
-                break
-        pool.shutdown(cancel_futures=True)
+    try:
+        with evaluating(workers) as pool:
+            for outcome in _outcomes(pool, wanted, state.next, workers, forbidden):
+                state = _counted(state, outcome, seen, graphs, waiting)
+                state = state.with_(seconds=before + time.monotonic() - start, workers=workers)
+                say(
+                    f"{state.drafts} of {n} drafts, {state.repairs} repairs, {state.rate:.2f} pairs/s, {state.graphs} graphs"
+                )
+                if len(waiting) >= SHARD or (waiting and time.monotonic() - kept > KEEP_SECONDS):
+                    _keep(folder, waiting, state)
+                    kept = time.monotonic()
+                if state.drafts >= n:
+                    break
+            pool.shutdown(cancel_futures=True)
+    finally:
+        if waiting:
+            _keep(folder, waiting, state)
     return state
 
 

@@ -24,9 +24,6 @@ from tools.results import Value
 if TYPE_CHECKING:
     from policies.base import Policy
 
-AT_ONCE = 64
-"""Problems that the policy is asked about together, while the drafts of those before are judged."""
-
 
 class Wanted(Value):
     """What is asked of which problems."""
@@ -37,6 +34,8 @@ class Wanted(Value):
     samples: int = 4
     temperature: float = 1.0
     reply_tokens: int = 768
+    at_once: int = 16
+    """Problems that the policy is asked about together, while the drafts of those before are judged."""
 
 
 class Harvest(Value):
@@ -89,7 +88,7 @@ def _judged(
     """A round of problems after another; the policy writes the next one's drafts while the tools judge."""
     source, waiting = stream(wanted.split, wanted.seed, forbidden), deque[list[Future[Judged]]]()
     while True:
-        tasks = list(islice(source, AT_ONCE))
+        tasks = list(islice(source, wanted.at_once))
         drafts = drafted(policy, wanted, tasks)
         waiting.append([pool.submit(judge, *pair, wanted.target) for pair in zip(tasks, drafts, strict=True)])
         if len(waiting) > 1:
