@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,11 +14,16 @@ _here: dict[str, Any] = {}
 """Of this process: its evaluator."""
 
 
-def evaluating(workers: int) -> ProcessPoolExecutor:
-    """A pool of such processes. They share nothing with this one: each has its own warm zygotes, about 1 GB."""
+@contextmanager
+def evaluating(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of such processes. They share nothing with this one: each has its own warm zygotes, about 1 GB. At the end, and after Ctrl-C, nothing that waits is begun."""
     import multiprocessing
 
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _open)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _open) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def evaluator() -> Evaluator:

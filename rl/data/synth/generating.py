@@ -88,7 +88,6 @@ def generate(
                     kept = time.monotonic()
                 if state.drafts >= n:
                     break
-            pool.shutdown(cancel_futures=True)
     finally:
         if waiting:
             _keep(folder, waiting, state)

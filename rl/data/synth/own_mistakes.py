@@ -77,7 +77,6 @@ def harvest(
                 f"{found.repairs} of {n} repairs, {found.right} of {found.drafts} drafts right, {found.problems} problems"
             )
             if found.repairs >= n:
-                pool.shutdown(cancel_futures=True)
                 return found
     raise AssertionError("the generator never ends")
 
