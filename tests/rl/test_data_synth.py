@@ -2,6 +2,7 @@
 
 import ast
 import random
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -11,10 +12,10 @@ from policies.base import PromptForm
 from rl.data.cleaning.suites import graphs_of
 from rl.data.dataflow import graph_hash
 from rl.data.rows import Kind, Split, read_rows
-from rl.data.synth.drawing import FAMILIES
+from rl.data.synth.drawing import FAMILIES, draw
 from rl.data.synth.generating import Wanted, generate, state_of
 from rl.data.synth.mistakes import MISTAKES, broken
-from rl.data.synth.sketch import Sketch
+from rl.data.synth.sketch import NameTaken, Sketch
 from rl.data.synth.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, held_out
 from rl.data.synth.tasks import tasks
 from rl.data.synth.verifying import options, verify
@@ -75,9 +76,18 @@ def test_tasks_are_of_many_graphs_and_kernels_are_short():
 def test_every_family_is_drawn_at_every_depth_and_parses():
     for family in FAMILIES:
         for seed in range(30):
-            program = family.make(Sketch(random.Random(f"{family.name}{seed}")), 1 + seed % min(family.deepest, 8))
-            ast.parse(program.reference)
-            ast.parse(program.candidate)
+            with suppress(NameTaken):
+                program = family.make(Sketch(random.Random(f"{family.name}{seed}")), 1 + seed % min(family.deepest, 8))
+                ast.parse(program.reference)
+                ast.parse(program.candidate)
+
+
+@pytest.mark.parametrize("number", [8622, 33906, 84208, 113006, 161307, 171295])
+def test_two_parts_of_a_program_never_share_an_argument(number):
+    """Draws in which two layers wanted `eps`: one in twenty thousand, and a training on drawn rows ended with it."""
+    program = draw(f"0/train/{number}", Split.TRAIN)
+    for text in (program.reference, program.candidate) if program else ():
+        compile(text, "drawn", "exec")
 
 
 def test_mistakes_change_the_text_once_and_differ_from_each_other():

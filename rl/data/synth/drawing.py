@@ -21,7 +21,7 @@ from rl.data.synth.normalising import norm, softmax
 from rl.data.synth.program import Program
 from rl.data.synth.reductions import reduction
 from rl.data.synth.scans import scan
-from rl.data.synth.sketch import Sketch
+from rl.data.synth.sketch import NameTaken, Sketch
 from rl.data.synth.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, asked_alone, split_of
 from rl.data.synth.whole import whole
 from rl.data.synth.windows import pooling
@@ -62,11 +62,14 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def draw(seed: str, split: Split) -> Program | None:
-    """The program of this seed, None where it is of another split, or a benchmark's. The same text gives the same program everywhere."""
+    """The program of this seed, None where it is of another split, a benchmark's, or cannot be. The same text gives the same program everywhere."""
     rng = random.Random(seed)
     family = _family(rng, split)
     depth = min(_depth(rng, split), family.deepest)
-    program = family.make(Sketch(rng), depth)
+    try:
+        program = family.make(Sketch(rng), depth)
+    except NameTaken:
+        return None
     if asked_alone(program.ops):
         return None
     return program if split_of(program.family, program.ops) is split else None

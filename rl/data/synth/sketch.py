@@ -14,6 +14,10 @@ SPREADS = (" * 2.0", " * 0.5", " - 0.5", " + 0.5", " * 3.0", " * 2.0 + 0.5", " *
 """What get_inputs puts behind a draw."""
 
 
+class NameTaken(Exception):
+    """Two parts of one program want an argument of the same name: it is not drawn."""
+
+
 @dataclass
 class Sketch:
     """Filled by the families, written out by `program.finished`. Everything in it follows from `rng`."""
@@ -83,7 +87,9 @@ class Sketch:
         return self.pick(SPREADS)
 
     def argument(self, name: str, value: str, keep: bool = True) -> str:
-        """One more argument of both models; `self.name` holds it in both where `keep`."""
+        """One more argument of both models; `self.name` holds it in both where `keep`. Raises NameTaken."""
+        if any(name == taken for taken, _ in self.arguments):
+            raise NameTaken(name)
         self.arguments.append((name, value))
         if keep:
             self.reference_init.append(f"self.{name} = {name}")
