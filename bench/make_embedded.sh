@@ -6,13 +6,13 @@
 # What varies is given as variables: PYTHON, SIZE (14m), SEED (0), ROWS (40000 verified drafts at most), DATA_MINUTES (10), SFT_MINUTES (10),
 # WORKERS (all cores), DEVICE (auto), TASKS (128), SAMPLES (10), KERNELBENCH (a checkout to measure on and to keep out of the data; none),
 # RL_STEPS (26; steps of GRPO after the SFT, a minute for five on an H200 with 16 cores; 0 on a machine without a GPU),
-# DRAWN (0; drafts straight from the generator besides, which no tool has judged), CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
+# DRAWN (0; drafts straight from the generator besides, which no tool has judged), REPAIRS (20; times that each repair is trained on), CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 WORK=${1:-/tmp/embedded}
 PYTHON=${PYTHON:-python} SIZE=${SIZE:-14m} SEED=${SEED:-0} ROWS=${ROWS:-40000} DEVICE=${DEVICE:-auto}
-DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10} DRAWN=${DRAWN:-0} RL_STEPS=${RL_STEPS:-26}
+DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10} DRAWN=${DRAWN:-0} REPAIRS=${REPAIRS:-20} RL_STEPS=${RL_STEPS:-26}
 WORKERS=${WORKERS:-$(nproc)} KERNELBENCH=${KERNELBENCH:-} INSTALL=${INSTALL:-}
 rl() { "$PYTHON" -m rl "$@"; }
 say() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
@@ -39,7 +39,7 @@ fi
 if [ ! -d "$WORK/embedded" ]; then
     say "training new:$SIZE for $SFT_MINUTES minutes"
     rl sft --base "new:$SIZE" --preset scratch --data "$CORPUS" --tokenizer "$WORK/tokenizer" --output "$WORK/embedded" \
-        --device "$DEVICE" --seed "$SEED" --max-minutes "$SFT_MINUTES" --drawn "$DRAWN" --set num_train_epochs=1000 --weights bf16
+        --device "$DEVICE" --seed "$SEED" --max-minutes "$SFT_MINUTES" --drawn "$DRAWN" --repeat-repairs "$REPAIRS" --set num_train_epochs=1000 --weights bf16
 fi
 
 MADE=$WORK/embedded
