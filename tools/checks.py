@@ -11,7 +11,7 @@ from tools.conversation import Conversation
 from tools.draws import Draw
 from tools.examine import check_form, check_side_effects
 from tools.exchange import MARGIN_BYTE, Exchange, state_of
-from tools.ownwork import Rule, evidence, operations_told
+from tools.ownwork import Rule, evidence, judge_own_work, operations_told
 from tools.results import Census, Cheat, Check, CorrectnessResult, Failed, Failure, Fault, OwnWork, clean_text
 from tools.situation import EXACT_SECONDS, Expected, Situation, expect, moved_outputs, same_bits, shaken_model
 
@@ -219,8 +219,8 @@ class Checks:
             self.exchange.load_weights(self.model)
 
     # -------------------------------------------------------------- other sizes
-    def hidden(self, situation: Situation, sizes: dict[str, int]) -> None:
-        """The same candidate, the same weights, other sizes: right, or an exception of its own (which is noted)."""
+    def hidden(self, situation: Situation, sizes: dict[str, int], rule: Rule) -> None:
+        """The same candidate, the same weights, other sizes: right by its own work, or an exception of its own (which is noted)."""
         if {n: t.shape for n, t in state_of(situation.model).items()} != {
             n: t.shape for n, t in state_of(self.situation.model).items()
         }:
@@ -234,6 +234,7 @@ class Checks:
         other.exchange.open(expected)
         try:
             other._checked(expected, POISONS[0], name=name)
+            judge_own_work(other, rule)
         except Failed as failed:
             if failed.failure.fault in (Fault.RUNTIME, Fault.LAUNCH):
                 self.notes.append(f"{name}: refused by the candidate ({failed.failure.message[:120]})")
