@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from tools.buffers import Buffers
@@ -120,26 +121,23 @@ class Checks:
 
     def compare(self, got: list[Any], expected: Expected, name: str, *, diagnose: bool = True) -> None:
         """Every output against what should have come. Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed."""
-        shaken: list[Any] | None = None
+        moved = cache(lambda: moved_outputs(self.situation, expected))
         for number, mine in enumerate(got):
-            measured = self._measured(mine, expected, name, number)
-            if not measured.check.passed and (
-                expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
-            ):
-                shaken = shaken if shaken is not None else moved_outputs(self.situation, expected)
-                measured = self._measured(mine, expected, name, number, shaken[number])
+            may_move = expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
+            measured = self._measured(mine, expected, name, number, moved if may_move else None)
             if expected.exact is not None and len(self._tolerances) <= number:
                 self._tolerances.append(measured.tolerance)
             self.checks.append(measured.check)
             if failure := failure_of(measured):
                 raise Failed(self._diagnosed(failure, expected) if diagnose else failure)
 
-    def _measured(self, mine: Any, expected: Expected, name: str, number: int, shaken: Any = None) -> Measured:
+    def _measured(
+        self, mine: Any, expected: Expected, name: str, number: int, moved: Callable[[], list[Any]] | None
+    ) -> Measured:
         exact = None if expected.exact is None else expected.exact[number]
         tolerance = None if exact is not None else self.tolerance(number)
-        return measure(
-            mine, expected.eager[number], exact, draw=name, tolerance=tolerance, output=number, shaken=shaken
-        )
+        shaken = None if moved is None else lambda: moved()[number]
+        return measure(mine, expected.eager[number], exact, draw=name, tolerance=tolerance, output=number, moved=shaken)
 
     def _diagnosed(self, failure: Failure, expected: Expected) -> Failure:
         """Why an answer is wrong, found out by asking again with one thing changed."""
