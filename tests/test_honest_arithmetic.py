@@ -240,3 +240,47 @@ def test_a_reference_that_refuses_inputs_nearby_is_moved_by_ulps_alone():
     expected = expect(situation, Draw.CONSTANT_ROWS, 1)
     [moved] = moved_outputs(situation, expected)
     assert 0 < (moved - expected.eager[0]).abs().max() < 1e-4
+
+
+ATTENTION = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, query, key, value):
+        scores = torch.zeros(*query.shape[:-1], key.shape[-2], dtype=query.dtype)
+        for at in range(0, 64, 8):
+            part = query[..., at:at + 8].double() @ key[..., at:at + 8].double().mT
+            scores = scores + part.to(query.dtype)
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        return torch.softmax((scores * 0.125).masked_fill(later, float("-inf")), -1) @ value
+def get_inputs():
+    return [torch.randn(4, 256, 64) * 2.0, torch.randn(4, 256, 64), torch.randn(4, 256, 64)]
+def get_init_inputs():
+    return []
+"""
+"""Eager's on a GPU: eight terms of a score at a time, as a tensor core adds them."""
+
+
+def _causal(scores, value):
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return torch.softmax(scores.masked_fill(later, float("-inf")), -1) @ value
+
+
+def _term_by_term(query, key):
+    """Scores as the threads of a kernel add them: one fused product after the other. Equal terms are all rounded the same way."""
+    scores = torch.zeros(*query.shape[:-1], key.shape[-2])
+    for at in range(query.shape[-1]):
+        scores = (scores.double() + query[..., at, None].double() * key[..., None, :, at].double()).float()
+    return scores * 0.125
+
+
+def test_scores_of_constant_rows_added_term_by_term_pass_and_in_lower_precision_they_do_not():
+    situation = set_up(Problem(name="attention", source=ATTENTION), "cpu", 1)
+    for seed in range(4):
+        expected = expect(situation, Draw.CONSTANT_ROWS, seed)
+        [query, key, value], [eager], [exact] = expected.inputs, expected.eager, expected.exact
+        [shaken] = moved_outputs(situation, expected)
+        honest = _causal(_term_by_term(query, key), value)
+        assert measure(honest, eager, exact, shaken=shaken).headroom < 0.3, seed
+        for cast in (tf32, bf16, fp16):
+            cheat = _causal(cast(query) @ cast(key).mT * 0.125, value)
+            assert measure(cheat, eager, exact, shaken=shaken).headroom > 5, (seed, cast.__name__)

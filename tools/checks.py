@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from tools.buffers import Buffers
@@ -11,7 +12,7 @@ from tools.conversation import Conversation
 from tools.draws import Draw
 from tools.examine import check_form, check_side_effects
 from tools.exchange import MARGIN_BYTE, Exchange, state_of
-from tools.ownwork import Rule, evidence, operations_told
+from tools.ownwork import Rule, evidence, judge_own_work, operations_told
 from tools.results import Census, Cheat, Check, CorrectnessResult, Failed, Failure, Fault, OwnWork, clean_text
 from tools.situation import EXACT_SECONDS, Expected, Situation, expect, moved_outputs, same_bits, shaken_model
 
@@ -120,26 +121,23 @@ class Checks:
 
     def compare(self, got: list[Any], expected: Expected, name: str, *, diagnose: bool = True) -> None:
         """Every output against what should have come. Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed."""
-        shaken: list[Any] | None = None
+        moved = cache(lambda: moved_outputs(self.situation, expected))
         for number, mine in enumerate(got):
-            measured = self._measured(mine, expected, name, number)
-            if not measured.check.passed and (
-                expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
-            ):
-                shaken = shaken if shaken is not None else moved_outputs(self.situation, expected)
-                measured = self._measured(mine, expected, name, number, shaken[number])
+            may_move = expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
+            measured = self._measured(mine, expected, name, number, moved if may_move else None)
             if expected.exact is not None and len(self._tolerances) <= number:
                 self._tolerances.append(measured.tolerance)
             self.checks.append(measured.check)
             if failure := failure_of(measured):
                 raise Failed(self._diagnosed(failure, expected) if diagnose else failure)
 
-    def _measured(self, mine: Any, expected: Expected, name: str, number: int, shaken: Any = None) -> Measured:
+    def _measured(
+        self, mine: Any, expected: Expected, name: str, number: int, moved: Callable[[], list[Any]] | None
+    ) -> Measured:
         exact = None if expected.exact is None else expected.exact[number]
         tolerance = None if exact is not None else self.tolerance(number)
-        return measure(
-            mine, expected.eager[number], exact, draw=name, tolerance=tolerance, output=number, shaken=shaken
-        )
+        shaken = None if moved is None else lambda: moved()[number]
+        return measure(mine, expected.eager[number], exact, draw=name, tolerance=tolerance, output=number, moved=shaken)
 
     def _diagnosed(self, failure: Failure, expected: Expected) -> Failure:
         """Why an answer is wrong, found out by asking again with one thing changed."""
@@ -219,8 +217,8 @@ class Checks:
             self.exchange.load_weights(self.model)
 
     # -------------------------------------------------------------- other sizes
-    def hidden(self, situation: Situation, sizes: dict[str, int]) -> None:
-        """The same candidate, the same weights, other sizes: right, or an exception of its own (which is noted)."""
+    def hidden(self, situation: Situation, sizes: dict[str, int], rule: Rule) -> None:
+        """The same candidate, the same weights, other sizes: right by its own work, or an exception of its own (which is noted)."""
         if {n: t.shape for n, t in state_of(situation.model).items()} != {
             n: t.shape for n, t in state_of(self.situation.model).items()
         }:
@@ -234,6 +232,7 @@ class Checks:
         other.exchange.open(expected)
         try:
             other._checked(expected, POISONS[0], name=name)
+            judge_own_work(other, rule)
         except Failed as failed:
             if failed.failure.fault in (Fault.RUNTIME, Fault.LAUNCH):
                 self.notes.append(f"{name}: refused by the candidate ({failed.failure.message[:120]})")

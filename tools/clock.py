@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from tools import wire
@@ -22,7 +21,7 @@ from tools.physics import light
 from tools.problem import Problem
 from tools.results import Cheat, Failed, Failure, Fault, InfrastructureError, Number, ProfileResult, Timing
 from tools.situation import Expected
-from tools.timing import ratio, settled, timing
+from tools.timing import Block, Samples, ratio, settled, timing
 
 FLUSH_BYTES = 1 << 28
 """Written before every timed call: over the L2 of every GPU so far."""
@@ -34,17 +33,8 @@ LOOKED_AT = 0.25
 """Share of the blocks of one call whose output is compared; the candidate cannot know which."""
 SLOWED = 1.3
 """A fill of the judge's own that takes so many times what it took at first: someone else is at work."""
-WALL_SHARE, BLOCK_SLACK, CALL_SLACK = 0.7, 0.35, 0.02
-"""Events may claim at least this share of the wall clock, less so many milliseconds a block and a call."""
-
-
-@dataclass
-class Samples:
-    candidate: list[float] = field(default_factory=list)
-    eager: list[float] = field(default_factory=list)
-    walls: list[tuple[float, float]] = field(default_factory=list)
-    """By block: milliseconds a call that the events claim, and that the judge's clock saw at least."""
-    allocated: int = 0
+BLOCK_SLACK, CALL_SLACK = 0.35, 0.02
+"""Milliseconds of the wall clock, a block and a call, that are not the candidate's."""
 
 
 class Clock:
@@ -84,15 +74,9 @@ class Clock:
         """Times and profiles a candidate that passed every check. Raises Failed for an answer that is wrong while it is timed, or a forged clock."""
         begun = time.monotonic()
         checks.new_weights()
-        first = Samples()
-        self._block(checks, _open_sets(checks, 2), first)
-        sets = _open_sets(checks, max(1, int(BLOCK_MS / statistics.fmean(first.candidate))))
-        samples, begin = Samples(), time.monotonic()
-        samples.eager += self._eager(checks, sets)
-        while not _enough(samples, begin):
-            self._block(checks, sets, samples, last=False)
-            samples.eager += self._eager(checks, sets)
-        self._block(checks, sets, samples)
+        first = self._block(checks, _open_sets(checks, 2))
+        sets = _open_sets(checks, max(1, int(BLOCK_MS / first.claimed)))
+        samples = self._samples(checks, sets)
         _within_wall(samples)
         kernels, share, busy_ms = _kernels(checks, sets)
         judge_share(checks.census, share, rule)
@@ -100,10 +84,21 @@ class Clock:
         candidate, notes = _bounded(candidate, busy_ms)
         speedup, low = ratio(eager, candidate)
         result = ProfileResult(
-            device=_name(self.device), candidate=candidate, eager=eager, speedup=speedup, speedup_low=low, wall_ms=statistics.median(seen for _, seen in samples.walls),
-            own_share=share, gpu_kernels=kernels, peak_memory=samples.allocated, notes=tuple(notes), seconds=time.monotonic() - begun,
+            device=_name(self.device), candidate=candidate, eager=eager, speedup=speedup, speedup_low=low, wall_ms=statistics.median(b.seen for b in samples.believed),
+            own_share=share, gpu_kernels=kernels, peak_memory=max(b.allocated for b in samples.blocks), notes=tuple(notes), seconds=time.monotonic() - begun,
         )  # fmt: skip
         return light(problem, checks, result, self._gpu_now())
+
+    def _samples(self, checks: Checks, sets: list[list[Shared]]) -> Samples:
+        """The reference before and after each block; more blocks for as long as none can be believed."""
+        samples, begin = Samples(eager=self._eager(checks, sets)), time.monotonic()
+        while not _enough(samples, begin):
+            samples.blocks.append(self._block(checks, sets, last=False))
+            samples.eager += self._eager(checks, sets)
+        samples.blocks.append(self._block(checks, sets))
+        while samples.doubted:
+            samples.blocks.append(self._block(checks, sets))
+        return samples
 
     def _gpu_now(self) -> Gpu | None:
         """What the driver says of it, clocks as they are now."""
@@ -125,7 +120,7 @@ class Clock:
         del kept
         return [a.elapsed_time(b) for a, b in events]
 
-    def _block(self, checks: Checks, sets: list[list[Shared]], samples: Samples, *, last: bool = True) -> None:
+    def _block(self, checks: Checks, sets: list[list[Shared]], *, last: bool = True) -> Block:
         """One call on each set, in an order drawn anew; the last and a random share are compared (of blocks of one call, a random share and the last)."""
         import torch
 
@@ -150,16 +145,13 @@ class Clock:
             _verify(checks, drawn[index])
         launches = {str(k): int(v) for k, v in reply["launches"].items()}
         _launches_as_checked(checks, launches, len(order))
-        samples.candidate += milliseconds
-        samples.walls.append(
-            (statistics.fmean(milliseconds), (wall - BLOCK_SLACK) / len(order) - self._flush_ms - CALL_SLACK)
-        )
-        samples.allocated = max(samples.allocated, int(reply["allocated"]))
+        seen = (wall - BLOCK_SLACK) / len(order) - self._flush_ms - CALL_SLACK
+        return Block(milliseconds, seen, int(reply["allocated"]))
 
 
 def _enough(samples: Samples, begin: float) -> bool:
     spent, calls = time.monotonic() - begin, len(samples.candidate)
-    if len(samples.walls) < LEAST_BLOCKS:
+    if len(samples.blocks) < LEAST_BLOCKS:
         return False
     if calls >= MOST_CALLS or spent >= MOST_SECONDS:
         return True
@@ -235,10 +227,10 @@ def _verify(checks: Checks, expected: Expected) -> None:
 
 
 def _within_wall(samples: Samples) -> None:
-    """Events that claim far less than the judge's clock saw pass, in every block: a busy machine slows some blocks, a cheat all."""
-    claimed, seen = max(samples.walls, key=lambda pair: pair[0] / max(pair[1], 1e-9))
-    if claimed < WALL_SHARE * seen:
-        message = f"the events claim {claimed:.4g} ms a call, the judge's clock saw at least {seen:.4g} ms: work outside the timed stream"
+    """Events that claim far less than the judge's clock saw pass, in every block: a busy machine slows some blocks, a cheat all. Raises Failed."""
+    if not samples.believed:
+        best = max(samples.blocks, key=lambda block: block.claimed / block.seen)
+        message = f"the events claim {best.claimed:.4g} ms a call, the judge's clock saw at least {best.seen:.4g} ms: work outside the timed stream"
         raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CLOCK, message=message))
 
 

@@ -7,7 +7,8 @@ Does not look at aliasing and mutation: the judge knows the buffers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tools.deviation import Deviation, deviation_of_floats, deviation_of_whole_numbers
@@ -113,6 +114,7 @@ def measure(
     *,
     draw: str = "own",
     shaken: Tensor | None = None,
+    moved: Callable[[], Tensor] | None = None,
     tolerance: Tolerance | None = None,
     depth: int = 1,
     precision: str = "",
@@ -123,19 +125,22 @@ def measure(
     exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says how wrong eager itself is.
     shaken: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is ill-conditioned there and the candidate may move too.
     The judge's own (situation.moved_outputs) is also off by what eager is off by nearby.
+    moved: gives `shaken`, and is asked only where the output is wrong without it.
     depth: input elements summed into one output element. precision: for KernelBench's own rule; the output's dtype where empty.
     """
-    kb = kernelbench_close(candidate, eager, precision or str(eager.dtype).removeprefix("torch."))
+    rule = precision or str(eager.dtype).removeprefix("torch.")
     if not eager.numel():
-        return Measured(check=Check(draw=draw, passed=True, passed_kb=kb))
-    verdict, r = _deviation(candidate, eager, exact, shaken, tolerance, depth)
+        return Measured(check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule)))
+    verdict, r = _deviation(candidate, eager, exact, shaken, tolerance, depth, rule)
+    if verdict.headroom > 1.0 and moved is not None:
+        verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, rule)
     check = Check(
         draw=draw,
         passed=verdict.headroom <= 1.0,
         max_error=verdict.max_error,
         eager_error=verdict.eager_error if exact is not None else None,
         error_ratio=verdict.ratio if exact is not None else None,
-        passed_kb=kb,
+        passed_kb=kernelbench_close(candidate, eager, rule) if verdict.close is None else verdict.close,
     )
     known = Measured(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
     return known if check.passed else _explained(known, verdict, candidate, r, output)
@@ -155,6 +160,7 @@ def _deviation(
     shaken: Tensor | None,
     tolerance: Tolerance | None,
     depth: int,
+    precision: str = "",
 ) -> tuple[Deviation, Tensor]:
     """The deviation, and the reference in the output's shape (complex numbers as pairs)."""
     shape = tuple(real_parts(eager).shape)
@@ -165,7 +171,8 @@ def _deviation(
     if not (eager.is_floating_point() or eager.is_complex()):
         return deviation_of_whole_numbers(c, e, r, s), r.reshape(shape)
     allowed = allowance(real_parts(eager).dtype, depth)
-    return deviation_of_floats(c, e, r, s, allowed, tolerance, exact is None), r.reshape(shape)
+    found = deviation_of_floats(c, e, r, s, allowed, tolerance, exact is None, _kb_tolerance(precision))
+    return replace(found, close=None) if eager.is_complex() else found, r.reshape(shape)
 
 
 def _explained(known: Measured, verdict: Deviation, candidate: Tensor, exact: Tensor, output: int) -> Measured:
@@ -216,7 +223,11 @@ def kernelbench_close(candidate: Tensor, eager: Tensor, precision: str = "fp32")
 
     Unknown precisions take fp32's. Another dtype makes allclose raise there, which is a failure.
     """
-    return close(candidate, eager, KB_TOLERANCE.get(precision, 1e-4))
+    return close(candidate, eager, _kb_tolerance(precision))
+
+
+def _kb_tolerance(precision: str) -> float:
+    return KB_TOLERANCE.get(precision, 1e-4)
 
 
 def close(candidate: Tensor, eager: Tensor, tolerance: float) -> bool:

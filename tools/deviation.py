@@ -5,20 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tools.tolerance import SCALE_FLOOR, Allowance, Tensor, Tolerance, distance, tiles
+from tools.survey import survey
+from tools.tolerance import SCALE_FLOOR, Allowance, Tensor, Tolerance, tiles
 
 JUMP_FACTOR = 8
 """Rows in which a rounding, a comparison or an index may fall on the other side, for each row in which eager's does."""
-
-
-@dataclass
-class _Noise:
-    """Eager against float64, by row; device vectors of float64, and sums over everything."""
-
-    scale: Tensor
-    error: Tensor
-    squares: Tensor
-    """Sums of r^2 and of (e - r)^2 over the finite elements."""
 
 
 @dataclass
@@ -30,72 +21,40 @@ class Deviation:
     tolerance: Tolerance
     allowed: Tensor | None = None
     """A row; None for whole numbers, which are compared exactly."""
+    close: bool | None = None
+    """KernelBench's own rule, where the same pass found it."""
 
 
 def deviation_of_floats(
-    c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, allow: Allowance, carried: Tolerance | None, stands_in: bool
+    c: Tensor,
+    e: Tensor,
+    r: Tensor,
+    s: Tensor | None,
+    allow: Allowance,
+    carried: Tolerance | None,
+    stands_in: bool,
+    kb_tolerance: float,
 ) -> Deviation:
     import torch
 
-    noise = _noise(e, r, s)
-    error, squares = _errors(c, e, r)
-    total = c.numel()
-    rms_r, rms_e = (noise.squares / total).sqrt()
-    scale = noise.scale.clamp_(min=SCALE_FLOOR * rms_r)
-    relative = torch.where(scale > 0, noise.error / scale, 0.0)
+    seen = survey(c, e, r, s, kb_tolerance)
+    rms_r, rms_e, rms_c = (seen.squares / c.numel()).sqrt()
+    scale = seen.scale.clamp(min=SCALE_FLOOR * rms_r)
+    relative = torch.where(scale > 0, seen.noise / scale, 0.0)
     own = Tolerance(row=float(_high(relative)), rms=float(torch.where(rms_r > 0, rms_e / rms_r, 0.0)))
     used = own.joined(carried)
     factor = allow.factor + (1.0 if stands_in else 0.0)
-    allowed = factor * torch.maximum(noise.error, used.row * scale) + allow.ulps * scale
+    allowed = factor * torch.maximum(seen.noise, used.row * scale) + allow.ulps * scale
     allowed_rms = factor * torch.maximum(rms_e, used.rms * rms_r) + allow.rms_ulps * rms_r
-    rms_c = (squares / total).sqrt()
-    row_headroom = _row_headroom(error, allowed, relative, scale, allow)
+    row_headroom = _row_headroom(seen.error, allowed, relative, scale, allow)
     numbers = torch.stack(
-        [row_headroom, _over(rms_c, allowed_rms), error.max(), noise.error.max(), _over(rms_c, rms_e)]
+        [row_headroom, _over(rms_c, allowed_rms), seen.error.max(), seen.noise.max(), _over(rms_c, rms_e)]
     ).tolist()
     rows, rms, max_error, eager_error, ratio = numbers
     if not math.isfinite(max_error):
         rms = math.inf
-    return Deviation(max(rows, rms), max_error, eager_error, ratio, used if stands_in else own, allowed)
-
-
-def _noise(e: Tensor, r: Tensor, s: Tensor | None) -> _Noise:
-    import torch
-
-    rows, columns = r.shape
-    scale, error = (torch.zeros(rows, dtype=torch.float64, device=r.device) for _ in range(2))
-    squares = torch.zeros(2, dtype=torch.float64, device=r.device)
-    for down, across in tiles(rows, columns, r.device.type):
-        exact = r[down, across].double()
-        gap = (exact - e[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0)
-        if s is not None:
-            gap = torch.maximum(gap, (exact - s[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0))
-        finite = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
-        torch.maximum(scale[down], finite.amax(1), out=scale[down])
-        torch.maximum(error[down], gap.amax(1), out=error[down])
-        squares += torch.stack([finite.square_().sum(), gap.square_().sum()])
-    return _Noise(scale, error, squares)
-
-
-def _errors(c: Tensor, e: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """Largest |c - r| of each row, and the sum of squares over everything. An element equal to eager's is right whatever r is."""
-    import torch
-
-    rows, columns = r.shape
-    error = torch.zeros(rows, dtype=torch.float64, device=r.device)
-    squares = torch.zeros((), dtype=torch.float64, device=r.device)
-    for down, across in tiles(rows, columns, r.device.type):
-        gap = _gap(c[down, across], e[down, across], r[down, across])
-        torch.maximum(error[down], gap.amax(1), out=error[down])
-        squares += gap.square_().sum()
-    return error, squares
-
-
-def _gap(c: Tensor, e: Tensor, r: Tensor) -> Tensor:
-    import torch
-
-    gap = distance(c, r)
-    return torch.where(torch.isinf(gap), torch.where((c == e) | (c.isnan() & e.isnan()), 0.0, gap), gap)
+    close = None if seen.far is None else not bool(seen.far)
+    return Deviation(max(rows, rms), max_error, eager_error, ratio, used if stands_in else own, allowed, close)
 
 
 def _row_headroom(error: Tensor, allowed: Tensor, relative: Tensor, scale: Tensor, allow: Allowance) -> Tensor:

@@ -199,7 +199,7 @@ class Judge:
                 rules.before_hidden(checks.exchange.talk.process.scratch / "triton")
             for sizes in rules.hidden:
                 progress(f"hidden sizes {sizes}")
-                checks.hidden(self.situation(problem.with_sizes(sizes)), sizes)
+                checks.hidden(self.situation(problem.with_sizes(sizes)), sizes, rules.own_work)
             checks.integrity()
             if rules.profile and self.on_gpu:
                 progress("timing")

@@ -184,9 +184,8 @@ class Evaluator:
         rules = Rules(own_work=rule, hidden=_over(small.sizes, hidden), seconds=asked.seconds)
         say("interpreting at small sizes")
         judged = self._cpu_judge().judge(problem.with_sizes(small.sizes), source, rules, progress=say)
-        result = judged.correctness.with_(
-            sizes=small.sizes, notes=judged.correctness.notes + ((small.note,) if small.note else ())
-        )
+        note = (small.note,) if small.note else ()
+        result = judged.correctness.with_(sizes=small.sizes, notes=judged.correctness.notes + note)
         return _with_verdict(report, judged, Rung.INTERPRETED, interpreted=result)
 
     def _on_the_gpu(

@@ -120,13 +120,23 @@ def shake(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
 
     What the reference makes of them goes to `measure` as `shaken`. Equal elements come apart: a variance of 0 does not stay one.
     """
+    return [_times(v, seed, lambda piece, generator: _near_one(piece, ulps, generator)) for v in inputs]
+
+
+def shake_rows(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
+    """As `shake`, but each row (along the last dimension) moves as one.
+
+    Equal terms added one after the other are all rounded the same way: over n of them a sum drifts by up to n / 4 units in its last place, where as many
+    different terms drift by about sqrt(n) / 4, and inputs shaken each its own way by less than that.
+    """
+    return [_times(v, seed, lambda piece, generator: _near_one(piece, ulps, generator), by_rows=True) for v in inputs]
+
+
+def _near_one(piece: Tensor, ulps: int, generator: Any) -> Tensor:
     import torch
 
-    def factors(piece: Tensor, generator: Any) -> Tensor:
-        steps = torch.randint(-ulps, ulps + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
-        return 1 + steps.to(piece.dtype) * torch.finfo(piece.dtype).eps
-
-    return [_times(v, seed, factors) for v in inputs]
+    steps = torch.randint(-ulps, ulps + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
+    return 1 + steps.to(piece.dtype) * torch.finfo(piece.dtype).eps
 
 
 def lessen(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
@@ -139,14 +149,16 @@ def lessen(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
     return [_times(v, seed, factors) for v in inputs]
 
 
-def _times(value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor]) -> Any:
-    """A floating tensor times the factors drawn for each piece of it; every other value as it is."""
+def _times(value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_rows: bool = False) -> Any:
+    """A floating tensor times the factors drawn for each piece of it, or for each row; every other value as it is."""
     import torch
 
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
     generator = torch.Generator(device=value.device).manual_seed(seed)
     out = value.clone(memory_format=torch.contiguous_format)
+    if by_rows:
+        return out.mul_(factors(out[..., :1], generator))
     flat = out.view(-1)
     for start in range(0, flat.numel(), 1 << 26):
         piece = flat[start : start + (1 << 26)]

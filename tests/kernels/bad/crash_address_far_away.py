@@ -1,5 +1,6 @@
 # problem: vector_add
 # fault: crash
+# gpu-fault: out_of_bounds
 import torch
 import torch.nn as nn
 import triton

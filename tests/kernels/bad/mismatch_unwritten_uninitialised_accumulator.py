@@ -1,5 +1,6 @@
 # problem: row_sum
 # fault: mismatch
+# gpu-fault: non_finite
 # pattern: unwritten
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # problem: row_sum
 # fault: nondeterminism
+# gpu-fault: mismatch
 # needs: gpu
 # The interpreter runs one program after another: there is no race to see.
 import torch
