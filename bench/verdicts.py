@@ -57,11 +57,22 @@ def theirs(checkout: Path, entry: Entry) -> tuple[float, dict]:
 
 
 class Busy:
-    """Samples how busy the GPU is, through nvidia-smi."""
+    """Samples how busy a GPU is, through nvidia-smi."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        from tools.clock import gpu_of
+
+        gpu = gpu_of(device)
+        assert gpu is not None, f"{device} is not there"
         self._process = subprocess.Popen(
-            ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100"],
+            [
+                "nvidia-smi",
+                f"--id={gpu.uuid}",
+                "--query-gpu=utilization.gpu",
+                "--format=csv,noheader,nounits",
+                "-lms",
+                "100",
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -142,7 +153,7 @@ def ours_row(entry: Entry, report, seconds: float) -> dict:
 
 def batch(evaluator, problems: dict, chosen: list[Entry], options) -> dict:
     """Every candidate twice, at once: CPU rungs in the pool while the GPU judges."""
-    busy, start = Busy(), time.monotonic()
+    busy, start = Busy(evaluator.device), time.monotonic()
     todo = sorted([*chosen, *chosen], key=lambda e: e.problem)
     waiting = [evaluator.submit(problems[e.problem], e.source, options) for e in todo]
     done = [w.result() for w in waiting]

@@ -16,6 +16,7 @@ from rl.data.cleaning.suites import graphs_of
 from rl.data.rows import Kind, Row, Split, row_of
 from rl.data.synth.tasks import task_of
 from store.models import Action
+from tools.problem import ProblemError
 
 CHUNK = 500
 SOURCE = "drawn, not judged"
@@ -54,7 +55,10 @@ def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:
         task = task_of(Split.TRAIN, seed, number, forbidden)
         if task is None:
             continue
-        prompt = prompts.messages(Asked(problem=task.problem, action=Action.DRAFT))[-1].content
+        try:
+            prompt = prompts.messages(Asked(problem=task.problem, action=Action.DRAFT))[-1].content
+        except ProblemError:  # a fault of the generator's in one draw of many is no end of a training
+            continue
         facts = {"reference": task.problem.source, "family": task.family, "depth": task.depth, "source": SOURCE}
         found.append(row_of(Kind.DRAFT, prompt, task.solution, problem=task.problem.name, **facts))
     return found
