@@ -1,6 +1,7 @@
 """What a survey of outputs finds: the judge's own Triton kernel gives what torch gives, interpreted here, compiled on a GPU."""
 
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ def cases_on(device: str, **environment: str) -> int:
     """How many cases agree. A process of its own: whether Triton is interpreted is chosen when it is imported."""
     done = subprocess.run(
         [sys.executable, "tests/survey_cases.py", device], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        env={"PYTHONPATH": ".", "PATH": "/usr/bin:/bin", "HOME": str(Path.home()), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return int(done.stdout.splitlines()[-1])
