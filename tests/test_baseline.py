@@ -15,9 +15,10 @@ HERE = Environment(torch=torch.__version__, gpu="the one of this test")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
-def test_without_a_gpu_the_note_says_why_and_is_kept(tmp_path):
+@pytest.mark.parametrize("ahead", [True, False])
+def test_without_a_gpu_the_note_says_why_and_is_kept(tmp_path, ahead):
     baselines = Baselines("cuda:0", tmp_path)
-    with baselines.compiled(problem_of("vector_add"), HERE) as timed:
+    with baselines.compiled(problem_of("vector_add"), HERE, ahead) as timed:
         found = timed()
     assert found.compiled is None
     assert found.note.startswith("torch.compile failed: ")

@@ -56,16 +56,28 @@ class Baselines:
         self._places = threading.BoundedSemaphore(max(1, min(MOST_AT_ONCE, (os.cpu_count() or 1) // 4)))
 
     @contextmanager
-    def compiled(self, problem: Problem, environment: Environment) -> Iterator[Callable[[], Baseline]]:
-        """Compiles the reference, and gives what is to be called where nobody else is on the GPU: it times. Never raises: what does not work is in `note`."""
+    def compiled(
+        self, problem: Problem, environment: Environment, ahead: bool = True
+    ) -> Iterator[Callable[[], Baseline]]:
+        """Compiles the reference, and gives what is to be called where nobody else is on the GPU: it times. Never raises: what does not work is in `note`.
+
+        ahead: what is compiled ahead holds its inputs and weights on the GPU until it is timed; without it both are done at the call.
+        """
         versions = environment.model_dump_json(include={"torch", "triton", "gpu", "driver"})
         key = hashlib.sha256((problem.hash + versions).encode()).hexdigest()
         with self._one_each.setdefault(key, threading.Lock()):
             if known := self._find(key):
                 yield lambda: known
                 return
+            if not ahead:
+                yield lambda: self._keep(key, self._compiled_and_timed(problem))
+                return
             with self._places, _Compiler(problem, self._device) as compiler:
                 yield lambda: self._keep(key, compiler.timed())
+
+    def _compiled_and_timed(self, problem: Problem) -> Baseline:
+        with _Compiler(problem, self._device) as compiler:
+            return compiler.timed()
 
     def _find(self, key: str) -> Baseline | None:
         path = self._folder / f"{key}.json" if self._folder else None

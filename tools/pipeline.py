@@ -191,7 +191,9 @@ class Evaluator:
     def _on_the_gpu(
         self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress, cache: Path
     ) -> Report:
-        hidden = _hidden_on_gpu(problem) if asked.hidden_shapes else ()
+        from tools.shrink import hidden_on_gpu
+
+        hidden = hidden_on_gpu(problem) if asked.hidden_shapes else ()
         ahead = self._compile_ahead(problem, source, asked, hidden, cache)
         if asked.profile:
             self._ahead.submit(work_of, problem)
@@ -230,6 +232,7 @@ class Evaluator:
     def _extras(self, report: Report, problem: Problem, source: str, asked: Options, say: Progress) -> Report:
         """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
         from tools.extras import add_extras
+        from tools.shrink import is_small
 
         if not (asked.torch_compile or asked.ncu or asked.sanitizer):
             return report
@@ -238,7 +241,9 @@ class Evaluator:
             if asked.torch_compile:
                 say("torch.compile compiles the reference")
                 with self._lane(Lane.CPU):
-                    time_compiled = held.enter_context(self._baselines.compiled(problem, report.environment))
+                    time_compiled = held.enter_context(
+                        self._baselines.compiled(problem, report.environment, is_small(problem))
+                    )
             with self.alone_on_the_gpu(asked.lease_seconds, say), self._lane(Lane.GPU):
                 return add_extras(report, problem, source, asked, self.device, time_compiled, say)
 
@@ -303,21 +308,6 @@ class Kept:
         import shutil
 
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-MORE_BYTES = 1 << 30
-"""Of inputs and weights, up to which a GPU tries a batch of one more besides the small sizes."""
-
-
-def _hidden_on_gpu(problem: Problem) -> tuple[dict[str, int], ...]:
-    """Other sizes: the small odd ones where no weight depends on them, and a batch of one more, which alone tells a grid that was frozen at the first call."""
-    from tools.shrink import hidden_sizes, shrink
-    from tools.spec import input_spec
-
-    small, spec = shrink(problem).sizes, input_spec(problem)
-    if not small or spec.weights:
-        return tuple(hidden_sizes(problem, {})[:1])
-    return (small, *hidden_sizes(problem, {})[:1]) if spec.bytes <= MORE_BYTES else (small,)
 
 
 def _over(base: dict[str, int], hidden: tuple[dict[str, int], ...]) -> tuple[dict[str, int], ...]:

@@ -226,3 +226,23 @@ def _read_by_model(source: str) -> set[str]:
 
 def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+
+
+MORE_BYTES = 1 << 30
+"""Of inputs and weights, up to which a GPU tries a batch of one more besides the small sizes, and torch.compile's process may wait with them there."""
+
+
+def is_small(problem: Problem) -> bool:
+    from tools.spec import input_spec
+
+    return input_spec(problem).bytes <= MORE_BYTES
+
+
+def hidden_on_gpu(problem: Problem) -> tuple[dict[str, int], ...]:
+    """Other sizes: the small odd ones where no weight depends on them, and a batch of one more, which alone tells a grid that was frozen at the first call."""
+    from tools.spec import input_spec
+
+    small = shrink(problem).sizes
+    if not small or input_spec(problem).weights:
+        return tuple(hidden_sizes(problem, {})[:1])
+    return (small, *hidden_sizes(problem, {})[:1]) if is_small(problem) else (small,)
