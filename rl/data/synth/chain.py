@@ -98,7 +98,7 @@ def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
         shape = f"{channels}{trailing}"
         if sketch.chance(0.4):
             shape = sketch.argument(f"{name}_shape", f"({channels}{trailing or ','})", keep=False)
-        elif not any(n == channels for n, _ in sketch.arguments):
+        elif not sketch.takes(channels):
             sketch.argument(channels, channels, keep=False)
         draw = f"nn.Parameter(torch.randn({shape}))"
         sketch.module(name, draw)

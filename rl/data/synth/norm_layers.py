@@ -34,7 +34,7 @@ def instance_layer(sketch: Sketch, axes: int, channels: str) -> tuple[str, bool]
 
 
 def _channels(sketch: Sketch, channels: str) -> None:
-    if not any(name == channels for name, _ in sketch.arguments):
+    if not sketch.takes(channels):
         sketch.argument(channels, channels, keep=False)
 
 

@@ -96,7 +96,7 @@ def _layer(walk: Walk) -> str:
 
 def _rms_of_layer(sketch: Sketch, dim: str) -> None:
     """With eps, and often the number of features, as arguments of the model."""
-    if sketch.chance(0.6) and not any(name == "num_features" for name, _ in sketch.arguments):
+    if sketch.chance(0.6) and not sketch.takes("num_features"):
         size = sketch.shape[1] if dim == "1" else sketch.shape[-1]
         if size:
             sketch.argument("num_features", size, keep=sketch.chance(0.5))

@@ -73,7 +73,7 @@ def _module(sketch: Sketch, kind: str, given: str, affine: bool, weight: bool = 
 def _columns(sketch: Sketch) -> str:
     """The argument of __init__ that holds the length of a row."""
     columns = sketch.shape[-1]
-    if any(name == columns for name, _ in sketch.arguments):
+    if sketch.takes(columns):
         return columns
     name = sketch.free(sketch.pick(("dim", "num_features", "normalized_shape"))) if sketch.chance(0.2) else columns
     return sketch.argument(name, columns, keep=False)

@@ -24,7 +24,7 @@ def _finish(sketch: Sketch, name: str, text: str, factor: str, inputs: list[str]
     sketch.reference.append(f"x = {factor} * {text}" if factor else f"x = {text}")
     body = ["    " + line for line in [*HEAD, *lines, "tl.store(part_ptr + row, loss)"]]
     pointers = [f"{p}_ptr" for p in ("x", "y", "z")[: len(inputs)]]
-    scalars = ["margin"] if any(name == "margin" for name, _ in sketch.arguments) else []
+    scalars = ["margin"] if sketch.takes("margin") else []
     sketch.kernels.append(kernel("loss_kernel", [*pointers, "part_ptr", "columns", *scalars, "BLOCK"], body))
     add_up(sketch, factor)
     first = inputs[0]

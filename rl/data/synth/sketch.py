@@ -86,9 +86,13 @@ class Sketch:
             return f" + torch.randn({', '.join((shape[0], *('1' for _ in shape[1:])))})"
         return self.pick(SPREADS)
 
+    def takes(self, name: str) -> bool:
+        """Whether the models have an argument of that name."""
+        return any(name == taken for taken, _ in self.arguments)
+
     def argument(self, name: str, value: str, keep: bool = True) -> str:
         """One more argument of both models; `self.name` holds it in both where `keep`. Raises NameTaken."""
-        if any(name == taken for taken, _ in self.arguments):
+        if self.takes(name):
             raise NameTaken(name)
         self.arguments.append((name, value))
         if keep:
