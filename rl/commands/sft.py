@@ -32,6 +32,8 @@ NoMessage = Annotated[bool, typer.Option("--without-message", help="Repairs with
 Repairs = Annotated[int, typer.Option("--repeat-repairs", min=1, help="Times that each repair is trained on.")]
 Fim = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows given as fill-in-the-middle as well.")]
 Drawn = Annotated[int, typer.Option(min=0, help="So many drafts from the generator besides, which no tool has judged.")]
+DrawnSeed = Annotated[int, typer.Option(help="Which drafts are drawn: another number, others.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes that draw [default: one a core].")]
 Against = Annotated[
     list[str] | None,
     typer.Option(help="A suite that no drawn row may be of, besides the known benchmarks. As in rl data synth."),
@@ -67,6 +69,8 @@ def sft(
     repeat_repairs: Repairs = 1,
     fim: Fim = 0.0,
     drawn: Drawn = 0,
+    drawn_seed: DrawnSeed = 1_000_003,
+    workers: Workers = None,
     against: Against = None,
     settings: Settings = None,
     config: Config = None,
@@ -93,7 +97,7 @@ def sft(
         preset=preset_of(preset, base), tokenizer=tokenizer, adapter=adapter, device=place,
         choice=choice_of(form_of(form, base), kinds, share, without_message, repeat_repairs, fim, seed),
         settings=settings_of(config, settings or []), vocabulary=vocabulary, batch_tokens=batch_tokens, compile=compile,
-        max_minutes=max_minutes, drawn=drawn, against=tuple(against or ()), workers=os.cpu_count() or 2, storage=storage_of(weights), seed=seed,
+        max_minutes=max_minutes, drawn=drawn, drawn_seed=drawn_seed, against=tuple(against or ()), workers=workers or os.cpu_count() or 2, storage=storage_of(weights), seed=seed,
     )  # fmt: skip
     _show(_trained(options, as_json), as_json)
 

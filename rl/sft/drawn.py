@@ -7,19 +7,23 @@ for; which rows were judged is counted and stands in the card.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any, TypeVar
 
 from agent.prompts import Asked, Prompts
 from policies.base import PromptForm
 from rl.data.cleaning.suites import graphs_of
 from rl.data.rows import Kind, Row, Split, row_of
 from rl.data.synth.tasks import task_of
+from rl.sft.encoding import Choice, Ready, ready_rows
 from store.models import Action
 from tools.problem import ProblemError
 
 CHUNK = 500
 SOURCE = "drawn, not judged"
+T = TypeVar("T", Row, Ready)
 
 
 def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = ()) -> Iterator[Row]:
@@ -27,22 +31,61 @@ def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = (
 
     against: suites that no row may be of, besides the benchmarks that are known (rl.data.cleaning.known).
     """
-    if not count:
-        return
-    seen: set[str] = set()
+    return _different(_drawn(_chunk, seed, workers, against), count)
+
+
+def drawn_ready(
+    count: int, seed: int, workers: int, against: tuple[str, ...], tokenizer: Any, choice: Choice
+) -> Iterator[Ready]:
+    """The same rows as ids: each process that draws them also makes them ready."""
+    return _different(_drawn(_ready_chunk, seed, workers, against, _begin, (tokenizer, choice)), count)
+
+
+def _drawn(
+    chunk: Callable[..., list[T]], seed: int, workers: int, against: tuple[str, ...], *begin: Any
+) -> Generator[T]:
+    """Chunk after chunk, without end. `begin`: what is called in each process, and with what."""
     start = 0
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        while True:
-            ranges = [(seed, start + place * CHUNK, against) for place in range(workers)]
-            start += workers * CHUNK
-            for rows in pool.map(_chunk, ranges):
-                for row in rows:
-                    if row.id not in seen:
-                        seen.add(row.id)
-                        yield row
-                        if len(seen) == count:
-                            pool.shutdown(cancel_futures=True)
-                            return
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), *begin) as pool:
+        try:
+            while True:
+                ranges = [(seed, start + place * CHUNK, against) for place in range(workers)]
+                start += workers * CHUNK
+                for rows in pool.map(chunk, ranges):
+                    yield from rows
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _different(rows: Generator[T], count: int) -> Iterator[T]:
+    """Those of the first `count` different ids."""
+    seen: set[str] = set()
+    try:
+        for row in rows if count else ():
+            if isinstance(row, Ready) and row.again:
+                yield row
+            elif row.id not in seen:
+                if len(seen) == count:
+                    return
+                seen.add(row.id)
+                yield row
+    finally:
+        rows.close()
+
+
+_writing: tuple[Any, Choice]
+"""Of a process that makes rows ready: its tokenizer, and what is asked for."""
+
+
+def _begin(tokenizer: Any, choice: Choice) -> None:
+    """As many processes as cores: each tokenizes in one thread."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    global _writing
+    _writing = tokenizer, choice
+
+
+def _ready_chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Ready]:
+    return list(ready_rows(_chunk(of), *_writing))
 
 
 def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:

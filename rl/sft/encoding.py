@@ -48,8 +48,10 @@ class Choice(Value):
 class Pair(NamedTuple):
     """What is shown and what is to be said, as text with its special tokens written out."""
 
+    row: Row
     prompt: str
     completion: str
+    again: bool = False
 
 
 class Tokens(NamedTuple):
@@ -75,24 +77,62 @@ class Encoded(NamedTuple):
     """Rows read, trained on by kind, left out and why."""
 
 
+class Ready(NamedTuple):
+    """A row as ids, made in whatever process, or why it is left out."""
+
+    id: str
+    kind: Kind
+    label: str
+    """Under which it is counted."""
+    prompt: Sequence[int] = ()
+    answer: Sequence[int] = ()
+    """Its end is not among them. Empty where the row is left out."""
+    again: bool = False
+    """The same row once more, with a hole."""
+
+
 def encode(rows: Iterable[Row], tokenizer: Any, choice: Choice, held_rows: int = 256) -> Encoded:
     """Rows of a held-out split are never trained on. Raises InputError where nothing is left."""
+    return gather(ready_rows(rows, tokenizer, choice), tokenizer.eos_token_id, choice, held_rows)
+
+
+def ready_rows(rows: Iterable[Row], tokenizer: Any, choice: Choice) -> Iterator[Ready]:
+    """In the order of the rows, a thousand at a time."""
+    writer, chosen = _Writer(tokenizer, choice), iter(rows)
+    while batch := list(islice(chosen, BATCH)):
+        found = [one for row in batch for one in writer.pairs(row)]
+        texts = [pair for pair in found if isinstance(pair, Pair)]
+        prompts = iter(_ids(tokenizer, [pair.prompt for pair in texts]))
+        answers = iter(_ids(tokenizer, [pair.completion for pair in texts]))
+        for one in found:
+            yield _ready(one, next(prompts), next(answers), choice) if isinstance(one, Pair) else one
+
+
+def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    return list(tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else []
+
+
+def _ready(pair: Pair, prompt: list[int], answer: list[int], choice: Choice) -> Ready:
+    row, kind = pair.row, Kind.FIM if pair.again else pair.row.kind
+    if len(prompt) + len(answer) + 1 > choice.longest:
+        return Ready(row.id, kind, "left out: too long", again=pair.again)
+    return Ready(row.id, kind, f"trained on: {kind}{_unjudged(row)}", prompt, answer, pair.again)
+
+
+def gather(ready: Iterable[Ready], end: int, choice: Choice, held_rows: int = 256) -> Encoded:
+    """Rows that are ready, put together; some are kept back for the loss. Raises InputError where nothing is left."""
     counts: Counter[str] = Counter()
     train, held = _Growing(), _Growing()
-    writer = _Writer(tokenizer, choice, counts)
-    chosen = writer.pairs(rows)
-    while batch := list(islice(chosen, BATCH)):
-        prompts = tokenizer([pair.prompt for _, pair in batch], add_special_tokens=False)["input_ids"]
-        answers = tokenizer([pair.completion for _, pair in batch], add_special_tokens=False)["input_ids"]
-        for (row, _), prompt, answer in zip(batch, prompts, answers, strict=True):
-            if len(prompt) + len(answer) + 1 > choice.longest:
-                counts["left out: too long"] += 1
-                continue
-            kept_back = len(held) < held_rows and _share(row.id, "held") < 0.02
-            times = choice.repairs if row.kind is Kind.REPAIR and not kept_back else 1
-            for _ in range(times):
-                (held if kept_back else train).add(prompt, [*answer, tokenizer.eos_token_id])
-            counts["kept back for the loss" if kept_back else f"trained on: {row.kind}{_unjudged(row)}"] += times
+    for row in ready:
+        counts["read"] += not row.again
+        if not row.answer:
+            counts[row.label] += 1
+            continue
+        kept_back = len(held) < held_rows and _share(row.id, "held") < 0.02
+        times = choice.repairs if row.kind is Kind.REPAIR and not kept_back else 1
+        for _ in range(times):
+            (held if kept_back else train).add(row.prompt, [*row.answer, end])
+        counts["kept back for the loss" if kept_back else row.label] += times
     if not len(train):
         found = ", ".join(f"{name} {number}" for name, number in counts.items()) or "no rows"
         raise InputError(f"nothing to train on ({found}): choose other --kinds, a larger --longest, or another --data")
@@ -133,40 +173,41 @@ class _Growing:
 class _Writer:
     """Texts of the rows that are chosen."""
 
-    def __init__(self, tokenizer: Any, choice: Choice, counts: Counter[str]) -> None:
-        self._tokenizer, self._choice, self._counts = tokenizer, choice, counts
+    def __init__(self, tokenizer: Any, choice: Choice) -> None:
+        self._tokenizer, self._choice = tokenizer, choice
         self._chat = Prompts(PromptForm.CHAT)
-        self._has_fim = all(token in tokenizer.get_vocab() for token in FIM)
-        if choice.fim and not self._has_fim:
+        if choice.fim and not all(token in tokenizer.get_vocab() for token in FIM):
             raise InputError(f"--fim needs a tokenizer with {', '.join(FIM)}: this one has no such tokens")
 
-    def pairs(self, rows: Iterable[Row]) -> Iterator[tuple[Row, Pair]]:
+    def pairs(self, row: Row) -> list[Pair | Ready]:
+        """One, or two where it is given once more with a hole; without ids where it is left out."""
+        if reason := self._unwanted(row):
+            return [Ready(row.id, row.kind, reason)]
         choice = self._choice
-        for row in rows:
-            self._counts["read"] += 1
-            if row.split != "train":
-                self._counts["left out: held-out split"] += 1
-            elif row.correct is False:
-                self._counts["left out: not correct"] += 1
-            elif row.kind not in choice.kinds:
-                self._counts["left out: other kinds"] += 1
-            elif choice.share < 1.0 and _share(row.id, "share") >= choice.share:
-                self._counts["left out: --share"] += 1
-            elif (pair := self._pair(row)) is not None:
-                yield row, pair
-                if choice.fim and row.kind is not Kind.FIM and _share(row.id, "fim") < choice.fim:
-                    yield row.model_copy(update={"kind": Kind.FIM}), _with_a_hole(row, choice.seed)
+        found: list[Pair | Ready] = [self._pair(row)]
+        if choice.fim and row.kind is not Kind.FIM and _share(row.id, "fim") < choice.fim:
+            found.append(_with_a_hole(row, choice.seed))
+        return found
 
-    def _pair(self, row: Row) -> Pair | None:
+    def _unwanted(self, row: Row) -> str | None:
+        choice = self._choice
+        if row.split != "train":
+            return "left out: held-out split"
+        if row.correct is False:
+            return "left out: not correct"
+        if row.kind not in choice.kinds:
+            return "left out: other kinds"
+        return "left out: --share" if choice.share < 1.0 and _share(row.id, "share") >= choice.share else None
+
+    def _pair(self, row: Row) -> Pair | Ready:
         if row.kind is Kind.FIM:
-            return Pair(row.prompt, row.completion)
+            return Pair(row, row.prompt, row.completion)
         try:
             messages, answer = self._asked(row)
         except ProblemError:
-            self._counts["left out: reference not Python"] += 1
-            return None
+            return Ready(row.id, row.kind, "left out: reference not Python")
         text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        return Pair(str(text), answer)
+        return Pair(row, str(text), answer)
 
     def _asked(self, row: Row) -> tuple[list[dict[str, str]], str]:
         prompt = without_message(row) if self._choice.without_message else row.prompt
@@ -202,7 +243,7 @@ def _with_a_hole(row: Row, seed: int) -> Pair:
     begin = dice.randrange(len(lines))
     end = begin + dice.randint(1, max(1, min(12, len(lines) - begin)))
     before, middle, after = "".join(lines[:begin]), "".join(lines[begin:end]), "".join(lines[end:])
-    return Pair(f"{FIM[0]}{before}{FIM[1]}{after}{FIM[2]}", middle)
+    return Pair(row, f"{FIM[0]}{before}{FIM[1]}{after}{FIM[2]}", middle, again=True)
 
 
 def _share(id: str, salt: str) -> float:

@@ -18,8 +18,8 @@ from policies.base import Value
 from policies.identity import SIDECAR
 from rl.data.rows import count_rows, read_rows
 from rl.sft.base_model import Base, check_base, check_same_tokenizer, is_new, load_base, load_tokenizer, parameters
-from rl.sft.drawn import drawn_rows
-from rl.sft.encoding import Encoded, encode
+from rl.sft.drawn import drawn_ready
+from rl.sft.encoding import Encoded, gather, ready_rows
 from rl.sft.options import Options, Storage
 from rl.sft.presets import PRESETS, Preset, sft_config
 from rl.tokenizing import save_tokenizer, train_tokenizer, training_texts
@@ -73,8 +73,9 @@ def train(options: Options, say: Say, command: str = "rl sft") -> Trained:
     say(f"encoding {count_rows(options.data):,} rows{more}")
     longest = int(options.settings.get("max_length") or preset.config["max_length"])
     choice = options.choice.with_(longest=longest)
-    drawn = drawn_rows(options.drawn, options.drawn_seed, options.workers, options.against)
-    rows = encode(chain(read_rows(options.data, COLUMNS), drawn), tokenizer, choice)
+    drawn = drawn_ready(options.drawn, options.drawn_seed, options.workers, options.against, tokenizer, choice)
+    read = ready_rows(read_rows(options.data, COLUMNS), tokenizer, choice)
+    rows = gather(chain(read, drawn), tokenizer.eos_token_id, choice)
     say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
     config = sft_config(preset, options.settings, **_fixed(options, preset))
     base = load_base(options.base, tokenizer, preset, options.device, options.seed)

@@ -13,7 +13,7 @@ from policies.base import Message, PolicyRefused, PromptForm, Request, Role, Sam
 from policies.transformers import TransformersPolicy, prompt_ids
 from rl.data.rows import Kind, read_rows, row_of
 from rl.sft.batches import Buckets, widths_of
-from rl.sft.encoding import Choice, chat_messages, encode, without_message
+from rl.sft.encoding import Choice, chat_messages, encode, gather, without_message
 from rl.sft.options import Options
 from rl.sft.presets import PresetName
 from rl.sft.running import train
@@ -291,6 +291,19 @@ def test_drafts_from_the_generator_are_counted_as_not_judged(corpus, tokenizer):
     assert all(row.split == "train" for row in one)
     counts = encode([*read_rows(corpus), *one], tokenizer, Choice()).counts
     assert counts["trained on: draft (not judged by the tools)"] >= 25
+
+
+def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes(tokenizer):
+    from rl.sft.drawn import drawn_ready, drawn_rows
+
+    choice = Choice(fim=0.5, longest=400)
+    apart = gather(drawn_ready(60, 5, 2, (), tokenizer, choice), tokenizer.eos_token_id, choice)
+    here = encode(drawn_rows(60, 5, 1), tokenizer, choice)
+    assert apart.counts == here.counts
+    assert apart.counts["read"] == 60
+    assert apart.counts[f"trained on: {Kind.FIM} (not judged by the tools)"] > 10
+    assert apart.train.ids.tolist() == here.train.ids.tolist()
+    assert apart.train.prompts.tolist() == here.train.prompts.tolist()
 
 
 def test_fill_in_the_middle_gives_the_whole_back(corpus, tokenizer):
