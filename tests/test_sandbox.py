@@ -1,6 +1,7 @@
 """The walls round a candidate, tried for real."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.sandbox import Kind, ProcessDied, ProcessTimedOut, Zygote, available
+from tools.sandbox.channel import Channel, ChannelClosed
 from tools.sandbox.process import visible
 
 ROOT = Path(__file__).parents[1]
@@ -149,3 +151,30 @@ def test_a_gpu_is_the_same_one_in_the_sandbox_as_here(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-7bcd")
     assert [visible(0), visible(1)] == ["3", "GPU-7bcd"]
     assert visible(None) == ""
+
+
+class _Paused:
+    """A socket whose owner is held up after it has sent: who listened has read all, answered and gone by then."""
+
+    def __init__(self, sock, listener):
+        self._sock, self._listener = sock, listener
+
+    def sendmsg(self, *given):
+        sent = self._sock.sendmsg(*given)
+        self._listener.receive()
+        self._listener.send({"done": 1})
+        self._listener.close()
+        return sent
+
+    def __getattr__(self, name):
+        return getattr(self._sock, name)
+
+
+def test_a_message_that_was_read_is_sent_though_the_reader_is_gone():
+    """Seen on a busy machine: the process ended with its work done before the judge's thread came back from sending it."""
+    ours, theirs = socket.socketpair()
+    channel = Channel(_Paused(ours, Channel(theirs)))
+    channel.send({"work": "short"})
+    assert channel.receive() == {"done": 1}
+    with pytest.raises(ChannelClosed):
+        channel.receive()

@@ -18,6 +18,7 @@ from rl.data.cleaning.suites import graphs_of
 from rl.data.rows import Kind, Row, Split, row_of
 from rl.data.synth.tasks import task_of
 from rl.sft.encoding import Choice, Ready, ready_rows
+from rl.sft.light import LightTokenizer
 from store.models import Action
 from tools.problem import ProblemError
 
@@ -37,8 +38,11 @@ def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = (
 def drawn_ready(
     count: int, seed: int, workers: int, against: tuple[str, ...], tokenizer: Any, choice: Choice
 ) -> Iterator[Ready]:
-    """The same rows as ids: each process that draws them also makes them ready."""
-    return _different(_drawn(_ready_chunk, seed, workers, against, _begin, (tokenizer, choice)), count)
+    """The same rows as ids. The processes that draw them make them ready too, where the tokenizer and the form of the prompt are light enough."""
+    light = LightTokenizer.of(tokenizer) if choice.form is PromptForm.COMPACT else None
+    if light is None:
+        return ready_rows(drawn_rows(count, seed, workers, against), tokenizer, choice)
+    return _different(_drawn(_ready_chunk, seed, workers, against, _begin, (light, choice)), count)
 
 
 def _drawn(
@@ -73,11 +77,11 @@ def _different(rows: Generator[T], count: int) -> Iterator[T]:
         rows.close()
 
 
-_writing: tuple[Any, Choice]
+_writing: tuple[LightTokenizer, Choice]
 """Of a process that makes rows ready: its tokenizer, and what is asked for."""
 
 
-def _begin(tokenizer: Any, choice: Choice) -> None:
+def _begin(tokenizer: LightTokenizer, choice: Choice) -> None:
     """As many processes as cores: each tokenizes in one thread."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     global _writing

@@ -2,7 +2,10 @@
 
 import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -304,6 +307,33 @@ def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes
     assert apart.counts[f"trained on: {Kind.FIM} (not judged by the tools)"] > 10
     assert apart.train.ids.tolist() == here.train.ids.tolist()
     assert apart.train.prompts.tolist() == here.train.prompts.tolist()
+
+
+def test_drawing_processes_load_no_deep_learning_library(tokenizer):
+    """A machine with 64 cores starts 64 of them, and each would read thousands of files."""
+    from rl.sft.light import LightTokenizer
+
+    code = (
+        "import pickle, sys; from rl.sft import drawn; drawn.CHUNK = 8; drawn._begin(*pickle.loads(sys.stdin.buffer.read()));"
+        "rows = drawn._ready_chunk((5, 0, ())); print(len(rows), {'torch', 'transformers', 'pyarrow'} & sys.modules.keys())"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps((LightTokenizer.of(tokenizer), Choice())), capture_output=True
+    )
+    assert told.stdout.split()[1:] == [b"set()"], told.stderr.decode()[-500:]
+    assert int(told.stdout.split()[0]) > 2
+
+
+def test_a_template_that_does_more_is_left_to_transformers(tokenizer):
+    from copy import deepcopy
+
+    from rl.sft.light import LightTokenizer
+
+    trimming = deepcopy(tokenizer)
+    trimming.chat_template = trimming.chat_template.replace("m['content'] }}", "m['content'] | trim }}")
+    assert trimming.chat_template != tokenizer.chat_template
+    assert LightTokenizer.of(trimming) is None
+    assert LightTokenizer.of(tokenizer) is not None
 
 
 def test_fill_in_the_middle_gives_the_whole_back(corpus, tokenizer):

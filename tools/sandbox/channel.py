@@ -50,8 +50,9 @@ class Channel:
         extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             self._sock.settimeout(60)
-            sent = self._sock.sendmsg([data], extra)
-            self._sock.sendall(data[sent:])
+            if rest := data[self._sock.sendmsg([data], extra) :]:
+                # Not for nothing: even an empty `sendall` asks whether anybody listens, and who has read it all may have answered and gone.
+                self._sock.sendall(rest)
         except (BrokenPipeError, ConnectionResetError, TimeoutError) as error:
             raise ChannelClosed(str(error)) from error
 
