@@ -41,7 +41,7 @@ class LivePolicy(TransformersPolicy):
         super().__init__(path, **options)
         self._places, self._wants_ring = places, ring
         self._ring: Ring | None = None
-        self._waiting: deque[_Question] = deque()
+        self._waiting: deque[Question] = deque()
         self._arrivals = threading.Lock()
         self._passed_over = 0
         self._tokens = 0
@@ -61,14 +61,29 @@ class LivePolicy(TransformersPolicy):
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there."""
-        questions = [_Question(request) for request in requests]
-        with self._arrivals:
-            self._waiting.extend(questions)
+        questions = [self.ask(request) for request in requests]
         while not all(question.answered for question in questions):
             with self._lock:
                 if not all(question.answered for question in questions):
                     self._work()
         return _answers(questions)
+
+    def open(self) -> None:
+        """Loads the model now and not with the first question. Raises PolicyRefused."""
+        with self._lock:
+            self._open()
+
+    def ask(self, request: Request) -> Question:
+        """Puts it to the others that wait; somebody has to `work`, or to `sample`."""
+        question = Question(request)
+        with self._arrivals:
+            self._waiting.append(question)
+        return question
+
+    def work(self) -> None:
+        """A burst of steps for all that wait, by the one thread that answers for them. What is raised concerns them all."""
+        with self._lock:
+            self._work()
 
     def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
         """Puts new weights in the place of the old ones, between two answers; gives the revision. Raises PolicyRefused where a name or shape does not fit.
@@ -114,11 +129,11 @@ class LivePolicy(TransformersPolicy):
             self._wants_ring = loaded.model.device.type == "cuda" and has_a_ring(loaded.model)
         return self._wants_ring
 
-    def _take(self, count: int) -> list[_Question]:
+    def _take(self, count: int) -> list[Question]:
         with self._arrivals:
             return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
 
-    def _plain(self, questions: list[_Question]) -> None:
+    def _plain(self, questions: list[Question]) -> None:
         finished: dict[int, Completion] = {}
         try:
             self._sample([question.request for question in questions], finished)
@@ -142,7 +157,7 @@ class LivePolicy(TransformersPolicy):
         ring.launch()
         self._prepare(loaded)
         for row in ring.ended():
-            question: _Question = row.question  # type: ignore[attr-defined]
+            question: Question = row.question  # type: ignore[attr-defined]
             row.latency = time.monotonic() - question.asked
             row.finish = loaded.finish(row)
             self._tokens += len(row.token_ids)
@@ -163,7 +178,7 @@ class LivePolicy(TransformersPolicy):
             if self._for_ring(question):
                 _row(loaded, question)
 
-    def _for_ring(self, question: _Question) -> bool:
+    def _for_ring(self, question: Question) -> bool:
         return fits_the_ring(question.request.sampling) and not question.request.adapter
 
     def _admit(self, loaded: Any) -> None:
@@ -214,7 +229,9 @@ def fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-class _Question:
+class Question:
+    """A request on its way: its completion or its error are there once it is answered."""
+
     def __init__(self, request: Request) -> None:
         self.request = request
         self.asked = time.monotonic()
@@ -230,10 +247,10 @@ class _Question:
 class _QuestionRow(Row):
     """A row that knows whose it is."""
 
-    question: _Question
+    question: Question
 
 
-def _row(loaded: Any, question: _Question) -> _QuestionRow | None:
+def _row(loaded: Any, question: Question) -> _QuestionRow | None:
     """Made once. None where the policy refuses this one; the others go on."""
     if question.row is not None or question.error is not None:
         return question.row
@@ -247,7 +264,7 @@ def _row(loaded: Any, question: _Question) -> _QuestionRow | None:
     return row
 
 
-def _answers(questions: Sequence[_Question]) -> list[Completion]:
+def _answers(questions: Sequence[Question]) -> list[Completion]:
     for question in questions:
         if question.error is not None:
             if isinstance(question.error, PolicyError):
@@ -258,7 +275,7 @@ def _answers(questions: Sequence[_Question]) -> list[Completion]:
     return [question.completion for question in questions if question.completion is not None]
 
 
-def _share(questions: Sequence[_Question], error: PolicyError, finished: Mapping[int, Completion]) -> None:
+def _share(questions: Sequence[Question], error: PolicyError, finished: Mapping[int, Completion]) -> None:
     """Whom the trouble concerns: all that have no answer."""
     for place, question in enumerate(questions):
         if place not in finished:

@@ -32,7 +32,7 @@ class OnlineOptions(TrainOptions):
     places: int | None = None
     """Rows of the running batch."""
     engine: str = "auto"
-    """transformers, vllm, or auto."""
+    """transformers (in this process), process (transformers in a process of its own), vllm, or auto."""
     evaluate_every: int | None = None
     """Steps between two measurements on held-out problems."""
     held_out: tuple[str, ...] = ()

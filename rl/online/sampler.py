@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agent.exits import InputError
+from policies.apart import ApartPolicy
 from policies.base import Capabilities, Completion, Policy, PromptForm, Request
 from policies.live import LivePolicy
 from rl.online.options import OnlineOptions
 from rl.training.subject import Subject
 
+ENGINES = ("auto", "process", "transformers", "vllm")
+BY_FILE = 4 << 30
+"""Bytes of weights that are worth writing to a file at every step."""
 KEPT = 3
 """Adapters of past rounds that are kept for a server that still reads one."""
 
@@ -30,6 +34,8 @@ class Sampler(Protocol):
     def drawn(self) -> tuple[int, float]:
         """Tokens so far, and the seconds they took; zeros where that is not known."""
         ...
+
+    def close(self) -> None: ...
 
 
 class InPlace:
@@ -49,6 +55,31 @@ class InPlace:
 
     def drawn(self) -> tuple[int, float]:
         return self._policy.drawn
+
+    def close(self) -> None:
+        self._policy.close()
+
+
+class Apart:
+    """A live policy in a process of its own; whole weights travel through a file."""
+
+    def __init__(self, subject: Subject, options: OnlineOptions) -> None:
+        self._policy = ApartPolicy(
+            subject.path, places=options.places, device=options.device, prompt_form=subject.prompt_form
+        )
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+    def follow(self, model: Any) -> str:
+        return self._policy.update(whole_weights(model))
+
+    def drawn(self) -> tuple[int, float]:
+        return self._policy.drawn
+
+    def close(self) -> None:
+        self._policy.close()
 
 
 class ByAdapter:
@@ -76,6 +107,9 @@ class ByAdapter:
 
     def drawn(self) -> tuple[int, float]:
         return 0, 0.0
+
+    def close(self) -> None:
+        self._under.close()
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         adapter = None if self._current is None else str(self._current)
@@ -112,11 +146,14 @@ class _Adapted:
 
 
 def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
-    """vLLM where it is named, or where a LoRA adapter is trained on a GPU and it is installed; else in place. Raises InputError."""
+    """vLLM where it is named, or where a LoRA adapter is trained on a GPU and it is installed; else transformers, for small models on a GPU in a process of its own.
+
+    Raises InputError.
+    """
     lora = options.lora or subject.adapter is not None
     wanted = options.engine
-    if wanted not in ("auto", "transformers", "vllm"):
-        raise InputError(f"--engine {wanted!r}: choose auto, transformers or vllm")
+    if wanted not in ENGINES:
+        raise InputError(f"--engine {wanted!r}: choose {', '.join(ENGINES[:-1])} or {ENGINES[-1]}")
     if wanted == "vllm" and not lora:
         raise InputError(
             "vLLM follows a training by its LoRA adapters: add --lora, or use --engine transformers for whole weights"
@@ -127,7 +164,15 @@ def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
         from policies.vllm import VLLMPolicy
 
         return ByAdapter(VLLMPolicy(subject.path, engine={"gpu_memory_utilization": 0.4}), options.work / "adapters")
+    small = options.device.startswith("cuda") and bytes_of(subject.path) <= BY_FILE
+    if wanted == "process" or (wanted == "auto" and small):
+        return Apart(subject, options)
     return InPlace(subject, options)
+
+
+def bytes_of(path: str) -> int:
+    """Of the weights that lie there; 0 where none do, as for a name of the hub."""
+    return sum(file.stat().st_size for file in Path(path).glob("*.safetensors"))
 
 
 def _installed(name: str) -> bool:

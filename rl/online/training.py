@@ -232,6 +232,7 @@ def _train(
         raise
     finally:
         batches.close()
+        sampler.close()
     samples = trainer.state.global_step * options.prompts * options.group
     return finish(
         trainer, options, subject, watching, Method.GRPO, samples, begun, None, facts, tuple(batches.revisions)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from policies.base import Message, PolicyRefused, Request, Role, Sampling, Trouble  # noqa: E402
-from policies.live import PATIENCE, LivePolicy, _Question, fingerprint  # noqa: E402
+from policies.live import PATIENCE, LivePolicy, Question, fingerprint  # noqa: E402
 from policies.transformers import TransformersPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
@@ -93,8 +93,8 @@ def test_a_longer_question_gets_a_longer_ring(tiny):
 
 def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tiny):
     policy = LivePolicy(tiny, device="cpu", places=16, ring=True)
-    first, late = _Question(request("add", 1, tokens=4)), _Question(request("x", 2, tokens=4))
-    others = [_Question(request("add", seed, tokens=200, temperature=0.0)) for seed in range(15)]
+    first, late = Question(request("add", 1, tokens=4)), Question(request("x", 2, tokens=4))
+    others = [Question(request("add", seed, tokens=200, temperature=0.0)) for seed in range(15)]
     policy._waiting.append(first)
     policy._work()
     assert first.answered

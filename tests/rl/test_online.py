@@ -18,7 +18,7 @@ from rl.online.judges import JudgePool  # noqa: E402
 from rl.online.options import OnlineOptions  # noqa: E402
 from rl.online.problem_source import ProblemSource, held_out  # noqa: E402
 from rl.online.rounds import Rounds, judge_options  # noqa: E402
-from rl.online.sampler import ByAdapter, InPlace, whole_weights  # noqa: E402
+from rl.online.sampler import ByAdapter, InPlace, open_sampler, whole_weights  # noqa: E402
 from rl.online.training import formula_of, train_online  # noqa: E402
 from rl.reward.formula import PRESETS  # noqa: E402
 from rl.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
@@ -166,14 +166,32 @@ def test_the_same_command_does_not_write_over_a_policy_that_is_there(trained_onl
         train_online(options(novice, problems, folder / "better", max_steps=5, lag=1))
 
 
-def test_the_next_round_comes_from_the_weights_that_were_trained(novice, tmp_path):
+@pytest.mark.parametrize("engine", ["transformers", "process"])
+def test_the_next_round_comes_from_the_weights_that_were_trained(novice, tmp_path, engine):
     subject = open_subject(f"transformers:{novice}")
-    sampler = InPlace(subject, options(novice, "synth", tmp_path / "out"))
+    sampler = open_sampler(subject, options(novice, "synth", tmp_path / "out", engine=engine))
     model = load_weights(subject, "cpu", False)
+    request = Request(messages=(Message(role=Role.USER, content="draft"),), sampling=Sampling(max_tokens=4, seed=1))
     first = sampler.follow(model)
+    assert sampler.policy.sample([request])[0].revision == first
     with torch.no_grad():
         model.get_input_embeddings().weight.add_(0.01)
     assert sampler.follow(model) != first
+    assert sampler.policy.sample([request])[0].revision != first
+    assert sampler.drawn()[0] > 0
+    sampler.close()
+
+
+@pytest.mark.slow
+def test_sampled_in_a_process_of_its_own_a_training_is_the_same(novice, problems, tmp_path):
+    """Seeds decide what is drawn, so the rounds are the same ones."""
+    ways = {}
+    for engine in ("transformers", "process"):
+        lines = []
+        asked = options(novice, problems, tmp_path / engine / "better", max_steps=2, engine=engine)
+        train_online(asked, watch=lambda step, of, figures, lines=lines: lines.append(figures))
+        ways[engine] = [(line["reward"], line["pass_at_1"], line["completion_length"]) for line in lines]
+    assert ways["process"] == ways["transformers"]
 
 
 def test_an_adapter_is_folded_into_the_weights_that_sample(novice, tmp_path):
