@@ -59,7 +59,9 @@ class JudgePool:
         self._pool = self._started()
 
     def _started(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")
+        # They are forked from one process that has imported everything and does nothing else: torch is read from the disk once, not once for each.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tools.pipeline", "tools.judge"])
         return ProcessPoolExecutor(
             self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache)
         )
