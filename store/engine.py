@@ -134,10 +134,11 @@ def _begin_reading(connection: Connection) -> None:
 def _begin_writing(connection: Connection) -> None:
     """IMMEDIATE: waits for the write lock here, where waiting is harmless, and not in the middle."""
     durable = connection.get_execution_options().get(DURABLE, True)
+    driver: Any = connection.connection.driver_connection
     if connection.info.get(DURABLE) is not durable:
-        connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        driver.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         connection.info[DURABLE] = durable
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    driver.execute("BEGIN IMMEDIATE")
 
 
 def set_journal(engines: Engines) -> None:

@@ -154,5 +154,6 @@ def _excerpts(session: Session, found: Sequence[Entry], terms: Sequence[Term]) -
 
 
 def report(session: Session, verdict_id: int) -> Report:
-    verdict = the(session, Verdict, verdict_id)
-    return load_report(load_blobs(session.connection(), [verdict.report_id])[verdict.report_id])
+    connection = session.connection()
+    verdict = the(connection, Verdict, verdict_id)
+    return load_report(load_blobs(connection, [verdict.report_id])[verdict.report_id])
