@@ -262,6 +262,9 @@ class Store:
 
     def turns(self, trajectory_id: int) -> list[Turn]:
         """All of a trajectory's turns, unfinished ones among them."""
+        with self._transactions.read() as session:
+            if not finding.has_turns(session, trajectory_id):
+                return []
         return list(self._pages(CandidateFilter(trajectory_id=trajectory_id), None))
 
     def _pages(self, wanted: CandidateFilter, formula: str | None) -> Iterator[Turn]:

@@ -128,7 +128,8 @@ def _connector(uri: str, wait: float, query_only: bool) -> Callable[[], sqlite3.
 
 
 def _begin_reading(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+    driver: Any = connection.connection.driver_connection
+    driver.execute("BEGIN")
 
 
 def _begin_writing(connection: Connection) -> None:

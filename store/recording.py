@@ -122,7 +122,7 @@ def _check(completion: Completion) -> None:
             f"{len(logprobs)} log-probs for {len(ids or ())} token ids: the policy gave an answer that cannot be right",
             StoreTrouble.INVALID,
         )
-    if any(math.isnan(value) for value in logprobs or ()):
+    if any(map(math.isnan, logprobs or ())):
         raise StoreError(
             "a log-prob is not a number: the policy gave an answer that cannot be right", StoreTrouble.INVALID
         )
