@@ -36,8 +36,10 @@ class Transactions:
                 with self._inside.begin_nested():
                     yield self._inside
                 return
-            with self._writer().connect().execution_options(**{DURABLE: durable}) as connection, connection.begin():
-                yield connection
+            with self._writer().connect() as connection:
+                connection.info[DURABLE] = durable
+                with connection.begin():
+                    yield connection
             self.wrote = True
 
     @contextmanager
