@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import RLock, get_ident
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.orm import configure_mappers
 from sqlmodel import Session
 
 from store.engine import DURABLE, Engines, address_of, open_file, open_server, set_journal
@@ -80,6 +81,7 @@ class Transactions:
 
 def open_engines(where: str | Path, *, create: bool, readonly: bool, wait: float) -> Engines:
     """Opened, checked and, unless `readonly`, of the current version."""
+    configure_mappers()  # else it is done at the first use of a session, and rows made without one cannot be read
     address = address_of(where)
     if isinstance(address, Path):
         engines = open_file(address, create=create, readonly=readonly, wait=wait)
