@@ -117,15 +117,19 @@ def _insert(table: str, dialect: str) -> Any:
 
 
 @cache
-def _find(table: str) -> Any:
+def _find(table: str, one: bool) -> Any:
+    """An IN (...) is written anew for every number of names: for one name, the most frequent number, there is none."""
     target = Row.metadata.tables[table]
-    return select(target.c.hash, target.c.id).where(target.c.hash.in_(bindparam("hashes", expanding=True)))
+    named = target.c.hash == bindparam("hashes") if one else target.c.hash.in_(bindparam("hashes", expanding=True))
+    return select(target.c.hash, target.c.id).where(named)
 
 
 def ids_by_hash(connection: Connection, table: str, hashes: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in in_parts(hashes):
-        found.update((hash, id) for hash, id in connection.execute(_find(table), {"hashes": part}))
+        one = len(part) == 1
+        wanted = {"hashes": part[0] if one else part}
+        found.update((hash, id) for hash, id in connection.execute(_find(table, one), wanted))
     return found
 
 
