@@ -15,7 +15,7 @@ from agent.machine import ASKING, Outcome, State, follow
 from agent.search import Aimed, Plan, Search, make_search
 from agent.settings import Settings
 from agent.stopping import PAUSES, Spent, StopReason, exhausted, spent_on
-from policies.base import Policy, PolicyRefused, PolicyUnavailable
+from policies.base import Completion, Policy, PolicyRefused, PolicyUnavailable
 from store.database import Store
 from store.errors import StoreError
 from store.lineage import history
@@ -138,15 +138,20 @@ class Run:
         self._watch(self, "asking the policy")
         [completion] = self._policy.sample([request])
         attempt, source = self._asking.read(row.id, turn, self._plan, completion)
-        with self.store.transaction():
+        if source is None:
+            self._answered_without_code(attempt, completion)
+        else:
             self.store.complete(row.id, completion, source)
             self.current = with_identity(attempt, self.attempts)
-            if source is None:
-                self._record(unreadable_report(self.problem, completion))
-        if source is None:
-            self._decide()
-        else:
             self._move(Outcome.ANSWERED, State.COMPILE, "reading the code")
+
+    def _answered_without_code(self, attempt: Attempt, completion: Completion) -> None:
+        """Answer and verdict in one transaction: no tool is run for it."""
+        with self.store.transaction():
+            self.store.complete(attempt.candidate_id, completion, None)
+            self.current = attempt
+            self._record(unreadable_report(self.problem, completion))
+        self._decide()
 
     def _judge(self) -> None:
         """All rungs, up to the first that fails; the verdict's row; then up the ladder as far as the report goes."""

@@ -76,7 +76,7 @@ class Loop:
 
 
 def fsync_milliseconds(folder: Path) -> float:
-    """What the disk takes to say that a page is there: two of them are in each turn."""
+    """What the disk takes to say that a page is there: one of them is in each turn."""
     took = []
     with (folder / "page").open("wb") as file:
         for _ in range(50):
@@ -128,7 +128,7 @@ def main() -> None:
     )
     print(f"load average {os.getloadavg()[0]:.1f}, Python {platform.python_version()}, SQLite on a local disk.")
     print(
-        f"One trajectory of {len(times)} turns, a scripted policy, every verdict from the cache; all rows are written, two durably a turn.\n"
+        f"One trajectory of {len(times)} turns, a scripted policy, every verdict from the cache; all rows are written, the verdict's durably.\n"
     )
     print(table(times, cpu, fsync))
     met = "met" if statistics.median(times) < GOAL else "missed"

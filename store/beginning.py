@@ -5,58 +5,66 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import func, select
-from sqlmodel import Session, col
+from sqlalchemy import bindparam, func, select
+from sqlalchemy.engine import Connection
+from sqlmodel import col
 
 from store.blobs import pack_text, save_blobs
 from store.errors import StoreError, StoreTrouble
 from store.lease import LEASE_SECONDS, is_free
 from store.models import BatchRun, Candidate, Trajectory
 from store.records import Start
-from store.rows import add, change, the
+from store.rows import add, added, change, check_there, made, the
 from tools.results import clean_text
 
+_RUN = select(col(BatchRun.id)).where(col(BatchRun.name) == bindparam("name"))
+_IN_RUN = select(Trajectory).where(
+    col(Trajectory.run_id) == bindparam("run_id"),
+    col(Trajectory.key) == bindparam("key"),
+    col(Trajectory.sample) == bindparam("sample"),
+)
 
-def open_run(session: Session, name: str, options: dict[str, JsonValue], now: float) -> BatchRun:
+
+def open_run(connection: Connection, name: str, options: dict[str, JsonValue], now: float) -> BatchRun:
     """The run of this name, made where there is none; the options of the first time stay."""
-    lock_trajectories(session)
-    run = session.execute(select(BatchRun).where(col(BatchRun.name) == name)).scalar_one_or_none()
-    if run is not None:
-        return run
-    return the(
-        session, BatchRun, add(session.connection(), BatchRun, {"name": name, "created": now, "options": options})
-    )
+    lock_trajectories(connection)
+    if (id := connection.execute(_RUN, {"name": name}).scalar()) is None:
+        id = add(connection, BatchRun, {"name": name, "created": now, "options": options})
+    return the(connection, BatchRun, id)
 
 
-def begin_in_run(session: Session, start: Start, run_id: int, sample: int, owner: str, now: float) -> Trajectory:
+def begin_in_run(connection: Connection, start: Start, run_id: int, sample: int, owner: str, now: float) -> Trajectory:
     """The run's trajectory with this key and number: new, taken up again, or finished as it is.
 
     Raises StoreError (BUSY) where a live process works on it.
     """
-    the(session, BatchRun, run_id)
-    lock_trajectories(session)
-    same = (col(Trajectory.run_id) == run_id, col(Trajectory.key) == start.key, col(Trajectory.sample) == sample)
-    row = session.execute(select(Trajectory).where(*same)).scalar_one_or_none()
-    if row is None:
-        return _new(session, start, owner, now, run_id=run_id, sample=sample)
-    return row if row.finished is not None else _resumed(session, row, owner, now)
+    check_there(connection, BatchRun, run_id)
+    lock_trajectories(connection)
+    place = {"run_id": run_id, "sample": sample}
+    if (found := connection.execute(_IN_RUN, {**place, "key": start.key}).first()) is None:
+        return _new(connection, start, owner, now, **place)
+    row = made(Trajectory, found._asdict())
+    return row if row.finished is not None else _resumed(connection, row, owner, now)
 
 
-def begin(session: Session, start: Start, resume: bool, forked_from: int | None, owner: str, now: float) -> Trajectory:
+def begin(
+    connection: Connection, start: Start, resume: bool, forked_from: int | None, owner: str, now: float
+) -> Trajectory:
     """Outside a run: the latest unfinished one with this key and origin that nobody works on, or a new one."""
-    lock_trajectories(session)
+    lock_trajectories(connection)
     same = (col(Trajectory.run_id).is_(None), col(Trajectory.key) == start.key)
     if resume:
         origin = col(Trajectory.forked_from_id)
         forked = origin.is_(None) if forked_from is None else origin == forked_from
         unfinished = (*same, col(Trajectory.finished).is_(None), forked)
-        for row in session.execute(select(Trajectory).where(*unfinished).order_by(col(Trajectory.id).desc())).scalars():
-            if is_free(row.owner, row.lease, owner, now):
-                return _resumed(session, row, owner, now)
+        held_by = select(col(Trajectory.id), col(Trajectory.owner), col(Trajectory.lease)).where(*unfinished)
+        for id, holder, lease in connection.execute(held_by.order_by(col(Trajectory.id).desc())).all():
+            if is_free(holder, lease, owner, now):
+                return _resumed(connection, the(connection, Trajectory, id), owner, now)
     if forked_from is not None:
-        the(session, Candidate, forked_from)
-    sample = session.execute(select(func.count()).select_from(Trajectory).where(*same)).scalar_one()
-    return _new(session, start, owner, now, sample=sample, forked_from_id=forked_from)
+        check_there(connection, Candidate, forked_from)
+    sample = connection.execute(select(func.count()).select_from(Trajectory).where(*same)).scalar_one()
+    return _new(connection, start, owner, now, sample=sample, forked_from_id=forked_from)
 
 
 def held(id: int, holder: str, lease: float, owner: str, now: float) -> dict[str, Any]:
@@ -68,15 +76,15 @@ def held(id: int, holder: str, lease: float, owner: str, now: float) -> dict[str
     return {"owner": owner, "lease": now + LEASE_SECONDS, "updated": now}
 
 
-def _resumed(session: Session, row: Trajectory, owner: str, now: float) -> Trajectory:
+def _resumed(connection: Connection, row: Trajectory, owner: str, now: float) -> Trajectory:
     taken = held(row.id, row.owner, row.lease, owner, now)
-    change(session.connection(), Trajectory, row.id, {**taken, "stop_reason": None, "message": ""})
-    return the(session, Trajectory, row.id)
+    change(connection, Trajectory, row.id, {**taken, "stop_reason": None, "message": ""})
+    return the(connection, Trajectory, row.id)
 
 
-def _new(session: Session, start: Start, owner: str, now: float, **place: Any) -> Trajectory:
+def _new(connection: Connection, start: Start, owner: str, now: float, **place: Any) -> Trajectory:
     problem = start.problem
-    [reference_id] = save_blobs(session.connection(), [pack_text(problem.source)])
+    [reference_id] = save_blobs(connection, [pack_text(problem.source)])
     values = {
         "key": start.key,
         "problem": problem.name,
@@ -88,24 +96,25 @@ def _new(session: Session, start: Start, owner: str, now: float, **place: Any) -
         **held(0, "", 0.0, owner, now),
         **place,
     }
-    return the(session, Trajectory, add(session.connection(), Trajectory, values))
+    return added(connection, Trajectory, values)
 
 
-def lock_trajectories(session: Session) -> None:
+def lock_trajectories(connection: Connection) -> None:
     """Two processes that look for the same one at once. SQLite's writer is alone already."""
-    connection = session.connection()
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("LOCK TABLE trajectory IN SHARE ROW EXCLUSIVE MODE")
 
 
-def put_best(session: Session, trajectory_id: int, best_id: int | None) -> None:
+def put_best(connection: Connection, trajectory_id: int, best_id: int | None) -> None:
     """`best_id` None: none is correct any more."""
-    best = None if best_id is None else the(session, Candidate, best_id).id
-    change(session.connection(), Trajectory, the(session, Trajectory, trajectory_id).id, {"best_id": best})
+    if best_id is not None:
+        check_there(connection, Candidate, best_id)
+    check_there(connection, Trajectory, trajectory_id)
+    change(connection, Trajectory, trajectory_id, {"best_id": best_id})
 
 
 def stop(
-    session: Session,
+    connection: Connection,
     trajectory_id: int,
     reason: str,
     *,
@@ -116,11 +125,11 @@ def stop(
     now: float,
 ) -> Trajectory:
     """Writes the stop reason and lets go of it. Without `finished` the same command goes on later."""
-    row = the(session, Trajectory, trajectory_id)
     values: dict[str, Any] = {"stop_reason": reason, "message": clean_text(message, 400), "finished": finished}
     if best_id is not None:
-        values["best_id"] = the(session, Candidate, best_id).id
+        check_there(connection, Candidate, best_id)
+        values["best_id"] = best_id
     if spent is not None:
         values["spent"] = spent
-    change(session.connection(), Trajectory, row.id, {**values, "updated": now, "owner": "", "lease": 0.0})
-    return the(session, Trajectory, row.id)
+    change(connection, Trajectory, trajectory_id, {**values, "updated": now, "owner": "", "lease": 0.0})
+    return the(connection, Trajectory, trajectory_id)

@@ -11,6 +11,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import bindparam, insert, literal, select
@@ -104,39 +105,49 @@ def in_parts(values: Iterable[Any]) -> Iterator[list[Any]]:
 @cache
 def _insert(table: str, dialect: str) -> Any:
     target = Row.metadata.tables[table]
+    new: Any
     match dialect:
         case "sqlite":
-            return sqlite.insert(target).on_conflict_do_nothing(index_elements=["hash"]).returning(target.c.id)
+            new = sqlite.insert(target).on_conflict_do_nothing(index_elements=["hash"])
         case "postgresql":
-            return postgresql.insert(target).on_conflict_do_nothing(index_elements=["hash"]).returning(target.c.id)
-    return insert(target).returning(target.c.id)
+            new = postgresql.insert(target).on_conflict_do_nothing(index_elements=["hash"])
+        case _:
+            new = insert(target)
+    return new.returning(target.c.hash, target.c.id)
 
 
 @cache
-def _find(table: str) -> Any:
+def _find(table: str, one: bool) -> Any:
+    """An IN (...) is written anew for every number of names: for one name, the most frequent number, there is none."""
     target = Row.metadata.tables[table]
-    return select(target.c.hash, target.c.id).where(target.c.hash.in_(bindparam("hashes", expanding=True)))
+    named = target.c.hash == bindparam("hashes") if one else target.c.hash.in_(bindparam("hashes", expanding=True))
+    return select(target.c.hash, target.c.id).where(named)
 
 
 def ids_by_hash(connection: Connection, table: str, hashes: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in in_parts(hashes):
-        found.update((hash, id) for hash, id in connection.execute(_find(table), {"hashes": part}))
+        one = len(part) == 1
+        wanted = {"hashes": part[0] if one else part}
+        found.update((hash, id) for hash, id in connection.execute(_find(table, one), wanted))
     return found
 
 
-def keep(connection: Connection, table: str, row: dict[str, Any]) -> int:
-    """The id of the row with this hash, added where there is none, also where another process adds it at this moment."""
+def keep(connection: Connection, table: str, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """The ids of the rows with these hashes, added where there are none, also where another process adds them at this moment."""
     dialect = connection.dialect.name
-    if dialect not in ("sqlite", "postgresql") and (there := ids_by_hash(connection, table, [row["hash"]])):
-        return there[row["hash"]]
-    id = connection.execute(_insert(table, dialect), row).scalar()
-    return int(id) if id is not None else ids_by_hash(connection, table, [row["hash"]])[row["hash"]]
+    new = {row["hash"]: row for row in rows}
+    there = {} if dialect in ("sqlite", "postgresql") else ids_by_hash(connection, table, new)
+    if missing := [row for hash, row in new.items() if hash not in there]:
+        there.update((hash, id) for hash, id in connection.execute(_insert(table, dialect), missing))
+    return there | ids_by_hash(connection, table, new.keys() - there.keys())
 
 
 def save_blobs(connection: Connection, bodies: Sequence[bytes]) -> list[int]:
     """The id of each, in order. What is there already is not written again."""
-    return [keep(connection, "blob", _blob_row(body)) for body in bodies]
+    rows = [_blob_row(body) for body in bodies]
+    ids = keep(connection, "blob", rows)
+    return [ids[row["hash"]] for row in rows]
 
 
 def _blob_row(body: bytes) -> dict[str, Any]:
@@ -161,13 +172,13 @@ def save_chain(connection: Connection, pieces: Sequence[tuple[str, bytes]]) -> i
     """The last link of a chain of (label, bytes); only links that are not there yet are written. None for no pieces."""
     hashes = _chain_hashes(pieces)
     ids = ids_by_hash(connection, "link", hashes)
-    last: int | None = None
-    for hash, (label, body) in zip(hashes, pieces, strict=True):
-        if hash not in ids:
-            [blob_id] = save_blobs(connection, [body])
-            ids[hash] = keep(connection, "link", {"hash": hash, "before_id": last, "label": label, "blob_id": blob_id})
-        last = ids[hash]
-    return last
+    new = [(hash, label, body) for hash, (label, body) in zip(hashes, pieces, strict=True) if hash not in ids]
+    before = {hash: earlier for earlier, hash in pairwise(hashes)}
+    blobs = save_blobs(connection, [body for _, _, body in new])
+    for (hash, label, _), blob_id in zip(new, blobs, strict=True):
+        link = {"hash": hash, "before_id": ids.get(before.get(hash, "")), "label": label, "blob_id": blob_id}
+        ids |= keep(connection, "link", [link])
+    return ids[hashes[-1]] if hashes else None
 
 
 def _chain_hashes(pieces: Sequence[tuple[str, bytes]]) -> list[str]:

@@ -72,8 +72,8 @@ class Store:
 
     def open_run(self, name: str, options: Mapping[str, JsonValue] | None = None) -> BatchRun:
         """The batch run of this name, made where there is none."""
-        with self._transactions.write() as session:
-            return beginning.open_run(session, name, dict(options or {}), time.time())
+        with self._transactions.write() as connection:
+            return beginning.open_run(connection, name, dict(options or {}), time.time())
 
     def begin(
         self,
@@ -91,10 +91,10 @@ class Store:
         Raises StoreError (BUSY) where a live process works on the run's one.
         """
         now = time.time()
-        with self._transactions.write() as session:
+        with self._transactions.write() as connection:
             if run_id is not None:
-                return beginning.begin_in_run(session, start, run_id, sample, self.owner, now)
-            return beginning.begin(session, start, resume, forked_from, self.owner, now)
+                return beginning.begin_in_run(connection, start, run_id, sample, self.owner, now)
+            return beginning.begin(connection, start, resume, forked_from, self.owner, now)
 
     def draft(
         self,
@@ -113,13 +113,13 @@ class Store:
             "turn": turn,
             "prompt_version": prompt_version,
         }
-        with self._transactions.write() as session:
-            return recording.draft(session, trajectory_id, request, owner=self.owner, now=time.time(), **options)
+        with self._transactions.write() as connection:
+            return recording.draft(connection, trajectory_id, request, owner=self.owner, now=time.time(), **options)
 
     def complete(self, candidate_id: int, completion: Completion, source: str | None = None) -> None:
         """The answer, and the code found in it (None where there is none)."""
-        with self._transactions.write() as session:
-            recording.complete(session, candidate_id, completion, source, time.time())
+        with self._transactions.write() as connection:
+            recording.complete(connection, candidate_id, completion, source, time.time())
 
     def judge(
         self,
@@ -137,18 +137,18 @@ class Store:
         """
         now = time.time()
         seconds = {"tool_seconds": tool_seconds, "gpu_seconds": gpu_seconds}
-        with self._transactions.write(durable=True) as session:
-            verdict_id = recording.judge(session, candidate_id, report, now=now, **seconds)
+        with self._transactions.write(durable=True) as connection:
+            verdict_id = recording.judge(connection, candidate_id, report, now=now, **seconds)
             if rewards is not None:
-                recording.reward(session, verdict_id, formula, rewards, now)
+                recording.reward(connection, verdict_id, formula, rewards, now)
             return verdict_id
 
     def reward(self, parts_by_verdict: Iterable[tuple[int, Mapping[str, float]]], formula: str) -> None:
         """Adds reward parts to verdicts, in one transaction. `formula` names and versions what computed them."""
         now = time.time()
-        with self._transactions.write(durable=True) as session:
+        with self._transactions.write(durable=True) as connection:
             for id, parts in parts_by_verdict:
-                recording.reward(session, id, formula, parts, now)
+                recording.reward(connection, id, formula, parts, now)
 
     def finish(
         self,
@@ -162,8 +162,8 @@ class Store:
         """Done, for this reason."""
         now = time.time()
         options: dict[str, Any] = {"message": message, "best_id": best_id, "spent": spent}
-        with self._transactions.write(durable=True) as session:
-            return beginning.stop(session, trajectory_id, stop_reason, finished=now, now=now, **options)
+        with self._transactions.write(durable=True) as connection:
+            return beginning.stop(connection, trajectory_id, stop_reason, finished=now, now=now, **options)
 
     def pause(
         self,
@@ -176,8 +176,8 @@ class Store:
     ) -> Trajectory:
         """Stopped by the user or by our own trouble: lets go of it, so that the same command goes on at the exact turn."""
         options: dict[str, Any] = {"message": message, "best_id": best_id, "spent": spent}
-        with self._transactions.write(durable=True) as session:
-            return beginning.stop(session, trajectory_id, stop_reason, finished=None, now=time.time(), **options)
+        with self._transactions.write(durable=True) as connection:
+            return beginning.stop(connection, trajectory_id, stop_reason, finished=None, now=time.time(), **options)
 
     def runs(self) -> list[BatchRun]:
         """The newest first."""
@@ -186,12 +186,12 @@ class Store:
 
     def trajectory(self, id: int) -> Trajectory:
         with self._transactions.read() as session:
-            return the(session, Trajectory, id)
+            return the(session.connection(), Trajectory, id)
 
     def problem(self, trajectory_id: int) -> Problem:
         """As it was when the trajectory began."""
         with self._transactions.read() as session:
-            row = the(session, Trajectory, trajectory_id)
+            row = the(session.connection(), Trajectory, trajectory_id)
             [body] = load_blobs(session.connection(), [row.reference_id]).values()
             return Problem(name=row.problem, source=unpack_text(body), suite=row.suite)
 
@@ -210,9 +210,9 @@ class Store:
 
     def candidate(self, id: int) -> Entry:
         with self._transactions.read() as session:
-            candidate = the(session, Candidate, id)
+            candidate = the(session.connection(), Candidate, id)
             verdict = session.get(Verdict, candidate.verdict_id) if candidate.verdict_id else None
-            return Entry(candidate, the(session, Trajectory, candidate.trajectory_id), verdict)
+            return Entry(candidate, the(session.connection(), Trajectory, candidate.trajectory_id), verdict)
 
     def candidates(
         self,
@@ -262,6 +262,9 @@ class Store:
 
     def turns(self, trajectory_id: int) -> list[Turn]:
         """All of a trajectory's turns, unfinished ones among them."""
+        with self._transactions.read() as session:
+            if not finding.has_turns(session, trajectory_id):
+                return []
         return list(self._pages(CandidateFilter(trajectory_id=trajectory_id), None))
 
     def _pages(self, wanted: CandidateFilter, formula: str | None) -> Iterator[Turn]:
@@ -274,18 +277,18 @@ class Store:
 
     def put_best(self, trajectory_id: int, best_id: int | None) -> None:
         """Names the best one anew, after candidates were judged again."""
-        with self._transactions.write(durable=True) as session:
-            beginning.put_best(session, trajectory_id, best_id)
+        with self._transactions.write(durable=True) as connection:
+            beginning.put_best(connection, trajectory_id, best_id)
 
     def forget(self, trajectory_id: int) -> None:
         """Deletes a trajectory; `gc` then frees its texts."""
-        with self._transactions.write(durable=True) as session:
-            sweep.forget(session, trajectory_id, self.owner, time.time())
+        with self._transactions.write(durable=True) as connection:
+            sweep.forget(connection, trajectory_id, self.owner, time.time())
 
     def gc(self) -> Swept:
         """Deletes texts that nothing refers to, and gives the room back. On a server: while no batch writes."""
-        with self._transactions.write(durable=True) as session:
-            swept = sweep.sweep(session.connection())
+        with self._transactions.write(durable=True) as connection:
+            swept = sweep.sweep(connection)
         self._transactions.alone(sweep.shrink)
         return swept
 

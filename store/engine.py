@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Engine, create_engine, event, make_url
-from sqlalchemy.engine import URL, Connection
+from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from store.disks import network_disk
 from store.errors import StoreError, StoreTrouble
 
 DURABLE = "durable"
-"""Execution option of a connection whose next transaction must survive a power cut."""
+"""Key of a connection's `info`: whether its next transaction must survive a power cut."""
+_LEVEL = "synchronous"
+"""Key of a connection's `info`: what that PRAGMA was last set to."""
 
 ANALYSED = 400
 """Rows of an index that ANALYZE looks at: milliseconds, and enough to choose between plans (sqlite.org/lang_analyze.html)."""
@@ -113,7 +115,8 @@ def _sqlite_engine(path: Path, mode: str, wait: float, *, query_only: bool) -> E
     uri = f"file:{quote(str(path.resolve()))}?{mode}"
     pool: dict[str, Any] = {"pool_size": 8, "max_overflow": 56} if query_only else {"pool_size": 1, "max_overflow": 0}
     engine = create_engine("sqlite://", creator=_connector(uri, wait, query_only), poolclass=QueuePool, **pool)
-    event.listen(engine, "begin", _begin_reading if query_only else _begin_writing)
+    # not a listener of the engine: where there is one, each statement pays for looking who listens
+    engine.dialect.do_begin = _begin_reading if query_only else _begin_writing  # type: ignore[method-assign]
     return engine
 
 
@@ -127,17 +130,19 @@ def _connector(uri: str, wait: float, query_only: bool) -> Callable[[], sqlite3.
     return connect
 
 
-def _begin_reading(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+def _begin_reading(dbapi_connection: PoolProxiedConnection) -> None:
+    driver: Any = dbapi_connection.driver_connection
+    driver.execute("BEGIN")
 
 
-def _begin_writing(connection: Connection) -> None:
+def _begin_writing(dbapi_connection: PoolProxiedConnection) -> None:
     """IMMEDIATE: waits for the write lock here, where waiting is harmless, and not in the middle."""
-    durable = connection.get_execution_options().get(DURABLE, True)
-    if connection.info.get(DURABLE) is not durable:
-        connection.exec_driver_sql(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        connection.info[DURABLE] = durable
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    driver: Any = dbapi_connection.driver_connection
+    level = "FULL" if dbapi_connection.info.get(DURABLE, True) else "NORMAL"
+    if dbapi_connection.info.get(_LEVEL) != level:
+        driver.execute(f"PRAGMA synchronous = {level}")
+        dbapi_connection.info[_LEVEL] = level
+    driver.execute("BEGIN IMMEDIATE")
 
 
 def set_journal(engines: Engines) -> None:

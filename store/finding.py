@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 from sqlmodel import Session, col
 
 from store.blobs import load_blobs, unpack_text
@@ -18,6 +18,7 @@ from tools.results import Report
 FIRST_RANGE = 2000
 """Ids that a search looks through at first."""
 
+_ANY_TURN = select(col(Candidate.id)).where(col(Candidate.trajectory_id) == bindparam("trajectory_id")).limit(1)
 _OF_TRAJECTORY = ("key", "problem", "problem_hash", "suite", "policy", "stop_reason")
 _OF_CANDIDATE = (
     "trajectory_id", "parent_id", "action", "state", "exact", "policy_revision", "adapter_revision", "source_hash",
@@ -71,6 +72,10 @@ def trajectories(
         statement = statement.where(table.id < before if newest else table.id > before)
     statement = statement.order_by(table.id.desc() if newest else table.id).limit(limit)
     return list(session.execute(statement).scalars())
+
+
+def has_turns(session: Session, trajectory_id: int) -> bool:
+    return session.connection().execute(_ANY_TURN, {"trajectory_id": trajectory_id}).first() is not None
 
 
 def entries(
@@ -154,5 +159,6 @@ def _excerpts(session: Session, found: Sequence[Entry], terms: Sequence[Term]) -
 
 
 def report(session: Session, verdict_id: int) -> Report:
-    verdict = the(session, Verdict, verdict_id)
-    return load_report(load_blobs(session.connection(), [verdict.report_id])[verdict.report_id])
+    connection = session.connection()
+    verdict = the(connection, Verdict, verdict_id)
+    return load_report(load_blobs(connection, [verdict.report_id])[verdict.report_id])

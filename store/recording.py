@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.engine import Connection
-from sqlmodel import Session, col
+from sqlmodel import col
 
 from policies.base import Completion, Request
 from store.beginning import held
@@ -17,19 +17,21 @@ from store.errors import StoreError, StoreTrouble
 from store.migrations import CURRENT
 from store.models import Action, Candidate, Reward, State, Trajectory, Verdict
 from store.records import dump_report, fingerprint
-from store.rows import add, change, missing, the
+from store.rows import add, added, change, missing, the
 from store.search import index_candidate, index_verdict
 from tools.problem import source_hash
 from tools.results import Report, clean_text
 
-_TRAJECTORY = select(col(Trajectory.finished), col(Trajectory.owner), col(Trajectory.lease)).where(
-    col(Trajectory.id) == bindparam("id")
+_DEPTH = select(col(Candidate.depth)).where(col(Candidate.id) == bindparam("parent_id")).scalar_subquery()
+_LAST = (
+    select(func.max(col(Candidate.turn))).where(col(Candidate.trajectory_id) == col(Trajectory.id)).scalar_subquery()
 )
-_LAST = select(func.max(col(Candidate.turn))).where(col(Candidate.trajectory_id) == bindparam("trajectory_id"))
+_PLACE = select(
+    col(Trajectory.finished), col(Trajectory.owner), col(Trajectory.lease), _DEPTH.label("depth"), _LAST.label("last")
+).where(col(Trajectory.id) == bindparam("id"))
 _AT = select(col(Candidate.id), col(Candidate.state)).where(
     col(Candidate.trajectory_id) == bindparam("trajectory_id"), col(Candidate.turn) == bindparam("turn")
 )
-_DEPTH = select(col(Candidate.depth)).where(col(Candidate.id) == bindparam("id"))
 _STANDING = (
     select(col(Candidate.state), col(Candidate.trajectory_id), col(Trajectory.problem))
     .join(Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id))
@@ -38,7 +40,7 @@ _STANDING = (
 
 
 def draft(
-    session: Session,
+    connection: Connection,
     trajectory_id: int,
     request: Request,
     *,
@@ -50,12 +52,12 @@ def draft(
     now: float,
 ) -> Candidate:
     """The row that is there before the policy is asked. The same turn may be asked again as long as it has no answer."""
-    connection = session.connection()
-    _hold(connection, trajectory_id, owner, now)
+    place = _place(connection, trajectory_id, parent_id)
+    change(connection, Trajectory, trajectory_id, held(trajectory_id, place.owner, place.lease, owner, now))
     values = {
         "action": action,
         "parent_id": parent_id,
-        "depth": 0 if parent_id is None else _depth(connection, parent_id) + 1,
+        "depth": 0 if place.depth is None else place.depth + 1,
         "prompt_version": prompt_version,
         "prompt_id": save_chain(connection, [(m.role.value, pack_text(m.content)) for m in request.messages]),
         "sampling": request.sampling.model_dump(mode="json"),
@@ -63,43 +65,39 @@ def draft(
         "schema_version": CURRENT,
         "created": now,
     }
-    return the(session, Candidate, _save_draft(connection, trajectory_id, turn, values))
+    following = 0 if place.last is None else place.last + 1
+    return _save_draft(connection, trajectory_id, following if turn is None else turn, following, values)
 
 
-def _hold(connection: Connection, trajectory_id: int, owner: str, now: float) -> None:
-    if (row := connection.execute(_TRAJECTORY, {"id": trajectory_id}).one_or_none()) is None:
+def _place(connection: Connection, trajectory_id: int, parent_id: int | None) -> Any:
+    """Who holds the trajectory, its last turn, and how deep the parent lies (None without one)."""
+    row = connection.execute(_PLACE, {"id": trajectory_id, "parent_id": parent_id}).first()
+    if row is None:
         raise missing(Trajectory, trajectory_id)
-    finished, holder, lease = row
-    if finished is not None:
+    if row.finished is not None:
         raise StoreError(f"trajectory {trajectory_id} is finished: fork it to go on", StoreTrouble.INVALID)
-    change(connection, Trajectory, trajectory_id, held(trajectory_id, holder, lease, owner, now))
-
-
-def _depth(connection: Connection, parent_id: int) -> int:
-    if (depth := connection.execute(_DEPTH, {"id": parent_id}).scalar()) is None:
+    if parent_id is not None and row.depth is None:
         raise missing(Candidate, parent_id)
-    return int(depth)
+    return row
 
 
-def _save_draft(connection: Connection, trajectory_id: int, turn: int | None, values: dict[str, Any]) -> int:
-    """A new row, or the one that was never answered."""
-    if turn is None:
-        last = connection.execute(_LAST, {"trajectory_id": trajectory_id}).scalar()
-        next_turn = 0 if last is None else last + 1
-        return add(connection, Candidate, {**values, "trajectory_id": trajectory_id, "turn": next_turn})
+def _save_draft(
+    connection: Connection, trajectory_id: int, turn: int, following: int, values: dict[str, Any]
+) -> Candidate:
+    """A new row, or the one that was never answered. From `following` on no turn is there yet."""
     place = {"trajectory_id": trajectory_id, "turn": turn}
-    if (there := connection.execute(_AT, place).one_or_none()) is None:
-        return add(connection, Candidate, values | place)
+    there = None if turn >= following else connection.execute(_AT, place).first()
+    if there is None:
+        return added(connection, Candidate, values | place)
     id, state = there
     if state is not State.DRAFTING:
         raise StoreError(f"turn {turn} of trajectory {trajectory_id} has its answer already", StoreTrouble.INVALID)
     change(connection, Candidate, id, values)
-    return int(id)
+    return the(connection, Candidate, id)
 
 
-def complete(session: Session, candidate_id: int, completion: Completion, source: str | None, now: float) -> None:
+def complete(connection: Connection, candidate_id: int, completion: Completion, source: str | None, now: float) -> None:
     """The answer, whole or not at all."""
-    connection = session.connection()
     state, _, problem = _standing(connection, candidate_id)
     if state is not State.DRAFTING:
         raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
@@ -111,7 +109,7 @@ def complete(session: Session, candidate_id: int, completion: Completion, source
 
 def _standing(connection: Connection, candidate_id: int) -> tuple[State, int, str]:
     """State, trajectory and problem."""
-    if (row := connection.execute(_STANDING, {"id": candidate_id}).one_or_none()) is None:
+    if (row := connection.execute(_STANDING, {"id": candidate_id}).first()) is None:
         raise missing(Candidate, candidate_id)
     return row[0], row[1], row[2]
 
@@ -124,7 +122,7 @@ def _check(completion: Completion) -> None:
             f"{len(logprobs)} log-probs for {len(ids or ())} token ids: the policy gave an answer that cannot be right",
             StoreTrouble.INVALID,
         )
-    if any(math.isnan(value) for value in logprobs or ()):
+    if any(map(math.isnan, logprobs or ())):
         raise StoreError(
             "a log-prob is not a number: the policy gave an answer that cannot be right", StoreTrouble.INVALID
         )
@@ -167,7 +165,7 @@ def _texts(connection: Connection, completion: Completion, source: str | None) -
 
 
 def judge(
-    session: Session,
+    connection: Connection,
     candidate_id: int,
     report: Report,
     *,
@@ -176,7 +174,6 @@ def judge(
     now: float,
 ) -> int:
     """Adds a verdict and puts it in force; those before it stay. Gives its id."""
-    connection = session.connection()
     state, trajectory_id, _ = _standing(connection, candidate_id)
     if state is State.DRAFTING:
         raise StoreError(f"candidate {candidate_id} has no answer that could be judged", StoreTrouble.INVALID)
@@ -226,8 +223,8 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def reward(session: Session, verdict_id: int, formula: str, parts: Mapping[str, float], now: float) -> None:
+def reward(connection: Connection, verdict_id: int, formula: str, parts: Mapping[str, float], now: float) -> None:
     """Adds the parts of a reward to a verdict."""
     plain = {name: float(value) for name, value in parts.items()}
     values = {"verdict_id": verdict_id, "created": now, "formula": formula, "parts": plain}
-    add(session.connection(), Reward, values)
+    add(connection, Reward, values)

@@ -8,9 +8,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from sqlalchemy import bindparam, insert, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.engine import Connection
-from sqlmodel import Session
 
 from store.columns import Row
 from store.errors import StoreError, StoreTrouble
@@ -18,11 +17,22 @@ from store.errors import StoreError, StoreTrouble
 AnyRow = TypeVar("AnyRow", bound=Row)
 
 
-def the(session: Session, table: type[AnyRow], id: int) -> AnyRow:
+def the(connection: Connection, table: type[AnyRow], id: int) -> AnyRow:
     """The row. Raises StoreError where there is none."""
-    if (row := session.get(table, id, populate_existing=True)) is None:
+    if (row := connection.execute(_select(table), {"row_id": id}).first()) is None:
         raise missing(table, id)
-    return row
+    return made(table, row._asdict())
+
+
+def check_there(connection: Connection, table: type[Row], id: int) -> None:
+    """Raises StoreError where there is no such row."""
+    if connection.execute(_select_id(table), {"row_id": id}).first() is None:
+        raise missing(table, id)
+
+
+def made(table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
+    """A row for reading, of all its columns; no session knows it."""
+    return table.model_construct(**values)
 
 
 def missing(table: type[Row], id: int) -> StoreError:
@@ -35,6 +45,12 @@ def add(connection: Connection, table: type[Row], values: Mapping[str, Any]) -> 
     """A new row, its fields' defaults filled in; gives its id. Raises StoreError where a value is not what its field says."""
     check(table, values)
     return int(connection.execute(_insert(table), {**_defaults(table), **values}).scalar_one())
+
+
+def added(connection: Connection, table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
+    """The same, and gives the row as it is now: plain values need not be read back."""
+    id = add(connection, table, values)
+    return made(table, {**_defaults(table), **values, "id": id})
 
 
 def change(connection: Connection, table: type[Row], id: int, values: Mapping[str, Any]) -> None:
@@ -72,6 +88,18 @@ def _validator(field: FieldInfo) -> Callable[[Any], Any]:
 def _defaults(table: type[Row]) -> dict[str, Any]:
     fields = [(name, field) for name, field in table.model_fields.items() if name != "id"]
     return {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
+
+
+@cache
+def _select(table: type[Row]) -> Any:
+    target = Row.metadata.tables[str(table.__tablename__)]
+    return select(target).where(target.c.id == bindparam("row_id"))
+
+
+@cache
+def _select_id(table: type[Row]) -> Any:
+    target = Row.metadata.tables[str(table.__tablename__)]
+    return select(target.c.id).where(target.c.id == bindparam("row_id"))
 
 
 @cache

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Integer, and_, delete, func, insert, select, text
+from sqlalchemy import ColumnElement, Integer, and_, column, delete, func, insert, select, table, text
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
@@ -61,14 +61,14 @@ def _failure_text(failure: Failure) -> str:
     return "\n".join([failure.fault, failure.message, failure.trace, hint])
 
 
-_FTS5 = {kind: text(f"INSERT INTO {kind}_text(rowid, words) VALUES (:id, :words)") for kind in (CANDIDATE, VERDICT)}
+_FTS5 = {kind: insert(table(f"{kind}_text", column("rowid"), column("words"))) for kind in (CANDIDATE, VERDICT)}
 _ELSEWHERE = insert(search_text)
 
 
 def _index(connection: Connection, kind: str, id: int, content: str) -> None:
     words = " ".join(words_of(content[:SEARCHED]))
     if connection.dialect.name == "sqlite":
-        connection.execute(_FTS5[kind], {"id": id, "words": words})
+        connection.execute(_FTS5[kind], {"rowid": id, "words": words})
     else:
         connection.execute(_ELSEWHERE, {"kind": kind, "id": id, "words": f" {words} "})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Engine, delete, func, select, union, update
 from sqlalchemy.engine import Connection
-from sqlmodel import Session, col
+from sqlmodel import col
 
 from store.beginning import held
 from store.blobs import in_parts
@@ -18,15 +18,15 @@ from store.rows import the
 from store.search import sweep_index
 
 
-def forget(session: Session, trajectory_id: int, owner: str, now: float) -> None:
+def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -> None:
     """Its candidates, verdicts and rewards. Raises StoreError where somebody works on it, or another trajectory grew out of it."""
-    row = the(session, Trajectory, trajectory_id)
+    row = the(connection, Trajectory, trajectory_id)
     held(row.id, row.owner, row.lease, owner, now)
     own = select(col(Candidate.id)).where(col(Candidate.trajectory_id) == trajectory_id)
-    _check_forks(session, trajectory_id, own)
+    _check_forks(connection, trajectory_id, own)
     verdicts = select(col(Verdict.id)).where(col(Verdict.candidate_id).in_(own))
-    session.execute(update(Candidate).where(col(Candidate.trajectory_id) == trajectory_id).values(verdict_id=None))
-    session.execute(update(Trajectory).where(col(Trajectory.id) == trajectory_id).values(best_id=None))
+    connection.execute(update(Candidate).where(col(Candidate.trajectory_id) == trajectory_id).values(verdict_id=None))
+    connection.execute(update(Trajectory).where(col(Trajectory.id) == trajectory_id).values(best_id=None))
     doomed: list[tuple[Any, Any]] = [
         (Reward, col(Reward.verdict_id).in_(verdicts)),
         (Verdict, col(Verdict.candidate_id).in_(own)),
@@ -34,17 +34,17 @@ def forget(session: Session, trajectory_id: int, owner: str, now: float) -> None
         (Trajectory, col(Trajectory.id) == trajectory_id),
     ]
     for table, condition in doomed:
-        session.execute(delete(table).where(condition).execution_options(synchronize_session=False))
+        connection.execute(delete(table).where(condition))
 
 
-def _check_forks(session: Session, trajectory_id: int, own: Any) -> None:
+def _check_forks(connection: Connection, trajectory_id: int, own: Any) -> None:
     others = union(
         select(col(Trajectory.id)).where(col(Trajectory.forked_from_id).in_(own), col(Trajectory.id) != trajectory_id),
         select(col(Candidate.trajectory_id)).where(
             col(Candidate.parent_id).in_(own), col(Candidate.trajectory_id) != trajectory_id
         ),
     )
-    if forks := session.execute(others).scalars().all():
+    if forks := connection.execute(others).scalars().all():
         names = ", ".join(str(fork) for fork in forks)
         raise StoreError(f"trajectory {trajectory_id} was forked: forget {names} first", StoreTrouble.INVALID)
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock, get_ident
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
+from sqlalchemy.orm import configure_mappers
 from sqlmodel import Session
 
 from store.engine import DURABLE, Engines, address_of, open_file, open_server, set_journal
@@ -16,38 +17,39 @@ from store.migrations import CURRENT, migrate, version_of
 
 
 class Transactions:
-    """Sessions whose rows are detached when they end."""
+    """One connection that writes; sessions to read with, whose rows are detached when they end."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._where = engines.where
         self._lock = RLock()
-        self._session: Session | None = None
+        self._inside: Connection | None = None
         """Of the thread that is inside `together`."""
         self._holder = 0
         self.wrote = False
         """Whether anything was committed here."""
 
     @contextmanager
-    def write(self, *, durable: bool = False) -> Iterator[Session]:
+    def write(self, *, durable: bool = False) -> Iterator[Connection]:
         """One transaction, or a savepoint inside `together`. `durable`: it survives a power cut, and so does all before it."""
         with explained(self._where), self._lock:
-            if self._session is not None:
-                with self._session.begin_nested():
-                    yield self._session
-                self._session.expunge_all()
+            if self._inside is not None:
+                with self._inside.begin_nested():
+                    yield self._inside
                 return
-            writer = self._writer().connect().execution_options(**{DURABLE: durable})
-            with writer as connection, Session(connection, expire_on_commit=False) as session, session.begin():
-                yield session
+            with self._writer().connect() as connection:
+                connection.info[DURABLE] = durable
+                with connection.begin():
+                    yield connection
             self.wrote = True
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """What was committed when it began; inside `together` also what this thread has written there."""
         with explained(self._where):
-            if self._session is not None and self._holder == get_ident():
-                yield self._session
+            if self._inside is not None and self._holder == get_ident():
+                with Session(self._inside, join_transaction_mode="rollback_only") as session:
+                    yield session
                 return
             with self._engines.reader.connect() as connection, Session(connection, expire_on_commit=False) as session:
                 yield session
@@ -56,15 +58,15 @@ class Transactions:
     def together(self) -> Iterator[None]:
         """Every write inside, by this thread, in one durable transaction."""
         with self._lock:
-            if self._session is not None:
+            if self._inside is not None:
                 yield
                 return
-            with self.write(durable=True) as session:
-                self._session, self._holder = session, get_ident()
+            with self.write(durable=True) as connection:
+                self._inside, self._holder = connection, get_ident()
                 try:
                     yield
                 finally:
-                    self._session, self._holder = None, 0
+                    self._inside, self._holder = None, 0
 
     def alone(self, work: Callable[[Engine], None]) -> None:
         """What cannot run in a transaction, while no other thread writes."""
@@ -79,6 +81,7 @@ class Transactions:
 
 def open_engines(where: str | Path, *, create: bool, readonly: bool, wait: float) -> Engines:
     """Opened, checked and, unless `readonly`, of the current version."""
+    configure_mappers()  # else it is done at the first use of a session, and rows made without one cannot be read
     address = address_of(where)
     if isinstance(address, Path):
         engines = open_file(address, create=create, readonly=readonly, wait=wait)

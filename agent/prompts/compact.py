@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from tools.problem import CPU_SIZES, parse
 
@@ -15,6 +16,7 @@ _MODULES = {"torch.nn.functional": "F", "torch.nn": "nn"}
 _OWNERS = {"nn": "torch.nn"}
 
 
+@lru_cache(maxsize=512)
 def compact_reference(source: str) -> str:
     """The reference without imports, comments, docstrings, annotations and our own notes, torch's modules by their usual names, written as `ast.unparse` does."""
     tree = parse(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from pathlib import Path
 from string import Template
 
@@ -50,7 +51,7 @@ class Prompts:
     def version(self) -> str:
         """`v1.chat`, `v1.compact.2`, and where a text is not ours a digest of all of them: `v1.chat+1f0c2a9b`."""
         form = f"{self.form}.{FORM}" if self.form is PromptForm.COMPACT else self.form
-        shipped = {name: _read(self.form, name, None) for name in NAMES[self.form]}
+        shipped = {name: _shipped(self.form, name) for name in NAMES[self.form]}
         if shipped == self._texts:
             return f"{VERSION}.{form}"
         digest = hashlib.sha256("\0".join(self._texts[name] for name in NAMES[self.form]).encode())
@@ -71,7 +72,15 @@ class Prompts:
 
 def _read(form: PromptForm, name: str, folder: Path | None) -> str:
     own = folder / form / f"{name}.txt" if folder else None
-    path = own if own is not None and own.is_file() else SHIPPED / form / f"{name}.txt"
+    return _template(own) if own is not None and own.is_file() else _shipped(form, name)
+
+
+@cache
+def _shipped(form: PromptForm, name: str) -> str:
+    return _template(SHIPPED / form / f"{name}.txt")
+
+
+def _template(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     template = Template(text)
     unknown = set(template.get_identifiers()) - FIELDS
