@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import date
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def main() -> None:
     add("--seed", type=int, default=0)
     add("--device", default="cpu")
     add("--workers", type=int, default=2)
+    add("--together", type=int, default=1, help="draw: problems that the policy is asked about at once")
     add("--seconds", type=float, default=1e9, help="when to stop")
     add("--each", type=float, default=12.0, help="sift: seconds for one candidate under the interpreter")
     asked = parser.parse_args()
@@ -65,14 +67,18 @@ def draw(asked: argparse.Namespace) -> None:
     told = {"policy": policy.name, "samples": asked.samples, "temperature": asked.temperature, "seed": asked.seed}
     drafts = json.loads(path.read_text())["drafts"] if path.is_file() else {}
     prompts = Prompts(policy.prompt_form)
-    for problem in problems_of(asked).values():
-        if problem.name in drafts:
-            continue
-        sampling = Sampling(temperature=asked.temperature, seed=asked.seed, max_tokens=1024)
-        one = Request(messages=prompts.messages(Asked(problem=problem, action=Action.DRAFT)), sampling=sampling)
-        drafts[problem.name] = [
-            extract_code(completion.text) or None for completion in policy.sample(one.repeated(asked.samples))
+    left = [problem for problem in problems_of(asked).values() if problem.name not in drafts]
+    sampling = Sampling(temperature=asked.temperature, seed=asked.seed, max_tokens=1024)
+    for start in range(0, len(left), asked.together):
+        some = left[start : start + asked.together]
+        asks = [
+            Request(messages=prompts.messages(Asked(problem=problem, action=Action.DRAFT)), sampling=sampling)
+            for problem in some
         ]
+        answers = iter(policy.sample([one for ask in asks for one in ask.repeated(asked.samples)]))
+        for problem in some:
+            texts = [completion.text for completion in islice(answers, asked.samples)]
+            drafts[problem.name] = [extract_code(text) or None for text in texts]
         path.write_text(json.dumps({**told, "drafts": drafts}))
         print(f"{len(drafts)} problems, {time.monotonic() - started:.0f} s", flush=True)
 

@@ -19,6 +19,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def options_of(asked: argparse.Namespace, output: Path, **more: Any) -> Any:
     fields: dict[str, Any] = {
         "policy": _policy(asked.policy), "output": output, "problems": tuple(asked.problems), "prompts": asked.prompts, "group": asked.group,
         "reply_tokens": asked.reply_tokens, "seed": asked.seed, "workers": asked.workers, "device": choose_device(asked.device),
-        "db": str(output.with_suffix(".db")), "max_steps": asked.steps, "max_minutes": asked.minutes, "settings": settings,
+        "storage": "bf16", "db": str(output.with_suffix(".db")), "max_steps": asked.steps, "max_minutes": asked.minutes, "settings": settings,
     }  # fmt: skip
     return OnlineOptions(**{**fields, **variant, **more})
 
@@ -128,21 +129,18 @@ def collect(asked: argparse.Namespace) -> None:
     from agent.databases import open_store
     from rl.online.problem_source import ProblemSource
     from rl.online.rounds import Rounds
-    from rl.online.sampler import InPlace
+    from rl.online.sampler import whole_sampler
     from rl.online.training import examined_judges, formula_of
     from rl.training.subject import open_subject
 
     options, started = options_of(asked, asked.work / "log"), time.monotonic()
     problems = ProblemSource(options.problems, options.seed)
-    with examined_judges(options, "cpu", print) as judges, open_store(options.db) as store:
-        rounds = Rounds(
-            store,
-            InPlace(open_subject(options.policy), options).policy,
-            judges,
-            options,
-            formula_of(options),
-            f"log-{asked.seed}",
-        )
+    with (
+        examined_judges(options, "cpu", print) as judges,
+        open_store(options.db) as store,
+        closing(whole_sampler(open_subject(options.policy), options)) as sampler,
+    ):
+        rounds = Rounds(store, sampler.policy, judges, options, formula_of(options), f"log-{asked.seed}")
         for number in range(asked.log_rounds):
             if time.monotonic() - started > asked.minutes * 60:
                 print(f"paused before round {number}: the same command goes on", flush=True)

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from pydantic import Field
@@ -17,7 +18,7 @@ from rl.online.measuring import Compared, Measured, better, compare, measure
 from rl.online.options import OnlineOptions
 from rl.online.problem_source import ProblemSource, held_out
 from rl.online.rounds import Rounds, judge_device
-from rl.online.sampler import InPlace
+from rl.online.sampler import whole_sampler
 from rl.online.training import examined_judges, formula_of, train_online
 from rl.training.from_log import train_from_log
 from rl.training.options import LogOptions, Method
@@ -140,10 +141,10 @@ def _from_its_log(
     own: OnlineOptions, number: int, judges: JudgePool, say: Say, watch: Watch, method: Method | None
 ) -> None:
     say(f"collecting with {own.policy}")
-    with open_store(own.db) as store:
-        subject = open_subject(own.policy)
+    subject = open_subject(own.policy)
+    with open_store(own.db) as store, closing(whole_sampler(subject, own)) as sampler:
         label = f"collect-{own.output.parent.name}-{number}-{subject.revision[:8]}"
-        rounds = Rounds(store, InPlace(subject, own).policy, judges, own, formula_of(own), label)
+        rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), label)
         rounds.run(0, ProblemSource(own.problems, own.seed, own.against).at(0, own.prompts))
         run, where = rounds.run_name(0, "step"), store.where
     fields = {name: getattr(own, name) for name in LogOptions.model_fields if name in OnlineOptions.model_fields}
@@ -163,9 +164,10 @@ def _measured(
 def measure_policy(
     options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: JudgePool, store: Store, name: str, samples: int = 1
 ) -> list[Measured]:  # fmt: skip
-    """Of one policy by its name, whole weights in this process."""
+    """Of one policy by its name, its weights whole."""
     subject = open_subject(policy)
     own = options.model_copy(update={"policy": policy})
     name = f"{name}-{subject.revision[:8]}"
-    rounds = Rounds(store, InPlace(subject, own).policy, judges, own, formula_of(own), name)
-    return measure(rounds, splits, samples, 0)
+    with closing(whole_sampler(subject, own)) as sampler:
+        rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), name)
+        return measure(rounds, splits, samples, 0)

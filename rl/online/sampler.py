@@ -164,8 +164,13 @@ def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
         from policies.vllm import VLLMPolicy
 
         return ByAdapter(VLLMPolicy(subject.path, engine={"gpu_memory_utilization": 0.4}), options.work / "adapters")
+    return whole_sampler(subject, options)
+
+
+def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace | Apart:
+    """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for the loop and the weights are few."""
     small = options.device.startswith("cuda") and bytes_of(subject.path) <= BY_FILE
-    if wanted == "process" or (wanted == "auto" and small):
+    if options.engine == "process" or (options.engine == "auto" and small):
         return Apart(subject, options)
     return InPlace(subject, options)
 
