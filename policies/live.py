@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from policies.base import Capabilities, Completion, PolicyError, PolicyRefused, Request, Trouble
 from policies.decoding import Row
 from policies.ring import Ring, fits_the_ring, has_a_ring, places_that_fit
-from policies.transformers import TransformersPolicy, load, on_device
+from policies.transformers import TransformersPolicy, load, on_device, own_gpu
 
 if TYPE_CHECKING:
     import torch
@@ -118,10 +118,11 @@ class LivePolicy(TransformersPolicy):
     # -------------------------------------------------------------- work
     def _work(self) -> None:
         started, loaded = time.monotonic(), self._open()
-        if self._use_ring(loaded):
-            self._advance(loaded)
-        else:
-            self._plain(self._take(self._rows_at_once()))
+        with own_gpu(loaded.model):
+            if self._use_ring(loaded):
+                self._advance(loaded)
+            else:
+                self._plain(self._take(self._rows_at_once()))
         self._seconds += time.monotonic() - started
 
     def _use_ring(self, loaded: Any) -> bool:

@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,14 @@ class TransformersPolicy:
         rows = [self._loaded.row(request) for request in requests]
         adapters = [request.adapter or self._adapter for request in requests]
         at_once = self.capabilities.at_once
-        for adapter in dict.fromkeys(adapters):
-            places = [place for place, wanted in enumerate(adapters) if wanted == adapter]
-            for start in range(0, len(places), at_once):
-                batch = places[start : start + at_once]
-                revision = self._loaded.draw([rows[place] for place in batch], adapter, self._cache)
-                for place in batch:
-                    finished[place] = self._completion(requests[place], rows[place], revision)
+        with own_gpu(self._loaded.model):
+            for adapter in dict.fromkeys(adapters):
+                places = [place for place, wanted in enumerate(adapters) if wanted == adapter]
+                for start in range(0, len(places), at_once):
+                    batch = places[start : start + at_once]
+                    revision = self._loaded.draw([rows[place] for place in batch], adapter, self._cache)
+                    for place in batch:
+                        finished[place] = self._completion(requests[place], rows[place], revision)
 
     def _completion(self, request: Request, row: Row, adapter_revision: str | None) -> Completion:
         assert self._loaded is not None
@@ -188,6 +190,15 @@ class _Loaded:
             self._adapters[adapter] = weights_revision(folder)
         self._model.set_adapter(f"a{list(self._adapters).index(adapter)}")
         return self._adapters[adapter]
+
+
+def own_gpu(model: Any) -> AbstractContextManager[Any]:
+    """The model's GPU is this thread's current one: streams and graphs, and what is launched without naming one, belong to that."""
+    if model.device.type != "cuda":
+        return nullcontext()
+    import torch
+
+    return torch.cuda.device(model.device)
 
 
 def load(path: str, device: str, dtype: str) -> _Loaded:

@@ -28,3 +28,18 @@ def test_each_gpu_judges_what_it_is_given():
         reports = [report for pair in threads.map(judged, entries) for report in pair]
     assert len(reports) == 6
     assert all(report.correct for report in reports), [report.failure for report in reports]
+
+
+def test_a_policy_of_the_second_gpu_answers_from_any_thread(tmp_path):
+    """On the first GPU's stream its graph was captured empty: replayed for ever, and no row ever ended."""
+    from policies.live import LivePolicy
+    from policies.transformers import TransformersPolicy
+    from tests.policies.test_live_policy import requests
+    from tests.tiny_model import save_tiny_model
+
+    tiny = str(save_tiny_model(tmp_path / "model"))
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(LivePolicy(tiny, device="cuda:1", dtype="float32", places=16).sample, requests(64))
+        found = running.result(120)
+    plain = TransformersPolicy(tiny, device="cuda:1", dtype="float32").sample(requests(64))
+    assert sum(one.token_ids == other.token_ids for one, other in zip(found, plain, strict=True)) >= 60
