@@ -5,14 +5,14 @@
 #
 # What varies is given as variables: PYTHON, SIZE (14m), SEED (0), ROWS (40000 verified drafts at most), DATA_MINUTES (10), SFT_MINUTES (10),
 # WORKERS (all cores), DEVICE (auto), TASKS (128), SAMPLES (10), KERNELBENCH (a checkout to measure on and to keep out of the data; none),
-# RL_STEPS (26; steps of GRPO after the SFT, a minute for five on an H200 with 16 cores; 0 on a machine without a GPU),
-# DRAWN (0; drafts straight from the generator besides, which no tool has judged), REPAIRS (20; times that each repair is trained on), CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
+# RL_STEPS (13; steps of GRPO after the SFT, a minute for five on an H200 with 16 cores; 0 on a machine without a GPU),
+# DRAWN (333000; drafts straight from the generator besides, which no tool has judged), MISTAKES (300; repairs of mistakes that the policy which ships now makes by itself), REPAIRS (20; times that each repair is trained on), CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 WORK=${1:-/tmp/embedded}
 PYTHON=${PYTHON:-python} SIZE=${SIZE:-14m} SEED=${SEED:-0} ROWS=${ROWS:-40000} DEVICE=${DEVICE:-auto}
-DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10} DRAWN=${DRAWN:-0} REPAIRS=${REPAIRS:-20} RL_STEPS=${RL_STEPS:-26}
+DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10} DRAWN=${DRAWN:-333000} MISTAKES=${MISTAKES:-300} REPAIRS=${REPAIRS:-20} RL_STEPS=${RL_STEPS:-13}
 WORKERS=${WORKERS:-$(nproc)} KERNELBENCH=${KERNELBENCH:-} INSTALL=${INSTALL:-}
 rl() { "$PYTHON" -m rl "$@"; }
 say() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
@@ -26,6 +26,11 @@ if [ ! -d "$CORPUS" ]; then
     say "corpus: at most $ROWS verified drafts or $DATA_MINUTES minutes"
     # An interrupt ends it well, and what was verified is kept.
     timeout --signal INT --kill-after 60 "${DATA_MINUTES}m" "$PYTHON" -m rl data synth --n "$ROWS" --seed "$SEED" --workers "$WORKERS" --out "$WORK/synth" || [ $? -eq 124 ]
+    if [ "$MISTAKES" -gt 0 ]; then
+        say "$MISTAKES of the policy's own mistakes"
+        [ -d "$WORK/mistakes" ] || rl data mistakes --policy embedded --n "$MISTAKES" --seed $((SEED + 31)) --samples 8 --workers "$WORKERS" --device "$DEVICE" --out "$WORK/mistakes"
+        for part in "$WORK"/mistakes/*.parquet; do cp "$part" "$WORK/synth/mistakes-$(basename "$part")"; done
+    fi
     say "cleaning"
     rl data clean "$WORK/synth" --out "$WORK/clean" --workers "$WORKERS" "${against[@]}"
     rl data report "$WORK/clean" --out "$WORK/report" "${against[@]}"
