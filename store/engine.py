@@ -28,6 +28,8 @@ DURABLE = "durable"
 _LEVEL = "synchronous"
 """Key of a connection's `info`: what that PRAGMA was last set to."""
 
+JOURNAL_SECONDS = 10.0
+"""For changing the journal's mode while others open the same new file."""
 ANALYSED = 400
 """Rows of an index that ANALYZE looks at: milliseconds, and enough to choose between plans (sqlite.org/lang_analyze.html)."""
 
@@ -153,9 +155,20 @@ def set_journal(engines: Engines) -> None:
     wanted = "wal" if kind is None else "delete"
     if kind is not None:
         log.warning("%s is on a network disk (%s): no WAL, so readers wait while a turn is written", engines.path, kind)
-    [[got]] = outside_transaction(engines.writer, f"PRAGMA journal_mode = {wanted}")
+    got = _journal(engines.writer, wanted)
     if got != wanted:
         log.warning("%s keeps its journal in mode %s, not %s", engines.path, got, wanted)
+
+
+def _journal(writer: Engine, wanted: str) -> str:
+    """The mode that it is in now. SQLite does not wait for whoever reads at that moment, so this asks again."""
+    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
+
+    again = Retrying(
+        retry=retry_if_exception_type(sqlite3.OperationalError), stop=stop_after_delay(JOURNAL_SECONDS), wait=wait_random(0.01, 0.1), reraise=True,
+    )  # fmt: skip
+    [[mode]] = again(outside_transaction, writer, f"PRAGMA journal_mode = {wanted}")
+    return str(mode)
 
 
 def refresh_statistics(engines: Engines) -> None:

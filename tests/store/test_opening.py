@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import tempfile
+import threading
 from contextlib import closing, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,7 +18,7 @@ from sqlalchemy import create_engine, inspect
 from store.columns import Row
 from store.database import Store
 from store.disks import network_disk
-from store.engine import open_file
+from store.engine import open_file, set_journal
 from store.errors import StoreError, StoreTrouble
 from store.migrations import APPLICATION, CURRENT, migrate
 from store.models import Action
@@ -393,3 +394,20 @@ def test_a_server_is_migrated_once_and_found_again(postgres_url):
         assert store.trajectories(TrajectoryFilter(finished=False))[0].id == trajectory.id
         with pytest.raises(StoreError, match="reading only"):
             store.begin(make.start())
+
+
+def test_the_journals_mode_waits_for_who_writes_the_new_file_at_that_moment(tmp_path):
+    """SQLite gives up at once where the mode is to be changed and another holds the write lock."""
+    path = tmp_path / "runs.db"
+    engines = open_file(path, create=True, readonly=False, wait=5.0)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE early (x)")
+    timer = threading.Timer(0.4, other.execute, ("COMMIT",))
+    timer.start()
+    set_journal(engines)
+    timer.join()
+    other.close()
+    engines.dispose()
+    with closing(sqlite3.connect(path)) as late:
+        assert late.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
