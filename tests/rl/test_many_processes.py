@@ -14,6 +14,9 @@ pytest.importorskip("trl")
 
 from safetensors.torch import load_file  # noqa: E402
 
+from store.database import Store  # noqa: E402
+from store.records import TrajectoryFilter  # noqa: E402
+from tests.rl.novice import save_novice, write_problems  # noqa: E402
 from tests.rl.test_train_from_log import logged  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
@@ -57,6 +60,30 @@ def test_two_processes_give_the_weights_of_one(tmp_path):
     assert one.keys() == two.keys()
     largest = max(float((one[name] - two[name]).abs().max()) for name in one)
     assert largest < 2e-4, largest
+
+
+@pytest.mark.slow
+def test_two_processes_sample_judge_and_train_together(tmp_path):
+    """Each samples and judges for its own problems, in a process of its own as on a GPU; both train on all of it."""
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(28_900 + os.getpid() % 500),
+        "-m", "rl", "train", "--online", "--policy", f"transformers:{save_novice(tmp_path / 'novice')}", "--engine", "process",
+        "--problems", str(write_problems(tmp_path / "toys")), "--max-steps", "2", "--prompts", "4", "--group", "8", "--reply-tokens", "40", "--workers", "1",
+        "--device", "cpu", "--db", str(tmp_path / "runs.db"), "--output", str(tmp_path / "better"),
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("the policy is in") == 1
+    with Store.open(tmp_path / "runs.db") as store:
+        sampled = {
+            run.name.partition("/")[2]: len(store.trajectories(TrajectoryFilter(run=run.name), limit=None))
+            for run in store.runs()
+        }
+    assert sorted(sampled) == [f"step-{step:05d}/{rank}" for step in range(2) for rank in range(2)]
+    # Three problems: two are the first process's, one is the other's.
+    assert list(sampled.values()).count(16) == list(sampled.values()).count(8) == 2
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
