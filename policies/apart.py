@@ -135,13 +135,14 @@ class ApartPolicy:
             return str(self._send(Moved, str(path), revision).result())
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._connection.close()
+        with contextlib.suppress(OSError), self._lock:
+            self._connection.send(None)
         self._process.join(LAST_SECONDS)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
-        self._fail()
+        self._reader.join(LAST_SECONDS)
+        self._connection.close()
 
     def _send(self, kind: type[Asked] | type[Moved], *what: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -211,7 +212,9 @@ class _Serving:
     def run(self) -> None:
         while True:
             while not self._open or self._connection.poll():
-                self._take(self._connection.recv())
+                if (message := self._connection.recv()) is None:
+                    return
+                self._take(message)
             try:
                 self._policy.work()
             except Exception as error:

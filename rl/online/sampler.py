@@ -169,7 +169,7 @@ def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
 
 def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace | Apart:
     """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for the loop and the weights are few."""
-    small = options.device.startswith("cuda") and bytes_of(subject.path) <= BY_FILE
+    small = options.device.startswith("cuda") and 0 < bytes_of(subject.path) <= BY_FILE
     if options.engine == "process" or (options.engine == "auto" and small):
         return Apart(subject, options)
     return InPlace(subject, options)
