@@ -41,8 +41,10 @@ class Sampler(Protocol):
 class InPlace:
     """A live policy in this process: whole weights, copied over the old ones; an adapter is folded in."""
 
+    opens: type[LivePolicy] | type[ApartPolicy] = LivePolicy
+
     def __init__(self, subject: Subject, options: OnlineOptions) -> None:
-        self._policy = LivePolicy(
+        self._policy = self.opens(
             subject.path, places=options.places, device=options.device, prompt_form=subject.prompt_form
         )
 
@@ -60,26 +62,10 @@ class InPlace:
         self._policy.close()
 
 
-class Apart:
-    """A live policy in a process of its own; whole weights travel through a file."""
+class Apart(InPlace):
+    """The same in a process of its own; the weights travel through a file."""
 
-    def __init__(self, subject: Subject, options: OnlineOptions) -> None:
-        self._policy = ApartPolicy(
-            subject.path, places=options.places, device=options.device, prompt_form=subject.prompt_form
-        )
-
-    @property
-    def policy(self) -> Policy:
-        return self._policy
-
-    def follow(self, model: Any) -> str:
-        return self._policy.update(whole_weights(model))
-
-    def drawn(self) -> tuple[int, float]:
-        return self._policy.drawn
-
-    def close(self) -> None:
-        self._policy.close()
+    opens = ApartPolicy
 
 
 class ByAdapter:
@@ -167,7 +153,7 @@ def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
     return whole_sampler(subject, options)
 
 
-def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace | Apart:
+def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace:
     """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for the loop and the weights are few."""
     small = options.device.startswith("cuda") and 0 < bytes_of(subject.path) <= BY_FILE
     if options.engine == "process" or (options.engine == "auto" and small):
