@@ -28,8 +28,6 @@ DURABLE = "durable"
 _LEVEL = "synchronous"
 """Key of a connection's `info`: what that PRAGMA was last set to."""
 
-JOURNAL_SECONDS = 10.0
-"""For changing the journal's mode while others open the same new file."""
 ANALYSED = 400
 """Rows of an index that ANALYZE looks at: milliseconds, and enough to choose between plans (sqlite.org/lang_analyze.html)."""
 
@@ -147,7 +145,7 @@ def _begin_writing(dbapi_connection: PoolProxiedConnection) -> None:
     driver.execute("BEGIN IMMEDIATE")
 
 
-def set_journal(engines: Engines) -> None:
+def set_journal(engines: Engines, wait: float) -> None:
     """WAL, which lets readers read while one writes; a rollback journal on a network disk, where WAL would corrupt the file."""
     if engines.path is None or engines.writer is None:
         return
@@ -155,20 +153,24 @@ def set_journal(engines: Engines) -> None:
     wanted = "wal" if kind is None else "delete"
     if kind is not None:
         log.warning("%s is on a network disk (%s): no WAL, so readers wait while a turn is written", engines.path, kind)
-    got = _journal(engines.writer, wanted)
+    got = _journal(engines.writer, wanted, wait)
     if got != wanted:
         log.warning("%s keeps its journal in mode %s, not %s", engines.path, got, wanted)
 
 
-def _journal(writer: Engine, wanted: str) -> str:
-    """The mode that it is in now. SQLite does not wait for whoever reads at that moment, so this asks again."""
-    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
+def _journal(writer: Engine, wanted: str, wait: float) -> str:
+    """The mode that it is in now. SQLite does not wait for whoever writes at that moment, so this asks again for so many seconds."""
+    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
     again = Retrying(
-        retry=retry_if_exception_type(sqlite3.OperationalError), stop=stop_after_delay(JOURNAL_SECONDS), wait=wait_random(0.01, 0.1), reraise=True,
-    )  # fmt: skip
+        retry=retry_if_exception(_busy), stop=stop_after_delay(wait), wait=wait_random(0.01, 0.1), reraise=True
+    )
     [[mode]] = again(outside_transaction, writer, f"PRAGMA journal_mode = {wanted}")
     return str(mode)
+
+
+def _busy(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
 
 
 def refresh_statistics(engines: Engines) -> None:

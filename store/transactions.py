@@ -89,14 +89,14 @@ def open_engines(where: str | Path, *, create: bool, readonly: bool, wait: float
         engines = open_server(address, readonly)
     try:
         with explained(engines.where):
-            _prepare(engines)
+            _prepare(engines, wait)
     except StoreError:
         engines.dispose()
         raise
     return engines
 
 
-def _prepare(engines: Engines) -> None:
+def _prepare(engines: Engines, wait: float) -> None:
     """Checks whose database it is before anything is changed, then brings it to the current version."""
     with (engines.writer or engines.reader).begin() as connection:
         version = version_of(connection, engines.where)
@@ -107,5 +107,5 @@ def _prepare(engines: Engines) -> None:
                 StoreTrouble.OLDER,
             )
         return
-    set_journal(engines)
+    set_journal(engines, wait)
     migrate(engines.writer, engines.where)

@@ -59,9 +59,9 @@ class JudgePool:
         self._pool = self._started()
 
     def _started(self) -> ProcessPoolExecutor:
-        # They are forked from one process that has imported everything and does nothing else: torch is read from the disk once, not once for each.
+        # Forked from one process that has imported torch and triton and does nothing else: they are read from the disk once, not once for each.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tools.pipeline", "tools.judge"])
+        context.set_forkserver_preload(["torch", "triton", "tools.pipeline", "tools.judge"])
         return ProcessPoolExecutor(
             self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache)
         )

@@ -405,7 +405,7 @@ def test_the_journals_mode_waits_for_who_writes_the_new_file_at_that_moment(tmp_
     other.execute("CREATE TABLE early (x)")
     timer = threading.Timer(0.4, other.execute, ("COMMIT",))
     timer.start()
-    set_journal(engines)
+    set_journal(engines, 5.0)
     timer.join()
     other.close()
     engines.dispose()

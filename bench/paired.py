@@ -1,0 +1,47 @@
+"""Two policies on the same problems: the paired difference of their pass@1, from what `rl evaluate` logged.
+
+    python -m bench.paired BEFORE/rollouts.db AFTER/rollouts.db [--turns 1]
+
+95 % interval by the bootstrap over problems, as `rl loop` takes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+
+from rl.online.measuring import interval
+from store.database import Store
+from store.records import CandidateFilter
+
+
+def rates(path: Path, turns: int) -> dict[str, float]:
+    """Share of each problem's trajectories that were right within so many turns."""
+    right: dict[str, dict[int, bool]] = defaultdict(dict)
+    with Store.open(path, create=False, readonly=True) as store:
+        for candidate, trajectory, verdict in store.candidates(CandidateFilter(), limit=None):
+            known = right[trajectory.problem].get(trajectory.id, False)
+            now = candidate.turn < turns and verdict is not None and verdict.correct
+            right[trajectory.problem][trajectory.id] = known or now
+    return {problem: sum(own.values()) / len(own) for problem, own in right.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    parser.add_argument("--turns", type=int, default=1)
+    asked = parser.parse_args()
+    before, after = rates(asked.before, asked.turns), rates(asked.after, asked.turns)
+    both = sorted(before.keys() & after.keys())
+    steps = [100 * (after[problem] - before[problem]) for problem in both]
+    low, high = interval(steps)
+    means = [100 * sum(found[problem] for problem in both) / len(both) for found in (before, after)]
+    print(
+        f"{len(both)} problems: {means[0]:.1f} % -> {means[1]:.1f} %, {means[1] - means[0]:+.1f} ({low:+.1f} to {high:+.1f})"
+    )
+
+
+if __name__ == "__main__":
+    main()
