@@ -75,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     add("--samples", type=int, default=4, help="drafts of each")
     add("--workers", type=int, default=None)
     add("--device", default="auto")
+    add("--lag", type=int, default=1, help="online: rounds under way while one is trained on")
     add("--set", nargs="*", default=[], help="NAME=VALUE of trl's config")
     add("--batch", type=int, default=512, help="throughput: rows")
     add("--size", default="14m", help="throughput: a size of rl sft's")
@@ -93,6 +94,7 @@ def options_of(asked: argparse.Namespace, output: Path, **more: Any) -> Any:
         "policy": _policy(asked.policy), "output": output, "problems": tuple(asked.problems), "prompts": asked.prompts, "group": asked.group,
         "reply_tokens": asked.reply_tokens, "seed": asked.seed, "workers": asked.workers, "device": choose_device(asked.device),
         "storage": "bf16", "db": str(output.with_suffix(".db")), "max_steps": asked.steps, "max_minutes": asked.minutes, "settings": settings,
+        "lag": asked.lag,
     }  # fmt: skip
     return OnlineOptions(**{**fields, **variant, **more})
 

@@ -88,7 +88,9 @@ Judge = Annotated[
 Lag = Annotated[
     int,
     typer.Option(
-        min=0, max=1, help="Online: 1 samples the next round while this one is trained on; 0 one after the other."
+        min=0,
+        max=4,
+        help="Online: rounds that are sampled and judged while one is trained on; 0: one after the other.",
     ),
 ]
 ReplyTokens = Annotated[

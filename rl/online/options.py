@@ -27,7 +27,8 @@ class OnlineOptions(TrainOptions):
     workers: int | None = Field(default=None, ge=1)
     judge: str = "interpreted"
     """interpreted, compiled or cuda:N."""
-    lag: int = Field(default=1, ge=0, le=1)
+    lag: int = Field(default=1, ge=0, le=4)
+    """Rounds that are sampled and judged while one is trained on; each is as many steps old when its turn comes."""
     resample: bool = False
     places: int | None = None
     """Rows of the running batch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from agent.export.training import MEASURING
 from tools.problem import Problem
 
 SYNTH = "synth"
+OTHERS = 500_000_009
+"""Added to the seed for a step's second round."""
 
 
 class ProblemSource:
@@ -22,9 +25,13 @@ class ProblemSource:
 
         `synth`, `synth:SPLIT` (or its last word: `synth:depth`), `catalogue`, a folder, a file, a problem's name. Raises InputError, ProblemError.
         """
-        self._seed = seed
-        self._streams = [_stream(name, seed, against) for name in asked if is_synth(name)]
+        self._seed, self._asked, self._against = seed, tuple(asked), tuple(against)
+        self._lock = threading.Lock()
+        own = {name: _stream(name, seed, against) for name in asked if is_synth(name)}
+        # A stream that is named twice gives twice as many, not the same ones again.
+        self._streams = [own[name] for name in asked if name in own]
         self._drawn: list[Problem] = []
+        self._more: ProblemSource | None = None
         fixed = [name for name in asked if not is_synth(name)]
         self._fixed = [p for p in _fixed(fixed) if p.suite not in MEASURING and "held_out" not in p.tags]
         if not self._streams and not self._fixed:
@@ -33,7 +40,18 @@ class ProblemSource:
             )
 
     def at(self, step: int, count: int) -> list[Problem]:
-        """The problems of one step, from 0. Generated and fixed ones in turn where both are named."""
+        """The problems of one step, from 0. Generated and fixed ones in turn where both are named. From any thread."""
+        with self._lock:
+            return self._at(step, count)
+
+    def others(self, step: int, count: int) -> list[Problem]:
+        """Of the same kinds, drawn with another seed."""
+        with self._lock:
+            if self._more is None:
+                self._more = ProblemSource(self._asked, self._seed + OTHERS, self._against)
+        return self._more.at(step, count)
+
+    def _at(self, step: int, count: int) -> list[Problem]:
         kinds = len(self._streams) + bool(self._fixed)
         of_streams = count * len(self._streams) // kinds
         start = step * of_streams

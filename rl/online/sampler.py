@@ -131,6 +131,15 @@ class _Adapted:
         """The policy under it belongs to who opened it."""
 
 
+def open_samplers(subject: Subject, options: OnlineOptions) -> list[Sampler]:
+    """One for each round that is under way at once. Raises InputError."""
+    first = open_sampler(subject, options)
+    if options.lag > 1 and isinstance(first, ByAdapter):
+        first.close()
+        raise InputError(f"--lag {options.lag} needs as many engines, and vLLM has the GPU's memory once: use --lag 1")
+    return [first, *(whole_sampler(subject, options) for _ in range(options.lag - 1))]
+
+
 def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
     """vLLM where it is named, or where a LoRA adapter is trained on a GPU and it is installed; else transformers, for small models on a GPU in a process of its own.
 

@@ -1,13 +1,13 @@
-"""`rl train --online`: sample, judge, train, and sample from the new revision; the next round is sampled and judged while this one is trained on."""
+"""`rl train --online`: sample, judge, train, and sample from the new revision; the next rounds are sampled and judged while this one is trained on."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.databases import open_store, verdicts_beside
 from agent.interrupts import stopping
@@ -18,7 +18,7 @@ from rl.online.judges import JudgePool
 from rl.online.options import OnlineOptions
 from rl.online.problem_source import ProblemSource
 from rl.online.rounds import Round, Rounds, faults_of, judge_device, judge_options
-from rl.online.sampler import Sampler, open_sampler
+from rl.online.sampler import Sampler, open_samplers
 from rl.reward.formula import DEFAULT, EXECUTION, PRESETS, Formula, find_formula
 from rl.safety.alarms import Seen, TrainingAlarm, check_step
 from rl.safety.exam import refuse_a_blind_judge
@@ -35,8 +35,6 @@ from store.records import CandidateFilter
 Say = Callable[[str], None]
 STEPS = 100
 """Where nothing is said."""
-FILLED = 2
-"""Rounds that `--zero-variance resample` may take to fill a step."""
 
 
 def formula_of(options: OnlineOptions) -> Formula:
@@ -54,35 +52,46 @@ def formula_of(options: OnlineOptions) -> Formula:
     return formula
 
 
+class Slot(NamedTuple):
+    """Of one round at a time."""
+
+    rounds: Rounds
+    sampler: Sampler
+
+
 class OnlineBatches:
-    """The trainer's source of rows: by the number of the step, always from the policy as it then is, or (lag 1) was one step before."""
+    """The trainer's source of rows: by the number of the step, always from the policy as it then is, or as it was `lag` steps before.
+
+    Each of the rounds under way has a sampling policy of its own, which is moved on when its round has ended: a round comes from one revision, whole.
+    """
 
     def __init__(
-        self, rounds: Rounds, problems: ProblemSource, sampler: Sampler, judges: JudgePool, options: OnlineOptions, store: Store, steps: int,
+        self, slots: Sequence[Slot], problems: ProblemSource, judges: JudgePool, options: OnlineOptions, store: Store, steps: int,
     ) -> None:  # fmt: skip
-        self._rounds, self._problems, self._sampler = rounds, problems, sampler
+        """`slots`: one for each round that is under way at once."""
+        self._slots, self._problems = slots, problems
         self._judges, self._options, self._store, self._steps = judges, options, store, steps
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="rollouts")
-        self._ahead: tuple[int, Future[Round]] | None = None
+        self._pool = ThreadPoolExecutor(len(slots), thread_name_prefix="rollouts")
+        self._ahead: dict[int, Future[Round]] = {}
         self._figures: dict[str, float] = {}
-        self._trained_since = time.monotonic()
+        self._trained_since = self._asked_since = time.monotonic()
+        self._judged = judges.figures
         self.revisions: list[str] = []
         """That were sampled from, the first first."""
         self.model: Any = None
 
     def __call__(self, number: int) -> list[Row]:
-        """Waits for the round, moves the sampling policy on, and starts the next round where `lag` is 1."""
+        """Waits for the round, moves the policy that sampled it on, and starts the round that is `lag` steps ahead."""
         training = time.monotonic() - self._trained_since
         waited = time.monotonic()
-        if self._options.lag == 0 or self._ahead is None or self._ahead[0] != number:
-            self._follow()
-            found = self._round(number)
-        else:
-            found = self._ahead[1].result()
-            self._follow()
-        if self._options.lag and number + 1 < self._steps:
-            self._ahead = (number + 1, self._pool.submit(self._round, number + 1))
-        self._figures = found.figures | {"seconds/waiting": time.monotonic() - waited, "seconds/training": training}
+        for missing in range(number, min(number + max(1, self._options.lag), self._steps)):
+            if missing not in self._ahead:
+                self._start(missing)
+        found = self._ahead.pop(number).result()
+        if self._options.lag and number + self._options.lag < self._steps:
+            self._start(number + self._options.lag)
+        waiting = {"seconds/waiting": time.monotonic() - waited, "seconds/training": training}
+        self._figures = found.figures | self._judging() | waiting
         self._check(found)
         self._trained_since = time.monotonic()
         return in_order(row_of(sample)._replace(figures=None) for sample in found.log.samples)
@@ -92,38 +101,51 @@ class OnlineBatches:
         return self._figures
 
     def close(self) -> None:
-        self._rounds.stop()
+        for slot in self._slots:
+            slot.rounds.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _follow(self) -> None:
-        revision = self._sampler.follow(self.model)
+    def _slot(self, number: int) -> Slot:
+        return self._slots[number % len(self._slots)]
+
+    def _start(self, number: int) -> None:
+        """From the weights as they are now."""
+        revision = self._slot(number).sampler.follow(self.model)
         if revision not in self.revisions[-1:]:
             self.revisions.append(revision)
+        self._ahead[number] = self._pool.submit(self._round, number)
 
     def _round(self, number: int) -> Round:
-        before, judged, began = self._sampler.drawn(), self._judges.figures, time.monotonic()
-        found = self._rounds.run(number, self._problems.at(number, self._options.prompts))
-        for extra in range(1, FILLED if self._options.resample else 1):
-            found = self._filled(found, number, extra)
-        tokens, seconds = (after - was for after, was in zip(self._sampler.drawn(), before, strict=True))
-        now = self._judges.figures
-        whole = max(time.monotonic() - began, 1e-9)
-        more = {
-            "seconds/generation": seconds, "seconds/round": whole, "seconds/judging": (now.seconds - judged.seconds) / self._judges.workers,
-            "verdicts": float(now.judged - judged.judged), "verdicts_a_second": (now.judged - judged.judged) / whole,
-            "known_verdicts": 1.0 - (now.judged - judged.judged) / max(now.asked - judged.asked, 1),
-        }  # fmt: skip
+        sampler, began = self._slot(number).sampler, time.monotonic()
+        before = sampler.drawn()
+        found = self._slot(number).rounds.run(number, self._problems.at(number, self._options.prompts))
+        if self._options.resample:
+            found = self._filled(found, number)
+        tokens, seconds = (after - was for after, was in zip(sampler.drawn(), before, strict=True))
+        more = {"seconds/generation": seconds, "seconds/round": time.monotonic() - began}
         if seconds > 0:
             more["sampled_tokens_a_second"] = tokens / seconds
         return found._replace(figures=found.figures | more)
 
-    def _filled(self, found: Round, number: int, extra: int) -> Round:
-        """More problems for the groups that gave no gradient."""
-        missing = round(found.figures.get("zero_variance", 0.0) * self._options.prompts)
+    def _judging(self) -> dict[str, float]:
+        """What the judges did since the last step, for whichever round."""
+        now, was = self._judges.figures, self._judged
+        since = max(time.monotonic() - self._asked_since, 1e-9)
+        self._judged, self._asked_since = now, time.monotonic()
+        judged, asked = now.judged - was.judged, now.asked - was.asked
+        return {
+            "seconds/judging": (now.seconds - was.seconds) / self._judges.workers,
+            "verdicts": float(judged), "verdicts_a_second": judged / since, "known_verdicts": 1.0 - judged / max(asked, 1),
+        }  # fmt: skip
+
+    def _filled(self, found: Round, number: int) -> Round:
+        """One more round, with other problems in the place of the groups that gave no gradient."""
+        prompts = self._options.prompts
+        missing = round(found.figures.get("zero_variance", 0.0) * prompts)
         if missing == 0:
             return found
-        far = 1_000_000 * extra + number
-        more = self._rounds.run(number, self._problems.at(far, missing), label=f"more{extra}")
+        others = self._problems.others(number, prompts)[:missing]
+        more = self._slot(number).rounds.run(number, others, label="more1")
         log = found.log._replace(
             samples=found.log.samples + more.log.samples, all_scored=found.log.all_scored + more.log.all_scored
         )
@@ -131,7 +153,7 @@ class OnlineBatches:
 
     def _check(self, found: Round) -> None:
         """Raises TrainingAlarm for what no honest round looks like; writes what a person should look at."""
-        run = self._rounds.run_name(found.step, "step")
+        run = self._slot(found.step).rounds.run_name(found.step, "step")
         faults = faults_of(self._store, run)
         seen = [
             Seen(
@@ -193,18 +215,13 @@ def _train(
         parameters=parameters(model), lora=options.lora or subject.adapter is not None, temperature=options.temperature,
         longest_completion=options.reply_tokens or 1536,
     )  # fmt: skip
-    sampler = open_sampler(subject, options)
-    rounds = Rounds(
-        store,
-        sampler.policy,
-        judges,
-        options,
-        formula,
-        f"{options.output.name}-{training_id(options)}",
-        place.rank,
-        place.world,
-    )
-    batches = OnlineBatches(rounds, problems, sampler, judges, options, store, steps)
+    samplers = open_samplers(subject, options)
+    name = f"{options.output.name}-{training_id(options)}"
+    slots = [
+        Slot(Rounds(store, sampler.policy, judges, options, formula, name, place.rank, place.world), sampler)
+        for sampler in samplers
+    ]
+    batches = OnlineBatches(slots, problems, judges, options, store, steps)
     trainer = TrajectoryGRPOTrainer(
         model,
         config,
@@ -232,7 +249,8 @@ def _train(
         raise
     finally:
         batches.close()
-        sampler.close()
+        for sampler in samplers:
+            sampler.close()
     samples = trainer.state.global_step * options.prompts * options.group
     return finish(
         trainer, options, subject, watching, Method.GRPO, samples, begun, None, facts, tuple(batches.revisions)

@@ -160,6 +160,26 @@ def test_trained_online_the_policy_is_better_and_says_how_it_went(trained_online
 
 
 @pytest.mark.slow
+def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(novice, problems, tmp_path):
+    lines = []
+    asked = options(novice, problems, tmp_path / "better", max_steps=5, lag=2, group=4)
+    trained = train_online(asked, watch=lambda step, of, figures: lines.append(figures))
+    lineage = json.loads((Path(trained.output) / "kernelwright.json").read_text())["lineage"]
+    with Store.open(asked.db) as store:
+        entries = store.candidates(limit=None)
+        runs = {t.id: t.run_id for t in store.trajectories(limit=None)}
+        used = {run: {e.candidate.policy_revision for e in entries if runs[e.candidate.trajectory_id] == run} for run in set(runs.values())}  # fmt: skip
+    assert all(len(revisions) == 1 for revisions in used.values())
+    by_round = [revisions.pop() for _, revisions in sorted(used.items())]
+    sampled = [revision for revision in lineage if revision in by_round]
+    assert by_round[0] == by_round[1] == by_round[2], "all were started before the first step had been made"
+    assert by_round[2:] == sampled, "then each comes from the weights two steps before its own"
+    assert len(set(sampled)) == 3
+    assert len(lines) == 5
+    assert lines[-1]["verdicts"] >= 0
+
+
+@pytest.mark.slow
 def test_the_same_command_does_not_write_over_a_policy_that_is_there(trained_online, novice, problems):
     folder = trained_online[2]
     with pytest.raises(InputError, match="is there already"):
@@ -272,6 +292,19 @@ def test_generated_problems_never_come_twice_and_held_out_ones_are_of_another_sp
     assert not set(hashes) & {p.hash for p in held_out(("synth:depth",), 8, 0)["synth:depth"]}
     with pytest.raises(InputError, match="choose synth:train"):
         ProblemSource(("synth:nothing",), 0)
+
+
+def test_a_stream_that_is_named_twice_gives_twice_as_many():
+    found = [p.name.split("/")[1] for p in ProblemSource(("synth", "synth:depth", "synth:depth"), 0).at(0, 6)]
+    assert found.count("held_out_depth") == 4
+    assert len({p.hash for p in ProblemSource(("synth", "synth:depth", "synth:depth"), 0).at(0, 12)}) == 12
+
+
+def test_problems_in_the_place_of_flat_groups_are_others_and_come_at_once(problems):
+    one, other = ProblemSource(("synth", problems), 3), ProblemSource(("synth", problems), 3)
+    found = [p.hash for p in one.others(40, 4)]
+    assert found == [p.hash for p in other.others(40, 4)]
+    assert not set(found[:2]) & {p.hash for step in range(41) for p in one.at(step, 4)[:2]}
 
 
 @pytest.mark.parametrize(
