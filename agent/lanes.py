@@ -80,7 +80,8 @@ class Gate:
     def check(self) -> None:
         """Raises where it is closed."""
         if self._closed is not None:
-            raise self._closed
+            # Hundreds of threads raise the same one: without this each would add its frames to those of all before it.
+            raise self._closed.with_traceback(None)
 
     def _count(self, step: int) -> None:
         now = time.monotonic()

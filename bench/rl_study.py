@@ -1,7 +1,7 @@
 """The study of the reinforcement learning, in parts that each fit a time limit and go on where they stopped.
 
     python -m bench.rl_study throughput --work DIR                      tokens a second of the running batch, beside plain generate
-    python -m bench.rl_study measure sft --work DIR --policy SFT        held-out pass@1 at T = 1, repairs, compile rate
+    python -m bench.rl_study measure sft --work DIR --policy SFT        held-out pass@1 at T = 1, repairs, compile rate; or NAME=POLICY NAME=POLICY ...
     python -m bench.rl_study online --work DIR --policy SFT --seed 0    online GRPO; --variant gamma0 | autotriton | grpo | cispo | ...
     python -m bench.rl_study collect --work DIR --policy SFT            a log of the SFT policy, for what follows
     python -m bench.rl_study replay --work DIR --policy SFT --epochs 2  GRPO from that log alone; --method rft is the control
@@ -55,7 +55,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("part", choices=sorted(PARTS))
-    add("name", nargs="?", help="of a measurement (sft, online-0 ...), or of a replay from another --policy")
+    add(
+        "name", nargs="*", help="of a replay, or of a measurement (sft, online-0 ...); of several with NAME=POLICY each"
+    )
     add("--work", type=Path, required=True)
     add("--policy", help="the policy after SFT: embedded, or a folder")
     add("--measure-policy", help="measure this one instead")
@@ -64,6 +66,7 @@ def _arguments() -> argparse.Namespace:
     add("--steps", type=int, default=60)
     add("--epochs", type=float, default=2.0)
     add("--method", default="grpo", choices=("grpo", "rft", "dpo", "kto"))
+    add("--db", type=Path, help="replay: the log to train from, if not WORK/log.db")
     add("--log-rounds", type=int, default=10, help="of the log that replay trains from")
     add("--minutes", type=float, default=8.0)
     add("--prompts", type=int, default=32)
@@ -156,10 +159,10 @@ def replay(asked: argparse.Namespace) -> None:
     from rl.training.from_log import train_from_log
     from rl.training.options import LogOptions, Method
 
-    name = asked.name or f"replay-{asked.method}-{asked.epochs:g}-{asked.variant}-{asked.seed}"
+    name = (asked.name or [None])[0] or f"replay-{asked.method}-{asked.epochs:g}-{asked.variant}-{asked.seed}"
     output = asked.work / name
     if not output.exists():
-        own = options_of(asked, output, db=str(asked.work / "log.db"))
+        own = options_of(asked, output, db=str(asked.db or asked.work / "log.db"))
         fields = {field: getattr(own, field) for field in LogOptions.model_fields if field in type(own).model_fields}
         fields |= {
             "filters": (),
@@ -179,31 +182,42 @@ def replay(asked: argparse.Namespace) -> None:
 def measure(asked: argparse.Namespace) -> None:
     """pass@1 at T = 1 on held-out problems, a split at a time, so that a short sitting brings some."""
     from agent.databases import open_store
-    from rl.online.looping import measure_policy
     from rl.online.problem_source import held_out
     from rl.online.training import examined_judges
 
     if not asked.name:
         sys.exit("give the measurement a name: measure sft")
+    asked.policy = asked.policy or asked.name[0].partition("=")[2]
     options, started = options_of(asked, asked.work / "measure"), time.monotonic()
-    policy = _policy(asked.measure_policy or asked.policy)
-    path = asked.work / "measured" / f"{asked.name}.json"
-    done = json.loads(path.read_text()) if path.is_file() else {"policy": policy, "machine": machine(), "splits": {}}
-    path.parent.mkdir(exist_ok=True)
+    splits = held_out(asked.splits, asked.count, 0)
     with examined_judges(options, "cpu", print) as judges, open_store(options.db) as store:
-        for split, problems in held_out(asked.splits, asked.count, 0).items():
-            if split in done["splits"] or time.monotonic() - started > asked.minutes * 60:
-                continue
-            before = time.monotonic()
-            [found] = measure_policy(
-                options, policy, {split: problems}, judges, store, f"measure-{asked.name}", asked.samples
-            )
-            done["splits"][split] = found.model_dump() | {"seconds": time.monotonic() - before}
-            path.write_text(json.dumps(done, indent=1))
-            print(
-                f"{split}: pass@1 {found.pass_at_1:.1%}, solved {found.solved:.1%}, compiles {found.compile_rate:.1%}",
-                flush=True,
-            )
+        for entry in asked.name:
+            name, _, given = entry.partition("=")
+            policy = _policy(given or asked.measure_policy or asked.policy)
+            for split, problems in splits.items():
+                if time.monotonic() - started < asked.minutes * 60:
+                    _measured(asked, options, name, policy, {split: problems}, judges, store)
+
+
+def _measured(
+    asked: argparse.Namespace, options: Any, name: str, policy: str, problems: dict[str, Any], judges: Any, store: Any
+) -> None:
+    """One split, into the policy's file, where it is not in it already."""
+    from rl.online.looping import measure_policy
+
+    path, [split] = asked.work / "measured" / f"{name}.json", problems
+    path.parent.mkdir(exist_ok=True)
+    done = json.loads(path.read_text()) if path.is_file() else {"policy": policy, "machine": machine(), "splits": {}}
+    if split in done["splits"]:
+        return
+    before = time.monotonic()
+    [found] = measure_policy(options, policy, problems, judges, store, f"measure-{name}", asked.samples)
+    done["splits"][split] = found.model_dump() | {"seconds": time.monotonic() - before}
+    path.write_text(json.dumps(done, indent=1))
+    print(
+        f"{name} {split}: pass@1 {found.pass_at_1:.1%}, solved {found.solved:.1%}, compiles {found.compile_rate:.1%}",
+        flush=True,
+    )
 
 
 def throughput(asked: argparse.Namespace) -> None:
