@@ -61,18 +61,21 @@ def facts_of(checkpoint: Path) -> dict[str, Any]:
     return found
 
 
-def publish(model: Any, subject: Subject, options: TrainOptions, lineage: tuple[str, ...], **facts: Any) -> None:
-    """Writes the policy into a folder beside the output, then gives it its name: there is never half of one."""
+def publish(
+    model: Any, weights: dict[str, Any], subject: Subject, options: TrainOptions, lineage: tuple[str, ...], **facts: Any
+) -> None:
+    """Writes the policy into a folder beside the output, then gives it its name: there is never half of one. `weights`: whole, of the model or of its adapter's model."""
     import torch
 
     output = options.output
     partial = output.with_name(f".{output.name}.{time.time_ns()}")
     try:
         if hasattr(model, "peft_config"):
-            model.save_pretrained(partial)
+            model.save_pretrained(partial, state_dict=weights)
         else:
             kind = torch.bfloat16 if options.storage is Storage.BF16 else torch.float32
-            model.to(kind).save_pretrained(partial)
+            model.config.dtype = kind
+            model.save_pretrained(partial, state_dict={name: value.to(kind) for name, value in weights.items()})
         subject.tokenizer.save_pretrained(partial)
         write_notes(partial, subject, lineage, **facts)
         for name in ("curves.png", "report.html", "history.json", "quarantine.jsonl"):

@@ -106,9 +106,11 @@ def finish(
     if watching.paused:
         checkpoint = newest(options.work)
         return trained.with_(output=str(checkpoint), paused=True)
+    # Every process has a part in this where the weights are spread over them.
+    weights = trainer.accelerator.get_state_dict(trainer.model)
     if trainer.is_world_process_zero():
         publish(
-            trainer.accelerator.unwrap_model(trainer.model), subject, options, lineage, steps=trained.steps,
+            trainer.accelerator.unwrap_model(trainer.model), weights, subject, options, lineage, steps=trained.steps,
             created=round(time.time()), **facts,
         )  # fmt: skip
         shutil.rmtree(options.work, ignore_errors=True)
