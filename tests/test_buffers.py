@@ -41,3 +41,17 @@ def test_memory_that_waits_is_used_again():
     buffers.release()
     assert buffers.new((1000,), (1,), torch.uint8).memory.data_ptr() == first
     buffers.close()
+
+
+def test_memory_is_given_back_when_the_last_of_a_size_is_in_use():
+    """A GPU that was full met a size that was known and of which none waited: the judge ended with an IndexError."""
+    buffers = Buffers("cpu", keep=1 << 30)
+    small, large = (8,), (1 << 16,)
+    for shape in (small, large):
+        buffers.new(shape, (1,), torch.float32)
+    buffers.release()
+    buffers.new(small, (1,), torch.float32)
+    buffers.trim()
+    assert buffers.waiting == 0
+    buffers.release()
+    assert buffers.waiting > 0

@@ -104,11 +104,19 @@ class Buffers:
         return Shared(tensor, memory, self._margin, spec, fds)
 
     def _take(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
-        waiting = self._free.get(size)
-        taken = (
-            waiting.pop() if waiting else (self._map_cuda(size) if self.device.startswith("cuda") else _map_memfd(size))
-        )
+        taken = self._waiting_one(size)
+        if taken is None:
+            taken = self._map_cuda(size) if self.device.startswith("cuda") else _map_memfd(size)
         self._used.append((size, taken))
+        return taken
+
+    def _waiting_one(self, size: int) -> Any:
+        """None where none waits. A size of which none is left is forgotten: `trim` goes through those that are there."""
+        if size not in self._free:
+            return None
+        taken = self._free[size].pop()
+        if not self._free[size]:
+            del self._free[size]
         return taken
 
     def _map_cuda(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
@@ -139,10 +147,7 @@ class Buffers:
     def trim(self, keep: int = 0) -> None:
         """Gives memory that is not handed out back to the system until no more than `keep` bytes wait, the sizes that were used longest ago first."""
         while self._free and self.waiting > keep:
-            size = next(iter(self._free))
-            memory, _, fds = self._free[size].pop()
-            if not self._free[size]:
-                del self._free[size]
+            memory, _, fds = self._waiting_one(next(iter(self._free)))
             if self.device.startswith("cuda"):
                 cuda_driver.free(memory.data_ptr())
             for fd in fds:

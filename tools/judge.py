@@ -116,17 +116,35 @@ class Judge:
         """
         with self._here():
             try:
-                return self._once(problem, source, rules, warm_cache, progress)
-            except Exception as error:
-                if not out_of_memory(error):
-                    raise
-            self.forget()
-            try:
-                return self._once(problem, source, rules, warm_cache, progress)
-            except Exception as error:
-                if not out_of_memory(error):
-                    raise
-                raise DoesNotFit(problem, self.device) from error
+                return self._twice(problem, source, rules, warm_cache, progress)
+            finally:
+                if self._crowded():
+                    self.forget()
+
+    def _twice(
+        self, problem: Problem, source: str, rules: Rules, warm_cache: Path | None, progress: Callable[[str], None]
+    ) -> Judged:
+        try:
+            return self._once(problem, source, rules, warm_cache, progress)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+        self.forget()
+        try:
+            return self._once(problem, source, rules, warm_cache, progress)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise DoesNotFit(problem, self.device) from error
+
+    def _crowded(self) -> bool:
+        """Whether less than half of the GPU's memory is free: what this process keeps there for speed may be what the next one's turn wants."""
+        if not self.on_gpu:
+            return False
+        import torch
+
+        free, whole = torch.cuda.mem_get_info(self.device)
+        return bool(free < whole // 2)
 
     def _here(self) -> AbstractContextManager[Any]:
         """This thread's GPU is the judge's own: torch has a current device for each thread, and what is made without naming one lies there."""
@@ -151,12 +169,9 @@ class Judge:
 
     def _leave_room(self) -> None:
         """A candidate shares the GPU with what torch keeps here for later: where that is much, it is given back first."""
-        if not self.on_gpu:
-            return
-        import torch
+        if self._crowded():
+            import torch
 
-        free, whole = torch.cuda.mem_get_info(self.device)
-        if free < whole // 2:
             torch.cuda.empty_cache()
 
     def _once(

@@ -27,8 +27,8 @@ class Sampler(Protocol):
     @property
     def policy(self) -> Policy: ...
 
-    def follow(self, model: Any) -> str:
-        """Gives the revision. Nobody may be asking."""
+    def follow(self, model: Any, revision: str | None = None) -> str:
+        """Gives the revision, which may be known already. Nobody may be asking."""
         ...
 
     def drawn(self) -> tuple[int, float]:
@@ -52,8 +52,8 @@ class InPlace:
     def policy(self) -> Policy:
         return self._policy
 
-    def follow(self, model: Any) -> str:
-        return self._policy.update(whole_weights(model))
+    def follow(self, model: Any, revision: str | None = None) -> str:
+        return self._policy.update(whole_weights(model), revision)
 
     def drawn(self) -> tuple[int, float]:
         return self._policy.drawn
@@ -80,7 +80,7 @@ class ByAdapter:
     def policy(self) -> Policy:
         return _Adapted(self)
 
-    def follow(self, model: Any) -> str:
+    def follow(self, model: Any, revision: str | None = None) -> str:
         from policies.identity import weights_revision
 
         self._number += 1

@@ -67,17 +67,18 @@ class OnlineBatches:
 
     def __init__(
         self, slots: Sequence[Slot], problems: ProblemSource, judges: JudgePool, options: OnlineOptions, store: Store, steps: int,
+        revision: str,
     ) -> None:  # fmt: skip
-        """`slots`: one for each round that is under way at once."""
+        """`slots`: one for each round that is under way at once. `revision`: of the policy before the first step."""
         self._slots, self._problems = slots, problems
         self._judges, self._options, self._store, self._steps = judges, options, store, steps
         self._pool = ThreadPoolExecutor(len(slots), thread_name_prefix="rollouts")
         self._ahead: dict[int, Future[Round]] = {}
         self._figures: dict[str, float] = {}
         self._trained_since = self._asked_since = time.monotonic()
-        self._judged = judges.figures
+        self._judged, self._own_revision = judges.figures, revision
         self.revisions: list[str] = []
-        """That were sampled from, the first first."""
+        """That were sampled from since the first step, the oldest first."""
         self.model: Any = None
 
     def __call__(self, number: int) -> list[Row]:
@@ -86,10 +87,10 @@ class OnlineBatches:
         waited = time.monotonic()
         for missing in range(number, min(number + max(1, self._options.lag), self._steps)):
             if missing not in self._ahead:
-                self._start(missing)
+                self._start(missing, number)
         found = self._ahead.pop(number).result()
         if self._options.lag and number + self._options.lag < self._steps:
-            self._start(number + self._options.lag)
+            self._start(number + self._options.lag, number)
         waiting = {"seconds/waiting": time.monotonic() - waited, "seconds/training": training}
         self._figures = found.figures | self._judging() | waiting
         self._check(found)
@@ -108,10 +109,11 @@ class OnlineBatches:
     def _slot(self, number: int) -> Slot:
         return self._slots[number % len(self._slots)]
 
-    def _start(self, number: int) -> None:
-        """From the weights as they are now."""
-        revision = self._slot(number).sampler.follow(self.model)
-        if revision not in self.revisions[-1:]:
+    def _start(self, number: int, step: int) -> None:
+        """From the weights as they are at this step; before the first one they are the policy's that was given, and are called so."""
+        own = self._own_revision if step == 0 else None
+        revision = self._slot(number).sampler.follow(self.model, own)
+        if revision not in (*self.revisions[-1:], self._own_revision):
             self.revisions.append(revision)
         self._ahead[number] = self._pool.submit(self._round, number)
 
@@ -221,7 +223,7 @@ def _train(
         Slot(Rounds(store, sampler.policy, judges, options, formula, name, place.rank, place.world), sampler)
         for sampler in samplers
     ]
-    batches = OnlineBatches(slots, problems, judges, options, store, steps)
+    batches = OnlineBatches(slots, problems, judges, options, store, steps, subject.revision)
     trainer = TrajectoryGRPOTrainer(
         model,
         config,

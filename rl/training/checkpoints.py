@@ -75,7 +75,9 @@ def publish(
         else:
             kind = torch.bfloat16 if options.storage is Storage.BF16 else torch.float32
             model.config.dtype = kind
-            model.save_pretrained(partial, state_dict={name: value.to(kind) for name, value in weights.items()})
+            tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
+            whole = {name: value.to(kind) for name, value in weights.items() if name not in tied}
+            model.save_pretrained(partial, state_dict=whole)
         subject.tokenizer.save_pretrained(partial)
         write_notes(partial, subject, lineage, **facts)
         for name in ("curves.png", "report.html", "history.json", "quarantine.jsonl"):

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 from agent.exits import InputError
+
+LONGEST_WAIT = timedelta(hours=2)
+"""For the slowest process's round."""
 
 
 class Place(NamedTuple):
@@ -53,6 +58,14 @@ def first_before_others(place: Place) -> Iterator[None]:
         yield
 
 
+@cache
+def _waiting_room() -> Any:
+    """Processes wait here for minutes: on the CPU. NCCL waits in a kernel, which would keep the GPU from the policy that samples there."""
+    import torch.distributed as distributed
+
+    return distributed.new_group(backend="gloo", timeout=LONGEST_WAIT)
+
+
 def shared(place: Place, own: Callable[[], Any]) -> list[Any]:
     """What `own` gives in each process, in their order. An exception in one is raised in all, so that none waits for ever."""
     import torch.distributed as distributed
@@ -64,7 +77,8 @@ def shared(place: Place, own: Callable[[], Any]) -> list[Any]:
     except Exception as error:
         trouble = error
     shares: list[Any] = [None] * place.world
-    distributed.all_gather_object(shares, (found, None if trouble is None else f"{type(trouble).__name__}: {trouble}"))
+    said = None if trouble is None else f"{type(trouble).__name__}: {trouble}"
+    distributed.all_gather_object(shares, (found, said), group=_waiting_room())
     if trouble is not None:
         raise trouble
     if said := next((said for _, said in shares if said is not None), None):

@@ -155,7 +155,9 @@ def test_trained_online_the_policy_is_better_and_says_how_it_went(trained_online
     } <= set(lines[-1])
     assert lines[0]["drift/effective_sample_size"] > 0.99
     notes = json.loads((Path(trained.output) / "kernelwright.json").read_text())
-    assert len(notes["lineage"]) >= 5
+    assert len(set(notes["lineage"])) == len(notes["lineage"]) == 4, (
+        "its own, and those of three steps that were sampled from"
+    )
     assert (folder / "runs.db").is_file()
 
 
@@ -172,6 +174,7 @@ def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(
     assert all(len(revisions) == 1 for revisions in used.values())
     by_round = [revisions.pop() for _, revisions in sorted(used.items())]
     sampled = [revision for revision in lineage if revision in by_round]
+    assert by_round[0] == open_subject(asked.policy).revision, "so a log says of its first rounds how old they are"
     assert by_round[0] == by_round[1] == by_round[2], "all were started before the first step had been made"
     assert by_round[2:] == sampled, "then each comes from the weights two steps before its own"
     assert len(set(sampled)) == 3
@@ -192,6 +195,7 @@ def test_the_next_round_comes_from_the_weights_that_were_trained(novice, tmp_pat
     sampler = open_sampler(subject, options(novice, "synth", tmp_path / "out", engine=engine))
     model = load_weights(subject, "cpu", False)
     request = Request(messages=(Message(role=Role.USER, content="draft"),), sampling=Sampling(max_tokens=4, seed=1))
+    assert sampler.follow(model, "known") == "known" == sampler.policy.sample([request])[0].revision
     first = sampler.follow(model)
     assert sampler.policy.sample([request])[0].revision == first
     with torch.no_grad():
