@@ -26,7 +26,14 @@ from rl.safety.suspects import suspects_of
 from rl.training.checkpoints import facts_of, newest, prepare, training_id
 from rl.training.from_log import Trained, finish, quieten, readable_trouble, trainer_step
 from rl.training.options import Method
-from rl.training.processes import Place, first_before_others, only_first, place_of, shared
+from rl.training.processes import (
+    Place,
+    first_before_others,
+    only_first,
+    place_of,
+    refuse_spread_weights,
+    shared,
+)
 from rl.training.subject import Subject, load_weights, open_subject, parameters
 from rl.training.watching import Watch, Watching, unwatched
 from store.database import Store
@@ -181,6 +188,7 @@ def train_online(
         raise InputError(
             f"--online trains by grpo: collect with agent batch, then rl train --from-trajectories DB --method {options.method}"
         )
+    refuse_spread_weights()
     place = place_of(options.device)
     say, options = only_first(place, say), options.with_(device=place.device)
     formula, device = formula_of(options), judge_device(options.judge)

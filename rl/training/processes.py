@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -39,6 +40,16 @@ def place_of(device: str) -> Place:
         )
     own = f"cuda:{state.local_process_index}" if state.num_processes > 1 and device.startswith("cuda") else device
     return Place(state.process_index, state.num_processes, own)
+
+
+def refuse_spread_weights() -> None:
+    """Online every process samples from weights that it has whole. Raises InputError under FSDP, and under DeepSpeed's third stage."""
+    fsdp = os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+    deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true"
+    if fsdp or (deepspeed and os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"):
+        raise InputError(
+            "online training samples from whole weights, and this launch spreads them over the GPUs: use rl/configs/two_gpus.yaml, or collect with agent batch and train --from-trajectories"
+        )
 
 
 def only_first(place: Place, function: Callable[..., Any]) -> Callable[..., Any]:

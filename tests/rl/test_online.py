@@ -326,6 +326,17 @@ def test_what_an_online_training_cannot_do_is_refused_before_anything_starts(nov
     assert not (tmp_path / "out.training").exists()
 
 
+@pytest.mark.parametrize(
+    "launched", [{"ACCELERATE_USE_FSDP": "true"}, {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}]
+)  # fmt: skip
+def test_weights_that_are_spread_over_gpus_are_refused_online(novice, problems, tmp_path, monkeypatch, launched):
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=r"two_gpus\.yaml"):
+        train_online(options(novice, problems, tmp_path / "out"))
+    assert not (tmp_path / "out.training").exists()
+
+
 def test_the_reward_of_a_gpus_verdicts_counts_speed_where_none_is_named(novice, problems, tmp_path):
     assert formula_of(options(novice, problems, tmp_path / "out")).name == "execution"
     assert formula_of(options(novice, problems, tmp_path / "out", judge="cuda:0")).name == "default"
