@@ -25,6 +25,8 @@ from tools.sandbox import Kind, Limits, Zygote
 from tools.situation import DoesNotFit, Situation, out_of_memory, set_up
 
 KEPT_PROBLEMS = 12
+MUCH = 16
+"""Of a GPU that is more than half full, a judge keeps at most this part between two verdicts: several may take turns there."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Judge:
             try:
                 return self._twice(problem, source, rules, warm_cache, progress)
             finally:
-                if self._crowded():
+                if self._crowded() and self._keeps_much():
                     self.forget()
 
     def _twice(
@@ -137,8 +139,15 @@ class Judge:
                 raise
             raise DoesNotFit(problem, self.device) from error
 
+    def _keeps_much(self) -> bool:
+        """What this process keeps for speed may be what the next one's turn wants."""
+        import torch
+
+        whole = torch.cuda.mem_get_info(self.device)[1]
+        return torch.cuda.memory_reserved(self.device) + self.buffers.waiting > whole // MUCH
+
     def _crowded(self) -> bool:
-        """Whether less than half of the GPU's memory is free: what this process keeps there for speed may be what the next one's turn wants."""
+        """Whether less than half of the GPU's memory is free."""
         if not self.on_gpu:
             return False
         import torch

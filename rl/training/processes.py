@@ -97,3 +97,15 @@ def shared(place: Place, own: Callable[[], Any]) -> list[Any]:
 
         raise InfrastructureError(f"another process of this training stopped: {said}")
     return [share for share, _ in shares]
+
+
+def said_by_any(*flags: bool) -> tuple[bool, ...]:
+    """Each flag as it is where any process of this training has it: who stops alone leaves the others waiting for ever."""
+    import torch
+    import torch.distributed as distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() == 1:
+        return flags
+    told = torch.tensor([int(flag) for flag in flags])
+    distributed.all_reduce(told, op=distributed.ReduceOp.MAX, group=_waiting_room())
+    return tuple(bool(flag) for flag in told)

@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 
 from rl.safety.alarms import Limits, check_entropy
 from rl.training.checkpoints import mark_whole
+from rl.training.processes import said_by_any
 from rl.training.subject import Subject
 
 Watch = Callable[[int, int, dict[str, float]], None]
@@ -52,6 +53,7 @@ class Watching(TrainerCallback):
         spent = time.monotonic() - self._started
         if self._budget is not None and spent >= self._budget and state.global_step < state.max_steps:
             self.paused = True
+        self.interrupted, self.paused = said_by_any(self.interrupted, self.paused)
         if self.interrupted or self.paused:
             control.should_save = control.should_training_stop = True
 

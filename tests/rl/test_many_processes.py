@@ -62,6 +62,31 @@ def test_two_processes_give_the_weights_of_one(tmp_path):
     assert largest < 2e-4, largest
 
 
+ONE_SAYS_SO = """
+import torch.distributed as distributed
+from rl.training.processes import said_by_any
+distributed.init_process_group("gloo")
+first = distributed.get_rank() == 0
+assert said_by_any(first, not first, False, True) == (True, True, False, True)
+print("agreed", flush=True)
+"""
+
+
+def test_what_one_process_decides_all_do(tmp_path):
+    """Its time was up at a step that the other would still have begun: the two waited for each other."""
+    (tmp_path / "says.py").write_text(ONE_SAYS_SO)
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(28_400 + os.getpid() % 500),
+        str(tmp_path / "says.py"),
+    ]  # fmt: skip
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("agreed") == 2
+
+
 @pytest.mark.slow
 def test_two_processes_sample_judge_and_train_together(tmp_path):
     """Each samples and judges for its own problems, in a process of its own as on a GPU; both train on all of it."""
