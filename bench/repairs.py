@@ -25,9 +25,12 @@ def main() -> None:
     add("--rows", type=int, default=200)
     add("--workers", type=int, default=2)
     add("--temperature", type=float, default=0.8)
+    add("--without-message", action="store_true", help="as `rl sft --without-message` asks: the broken kernel alone")
     asked = parser.parse_args()
+    from rl.sft.encoding import without_message
+
     rows = repairs(asked.data, asked.rows)
-    answers = answered(asked, [row.prompt for row in rows])
+    answers = answered(asked, [without_message(row) if asked.without_message else row.prompt for row in rows])
     print(table(asked, rows, judged(asked, rows, answers), answers))
 
 
