@@ -14,8 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.base import Value
 from tools.problem import Problem
@@ -30,10 +31,19 @@ REMEMBERED = 20_000
 ON_A_GPU = 6
 """Processes at most."""
 AGAIN = 2
-"""Times that a verdict is asked for again when a judge has died."""
+"""Times that a verdict is asked for again when a judge has died over it."""
 
 _judge: Any = None
 """Of a judging process: its evaluator."""
+_inside: Path
+"""Of a judging process: the folder where it says over what it is."""
+
+
+class Waiting(NamedTuple):
+    """A verdict on its way, and its number: of what a judge is over there is a file of that name."""
+
+    future: Future[Any]
+    number: int
 
 
 class Judged(Value):
@@ -53,8 +63,11 @@ class JudgePool:
         # On a GPU verdicts take turns; a few processes compile and wait, more would only hold contexts.
         self._device, self._workers, self._cache = device, min(workers, ON_A_GPU) if device != "cpu" else workers, cache
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str, str], Future[Report]] = OrderedDict()
-        self._asked = self._really = 0
+        self._known: OrderedDict[tuple[str, str, str], Waiting] = OrderedDict()
+        self._folder = TemporaryDirectory(prefix="kernelwright-judges-")
+        self._fallen: set[int] = set()
+        """Over which a judge was when one died."""
+        self._asked = self._really = self._sent = 0
         self._seconds = 0.0
         self._pool = self._started()
 
@@ -63,8 +76,8 @@ class JudgePool:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["torch", "triton", "tools.pipeline", "tools.judge"])
         return ProcessPoolExecutor(
-            self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache)
-        )
+            self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache, Path(self._folder.name))
+        )  # fmt: skip
 
     @property
     def workers(self) -> int:
@@ -88,44 +101,53 @@ class JudgePool:
 
     def _ask(self, problem: Problem, source: str, options: Options | None) -> Report:
         key = (problem.hash, candidate_hash(source), "" if options is None else options.model_dump_json())
-        for attempt in range(AGAIN + 1):
-            future, first = self._future(key, problem, source, options)
+        deaths = 0
+        while True:
+            waiting, first = self._waiting(key, problem, source, options)
             try:
-                seconds, report = future.result()
+                seconds, report = waiting.future.result()
             except BrokenProcessPool as error:
-                self._restart(future)
-                if attempt == AGAIN:
+                self._restart(waiting.future)
+                deaths += waiting.number in self._fallen
+                if deaths > AGAIN:
                     raise InfrastructureError(
                         "a judging process died three times on one candidate: see `agent doctor`, or use fewer --workers"
                     ) from error
                 continue
             except BaseException:
-                self._forget(key, future)
+                self._forget(key, waiting)
                 raise
             if first:
                 self._count(seconds, report)
             if report.failure is not None and _may_pass(report):
-                self._forget(key, future)
+                self._forget(key, waiting)
             return report if first else report.with_(cached=True)
-        raise AssertionError
 
-    def _future(
+    def _waiting(
         self, key: tuple[str, str, str], problem: Problem, source: str, options: Options | None
-    ) -> tuple[Future[Any], bool]:
+    ) -> tuple[Waiting, bool]:
         with self._lock:
             self._asked += 1
             if (known := self._known.get(key)) is not None:
                 self._known.move_to_end(key)
                 return known, False
-            future: Future[Any] = self._pool.submit(_evaluate, problem, source, options)
-            self._known[key] = future
+            try:
+                waiting = self._submitted(problem, source, options)
+            except BrokenProcessPool:
+                self._renew()
+                waiting = self._submitted(problem, source, options)
+            self._known[key] = waiting
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-            return future, True
+            return waiting, True
 
-    def _forget(self, key: tuple[str, str, str], future: Future[Any]) -> None:
+    def _submitted(self, problem: Problem, source: str, options: Options | None) -> Waiting:
+        self._sent += 1
+        return Waiting(self._pool.submit(_evaluate, self._sent, problem, source, options), self._sent)
+
+    def _forget(self, key: tuple[str, str, str], waiting: Waiting) -> None:
         with self._lock:
-            if self._known.get(key) is future:
+            if self._known.get(key) == waiting:
                 del self._known[key]
 
     def _count(self, seconds: float, report: Report) -> None:
@@ -134,16 +156,23 @@ class JudgePool:
             self._seconds += seconds
 
     def _restart(self, broken: Future[Any]) -> None:
-        """New processes, once for all who waited; what was judged stays known."""
+        """Once for all who waited."""
         with self._lock:
-            if broken not in self._known.values():
-                return
-            self._known = OrderedDict((k, f) for k, f in self._known.items() if f.done() and f.exception() is None)
-            old, self._pool = self._pool, self._started()
+            if any(waiting.future is broken for waiting in self._known.values()):
+                self._renew()
+
+    def _renew(self) -> None:
+        """New processes; what was judged stays known. Who only waited its turn is not held to have killed anybody. The lock is held."""
+        self._known = OrderedDict((k, w) for k, w in self._known.items() if _is_judged(w.future))
+        for file in Path(self._folder.name).iterdir():
+            self._fallen.add(int(file.name))
+            file.unlink(missing_ok=True)
+        old, self._pool = self._pool, self._started()
         old.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._folder.cleanup()
 
     def __enter__(self) -> JudgePool:
         return self
@@ -161,7 +190,11 @@ def _may_pass(report: Report) -> bool:
     return report.failure is not None and report.failure.fault in NOT_KEPT
 
 
-def _begin(device: str, cache: Path | None) -> None:
+def _is_judged(future: Future[Any]) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None
+
+
+def _begin(device: str, cache: Path | None, inside: Path) -> None:
     """In a judging process: one evaluator, for as long as it lives; Ctrl-C is the parent's affair, and the parent's death is the end."""
     import atexit
     import signal
@@ -173,7 +206,8 @@ def _begin(device: str, cache: Path | None) -> None:
     from tools.pipeline import Evaluator
 
     torch.set_num_threads(1)
-    global _judge
+    global _judge, _inside
+    _inside = inside
     _judge = Evaluator(device=device, workers=1, cache_dir=cache)
     atexit.register(_judge.close)
 
@@ -191,7 +225,11 @@ def _die_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _evaluate(problem: Problem, source: str, options: Options | None) -> tuple[float, Report]:
-    started = time.monotonic()
-    report = _judge.evaluate(problem, source, options)
+def _evaluate(number: int, problem: Problem, source: str, options: Options | None) -> tuple[float, Report]:
+    started, note = time.monotonic(), _inside / str(number)
+    note.touch()
+    try:
+        report = _judge.evaluate(problem, source, options)
+    finally:
+        note.unlink(missing_ok=True)
     return time.monotonic() - started, report

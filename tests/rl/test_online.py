@@ -281,6 +281,54 @@ def test_a_judging_process_that_dies_is_replaced_and_the_verdict_comes(judges):
     assert not judges.evaluate(problem("double"), source, judge_options("interpreted")).correct
 
 
+@pytest.mark.slow
+def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
+    """On a GPU every candidate that waited was held to have killed the judge, and a hundred runs were stopped for one."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tools.results import InfrastructureError
+
+    deadly = KERNEL.format("x * 666.0")
+    with JudgePool("cpu", 1, tmp_path / "verdicts") as own, ThreadPoolExecutor(8) as threads:
+        kill_over(own, deadly)
+        bad = threads.submit(own.evaluate, problem("double"), deadly, judge_options("interpreted"))
+        good = [
+            threads.submit(own.evaluate, problem("double"), KERNEL.format(f"x * {n}.0"), judge_options("interpreted"))
+            for n in range(2, 8)
+        ]
+        assert [future.result(120).correct for future in good] == [True, False, False, False, False, False]
+        with pytest.raises(InfrastructureError, match="three times on one candidate"):
+            bad.result(120)
+        assert own._deaths_seen == 3
+
+
+def kill_over(pool: JudgePool, deadly: str) -> None:
+    """From now on whatever judge begins with this program is killed."""
+    import threading
+    import time
+
+    pool._deaths_seen = 0
+    submitted = pool._submitted
+
+    def submit(problem, source, options):
+        waiting = submitted(problem, source, options)
+        if source == deadly:
+            threading.Thread(target=kill, args=(waiting,), daemon=True).start()
+        return waiting
+
+    def kill(waiting):
+        note = Path(pool._folder.name) / str(waiting.number)
+        while not waiting.future.done():
+            if note.exists():
+                pool._deaths_seen += 1
+                for pid in list(pool._pool._processes):
+                    os.kill(pid, signal.SIGKILL)
+                return
+            time.sleep(0.001)
+
+    pool._submitted = submit
+
+
 # ---------------------------------------------------------------- problems, and what is refused
 def test_the_problems_of_a_step_are_a_function_of_the_step(problems):
     one, other = ProblemSource((problems, "synth"), 3), ProblemSource((problems, "synth"), 3)
