@@ -67,6 +67,8 @@ class JudgePool:
         self._folder = TemporaryDirectory(prefix="kernelwright-judges-")
         self._fallen: set[int] = set()
         """Over which a judge was when one died."""
+        self._barren = 0
+        """Times in a row that judges died over nothing: they cannot begin."""
         self._asked = self._really = self._sent = 0
         self._seconds = 0.0
         self._pool = self._started()
@@ -113,6 +115,10 @@ class JudgePool:
                     raise InfrastructureError(
                         "a judging process died three times on one candidate: see `agent doctor`, or use fewer --workers"
                     ) from error
+                if self._barren > AGAIN:
+                    raise InfrastructureError(
+                        "judging processes end before they judge anything: see their last words above, and `agent doctor`"
+                    ) from error
                 continue
             except BaseException:
                 self._forget(key, waiting)
@@ -153,6 +159,7 @@ class JudgePool:
     def _count(self, seconds: float, report: Report) -> None:
         with self._lock:
             self._really += not report.cached
+            self._barren = 0
             self._seconds += seconds
 
     def _restart(self, broken: Future[Any]) -> None:
@@ -164,9 +171,11 @@ class JudgePool:
     def _renew(self) -> None:
         """New processes; what was judged stays known. Who only waited its turn is not held to have killed anybody. The lock is held."""
         self._known = OrderedDict((k, w) for k, w in self._known.items() if _is_judged(w.future))
-        for file in Path(self._folder.name).iterdir():
-            self._fallen.add(int(file.name))
-            file.unlink(missing_ok=True)
+        notes = list(Path(self._folder.name).iterdir())
+        self._barren = 0 if notes else self._barren + 1
+        for note in notes:
+            self._fallen.add(int(note.name))
+            note.unlink(missing_ok=True)
         old, self._pool = self._pool, self._started()
         old.shutdown(wait=False, cancel_futures=True)
 

@@ -27,7 +27,7 @@ from rl.training.from_log import train_from_log  # noqa: E402
 from rl.training.options import LogOptions, Method  # noqa: E402
 from rl.training.subject import load_weights, open_subject  # noqa: E402
 from store.database import Store  # noqa: E402
-from tests.rl.novice import KERNEL, OPERATIONS, problem, save_novice, write_problems  # noqa: E402
+from tests.rl.novice import KERNEL, OPERATIONS, Deadly, problem, save_novice, write_problems  # noqa: E402
 from tools.results import Report  # noqa: E402
 
 
@@ -300,6 +300,16 @@ def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
         with pytest.raises(InfrastructureError, match="three times on one candidate"):
             bad.result(120)
         assert own._deaths_seen == 3
+
+
+def test_judges_that_cannot_begin_are_not_begun_for_ever():
+    from tools.results import InfrastructureError
+
+    with (
+        JudgePool("cpu", 1, Deadly()) as own,
+        pytest.raises(InfrastructureError, match="before they judge anything"),
+    ):
+        own.evaluate(problem("double"), KERNEL.format("x * 2.0"), judge_options("interpreted"))
 
 
 def kill_over(pool: JudgePool, deadly: str) -> None:
