@@ -1,6 +1,9 @@
 """Two policies on the same problems: the paired difference of their pass@1, from what `rl evaluate` logged.
 
     python -m bench.paired BEFORE/rollouts.db AFTER/rollouts.db [--turns 1]
+    python -m bench.paired BEFORE/rollouts.db,measured/sft.json AFTER/rollouts.db,measured/seed0.json      # both sets of problems together
+
+A `.json` is what `bench.rl_study measure` wrote (its drafts alone; `--split`).
 
 95 % interval by the bootstrap over problems, as `rl loop` takes it.
 """
@@ -8,12 +11,26 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import defaultdict
 from pathlib import Path
 
 from rl.online.measuring import interval
 from store.database import Store
 from store.records import CandidateFilter
+
+
+def all_rates(asked: str, turns: int, split: str) -> dict[str, float]:
+    """Of every file named, with commas between them."""
+    found: dict[str, float] = {}
+    for path in map(Path, asked.split(",")):
+        found |= measured(path, split) if path.suffix == ".json" else rates(path, turns)
+    return found
+
+
+def measured(path: Path, split: str) -> dict[str, float]:
+    known: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))["splits"][split]["by_problem"]
+    return known
 
 
 def rates(path: Path, turns: int) -> dict[str, float]:
@@ -29,11 +46,12 @@ def rates(path: Path, turns: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before", type=Path)
-    parser.add_argument("after", type=Path)
+    parser.add_argument("before")
+    parser.add_argument("after")
     parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--split", default="synth:depth", help="of what `measure` wrote")
     asked = parser.parse_args()
-    before, after = rates(asked.before, asked.turns), rates(asked.after, asked.turns)
+    before, after = (all_rates(one, asked.turns, asked.split) for one in (asked.before, asked.after))
     both = sorted(before.keys() & after.keys())
     steps = [100 * (after[problem] - before[problem]) for problem in both]
     low, high = interval(steps)
