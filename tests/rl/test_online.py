@@ -215,7 +215,8 @@ def test_sampled_in_a_process_of_its_own_a_training_is_the_same(novice, problems
         asked = options(novice, problems, tmp_path / engine / "better", max_steps=2, engine=engine)
         train_online(asked, watch=lambda step, of, figures, lines=lines: lines.append(figures))
         ways[engine] = [(line["reward"], line["pass_at_1"], line["completion_length"]) for line in lines]
-    assert ways["process"][0] == ways["transformers"][0]
+    # A mean's last bit depends on which trajectory was begun first.
+    assert ways["process"][0] == pytest.approx(ways["transformers"][0], rel=1e-12)
     assert ways["process"][1] == pytest.approx(ways["transformers"][1], rel=0.5)
 
 
