@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections import Counter
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -81,25 +80,22 @@ def run(asked: argparse.Namespace) -> None:
 
 def report(asked: argparse.Namespace) -> None:
     """A line a level: solved within 1, 2, 4 ... turns of all its problems."""
+    from bench.paired import rates
     from store.database import Store
-    from store.records import CandidateFilter, TrajectoryFilter
+    from store.records import TrajectoryFilter
 
-    with Store.open(asked.work / "runs.db", create=False, readonly=True) as store:
+    path = asked.work / "runs.db"
+    right = {turns: rates(path, turns) for turns in sorted({1, 2, 3, 4, 8, asked.turns}) if turns <= asked.turns}
+    with Store.open(path, create=False, readonly=True) as store:
         for level, problems in LEVELS.items():
-            name = f"level-{level}"
-            first: dict[int, int] = {}
-            turns: Counter[int] = Counter()
-            for candidate, trajectory, verdict in store.candidates(CandidateFilter(run=name), limit=None):
-                turns[trajectory.id] += 1
-                if verdict is not None and verdict.correct:
-                    first[trajectory.id] = min(first.get(trajectory.id, 99), candidate.turn + 1)
-            if not turns:
+            run = f"level-{level}"
+            if not store.trajectories(TrajectoryFilter(run=run), limit=1):
                 continue
-            finished = len(store.trajectories(TrajectoryFilter(run=name, finished=True), limit=None))
-            steps = [1, 2, 4, 8, *([asked.turns] if asked.turns not in (1, 2, 4, 8) else [])]
-            found = ", ".join(f"{t}: {sum(at <= t for at in first.values())}" for t in steps if t <= asked.turns)
+            done = store.trajectories(TrajectoryFilter(run=run, finished=True), limit=None)
+            of_level = f"kernelbench:{level}/"
+            found = [f"{t}: {sum(r for p, r in of.items() if p.startswith(of_level)):.0f}" for t, of in right.items()]
             print(
-                f"level {level}, {date.today().isoformat()}: solved within turns {found} of {problems}; {finished} of {problems} trajectories finished, {sum(turns.values())} turns"
+                f"level {level}, {date.today().isoformat()}: solved within turns {', '.join(found)} of {problems}; {len(done)} of {problems} trajectories finished"
             )
 
 

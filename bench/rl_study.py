@@ -330,9 +330,9 @@ def report(asked: argparse.Namespace) -> None:
 
 
 def summary(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """First and last tenth of a training, and where its time went."""
+    """First and last third of a training, and where its time went."""
     steps = [entry for entry in history if "loss" in entry]
-    tenth = max(1, len(steps) // 10)
+    third = max(1, len(steps) // 3)
     names = (
         "reward",
         "pass_at_1",
@@ -344,12 +344,16 @@ def summary(history: list[dict[str, Any]]) -> dict[str, Any]:
         "zero_variance",
         "completion_length",
         "cheats",
+        "drift/effective_sample_size",
+        "reward/correct",
+        "reward/checks",
+        "reward/compile",
     )
     found: dict[str, Any] = {"steps": len(steps)}
     for name in names:
         values = [entry[name] for entry in steps if name in entry]
         if values:
-            found[name] = {"first": _mean(values[:tenth]), "last": _mean(values[-tenth:])}
+            found[name] = {"first": _mean(values[:third]), "last": _mean(values[-third:])}
     for name in (
         "seconds",
         "seconds/round",
@@ -366,7 +370,7 @@ def summary(history: list[dict[str, Any]]) -> dict[str, Any]:
         found[name] = _mean([entry[name] for entry in steps if name in entry])
     found["parts"] = (
         {
-            n.removeprefix("reward/"): _mean([e[n] for e in steps[-tenth:] if n in e])
+            n.removeprefix("reward/"): _mean([e[n] for e in steps[-third:] if n in e])
             for n in steps[-1]
             if n.startswith("reward/")
         }
@@ -394,17 +398,24 @@ def _markdown(results: dict[str, Any]) -> str:
             lines.append(
                 f"- {name} against sft, points of pass@1 with 95 % bootstrap intervals over the same problems: {', '.join(gains)}"
             )
-    lines += ["", "| training | steps | pass@1 | repairs | flat groups | entropy |", "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| training | steps | pass@1 | repairs | flat groups | entropy | effective sample size | reward: correct | checks | compile |",
+        f"|{'---|' * 10}",
+    ]
     for name, one in results["training"].items():
-        cells = [_change(one.get(key)) for key in ("pass_at_1", "repair_rate", "zero_variance", "entropy")]
+        cells = [_change(one.get(key)) for key in SHOWN]
         lines.append(f"| {name} | {one['steps']} | {' | '.join(cells)} |")
     lines += [
         "",
-        "First and last tenth of the steps, on the training's own problems.",
+        "First and last third of the steps, on the training's own problems.",
         "",
         *_times(results["training"]),
     ]
     return "\n".join(lines) + "\n"
+
+
+SHOWN = ("pass_at_1", "repair_rate", "zero_variance", "entropy", "drift/effective_sample_size", "reward/correct", "reward/checks", "reward/compile")  # fmt: skip
 
 
 def _times(trainings: dict[str, Any]) -> list[str]:

@@ -291,7 +291,7 @@ def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
 
     deadly = KERNEL.format("x * 666.0")
     with JudgePool("cpu", 1, tmp_path / "verdicts") as own, ThreadPoolExecutor(8) as threads:
-        kill_over(own, deadly)
+        deaths = kill_over(own, deadly)
         bad = threads.submit(own.evaluate, problem("double"), deadly, judge_options("interpreted"))
         good = [
             threads.submit(own.evaluate, problem("double"), KERNEL.format(f"x * {n}.0"), judge_options("interpreted"))
@@ -300,7 +300,7 @@ def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
         assert [future.result(120).correct for future in good] == [True, False, False, False, False, False]
         with pytest.raises(InfrastructureError, match="three times on one candidate"):
             bad.result(120)
-        assert own._deaths_seen == 3
+        assert len(deaths) == 3
 
 
 def test_judges_that_cannot_begin_are_not_begun_for_ever():
@@ -313,12 +313,12 @@ def test_judges_that_cannot_begin_are_not_begun_for_ever():
         own.evaluate(problem("double"), KERNEL.format("x * 2.0"), judge_options("interpreted"))
 
 
-def kill_over(pool: JudgePool, deadly: str) -> None:
-    """From now on whatever judge begins with this program is killed."""
+def kill_over(pool: JudgePool, deadly: str) -> list[int]:
+    """From now on whatever judge begins with this program is killed; gives the verdicts over which that was."""
     import threading
     import time
 
-    pool._deaths_seen = 0
+    deaths: list[int] = []
     submitted = pool._submitted
 
     def submit(problem, source, options):
@@ -331,13 +331,14 @@ def kill_over(pool: JudgePool, deadly: str) -> None:
         note = Path(pool._folder.name) / str(waiting.number)
         while not waiting.future.done():
             if note.exists():
-                pool._deaths_seen += 1
+                deaths.append(waiting.number)
                 for pid in list(pool._pool._processes):
                     os.kill(pid, signal.SIGKILL)
                 return
             time.sleep(0.001)
 
     pool._submitted = submit
+    return deaths
 
 
 # ---------------------------------------------------------------- problems, and what is refused
