@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,60 @@ def repair_scan() -> None:
         return scanned
 
     interpreter.ScanOps.cumsum, interpreter.ScanOps.cumprod = exactly(np.cumsum), exactly(np.cumprod)
+
+
+def patch_once() -> None:
+    """Triton's language is patched once a launch. `tl.sum`, `tl.sigmoid` and a kernel's own helpers are device functions, and the interpreter walks all of
+    `triton.language` again at each of their calls: a quarter to a third of what a norm kernel takes.
+    """
+    from triton.runtime import interpreter
+
+    patch, launch = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    seen: list[set[int]] = []
+
+    def patch_lang(fn: Any) -> Any:
+        where = id(fn.__globals__)
+        if seen and where in seen[-1]:
+            return None
+        if seen:
+            seen[-1].add(where)
+        return patch(fn)
+
+    def launched(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        seen.append(set())
+        try:
+            return launch(self, *arguments, **keywords)
+        finally:
+            seen.pop()
+
+    interpreter._patch_lang, interpreter.GridExecutor.__call__ = patch_lang, launched
+
+
+def forget_overflow() -> None:
+    """No second computation in int64 beside every sum and product of integers: what it finds, `device_assert` says only in debug mode, and a GPU's
+    release build has none. Half of what a convolution takes.
+    """
+    from triton.runtime.interpreter import interpreter_builder
+
+    interpreter_builder.options = replace(interpreter_builder.options, sanitize_overflow=False)
+
+
+def keep_dtypes() -> None:
+    """NumPy's type of a Triton type, remembered by name: the interpreter builds a table of nineteen entries for each answer."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    answer, known = interpreter._get_np_dtype, dict[str, Any]()
+
+    def np_dtype(tt_dtype: Any) -> Any:
+        scalar = tt_dtype.scalar
+        name = "" if isinstance(scalar, tl.pointer_type) else scalar.name
+        found = known.get(name)
+        if found is None:
+            found = known[name] = answer(tt_dtype)
+        return found
+
+    interpreter._get_np_dtype = np_dtype
 
 
 def _operand(handle: Any, tl: Any, interpreter: Any, precision: str) -> Any:
