@@ -14,7 +14,16 @@ from tools.examine import check_form, check_side_effects
 from tools.exchange import MARGIN_BYTE, Exchange, state_of
 from tools.ownwork import Rule, evidence, judge_own_work, operations_told
 from tools.results import Census, Cheat, Check, CorrectnessResult, Failed, Failure, Fault, OwnWork, clean_text
-from tools.situation import EXACT_SECONDS, Expected, Situation, expect, moved_outputs, same_bits, shaken_model
+from tools.situation import (
+    EXACT_SECONDS,
+    Expected,
+    Situation,
+    expect,
+    moved_outputs,
+    precise,
+    same_bits,
+    shaken_model,
+)
 
 POISONS = (0xFF, 0x4B)
 """NaN in every floating type, and a large finite number."""
@@ -42,6 +51,8 @@ class Checks:
         self._tolerances: list[Any] = []
         self.steady: dict[str, int] | None = None
         """Launches by name that every checked call made: what a timed call must make too. A CUDA graph replays without any."""
+        self.doubted: Expected | None = None
+        """A draw whose answer was wrong while it was timed."""
 
     def load(self, source: str) -> None:
         """The candidate's module and model, and its parameters matched with the reference's."""
@@ -215,6 +226,28 @@ class Checks:
         if self.exchange.weights:
             self.model = shaken_model(self.situation, self._seed + 1)
             self.exchange.load_weights(self.model)
+
+    def timed(self, expected: Expected) -> None:
+        """A timed answer, compared as any other; where eager alone finds it wrong, once more with float64 beside it. Raises Failed."""
+        got, before = [p.tensor for p in self.exchange.places], len(self.checks)
+        try:
+            self.compare(got, expected, "timed", diagnose=False)
+            return
+        except Failed:
+            expected.exact = precise(self.situation, expected)
+        del self.checks[before:]
+        self.doubted = expected
+        self.compare(got, expected, "timed", diagnose=False)
+        self.doubted = None
+
+    def anew(self, expected: Expected) -> None:
+        """The first calls of this process, all on one draw. Raises Failed where one is wrong."""
+        self.exchange.open(expected)
+        if self.exchange.weights:
+            self.exchange.load_weights(expected.weights)
+        for poison in (*POISONS, POISONS[0]):
+            self.exchange.refill(expected)
+            self._checked(expected, poison)
 
     # -------------------------------------------------------------- other sizes
     def hidden(self, situation: Situation, sizes: dict[str, int], rule: Rule) -> None:

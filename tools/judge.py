@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,15 @@ from tools.conversation import Conversation
 from tools.handover import copy_new
 from tools.ownwork import Rule, judge_own_work
 from tools.problem import Problem
-from tools.results import Cheat, CorrectnessResult, Failed, Failure, Isolation, OwnWork, ProfileResult
+from tools.results import Cheat, CorrectnessResult, Failed, Failure, Fault, Isolation, OwnWork, ProfileResult
 from tools.sandbox import Kind, Limits, Zygote
 from tools.situation import DoesNotFit, Situation, out_of_memory, set_up
 
 KEPT_PROBLEMS = 12
 MUCH = 16
 """Of a GPU that is more than half full, a judge keeps at most this part between two verdicts: several may take turns there."""
+
+NUMERIC = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
 
 
 @dataclass(frozen=True)
@@ -191,24 +193,70 @@ class Judge:
         seed = _secret()
         self._leave_room()
         try:
-            with self.zygote.process() as process:
-                if warm_cache is not None:
-                    copy_new(warm_cache, process.scratch / "triton")
-                talk = Conversation(process, rules.seconds)
-                process.start(
-                    "tools.untrusted.serve:serve",
-                    {"device": "cuda:0" if self.on_gpu else "cpu", "file": str(process.scratch / "candidate.py")},
-                )
-                checks = Checks(situation, talk, self.buffers, seed, progress)
+            with self._opened(situation, seed, rules, warm_cache, progress) as checks:
+                process = checks.exchange.talk.process
                 failure, work, profile = self._all(problem, checks, source, rules, progress)
                 result = checks.result(self.name(), failure, work, seed).with_(seconds=time.monotonic() - start)
                 judged = Judged(result, profile, process.isolation, process.output)
+            if failure is not None and failure.cheat is Cheat.CACHE and checks.doubted is not None:
+                failure = self._asked_anew(checks, source, rules, failure, warm_cache, progress)
+                judged = replace(judged, correctness=result.with_(failure=failure))
         finally:
             self.buffers.release()
         if self._clock is not None and failure is not None and failure.cheat is Cheat.CLOCK:
             process.gone()
             self._clock.refuse_a_shared_gpu()
         return judged
+
+    @contextmanager
+    def _opened(
+        self,
+        situation: Situation,
+        seed: int,
+        rules: Rules,
+        warm_cache: Path | None,
+        progress: Callable[[str], None],
+    ) -> Iterator[Checks]:
+        """A process of the candidate's own, nothing loaded in it yet."""
+        with self.zygote.process() as process:
+            if warm_cache is not None:
+                copy_new(warm_cache, process.scratch / "triton")
+            talk = Conversation(process, rules.seconds)
+            process.start(
+                "tools.untrusted.serve:serve",
+                {"device": "cuda:0" if self.on_gpu else "cpu", "file": str(process.scratch / "candidate.py")},
+            )
+            yield Checks(situation, talk, self.buffers, seed, progress)
+
+    def _asked_anew(
+        self,
+        heard: Checks,
+        source: str,
+        rules: Rules,
+        failure: Failure,
+        warm_cache: Path | None,
+        progress: Callable[[str], None],
+    ) -> Failure:
+        """A draw that was answered wrong while it was timed, asked of a process that has seen nothing: what is wrong there too is no cheat.
+
+        An index of two values that differ by a rounding is right on most draws and wrong on some; an answer remembered is right when it is the first.
+        """
+        assert heard.doubted is not None
+        self.buffers.release()
+        progress("asking anew")
+        try:
+            with self._opened(heard.situation, _secret(), rules, warm_cache, progress) as checks:
+                checks.load(source)
+                checks.anew(heard.doubted)
+        except Failed as failed:
+            if failed.failure.fault not in NUMERIC:
+                return failure
+            message = f"right on the draws of the checks, wrong on one that was timed, and again in a fresh process: {failed.failure.message}"
+            return failed.failure.with_(message=message)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+        return failure
 
     def _all(
         self, problem: Problem, checks: Checks, source: str, rules: Rules, progress: Callable[[str], None]

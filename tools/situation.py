@@ -174,17 +174,25 @@ def expect(
         keep_edges(inputs, edges)
     rng = seed & 0x7FFFFFFF
     worked = [v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
-    precise = None
-    if exact and situation.exact_seconds is not None:
-        copies = [
-            v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v
-            for i, v in enumerate(doubled(inputs))
-        ]
-        precise = reference.run(double(chosen), copies, rng)
-        precise += [copies[i] for i in sorted(situation.mutated)]
-    eager = reference.run(chosen, worked, rng)
-    eager += [worked[i] for i in sorted(situation.mutated)]
-    return Expected(inputs, eager, precise, rng, chosen, str(draw))
+    found = Expected(inputs, [], None, rng, chosen, str(draw))
+    found.exact = precise(situation, found) if exact else None
+    found.eager = reference.run(chosen, worked, rng)
+    found.eager += [worked[i] for i in sorted(situation.mutated)]
+    return found
+
+
+def precise(situation: Situation, expected: Expected) -> list[Any] | None:
+    """What float64 makes of the same draw, None where the reference cannot be computed so."""
+    import torch
+
+    if situation.exact_seconds is None:
+        return None
+    copies = [
+        v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v
+        for i, v in enumerate(doubled(expected.inputs))
+    ]
+    outputs: list[Any] = situation.reference.run(double(expected.weights), copies, expected.rng)
+    return outputs + [copies[i] for i in sorted(situation.mutated)]
 
 
 def moved_outputs(situation: Situation, expected: Expected) -> list[Any]:
