@@ -430,16 +430,14 @@ def _times(trainings: dict[str, Any]) -> list[str]:
 
 def _gain(before: dict[str, Any], after: dict[str, Any], split: str) -> str:
     """Paired over the problems that both were measured on."""
-    import numpy as np
+    from rl.online.measuring import interval
 
     if split not in before or split not in after:
         return "not measured"
     was, now = before[split]["by_problem"], after[split]["by_problem"]
-    both = sorted(was.keys() & now.keys())
-    changes = np.array([now[problem] - was[problem] for problem in both]) * 100
-    drawn = np.random.default_rng(0).choice(changes, (10_000, len(changes))).mean(axis=1)
-    low, high = np.percentile(drawn, (2.5, 97.5))
-    return f"{changes.mean():+.1f} ({low:+.1f} to {high:+.1f})"
+    changes = [100 * (now[problem] - was[problem]) for problem in sorted(was.keys() & now.keys())]
+    low, high = interval(changes)
+    return f"{sum(changes) / len(changes):+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 def _cell(found: dict[str, Any] | None) -> str:
