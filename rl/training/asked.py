@@ -42,12 +42,9 @@ def common(
     from rl.credit import Baseline
     from rl.reward.formula import find_formula
     from rl.sft.presets import read_settings
-    from rl.training.options import Storage
 
     if baseline not in list(Baseline):
         raise InputError(f"--baseline {baseline!r}: choose {', '.join(Baseline)}")
-    if storage not in list(Storage):
-        raise InputError(f"--storage {storage!r}: choose {', '.join(Storage)}")
     if reward != "auto":
         find_formula(reward)
     if lora and adapter is not None:
@@ -55,5 +52,15 @@ def common(
     return {
         "policy": policy, "adapter": adapter, "output": output, "reward": reward, "gamma": gamma, "baseline": Baseline(baseline),
         "max_steps": max_steps, "max_minutes": max_minutes, "lora": lora, "settings": read_settings(settings or []), "device": choose_device(device),
-        "seed": seed, "storage": Storage(storage),
+        "seed": seed, "storage": storage_of(storage),
     }  # fmt: skip
+
+
+def storage_of(name: str) -> Any:
+    """Raises InputError."""
+    from agent.exits import InputError
+    from rl.training.options import Storage
+
+    if name not in list(Storage):
+        raise InputError(f"--storage {name!r}: choose {', '.join(Storage)}")
+    return Storage(name)

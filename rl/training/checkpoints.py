@@ -6,6 +6,7 @@ import json
 import secrets
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,25 +65,33 @@ def facts_of(checkpoint: Path) -> dict[str, Any]:
 def publish(
     model: Any, weights: dict[str, Any], subject: Subject, options: TrainOptions, lineage: tuple[str, ...], **facts: Any
 ) -> None:
-    """Writes the policy into a folder beside the output, then gives it its name: there is never half of one. `weights`: whole, of the model or of its adapter's model."""
+    """Writes the policy that a training ended with. `weights`: whole, of the model or of its adapter's model."""
+    beside = [options.work / name for name in ("curves.png", "report.html", "history.json", "quarantine.jsonl")]
+    write_policy(options.output, model, weights, subject, options.storage, lineage, beside, **facts)
+
+
+def write_policy(
+    output: Path, model: Any, weights: dict[str, Any], subject: Subject, storage: Storage, lineage: tuple[str, ...] = (),
+    beside: Sequence[Path] = (), **facts: Any,
+) -> None:  # fmt: skip
+    """Into a folder beside the output, which then gets its name: there is never half of one."""
     import torch
 
-    output = options.output
     partial = output.with_name(f".{output.name}.{time.time_ns()}")
     try:
         if hasattr(model, "peft_config"):
             model.save_pretrained(partial, state_dict=weights)
         else:
-            kind = torch.bfloat16 if options.storage is Storage.BF16 else torch.float32
+            kind = torch.bfloat16 if storage is Storage.BF16 else torch.float32
             model.config.dtype = kind
             tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
             whole = {name: value.to(kind) for name, value in weights.items() if name not in tied}
             model.save_pretrained(partial, state_dict=whole)
         subject.tokenizer.save_pretrained(partial)
         write_notes(partial, subject, lineage, **facts)
-        for name in ("curves.png", "report.html", "history.json", "quarantine.jsonl"):
-            if (options.work / name).is_file():
-                shutil.copy2(options.work / name, partial / name)
+        for path in beside:
+            if path.is_file():
+                shutil.copy2(path, partial / path.name)
         if output.is_dir():
             output.rmdir()
         partial.rename(output)

@@ -1,0 +1,83 @@
+"""The mean of several policies' weights: what it is, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+from agent.exits import InputError
+from policies.identity import SIDECAR, weights_revision
+from rl.cli import build
+from rl.training.averaging import average
+from rl.training.options import Storage
+from rl.training.subject import open_subject
+from tests.tiny_model import save_tiny_model
+
+
+def trained(folder: Path, ancestor: Path, by: float) -> str:
+    """The ancestor with every weight moved, as a training leaves it."""
+    save_tiny_model(folder)
+    weights = load_file(folder / "model.safetensors")
+    save_file({n: v + by for n, v in weights.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+    notes = {"prompt_form": "compact", "lineage": [weights_revision(ancestor)], "step": 3}
+    (folder / SIDECAR).write_text(json.dumps(notes))
+    return f"transformers:{folder}"
+
+
+@pytest.fixture
+def policies(tmp_path) -> list[str]:
+    ancestor = save_tiny_model(tmp_path / "ancestor")
+    return [trained(tmp_path / f"seed{n}", ancestor, by) for n, by in enumerate((0.5, -0.2, 0.3))]
+
+
+def test_the_mean_is_written_whole_and_knows_where_it_comes_from(tmp_path, policies):
+    done = average(policies, tmp_path / "mean")
+    ancestor, mean = (load_file(tmp_path / name / "model.safetensors") for name in ("ancestor", "mean"))
+    for name, value in ancestor.items():
+        assert (mean[name] - value - 0.2).abs().max() < 1e-6
+    subject = open_subject(f"transformers:{done.output}")
+    assert subject.lineage[0] == done.ancestor == weights_revision(tmp_path / "ancestor")
+    assert [one["step"] for one in subject.notes["averaged"]] == [3, 3, 3]
+    assert done.distances[0] > done.distances[2], "0.3 and 0.1 from the mean"
+    assert list(tmp_path.glob(".mean*")) == []
+
+
+def test_it_answers_as_a_policy(tmp_path, policies):
+    from policies.base import Message, Request, Role, Sampling
+    from policies.transformers import TransformersPolicy
+
+    average(policies, tmp_path / "mean", storage=Storage.BF16)
+    asked = Request(messages=(Message(role=Role.USER, content="import"),), sampling=Sampling(max_tokens=4, seed=1))
+    policy = TransformersPolicy(str(tmp_path / "mean"), device="cpu")
+    [completion] = policy.sample([asked])
+    policy.close()
+    assert completion.token_ids
+
+
+def test_what_cannot_be_averaged_is_refused(tmp_path, policies):
+    stranger = save_tiny_model(tmp_path / "stranger", seed=1)
+    refusals = {
+        "two policies or more": policies[:1],
+        "not trained from one policy": [policies[0], f"transformers:{stranger}"],
+    }
+    for words, asked in refusals.items():
+        with pytest.raises(InputError, match=words):
+            average(asked, tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
+    average(refusals["not trained from one policy"], tmp_path / "mean", force=True)
+    with pytest.raises(InputError, match="is there already"):
+        average(policies, tmp_path / "mean")
+
+
+def test_the_command(tmp_path, policies):
+    asked = ["average", *policies, "--output", str(tmp_path / "mean")]
+    done = CliRunner().invoke(build(), [*asked, "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["parameters"] > 0
+    assert isinstance(
+        CliRunner().invoke(build(), [*asked[:-1], str(tmp_path / "b"), "--storage", "int3"]).exception, InputError
+    )
