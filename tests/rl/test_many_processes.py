@@ -89,11 +89,11 @@ def test_what_one_process_decides_all_do(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_sample_judge_and_train_together(tmp_path):
-    """Each samples and judges for its own problems, in a process of its own as on a GPU; both train on all of it."""
+    """Each samples and judges for its own problems, in a process of its own as on a GPU; both train on all of it: the later rounds come from weights that both made."""
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(28_900 + os.getpid() % 500),
         "-m", "rl", "train", "--online", "--policy", f"transformers:{save_novice(tmp_path / 'novice')}", "--engine", "process",
-        "--problems", str(write_problems(tmp_path / "toys")), "--max-steps", "2", "--prompts", "4", "--group", "8", "--reply-tokens", "40", "--workers", "1",
+        "--problems", str(write_problems(tmp_path / "toys")), "--max-steps", "4", "--lag", "2", "--prompts", "4", "--group", "8", "--reply-tokens", "40", "--workers", "1",
         "--device", "cpu", "--db", str(tmp_path / "runs.db"), "--output", str(tmp_path / "better"),
     ]  # fmt: skip
     done = subprocess.run(
@@ -106,9 +106,9 @@ def test_two_processes_sample_judge_and_train_together(tmp_path):
             run.name.partition("/")[2]: len(store.trajectories(TrajectoryFilter(run=run.name), limit=None))
             for run in store.runs()
         }
-    assert sorted(sampled) == [f"step-{step:05d}/{rank}" for step in range(2) for rank in range(2)]
+    assert sorted(sampled) == [f"step-{step:05d}/{rank}" for step in range(4) for rank in range(2)]
     # Three problems: two are the first process's, one is the other's.
-    assert list(sampled.values()).count(16) == list(sampled.values()).count(8) == 2
+    assert list(sampled.values()).count(16) == list(sampled.values()).count(8) == 4
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
