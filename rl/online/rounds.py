@@ -67,6 +67,13 @@ class Rounds:
         rank = f"/{self._rank}" if self._world > 1 else ""
         return f"{self._name}/{label}-{step:05d}{rank}"
 
+    def standing(self) -> str:
+        """Where the runs of the round under way are, in words."""
+        with self._lock:
+            lanes = self._lanes
+        traffic = [] if lanes is None else [gate.traffic for gate in lanes.gates]
+        return "; ".join(f"{t.name}: {t.inside} inside, {t.waiting} waiting" for t in traffic) or "no run has begun"
+
     def stop(self) -> None:
         """Whoever waits at a lane leaves; what was finished is in the store."""
         with self._lock:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from agent.databases import open_store, verdicts_beside
@@ -42,6 +44,8 @@ from store.records import CandidateFilter
 Say = Callable[[str], None]
 STEPS = 100
 """Where nothing is said."""
+SILENCE = 60.0
+"""Seconds that a round is waited for before it is said where it is."""
 
 
 def formula_of(options: OnlineOptions) -> Formula:
@@ -74,9 +78,10 @@ class OnlineBatches:
 
     def __init__(
         self, slots: Sequence[Slot], problems: ProblemSource, judges: JudgePool, options: OnlineOptions, store: Store, steps: int,
-        revision: str,
+        revision: str, say: Say = lambda line: None,
     ) -> None:  # fmt: skip
         """`slots`: one for each round that is under way at once. `revision`: of the policy before the first step."""
+        self._say = say
         self._slots, self._problems = slots, problems
         self._judges, self._options, self._store, self._steps = judges, options, store, steps
         self._pool = ThreadPoolExecutor(len(slots), thread_name_prefix="rollouts")
@@ -95,7 +100,7 @@ class OnlineBatches:
         for missing in range(number, min(number + max(1, self._options.lag), self._steps)):
             if missing not in self._ahead:
                 self._start(missing, number)
-        found = self._ahead.pop(number).result()
+        found = self._ended(number)
         if self._options.lag and number + self._options.lag < self._steps:
             self._start(number + self._options.lag, number)
         waiting = {"seconds/waiting": time.monotonic() - waited, "seconds/training": training}
@@ -103,6 +108,14 @@ class OnlineBatches:
         self._check(found)
         self._trained_since = time.monotonic()
         return in_order(row_of(sample)._replace(figures=None) for sample in found.log.samples)
+
+    def _ended(self, number: int) -> Round:
+        """The round, once it is over; where that takes long it is said what it waits for."""
+        round, began = self._ahead.pop(number), time.monotonic()
+        while not wait([round], timeout=SILENCE).done:
+            standing = self._slot(number).rounds.standing()
+            self._say(f"waiting for round {number + 1} for {time.monotonic() - began:.0f} s: {standing}")
+        return round.result()
 
     def figures(self) -> dict[str, float]:
         """Of the step that is trained on."""
@@ -231,7 +244,8 @@ def _train(
         Slot(Rounds(store, sampler.policy, judges, options, formula, name, place.rank, place.world), sampler)
         for sampler in samplers
     ]
-    batches = OnlineBatches(slots, problems, judges, options, store, steps, subject.revision)
+    tell = say if place.first else partial(_aside, place.rank)
+    batches = OnlineBatches(slots, problems, judges, options, store, steps, subject.revision, tell)
     trainer = TrajectoryGRPOTrainer(
         model,
         config,
@@ -265,6 +279,11 @@ def _train(
     return finish(
         trainer, options, subject, watching, Method.GRPO, samples, begun, None, facts, tuple(batches.revisions)
     )
+
+
+def _aside(rank: int, line: str) -> None:
+    """What another process than the first has to say."""
+    print(f"process {rank}: {line}", file=sys.stderr, flush=True)
 
 
 def _own_settings(options: OnlineOptions) -> dict[str, Any]:

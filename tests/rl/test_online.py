@@ -162,10 +162,17 @@ def test_trained_online_the_policy_is_better_and_says_how_it_went(trained_online
 
 
 @pytest.mark.slow
-def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(novice, problems, tmp_path):
-    lines = []
+def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(
+    novice, problems, tmp_path, monkeypatch
+):
+    lines, said = [], []
+    monkeypatch.setattr("rl.online.training.SILENCE", 0.05)
     asked = options(novice, problems, tmp_path / "better", max_steps=5, lag=2, group=4)
-    trained = train_online(asked, watch=lambda step, of, figures: lines.append(figures))
+    trained = train_online(asked, watch=lambda step, of, figures: lines.append(figures), say=said.append)
+    waiting = [line for line in said if line.startswith("waiting for round 1 ")]
+    assert any("CPU rungs: " in line and "policy: " in line for line in waiting), (
+        "who waits long is told where its runs are"
+    )
     lineage = json.loads((Path(trained.output) / "kernelwright.json").read_text())["lineage"]
     with Store.open(asked.db) as store:
         entries = store.candidates(limit=None)
