@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tools.checks import Checks
 from tools.draws import Draw
 from tools.judge import Judge, Rules
 from tools.problem import Problem
-from tools.results import Cheat, Failure, Fault
+from tools.results import Cheat, Failed, Failure, Fault
 
 RIGHT = (Path(__file__).parent / "kernels" / "good" / "vector_add.py").read_text()
 REFERENCE = """
@@ -31,18 +34,27 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+PROBLEM = Problem(name="add", source=REFERENCE)
 ACCUSED = Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message="an answer remembered")
+
+
+@contextmanager
+def checked(judge: Judge) -> Iterator[Checks]:
+    """A right candidate after all its checks."""
+    try:
+        with judge._opened(judge.situation(PROBLEM), 1, Rules(), None, lambda _: None) as checks:
+            checks.load(RIGHT)
+            checks.all_draws()
+            yield checks
+    finally:
+        judge.buffers.release()
 
 
 def heard(judge: Judge, source: str) -> Failure:
     """What is said of it after its draw is asked anew."""
-    problem = Problem(name="add", source=REFERENCE)
-    situation = judge.situation(problem)
+    with checked(judge) as checks:
+        checks.doubted = checks.expect(Draw.OWN)
     try:
-        with judge._opened(situation, 1, Rules(), None, lambda _: None) as checks:
-            checks.load(RIGHT)
-            checks.all_draws()
-            checks.doubted = checks.expect(Draw.OWN)
         return judge._asked_anew(checks, source, Rules(), ACCUSED, None, lambda _: None)
     finally:
         judge.buffers.release()
@@ -67,3 +79,32 @@ def test_who_is_wrong_there_too_is_wrong_and_no_cheat(judge):
 def test_who_does_something_else_there_is_accused_of_what_it_did_first(judge):
     patched = RIGHT.replace("import torch\n", "import torch\ntorch.empty_like = lambda x: x\n", 1)
     assert heard(judge, patched) == ACCUSED
+
+
+def test_a_timed_answer_that_only_eager_refuses_is_right(judge):
+    with checked(judge) as checks:
+        expected = checks.expect(Draw.OWN, exact=False)
+        checks.exchange.places[0].tensor.copy_(expected.eager[0])
+        expected.eager = [expected.eager[0] + 1.0]
+        checks.timed(expected)
+        assert checks.doubted is None
+        assert checks.checks[-1].passed
+
+
+def test_work_that_ends_after_the_time_is_up_is_not_looked_at(judge, monkeypatch):
+    """While float64 is computed the right answer arrives in the place: too late."""
+    from tools import checks as module
+
+    with checked(judge) as checks:
+        expected, place = checks.expect(Draw.OWN, exact=False), checks.exchange.places[0].tensor
+        place.copy_(expected.eager[0] + 1.0)
+
+        def late(*given):
+            place.copy_(expected.eager[0])
+            return original(*given)
+
+        original = module.precise
+        monkeypatch.setattr(module, "precise", late)
+        with pytest.raises(Failed):
+            checks.timed(expected)
+        assert checks.doubted is expected
