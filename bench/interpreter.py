@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import math
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -62,13 +62,10 @@ def measured(quick: bool) -> dict[str, Any]:
     from tools.untrusted.libdevice import provide_libdevice
 
     torch.set_num_threads(1)
-    for repair in (interpreter.repair_dot, interpreter.repair_splat, interpreter.repair_index, interpreter.repair_scan):
-        repair()
+    for change in (*interpreter.REPAIRS, *(interpreter.QUICKER if quick else ())):
+        change()
     provide_libdevice()
     interpreter.without_a_gpu()
-    if quick:
-        for repair in (interpreter.patch_once, interpreter.keep_dtypes, interpreter.forget_overflow):
-            repair()
     found = {}
     for entry in honest():
         source = problem_of(entry.problem).source
@@ -103,7 +100,7 @@ def text(plain: list[dict[str, Any]], quick: list[dict[str, Any]], repeat: int) 
     least = {n: (min(p[n]["ms"] for p in plain), min(q[n]["ms"] for q in quick)) for n in names}
     long = [n for n in names if least[n][0] >= LEAST_MS]
     ratios = {n: least[n][0] / least[n][1] for n in long}
-    mean = math.exp(sum(math.log(r) for r in ratios.values()) / len(ratios))
+    mean = statistics.geometric_mean(ratios.values())
     differ = [n for n in names if len({one[n]["hash"] for one in (*plain, *quick)}) > 1]
     import triton
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.exits import InputError
 from policies.base import Value
-from rl.training.checkpoints import write_policy
+from rl.training.checkpoints import refuse_what_is_there, write_policy
 from rl.training.options import Storage
 from rl.training.subject import Subject, load_weights, open_subject, parameters
 
@@ -44,8 +44,7 @@ def average(
     """
     if len(policies) < 2:
         raise InputError("give two policies or more: the mean of one is itself")
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise InputError(f"{output} is there already: choose another --output, or move it away")
+    refuse_what_is_there(output)
     subjects = [open_subject(policy) for policy in policies]
     common = _common(subjects, force)
     model, mean = _mean(subjects, say)

@@ -22,8 +22,7 @@ ASKED = "asked.json"
 def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
     """Makes the work folder; whether it holds the same training, begun earlier. Raises InputError where something else is in the way."""
     output, work = options.output, options.work
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise InputError(f"{output} is there already: choose another --output, or move it away")
+    refuse_what_is_there(output)
     note, identity = work / ASKED, options.identity_of(more)
     if note.is_file():
         if json.loads(note.read_text(encoding="utf-8")).get("identity") != identity:
@@ -33,6 +32,12 @@ def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
     known = {"identity": identity, "training": secrets.token_hex(4), **options.model_dump(mode="json")}
     note.write_text(json.dumps(known, indent=2), encoding="utf-8")
     return False
+
+
+def refuse_what_is_there(output: Path) -> None:
+    """Raises InputError; an empty folder is in nobody's way."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise InputError(f"{output} is there already: choose another --output, or move it away")
 
 
 def training_id(options: TrainOptions) -> str:

@@ -202,3 +202,9 @@ def without_a_gpu() -> None:
 
     triton.testing.do_bench = same
     triton.testing.do_bench_cudagraph = same
+
+
+REPAIRS = (repair_dot, repair_splat, repair_index, repair_scan)
+"""Of what it computes otherwise than a GPU."""
+QUICKER = (patch_once, keep_dtypes, forget_overflow)
+"""The same answers sooner."""

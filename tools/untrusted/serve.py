@@ -86,13 +86,8 @@ class Session:
 
     def _prepare(self) -> None:
         if self._interpreted:
-            interpreter.repair_dot()
-            interpreter.repair_splat()
-            interpreter.repair_index()
-            interpreter.repair_scan()
-            interpreter.patch_once()
-            interpreter.keep_dtypes()
-            interpreter.forget_overflow()
+            for change in (*interpreter.REPAIRS, *interpreter.QUICKER):
+                change()
             provide_libdevice()
             interpreter.without_a_gpu()
             redirect.install()
