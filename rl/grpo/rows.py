@@ -75,8 +75,14 @@ class Part(NamedTuple):
 
 
 def parts_of(rows: Sequence[Row], count: int, loss_type: str, rank: int = 0, world: int = 1) -> list[Part]:
-    """`count` parts of like lengths for one of `world` processes, weighted so that the way of splitting does not matter."""
-    ordered = sorted(rows, key=lambda row: len(row.prompt_ids) + len(row.completion_ids))[rank::world]
+    """`count` parts of like lengths for one of `world` processes, weighted so that the way of splitting does not matter.
+
+    Each part has as many rows in every process, empty ones where they do not come out even: trl gathers a figure a row, and NCCL waits for
+    ever where one process brings more of them than another.
+    """
+    missing = -len(rows) % world
+    ordered = sorted([EMPTY] * missing + list(rows), key=lambda row: len(row.prompt_ids) + len(row.completion_ids))
+    ordered = ordered[rank::world]
     edges = [len(ordered) * step // count for step in range(count + 1)]
     chunks = [ordered[start:end] for start, end in itertools.pairwise(edges)]
     return [Part(chunk or [EMPTY], _weight(chunk, rows, count * world, loss_type)) for chunk in chunks]
