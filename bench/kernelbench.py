@@ -26,6 +26,11 @@ LEVELS = (1, 2)
 UNSURE = ("timeout",)
 """Faults of the sift that say nothing: too slow for the interpreter."""
 KS = (1, 4, 10)
+FAMILIES = {
+    "matrix products": range(1, 19), "activations": (*range(19, 33), 88), "norms": range(33, 41), "pooling": range(41, 47),
+    "reductions": (47, 48, 49, 51, 52, 53), "convolutions": (50, *range(54, 88)), "scans": range(89, 94), "losses, attention": range(94, 101),
+}  # fmt: skip
+"""Level 1's problems by their numbers."""
 
 
 def main() -> None:
@@ -192,7 +197,14 @@ def report(asked: argparse.Namespace) -> None:
     lines += [
         f"Judged on the GPU: {len(judged)} different candidates, of which it refused {refused}; worth judging and not judged: {left}."
     ]
-    lines += ["", *_solved(drafts, judged), "", *_faults(drafts, sifted, judged)]
+    lines += [
+        "",
+        *_solved(drafts, judged),
+        "",
+        *_families(drafts, sifted, judged),
+        "",
+        *_faults(drafts, sifted, judged),
+    ]
     text = "\n".join(lines) + "\n"
     print(text)
     (asked.work / "report.md").write_text(text)
@@ -246,6 +258,20 @@ def _faults(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged:
         if facts["problem"] not in solved and facts["fault"]:
             counts[facts["problem"].split("/")[0]][facts["fault"]] += 1
     return [f"- {level}, different drafts of unsolved problems: {', '.join(f'{f} {n}' for f, n in c.most_common())}" for level, c in sorted(counts.items())]  # fmt: skip
+
+
+def _families(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]) -> list[str]:
+    """Level 1 by what its problems are."""
+    solved = {facts["problem"] for facts in judged.values() if facts["correct"]}
+    lines = ["| level 1 | solved | what stopped the different drafts of the others |", "|---|---|---|"]
+    for family, numbers in FAMILIES.items():
+        names = {f"kernelbench:1/{number}" for number in numbers} & drafts.keys()
+        told = [f for f in [*sifted.values(), *judged.values()] if f["problem"] in names - solved and f["fault"]]
+        faults = Counter(facts["fault"] for facts in told).most_common(3)
+        lines.append(
+            f"| {family} | {len(names & solved)} of {len(names)} | {', '.join(f'{f} {n}' for f, n in faults)} |"
+        )
+    return lines
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {"draw": draw, "sift": sift, "judge": judge, "report": report}

@@ -170,6 +170,7 @@ def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
     from rl.show.training import live_training, plan_view, trained_view
     from rl.training.from_log import train_from_log
     from rl.training.options import LogOptions
+    from rl.training.processes import part
 
     def show(plan: Any) -> None:
         if as_json and dry_run:
@@ -179,6 +180,7 @@ def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
 
     with live_training(quiet=as_json) as (watch, say):
         trained = train_from_log(LogOptions(**asked), show=show, say=say, watch=watch, dry_run=dry_run)
+    part()
     if trained is not None and trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))
 
@@ -187,8 +189,10 @@ def _online(asked: dict[str, Any], as_json: bool) -> None:
     from rl.online.options import OnlineOptions
     from rl.online.training import train_online
     from rl.show.training import live_training, trained_view
+    from rl.training.processes import part
 
     with live_training(quiet=as_json) as (watch, say):
         trained = train_online(OnlineOptions(**asked), say=say, watch=watch)
+    part()
     if trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))

@@ -30,7 +30,7 @@ RECIPE: dict[str, Any] = {
     "loss_type": "dapo", "beta": 0.0, "epsilon": 0.2, "epsilon_high": 0.28, "scale_rewards": "none", "max_grad_norm": 0.5,
     "adam_beta1": 0.9, "adam_beta2": 0.95, "weight_decay": 0.0, "lr_scheduler_type": "constant_with_warmup", "warmup_steps": 5,
     "logging_steps": 1, "report_to": "none", "disable_tqdm": True, "logging_nan_inf_filter": False, "save_total_limit": 2,
-    "remove_unused_columns": False, "dataloader_num_workers": 0, "include_num_input_tokens_seen": "no",
+    "remove_unused_columns": False, "dataloader_num_workers": 0, "ddp_find_unused_parameters": False, "include_num_input_tokens_seen": "no",
 }  # fmt: skip
 """RL.md: what trained well; fields of trl's GRPOConfig."""
 

@@ -109,3 +109,11 @@ def said_by_any(*flags: bool) -> tuple[bool, ...]:
     told = torch.tensor([int(flag) for flag in flags])
     distributed.all_reduce(told, op=distributed.ReduceOp.MAX, group=_waiting_room())
     return tuple(bool(flag) for flag in told)
+
+
+def part() -> None:
+    """The processes of a training that has ended well let go of each other. NCCL warns of those that leave without a word."""
+    import torch.distributed as distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
