@@ -17,12 +17,12 @@ FIELDS = ("run", "problem", "suite", "policy", "policy_revision", "adapter_revis
 
 
 def choose_formula(store: Store, asked: str, chosen: CandidateFilter | None = None) -> Formula:
-    """The one that is named; for `auto` the default, or where no verdict is a GPU's, execution alone. Raises InputError."""
+    """The one that is named; for `auto` the default, or where most right turns were not timed on a GPU, execution alone. Raises InputError."""
     if asked != AUTO:
         return find_formula(asked)
     wanted = (chosen or CandidateFilter()).with_(state=State.JUDGED, correct=True)
-    timed = wanted.with_(min_speedup=0.0)
-    return PRESETS[DEFAULT] if store.count(timed) else PRESETS[EXECUTION]
+    timed, right = store.count(wanted.with_(min_speedup=0.0)), store.count(wanted)
+    return PRESETS[DEFAULT if timed and 2 * timed >= right else EXECUTION]
 
 
 def parse_filter(asked: Sequence[str]) -> CandidateFilter:

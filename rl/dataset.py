@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.export.training import MEASURING, is_held_out
-from policies.base import FinishReason, Value
+from policies.base import Completion, FinishReason, Value
 from rl.credit import GAMMA, Baseline, Move, credit
 from rl.refusals import Counted, Refusal, Refused
 from rl.reward.formula import Formula
 from rl.reward.scoring import compiled, on_gpu, reply_of, score
 from store.database import Store
 from store.records import CandidateFilter, Turn
+from tools.results import Report
+
+SPEEDLESS = frozenset({Refusal.CPU_ONLY, Refusal.UNTIMED})
+"""Refusals of right turns that the wrong ones beside them pass."""
 
 
 class Wanted(Value):
@@ -99,19 +103,36 @@ def load(store: Store, wanted: Wanted, chosen: CandidateFilter | None = None) ->
     counted = Counted()
     usable: list[Sample] = []
     measuring = Measuring(store)
+    speedless: dict[tuple[str, str], Refusal] = {}
     turns = 0
     for turn in _all_turns(store, chosen or CandidateFilter()):
         turns += 1
         found = Refusal.MEASURING if measuring.holds(turn) else sample_of(turn, wanted)
         if isinstance(found, Refusal):
             counted.add(found, turn.candidate_id)
+            if found in SPEEDLESS:
+                speedless[turn.problem_hash, revision_of(turn)] = found
         else:
             usable.append(found)
+    usable = _of_whole_groups(usable, speedless, counted)
     temperature = wanted.temperature if wanted.temperature is not None else _commonest(usable)
     scored = _at_temperature(usable, temperature, counted) if wanted.exact else usable
     graded = with_credit(scored, wanted.gamma, wanted.baseline)
     kept, groups, flat = _useful(graded, counted) if wanted.exact else (graded, len({s.group for s in graded}), 0)
     return Log(kept, counted.all(), turns, groups, flat, temperature, graded)
+
+
+def _of_whole_groups(
+    samples: Sequence[Sample], speedless: Mapping[tuple[str, str], Refusal], counted: Counted
+) -> list[Sample]:
+    """Where right turns are left out because nothing is known of their speed, the wrong ones beside them are too: alone they would say that all is wrong."""
+    kept = []
+    for sample in samples:
+        if reason := speedless.get((sample.problem_hash, sample.revision)):
+            counted.add(reason, sample.candidate_id)
+        else:
+            kept.append(sample)
+    return kept
 
 
 class Measuring:
@@ -151,8 +172,10 @@ def sample_of(turn: Turn, wanted: Wanted) -> Sample | Refusal:
         return Refusal.DEGENERATE
     if wanted.exact and (reason := _inexact(turn, wanted)):
         return reason
-    if wanted.formula.needs_gpu and report.correct and not on_gpu(report):
-        return Refusal.CPU_ONLY
+    if _too_long(completion, wanted.max_length):
+        return Refusal.TOO_LONG
+    if wanted.formula.needs_gpu and (reason := _speedless(report)):
+        return reason
     scored = score(wanted.formula, report, reply_of(turn))
     if not scored.kept:
         return Refusal.REJECTED
@@ -181,6 +204,19 @@ def sample_of(turn: Turn, wanted: Wanted) -> Sample | Refusal:
     )
 
 
+def _too_long(completion: Completion, most: int | None) -> bool:
+    return most is not None and len(completion.prompt_token_ids or ()) + len(completion.token_ids or ()) > most
+
+
+def _speedless(report: Report) -> Refusal | None:
+    """Why nothing can be said of its speed, or of what it would have been: a wrong turn's judge has a GPU, or it has none."""
+    if not report.correct:
+        return None if report.environment.gpu else Refusal.CPU_ONLY
+    if not on_gpu(report):
+        return Refusal.CPU_ONLY
+    return Refusal.UNTIMED if report.profile is None else None
+
+
 def revision_of(turn: Turn) -> str:
     """Of weights and adapter together."""
     completion = turn.completion
@@ -205,13 +241,10 @@ def _inexact(turn: Turn, wanted: Wanted) -> Refusal | None:
         return Refusal.TOKENIZER
     if wanted.chat_template_hash is not None and completion.chat_template_hash != wanted.chat_template_hash:
         return Refusal.TEMPLATE
-    if (
-        wanted.max_length is not None
-        and len(completion.prompt_token_ids) + len(completion.token_ids) > wanted.max_length
-    ):
-        return Refusal.TOO_LONG
+    if wanted.max_age is None:
+        return None
     age = age_of(revision_of(turn), wanted.lineage)
-    return Refusal.TOO_OLD if wanted.max_age is not None and age is not None and age > wanted.max_age else None
+    return Refusal.TOO_OLD if age is None or age > wanted.max_age else None
 
 
 def age_of(revision: str, lineage: Sequence[str]) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 
 from policies.base import Value
@@ -21,6 +22,7 @@ class Refusal(StrEnum):
     TOKENIZER = "tokenizer"
     TEMPLATE = "template"
     CPU_ONLY = "cpu_only"
+    UNTIMED = "untimed"
     TEMPERATURE = "temperature"
     TOO_OLD = "too_old"
     TOO_LONG = "too_long"
@@ -46,8 +48,9 @@ WORDS: dict[Refusal, tuple[str, str]] = {
     Refusal.TOKENIZER: ("written with another tokenizer than the policy's", "name the policy that wrote it with --policy"),
     Refusal.TEMPLATE: ("written under another chat template than the policy's", "name the policy that wrote it with --policy"),
     Refusal.CPU_ONLY: ("judged on a CPU only, and this reward needs a GPU's speed", "use --reward execution, or judge on a GPU"),
+    Refusal.UNTIMED: ("right on a GPU and never timed there, and this reward needs the speed", "use --reward execution, or judge with timing"),
     Refusal.TEMPERATURE: ("sampled at another temperature than most of the log", "choose one with --set temperature=T"),
-    Refusal.TOO_OLD: ("its policy is too many revisions back", "collect anew, raise --max-age, or use --method rft"),
+    Refusal.TOO_OLD: ("its policy is too many revisions back, or none of this one's ancestors", "collect anew, raise --max-age, or use --method rft"),
     Refusal.TOO_LONG: ("prompt and reply do not fit the policy's context", "raise --max-length"),
     Refusal.INCORRECT: ("not correct, and this method learns from correct turns only", "nothing to do"),
     Refusal.ALONE: ("alone in its group: nothing to compare it with", "collect more --samples a problem"),
@@ -80,6 +83,14 @@ class Counted:
     def __init__(self) -> None:
         self._counts: Counter[Refusal] = Counter()
         self._first: dict[Refusal, int] = {}
+
+    @classmethod
+    def of(cls, refused: Sequence[Refused]) -> Counted:
+        """What was counted before."""
+        counted = cls()
+        for one in refused:
+            counted._counts[one.reason], counted._first[one.reason] = one.turns, one.example
+        return counted
 
     def add(self, reason: Refusal, candidate_id: int) -> None:
         self._counts[reason] += 1

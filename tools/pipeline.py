@@ -132,7 +132,7 @@ class Evaluator:
             problem=problem.name, problem_hash=problem.hash, candidate_hash=own, advice=advice(source)
         )  # fmt: skip
         if failure := read_source(source):
-            return report.with_(failure=failure, seconds=time.monotonic() - start)
+            return report.with_(failure=failure, environment=self.environment(), seconds=time.monotonic() - start)
         check_form(problem.source)
         report = report.with_(environment=self.environment(), degenerate=_degenerate(problem))
         report = self._climb(report, problem, source, asked, rule, say).with_(seconds=time.monotonic() - start)

@@ -175,9 +175,12 @@ def clean(
     if as_json:
         typer.echo(result.model_dump_json(indent=1))
         return
+    from rl.data.report_text import remarks
     from rl.show.data import clean_view
 
     console().print(clean_view(result, labelled))
+    for line in remarks(result, labelled):
+        console().print(line)
 
 
 @app.command()

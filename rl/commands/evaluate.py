@@ -84,7 +84,7 @@ def evaluate(
         asked,
         _opened(policy, adapter, policy_device),
         out or _folder(policy, suite),
-        _card(policy, card),
+        _card(policy if adapter is None else f"transformers:{adapter}", card),
         as_json,
     )
 

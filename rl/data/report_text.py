@@ -9,6 +9,7 @@ from rl.data.cleaning.running import Cleaned
 from rl.data.synth.generating import State
 
 if TYPE_CHECKING:
+    from rl.data.cleaning.labelling import Labelled
     from rl.data.reporting import Facts
 
 
@@ -35,8 +36,14 @@ def _benchmarks(facts: Facts) -> list[str]:
     if facts.leaks:
         said = f"**{len(facts.leaks):,} rows are a benchmark's**: run `rl data clean` with the same --against."
     else:
-        said = "No row's reference has the dataflow graph or the syntax tree of any of their problems."
+        compared = facts.rows - facts.uncompared
+        said = (
+            f"None of the {compared:,} rows that could be compared has the dataflow graph or the syntax tree "
+            "of any of their problems."
+        )
     lines = ["## Benchmarks", "", f"Held against: {suites or 'nothing'}. {said}"]
+    if facts.uncompared:
+        lines.append(_not_compared(facts.uncompared, facts.rows))
     if facts.flagged:
         lines.append(f"{facts.flagged:,} rows share at least 80 % of their words with a problem, and another graph.")
     return [
@@ -46,6 +53,20 @@ def _benchmarks(facts: Facts) -> list[str]:
         f"Digest of the suites: `{facts.suites[:16]}`.",
         "",
     ]
+
+
+def remarks(cleaned: Cleaned, labelled: Labelled | None) -> list[str]:
+    """What the counts of a cleaning leave open, a line each."""
+    lines = [_not_compared(cleaned.uncompared, cleaned.rows)] if cleaned.uncompared else []
+    if not cleaned.kept:
+        lines.append(f"Nothing is left of {cleaned.rows:,} rows: the corpus is empty.")
+    if labelled is not None:
+        lines += [f"{count:,} rows not labelled: {reason}." for reason, count in labelled.unlabelled.items()]
+    return lines
+
+
+def _not_compared(count: int, rows: int) -> str:
+    return f"{count:,} of {rows:,} rows could not be compared with the suites: no model in Python in them."
 
 
 def _labels(facts: Facts) -> list[str]:
@@ -94,7 +115,8 @@ def _cleaned(cleaned: Cleaned) -> list[str]:
         "## Cleaned",
         "",
         f"`rl data clean`: {cleaned.rows:,} rows in, {cleaned.kept:,} kept; dropped {cleaned.exact:,} exact duplicates, {cleaned.near:,} near duplicates and "
-        f"{cleaned.leaked:,} that are a benchmark's; {cleaned.flagged:,} flagged for review (flagged.jsonl).",
+        f"{cleaned.leaked:,} that are a benchmark's; {cleaned.flagged:,} flagged for review (flagged.jsonl); "
+        f"{cleaned.uncompared:,} could not be compared.",
         "",
         *(f"- {count:,} rows were {name}" for name, count in list(cleaned.leaks.items())[:20]),
         "",

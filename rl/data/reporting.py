@@ -43,6 +43,8 @@ class Facts(Value):
     completion_characters: dict[str, int] = {}
     leaks: tuple[str, ...] = ()
     """Rows whose graph or tree is a benchmark's: `id is kernelbench:1/19 (graph)`."""
+    uncompared: int = 0
+    """Rows without a model in Python: nothing is known of their leaks."""
     flagged: int = 0
     """Rows with many words in common with a problem."""
     against: dict[str, int] = {}
@@ -73,7 +75,7 @@ class Tally:
         self._correct = [0, 0]
         self._lengths: list[tuple[int, int]] = []
         self._leaks: list[str] = []
-        self._flagged = self._doubles = 0
+        self._flagged = self._doubles = self._uncompared = 0
 
     def add(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -107,7 +109,9 @@ class Tally:
     def _compare(self, row: Row) -> None:
         if row.reference and (graph := graph_hash(row.reference)):
             self._graphs.add(graph)
-        leak = self._benchmarks.leak(row.reference)
+        comparison = self._benchmarks.compare(row)
+        leak = comparison.leak
+        self._uncompared += not comparison.compared
         if leak and leak.dropped:
             self._leaks.append(f"{row.id} is {leak.problem} ({leak.why})")
         elif leak:
@@ -133,6 +137,7 @@ class Tally:
             prompt_characters=_quantiles([p for p, _ in self._lengths]),
             completion_characters=_quantiles([c for _, c in self._lengths]),
             leaks=tuple(self._leaks),
+            uncompared=self._uncompared,
             flagged=self._flagged,
             lengths=tuple(self._lengths),
         )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from agent.exits import InputError
 from policies.base import Value
+from rl.trl_settings import check_settings, make_config
 
 SMALL = 200_000_000
 """Parameters up to which a model is trained as the small policies here are."""
+LOSSES = ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo", "sapo", "luspo", "vespo")
+"""trl's, by its own names, and GSPO."""
 OWN = frozenset(
     {
         "output_dir",
@@ -56,7 +57,10 @@ def grpo_config(
     from trl import GRPOConfig
 
     given = _aliased(given)
-    _check_names(given, [field.name for field in fields(GRPOConfig) if field.init])
+    for name in given:
+        if name in OWN:
+            raise InputError(f"{name} is not to be set here: rl train has an option of its own for it, or decides it")
+    check_settings(GRPOConfig, given)
     on_gpu = device.startswith("cuda")
     own: dict[str, Any] = {**RECIPE, **rate_of(parameters, lora).model_dump()}
     own |= {
@@ -81,14 +85,13 @@ def _made(kind: Any, own: dict[str, Any]) -> Any:
     batch = int(own["per_device_train_batch_size"]) * int(own["gradient_accumulation_steps"]) * _processes(own)
     if batch < 2:
         raise InputError("a step needs two rows at least: --set per_device_train_batch_size=2")
-    try:
-        return kind(**own, num_generations=batch)
-    except (TypeError, ValueError, ImportError) as error:
-        raise InputError(f"{kind.__name__} refuses these settings: {str(error).splitlines()[0]}") from error
+    return make_config(kind, {**own, "num_generations": batch})
 
 
 def _aliased(given: Mapping[str, Any]) -> dict[str, Any]:
     settings = dict(given)
+    if settings.get("loss_type", LOSSES[0]) not in LOSSES:
+        raise InputError(f"loss_type={settings['loss_type']}: choose {', '.join(LOSSES[:-1])} or {LOSSES[-1]}")
     if settings.get("loss_type") == "gspo":
         settings |= {"loss_type": "grpo", "importance_sampling_level": "sequence"}
         settings.setdefault(
@@ -96,12 +99,3 @@ def _aliased(given: Mapping[str, Any]) -> dict[str, Any]:
         )  # GSPO's own clip range (arXiv:2507.18071): its ratio is a mean over the sequence
         settings.setdefault("epsilon_high", 4e-4)
     return settings
-
-
-def _check_names(given: Mapping[str, Any], known: list[str]) -> None:
-    for name in given:
-        if name in OWN:
-            raise InputError(f"{name} is not to be set here: rl train has an option of its own for it, or decides it")
-        if name not in known:
-            near = ", ".join(difflib.get_close_matches(name, known, 3)) or "see trl's documentation"
-            raise InputError(f"GRPOConfig has no field {name!r}: near ones are {near}")

@@ -124,7 +124,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         if not bool(torch.isfinite(loss)):
             raise TrainingAlarm(
                 Alarm.NOT_FINITE,
-                f"the loss is {loss.item()} at step {self.state.global_step}: lower --set learning_rate=..., the last checkpoint is whole",
+                f"the loss is {loss.item()} at step {self.state.global_step}: lower --set learning_rate=...; checkpoints so far are whole",
             )
         self._measure(inputs)
         return loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from pydantic import Field
 
 from agent.databases import open_store
+from agent.exits import InputError
 from policies.base import Value
 from rl.online.judges import JudgePool
 from rl.online.measuring import Compared, Measured, better, compare, measure
@@ -28,7 +30,7 @@ from store.database import Store
 from tools.problem import Problem
 
 Say = Callable[[str], None]
-POLICY, RECORD = "policy", "loop.jsonl"
+POLICY, RECORD, ASKED = "policy", "loop.jsonl", "asked.json"
 
 
 class LoopOptions(OnlineOptions):
@@ -39,6 +41,11 @@ class LoopOptions(OnlineOptions):
     """online: sampled anew each step; log: collected once a cycle, then trained from what was logged."""
     samples: int = Field(default=4, ge=1)
     """Drafts of each held-out problem."""
+
+    @property
+    def loop_identity(self) -> str:
+        """More cycles are more of the same loop."""
+        return self.model_copy(update={"cycles": 1}).identity_of({})
 
 
 class Cycle(Value):
@@ -57,8 +64,8 @@ class Cycle(Value):
 
 def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch = unwatched) -> list[Cycle]:
     """Begins or goes on: a cycle that is in the record is not done again. Raises as `train_online` does."""
-    options.output.mkdir(parents=True, exist_ok=True)
-    done = read_record(options.output)
+    open_subject(options.policy)
+    done = begin(options)
     splits = held_out(
         options.held_out or ("synth:composition", "synth:depth", "synth:family"), options.held_out_count, options.seed
     )
@@ -91,6 +98,25 @@ def _cycles(
         done.append(cycle)
         say(f"cycle {number + 1} of {options.cycles}: {why}")
     return done
+
+
+def begin(options: LoopOptions) -> list[Cycle]:
+    """Makes the folder, or goes on in it. Raises InputError where it holds another loop."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    note, identity, done = options.output / ASKED, options.loop_identity, read_record(options.output)
+    known = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
+    if known["identity"] != identity if known else bool(done):
+        raise InputError(
+            f"{options.output} holds a loop with other settings: give those again, or choose another --output"
+        )
+    if known is None:
+        note.write_text(json.dumps({"identity": identity, "loop": secrets.token_hex(4)}), encoding="utf-8")
+    return done
+
+
+def loop_id(options: LoopOptions) -> str:
+    """Of this loop alone: another one of the same name in the same database never takes up its measurements."""
+    return str(json.loads((options.output / ASKED).read_text(encoding="utf-8"))["loop"])
 
 
 def champion(options: LoopOptions, done: Sequence[Cycle]) -> str:
@@ -133,17 +159,17 @@ def _trained(options: LoopOptions, current: str, number: int, judges: JudgePool,
         if options.how == "online":
             train_online(own, say=say, watch=watch, judges=judges)
         else:
-            _from_its_log(own, number, judges, say, watch, options.method)
+            _from_its_log(own, f"{number}-{loop_id(options)}", judges, say, watch, options.method)
     return f"transformers:{output}"
 
 
 def _from_its_log(
-    own: OnlineOptions, number: int, judges: JudgePool, say: Say, watch: Watch, method: Method | None
+    own: OnlineOptions, name: str, judges: JudgePool, say: Say, watch: Watch, method: Method | None
 ) -> None:
     say(f"collecting with {own.policy}")
     subject = open_subject(own.policy)
     with open_store(own.db) as store, closing(whole_sampler(subject, own)) as sampler:
-        label = f"collect-{own.output.parent.name}-{number}-{subject.revision[:8]}"
+        label = f"collect-{own.output.parent.name}-{name}-{subject.revision[:8]}"
         rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), label)
         rounds.run(0, ProblemSource(own.problems, own.seed, own.against).at(0, own.prompts))
         run, where = rounds.run_name(0, "step"), store.where
@@ -158,7 +184,9 @@ def _measured(
     """On the same problems with the same seeds, in the loop's own names."""
     say(f"measuring {policy}")
     with open_store(options.db) as store:
-        return measure_policy(options, policy, splits, judges, store, options.output.name, options.samples)
+        return measure_policy(
+            options, policy, splits, judges, store, f"{options.output.name}-{loop_id(options)}", options.samples
+        )
 
 
 def measure_policy(

@@ -34,8 +34,6 @@ class OnlineOptions(TrainOptions):
     """Rows of the running batch."""
     engine: str = "auto"
     """transformers (in this process), process (transformers in a process of its own), vllm, or auto."""
-    evaluate_every: int | None = None
-    """Steps between two measurements on held-out problems."""
     held_out: tuple[str, ...] = ()
     held_out_count: int = 64
 

@@ -145,14 +145,7 @@ def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
 
     Raises InputError.
     """
-    lora = options.lora or subject.adapter is not None
-    wanted = options.engine
-    if wanted not in ENGINES:
-        raise InputError(f"--engine {wanted!r}: choose {', '.join(ENGINES[:-1])} or {ENGINES[-1]}")
-    if wanted == "vllm" and not lora:
-        raise InputError(
-            "vLLM follows a training by its LoRA adapters: add --lora, or use --engine transformers for whole weights"
-        )
+    lora, wanted = refuse_engine(subject, options), options.engine
     if wanted == "auto" and lora and options.device.startswith("cuda") and _installed("vllm"):
         wanted = "vllm"
     if wanted == "vllm":
@@ -160,6 +153,18 @@ def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
 
         return ByAdapter(VLLMPolicy(subject.path, engine={"gpu_memory_utilization": 0.4}), options.work / "adapters")
     return whole_sampler(subject, options)
+
+
+def refuse_engine(subject: Subject, options: OnlineOptions) -> bool:
+    """Whether adapters are trained. Raises InputError for an engine that is not known, or that does not follow what is trained."""
+    lora = options.lora or subject.adapter is not None
+    if options.engine not in ENGINES:
+        raise InputError(f"--engine {options.engine!r}: choose {', '.join(ENGINES[:-1])} or {ENGINES[-1]}")
+    if options.engine == "vllm" and not lora:
+        raise InputError(
+            "vLLM follows a training by its LoRA adapters: add --lora, or use --engine transformers for whole weights"
+        )
+    return lora
 
 
 def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace:

@@ -20,13 +20,21 @@ from rl.online.judges import JudgePool
 from rl.online.options import OnlineOptions
 from rl.online.problem_source import ProblemSource
 from rl.online.rounds import Round, Rounds, faults_of, judge_device, judge_options
-from rl.online.sampler import Sampler, open_samplers
+from rl.online.sampler import Sampler, open_samplers, refuse_engine
 from rl.reward.formula import DEFAULT, EXECUTION, PRESETS, Formula, find_formula
-from rl.safety.alarms import Seen, TrainingAlarm, check_step
+from rl.safety.alarms import Seen, check_step
 from rl.safety.exam import refuse_a_blind_judge
 from rl.safety.suspects import suspects_of
 from rl.training.checkpoints import facts_of, newest, prepare, training_id
-from rl.training.from_log import Trained, finish, quieten, readable_trouble, trainer_step
+from rl.training.from_log import (
+    Trained,
+    finish,
+    quieten,
+    readable_settings,
+    readable_trouble,
+    reported,
+    trainer_step,
+)
 from rl.training.options import Method
 from rl.training.processes import (
     Place,
@@ -206,6 +214,7 @@ def train_online(
     say, options = only_first(place, say), options.with_(device=place.device)
     formula, device = formula_of(options), judge_device(options.judge)
     subject = open_subject(options.policy, options.adapter)
+    refuse_engine(subject, options)
     problems = ProblemSource(options.problems, options.seed, options.against)
     with first_before_others(place):
         resumes = prepare(options, {"revision": subject.revision})
@@ -246,13 +255,10 @@ def _train(
     ]
     tell = say if place.first else partial(_aside, place.rank)
     batches = OnlineBatches(slots, problems, judges, options, store, steps, subject.revision, tell)
-    trainer = TrajectoryGRPOTrainer(
-        model,
-        config,
-        gathered(batches, place),
-        decoupled=options.decoupled,
-        processing_class=subject.tokenizer,
-    )
+    with readable_settings():
+        trainer = TrajectoryGRPOTrainer(
+            model, config, gathered(batches, place), decoupled=options.decoupled, processing_class=subject.tokenizer
+        )
     batches.model = trainer.accelerator.unwrap_model(trainer.model)
     trainer.step_figures = batches.figures
     checkpoint = newest(options.work) if resumes else None
@@ -266,11 +272,8 @@ def _train(
     begun = trainer_step(checkpoint)
     say(f"going on at step {begun}" if begun else f"training online on {', '.join(options.problems)}")
     try:
-        with stopping(watching.interrupt):
+        with stopping(watching.interrupt), reported(options, trainer):
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    except TrainingAlarm as alarm:
-        _report_alarm(options, trainer, alarm)
-        raise
     finally:
         batches.close()
         for sampler in samplers:
@@ -300,13 +303,3 @@ def gathered(batches: OnlineBatches, place: Place) -> Callable[[int], list[Row]]
         return in_order(row for share in shared(place, lambda: batches(number)) for row in share)
 
     return everyone
-
-
-def _report_alarm(options: OnlineOptions, trainer: Any, alarm: TrainingAlarm) -> None:
-    """What was seen when it stopped, beside the checkpoints."""
-    from rl.training.report import draw_curves
-
-    history = trainer.state.log_history
-    found = {"alarm": alarm.alarm.value, "message": str(alarm), "step": trainer.state.global_step, "last": history[-3:]}
-    (options.work / "alarm.json").write_text(json.dumps(found, indent=2), encoding="utf-8")
-    draw_curves(options.work / "curves.png", history)

@@ -44,9 +44,14 @@ class Limits(Value):
     """Share of a step's correct candidates over different problems that are one program."""
     cheats: float = 0.2
     """Share of a step's candidates."""
+    effective: float = 0.02
+    """Effective sample size of a step's rows, over their number, in as many steps as `effective_steps`."""
+    effective_rows: float = 2.0
+    """The same as a number of rows."""
+    effective_steps: int = 3
     speed_of_light: float = 1.05
     least: int = 16
-    """Candidates before a share means anything."""
+    """Candidates, or rows, before a share means anything."""
 
 
 class Seen(Value):
@@ -106,4 +111,17 @@ def check_entropy(entropies: Sequence[float], limits: Limits) -> None:
         raise TrainingAlarm(
             Alarm.ENTROPY,
             f"entropy fell to {mean:.4f} nats a token: go on from an earlier checkpoint with a smaller --set learning_rate=... or entropy_coef=0.001",
+        )
+
+
+def check_drift(steps: Sequence[tuple[float, float]], limits: Limits) -> None:
+    """`steps`: effective sample size over the number of rows, and that number. Raises TrainingAlarm where in the last steps the whole gradient came from a row or two."""
+    recent = [(share, share * rows) for share, rows in steps if rows >= limits.least][-limits.effective_steps :]
+    if len(recent) == limits.effective_steps and all(
+        share < limits.effective or alone < limits.effective_rows for share, alone in recent
+    ):
+        raise TrainingAlarm(
+            Alarm.WORN_OUT,
+            f"effective sample size {recent[-1][0]:.3f} for {len(recent)} steps: the policy has moved so far that the log says nothing of it; "
+            "go on from an earlier checkpoint with a smaller --set learning_rate=..., or collect anew",
         )

@@ -18,5 +18,5 @@ class FiniteGradients(TrainerCallback):
         if gradients and not bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients))):
             raise TrainingAlarm(
                 Alarm.NOT_FINITE,
-                f"the gradient is not finite at step {state.global_step}: lower --set learning_rate=..., the last checkpoint is whole",
+                f"the gradient is not finite at step {state.global_step}: lower --set learning_rate=...; checkpoints so far are whole",
             )

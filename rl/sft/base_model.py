@@ -148,7 +148,8 @@ def _existing(base: str, preset: Preset, device: str) -> Any:
     if preset.four_bit:
         options |= {"quantization_config": _four_bit(), "device_map": {"": 0}, "dtype": torch.bfloat16}
     try:
-        return AutoModelForCausalLM.from_pretrained(base, **options)
+        # A folder by its whole path: an adapter keeps the name of what it was made for.
+        return AutoModelForCausalLM.from_pretrained(_known_as(base), **options)
     except torch.OutOfMemoryError as error:
         raise InputError(
             f"{base} does not fit in this GPU's memory: use --preset qlora-3090, or a smaller base"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.report.writing import write_text
+from rl.sft.presets import PRESETS
 from tools.gpus import read_driver
 from tools.machine_info import version
 
@@ -59,12 +60,18 @@ def card(options: Options, trained: Trained, command: str) -> str:
             "## Evaluation",
             "",
             BEGIN,
-            "Not evaluated yet: `rl evaluate --policy transformers:"
-            f"{options.output} --suite synth:composition --samples 10 --turns 4 --card` writes it here.",
+            f"Not evaluated yet: `rl evaluate {_named(options)} --suite synth:composition --samples 10 --turns 4 --card` writes it here.",
             END,
             "",
         ]
     )
+
+
+def _named(options: Options) -> str:
+    """As commands name it: an adapter with what it was made for."""
+    if PRESETS[options.preset].lora is None:
+        return f"--policy transformers:{options.output}"
+    return f"--policy transformers:{options.base} --adapter {options.output}"
 
 
 def _what(options: Options, trained: Trained) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from agent.exits import InputError
 from policies.base import Value
+from rl.trl_settings import check_settings, make_config
 
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
@@ -109,18 +107,8 @@ def sft_config(preset: Preset, given: Mapping[str, Any], **fixed: Any) -> Any:
     """SFTConfig of the preset with what was given over it. Raises InputError for a field that it has not, or a value that it refuses."""
     from trl import SFTConfig
 
-    known = [field.name for field in fields(SFTConfig) if field.init]
+    check_settings(SFTConfig, given)
     for name in given:
-        if name not in known:
-            near = ", ".join(difflib.get_close_matches(name, known, 3)) or "see trl's documentation"
-            raise InputError(f"SFTConfig has no field {name!r}: near ones are {near}")
         if name in fixed and name != "bf16":
             raise InputError(f"{name} is not to be set here: rl sft has an option of its own for it")
-    own = {**preset.config, **fixed, **given}
-    try:
-        with warnings.catch_warnings():
-            # Newer transformers call gradient_checkpointing otherwise; both names work with all that we support.
-            warnings.simplefilter("ignore", FutureWarning)
-            return SFTConfig(**own)
-    except (TypeError, ValueError, ImportError) as error:
-        raise InputError(f"SFTConfig refuses these settings: {str(error).splitlines()[0]}") from error
+    return make_config(SFTConfig, {**preset.config, **fixed, **given})

@@ -93,11 +93,16 @@ def _prepare(options: Options) -> bool:
         raise InputError(f"{options.output} is there already: choose another --output, or move it away")
     note = options.work / ASKED
     if note.is_file():
-        if json.loads(note.read_text(encoding="utf-8")).get("identity") != options.identity:
+        if json.loads(note.read_text(encoding="utf-8")).get("identity") == options.identity:
+            return True
+        from rl.sft.trainer import newest_checkpoint
+
+        if newest_checkpoint(options.work) is not None:
             raise InputError(
                 f"{options.work} holds an unfinished training with other settings: give those again, or delete it"
             )
-        return True
+        # It came to nothing: what it was asked may have been a mistake.
+        shutil.rmtree(options.work)
     options.work.mkdir(parents=True, exist_ok=True)
     note.write_text(
         json.dumps({"identity": options.identity, **options.model_dump(mode="json")}, indent=2), encoding="utf-8"

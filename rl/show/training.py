@@ -134,9 +134,12 @@ def live_training(
 
 def trained_view(trained: Trained) -> str:
     loss = "" if trained.loss is None else f", last loss {trained.loss:.4f}"
+    named = f"--policy transformers:{trained.base or trained.output}"
+    if trained.base:
+        named += f" --adapter {trained.output}"
     if trained.paused:
-        return f"paused after {trained.steps} steps: the same command goes on; so far the policy is {trained.output} (--policy transformers:{trained.output})"
+        return f"paused after {trained.steps} steps: the same command goes on; so far the policy is {trained.output} ({named})"
     return (
         f"{trained.steps} steps of {trained.method} on {trained.rows:,} rows in {trained.seconds:.0f} s{loss}\n"
-        f"the policy is in {trained.output} (agent solve ... --policy transformers:{trained.output}); its curves in report.html and curves.png there"
+        f"the policy is in {trained.output} (agent solve ... {named}); its curves in report.html and curves.png there"
     )

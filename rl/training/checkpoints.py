@@ -20,14 +20,18 @@ ASKED = "asked.json"
 
 
 def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
-    """Makes the work folder; whether it holds the same training, begun earlier. Raises InputError where something else is in the way."""
+    """Makes the work folder; whether it holds the same training, begun earlier. Raises InputError where something else is in the way.
+
+    A training that came to no checkpoint is in nobody's way: what it was asked may have been a mistake.
+    """
     output, work = options.output, options.work
     refuse_what_is_there(output)
     note, identity = work / ASKED, options.identity_of(more)
     if note.is_file():
-        if json.loads(note.read_text(encoding="utf-8")).get("identity") != identity:
+        if json.loads(note.read_text(encoding="utf-8")).get("identity") == identity:
+            return True
+        if newest(work) is not None:
             raise InputError(f"{work} holds an unfinished training with other settings: give those again, or delete it")
-        return True
     work.mkdir(parents=True, exist_ok=True)
     known = {"identity": identity, "training": secrets.token_hex(4), **options.model_dump(mode="json")}
     note.write_text(json.dumps(known, indent=2), encoding="utf-8")

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from agent.exits import InputError
 from agent.interrupts import stopping
 from policies.base import Value
 from rl.grpo.config import grpo_config
 from rl.grpo.rows import Replay, in_order, row_of
+from rl.safety.alarms import TrainingAlarm
 from rl.training.checkpoints import facts_of, newest, prepare, publish
 from rl.training.options import LogOptions, Method
-from rl.training.plan import Material, Plan, make_plan
+from rl.training.plan import Material, Plan, make_plan, refuse_empty
 from rl.training.processes import first_before_others, only_first, place_of
 from rl.training.subject import Subject, load_weights, open_subject, parameters
 from rl.training.watching import Watch, Watching, unwatched
@@ -38,6 +40,8 @@ class Trained(Value):
     plan: Plan | None = None
     figures: dict[str, float] = {}
     """Of the last step."""
+    base: str | None = None
+    """Of an adapter: what it is to be loaded with."""
     first: bool = True
     """Whether the process that says so is the one that writes."""
 
@@ -50,17 +54,18 @@ def train_from_log(
     place = place_of(options.device)
     show, say, options = only_first(place, show), only_first(place, say), options.with_(device=place.device)
     subject = open_subject(options.policy, options.adapter)
-    with Store.open(options.db, create=False, readonly=True) as store:
-        say("loading the policy")
-        model = load_weights(subject, options.device, options.lora)
-        say("reading the log")
-        material = make_plan(store, options, subject, model)
-    show(material.plan)
-    if dry_run:
-        return None
-    with first_before_others(place):
-        resumes = prepare(options, {"log": material.plan.used, "revision": subject.revision})
     with readable_trouble():
+        with Store.open(options.db, create=False, readonly=True) as store:
+            refuse_empty(store, options)
+            say("loading the policy")
+            model = load_weights(subject, options.device, options.lora)
+            say("reading the log")
+            material = make_plan(store, options, subject, model)
+        show(material.plan)
+        if dry_run:
+            return None
+        with first_before_others(place):
+            resumes = prepare(options, {"log": material.plan.used, "revision": subject.revision})
         return _train(options, subject, model, material, resumes, say, watch)
 
 
@@ -69,7 +74,8 @@ def _train(
 ) -> Trained:
     plan = material.plan
     build = _grpo if plan.method is Method.GRPO else _other
-    trainer, rows = build(options, subject, model, material)
+    with readable_settings():
+        trainer, rows = build(options, subject, model, material)
     checkpoint = newest(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"])
     facts = {"method": str(plan.method), "formula": plan.formula, "trained_from": options.db}
@@ -80,7 +86,7 @@ def _train(
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
     say(f"going on at step {begun}" if begun else f"training by {plan.method}")
-    with stopping(watching.interrupt):
+    with stopping(watching.interrupt), reported(options, trainer):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     return finish(trainer, options, subject, watching, plan.method, rows, begun, plan, facts)
 
@@ -98,7 +104,7 @@ def finish(
     last: dict[str, Any] = next((entry for entry in reversed(history) if "loss" in entry), {})
     trained = Trained(
         output=str(options.output), method=method, steps=trainer.state.global_step, rows=rows, seconds=watching.seconds, loss=last.get("loss"),
-        resumed_at=begun, plan=plan, first=trainer.is_world_process_zero(), figures={name: value for name, value in last.items() if isinstance(value, float)},
+        resumed_at=begun, plan=plan, base=_base_of(trainer, subject), first=trainer.is_world_process_zero(), figures={name: value for name, value in last.items() if isinstance(value, float)},
     )  # fmt: skip
     if trainer.is_world_process_zero():
         write_training_report(options.work, history, trained, plan)
@@ -115,6 +121,10 @@ def finish(
         )  # fmt: skip
         shutil.rmtree(options.work, ignore_errors=True)
     return trained
+
+
+def _base_of(trainer: Any, subject: Subject) -> str | None:
+    return subject.path if hasattr(trainer.accelerator.unwrap_model(trainer.model), "peft_config") else None
 
 
 def quieten(trainer: Any) -> None:
@@ -176,6 +186,40 @@ def _other(options: LogOptions, subject: Subject, model: Any, material: Material
         options.max_steps,
         longest,
     )
+
+
+@contextmanager
+def reported(options: Any, trainer: Any) -> Iterator[None]:
+    """What an alarm saw lies beside the checkpoints: alarm.json and the curves."""
+    import json
+
+    from rl.training.report import draw_curves
+
+    try:
+        yield
+    except TrainingAlarm as alarm:
+        history = trainer.state.log_history
+        found = {
+            "alarm": alarm.alarm.value,
+            "message": str(alarm),
+            "step": trainer.state.global_step,
+            "last": history[-3:],
+        }
+        (options.work / "alarm.json").write_text(json.dumps(found, indent=2), encoding="utf-8")
+        draw_curves(options.work / "curves.png", history)
+        raise
+
+
+@contextmanager
+def readable_settings() -> Iterator[None]:
+    """What a trainer says of its settings when it is made, as one line: a tracker that is not installed, say."""
+    try:
+        yield
+    except (RuntimeError, ImportError, ValueError) as error:
+        # trl and transformers say so, in three kinds, of a library that an option needs and of a value that means nothing.
+        if isinstance(error, InputError) or (isinstance(error, RuntimeError) and "install" not in str(error)):
+            raise
+        raise InputError(f"the trainer refuses these settings: {str(error).splitlines()[0]}") from error
 
 
 @contextmanager

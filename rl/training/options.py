@@ -35,9 +35,7 @@ class Storage(StrEnum):
     BF16 = "bf16"
 
 
-LOOSE = frozenset(
-    {"max_minutes", "storage", "output", "max_steps", "workers", "places", "db", "force", "evaluate_every", "device"}
-)
+LOOSE = frozenset({"max_minutes", "storage", "output", "max_steps", "workers", "places", "db", "force", "device"})
 """Fields that two sittings of one training may differ in."""
 
 

@@ -11,6 +11,7 @@ from rl.dataset import Sample
 from rl.refusals import WORDS, Refusal
 from rl.training.options import Method
 from rl.training.subject import Subject
+from rl.trl_settings import check_settings, make_config
 
 COMMON: dict[str, Any] = {
     "report_to": "none", "disable_tqdm": True, "logging_steps": 1, "save_total_limit": 2, "logging_nan_inf_filter": False, "adam_beta2": 0.95,
@@ -109,6 +110,7 @@ def make_trainer(
         Method.DPO: 2e-5 if small else 5e-7,
         Method.KTO: 2e-5 if small else 5e-7,
     }[method]
+    check_settings(kinds[method], given)
     own = {
         **COMMON,
         "learning_rate": rate,
@@ -120,22 +122,7 @@ def make_trainer(
         own |= {"packing": False, "completion_only_loss": True, "max_length": longest}
     batch = own["per_device_train_batch_size"] * own.get("gradient_accumulation_steps", 1)
     own["max_steps"] = max_steps or max(1, round(epochs * len(rows) / batch))
-    return _trainer(method, model, subject, Dataset.from_list(rows), _config(kinds[method], own)), len(rows)
-
-
-def _config(kind: Any, own: dict[str, Any]) -> Any:
-    import difflib
-    from dataclasses import fields
-
-    known = [field.name for field in fields(kind) if field.init]
-    for name in own:
-        if name not in known:
-            near = ", ".join(difflib.get_close_matches(name, known, 3)) or "see trl's documentation"
-            raise InputError(f"{kind.__name__} has no field {name!r}: near ones are {near}")
-    try:
-        return kind(**own)
-    except (TypeError, ValueError, ImportError) as error:
-        raise InputError(f"{kind.__name__} refuses these settings: {str(error).splitlines()[0]}") from error
+    return _trainer(method, model, subject, Dataset.from_list(rows), make_config(kinds[method], own)), len(rows)
 
 
 def _trainer(method: Method, model: Any, subject: Subject, rows: Any, config: Any) -> Any:

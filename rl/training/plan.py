@@ -11,11 +11,13 @@ from rl.choosing import choose_formula, parse_filter
 from rl.dataset import Log, Sample, Wanted, age_of, load
 from rl.grpo.drift import WORN, WORN_OUT, Drift, measure_drift
 from rl.grpo.rows import row_of
-from rl.refusals import Refused
+from rl.refusals import Counted, Refusal, Refused
 from rl.reward.formula import Formula
 from rl.training.options import LogOptions, Method
+from rl.training.other_methods import prompts_of
 from rl.training.subject import Subject
 from store.database import Store
+from store.records import CandidateFilter
 
 
 class Plan(Value):
@@ -53,9 +55,7 @@ class Material(Value):
 
 def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -> tuple[Log, Formula]:
     """Raises InputError for an empty database, and a filter that leaves nothing."""
-    chosen = parse_filter(options.filters)
-    if store.count() == 0:
-        raise InputError(f"{store.where} holds no turn yet: agent solve and agent batch write them")
+    chosen = refuse_empty(store, options)
     formula = choose_formula(store, options.reward, chosen)
     wanted = Wanted(
         formula=formula, tokenizer_hash=subject.identity.tokenizer_hash, chat_template_hash=subject.identity.chat_template_hash,
@@ -64,10 +64,20 @@ def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -
     )  # fmt: skip
     log = load(store, wanted, chosen)
     if log.turns == 0:
+        if not options.filters:
+            raise InputError(f"{store.where} holds no turn that was answered yet: run the same agent command again")
         raise InputError(
             f"--filter {' '.join(options.filters)} leaves none of the {store.count():,} turns in {store.where}: widen it"
         )
     return log, formula
+
+
+def refuse_empty(store: Store, options: LogOptions) -> CandidateFilter:
+    """What is asked of the log, before anything large is loaded. Raises InputError for an empty database."""
+    chosen = parse_filter(options.filters)
+    if store.count() == 0:
+        raise InputError(f"{store.where} holds no turn yet: agent solve and agent batch write them")
+    return chosen
 
 
 def _longest(options: LogOptions, subject: Subject) -> int | None:
@@ -84,11 +94,24 @@ def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -
         _refuse_grpo(options, log, drift)
         return Material(plan=_plan(method, why, log, formula, drift, subject, options), log=log, formula=formula)
     loose, formula = read_log(store, options, subject, exact=False)
-    if not any(sample.correct for sample in loose.samples):
-        raise InputError(
-            f"{store.where} holds no correct turn: {method} has nothing to learn from{_reasons(loose.refused)}"
-        )
+    loose = _learnt_from(method, loose)
+    if not loose.samples:
+        raise InputError(f"{store.where} holds nothing that {method} learns from{_reasons(loose.refused)}")
     return Material(plan=_plan(method, why, loose, formula, drift, subject, options), log=loose, formula=formula)
+
+
+def _learnt_from(method: Method, log: Log) -> Log:
+    """Of the turns those that the method has a use for: the right ones, or replies to prompts that have good and bad ones."""
+    if method is Method.RFT:
+        used, reason = {s.candidate_id for s in log.samples if s.correct}, Refusal.INCORRECT
+    else:
+        used = {s.candidate_id for good, bad in prompts_of(log.samples) for s in (*good, *bad)}
+        reason = Refusal.ONE_SIDED
+    counted = Counted.of(log.refused)
+    for sample in log.samples:
+        if sample.candidate_id not in used:
+            counted.add(reason, sample.candidate_id)
+    return log._replace(samples=[s for s in log.samples if s.candidate_id in used], refused=counted.all())
 
 
 def choose_method(asked: Method | None, log: Log, drift: Drift | None) -> tuple[Method, str]:
@@ -153,6 +176,10 @@ def _warnings(method: Method, drift: Drift | None, ages: Counter[str]) -> list[s
     if method is Method.GRPO and drift is not None and drift.effective < WORN:
         found.append(
             f"effective sample size {drift.effective:.2f} is under {WORN}: most of the gradient comes from a few turns"
+        )
+    if strangers := ages.get("unknown"):
+        found.append(
+            f"{strangers:,} turns are of a policy that is none of this one's ancestors: --max-age leaves them out"
         )
     if method is Method.GRPO and drift is not None and set(ages) == {"0"} and drift.largest > 0.5:
         found.append(

@@ -9,7 +9,7 @@ import pytest
 
 from rl.online.looping import promote, read_record
 from rl.online.measuring import Compared, Measured, better, compare, interval
-from rl.safety.alarms import Alarm, Limits, Seen, TrainingAlarm, check_entropy, check_step
+from rl.safety.alarms import Alarm, Limits, Seen, TrainingAlarm, check_drift, check_entropy, check_step
 from rl.training.report import draw_curves, series_of
 
 LIMITS = Limits()
@@ -55,6 +55,15 @@ def test_entropy_that_falls_away_stops_it_and_a_low_one_from_the_start_does_not(
     check_entropy([0.0005] * 20, LIMITS)
     with pytest.raises(TrainingAlarm, match="entropy fell"):
         check_entropy([0.1] * 5 + [0.001] * 5, LIMITS)
+
+
+def test_rows_that_all_but_one_say_nothing_stop_it_and_a_single_such_step_does_not():
+    check_drift([(0.9, 200), (0.01, 200), (0.01, 200)], LIMITS)
+    check_drift([(0.5, 2), (0.5, 2), (0.5, 2), (0.2, 32), (0.2, 32), (0.2, 32)], LIMITS)
+    for last in ((0.01, 250), (0.07, 16)):
+        with pytest.raises(TrainingAlarm, match="moved so far") as stopped:
+            check_drift([(0.9, 200), last, last, last], LIMITS)
+        assert stopped.value.alarm is Alarm.WORN_OUT
 
 
 def measured(split, scores):

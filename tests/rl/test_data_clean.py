@@ -1,16 +1,19 @@
 """Cleaning: what counts as the same, what is a benchmark's, and that an interrupted run goes on."""
 
 import json
+import os
 
 import pytest
 
 from agent.exits import InputError
 from agent.problems import find
-from rl.data.cleaning.labelling import label
+from rl.data.cleaning.labelling import Unlabelled, label
 from rl.data.cleaning.near import Near, signature
+from rl.data.cleaning.programs import programs_in
 from rl.data.cleaning.running import clean
 from rl.data.cleaning.suites import Benchmarks, problems_of
 from rl.data.dataflow import graph_hash
+from rl.data.report_text import remarks
 from rl.data.reporting import gather, write_report
 from rl.data.rows import Kind, Split, read_rows, row_of, write_rows
 from rl.data.synth.tasks import tasks
@@ -121,6 +124,42 @@ def test_a_benchmarks_problem_is_dropped_however_it_is_spelt(tmp_path, benchmark
     assert flag["problem"] == "kernelbench:1/1"
 
 
+SAID = (
+    "Rewrite this for a GPU, please don't change its results:\n{code}\nKeep the signature, and don't forget the tests."
+)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion"),
+    [
+        (SAID.format(code=reference("return x.cos()")), "sure"),
+        (SAID.format(code="```python\nwidth = 3\n" + reference("return x.cos()") + "```"), "sure"),
+        ("What is it?\n" + reference("return x.cos()").replace("\n", "\n    "), "sure"),
+        ("Write a cosine", SAID.format(code=reference("return x.cos()").replace("class Model(", "class Cosine("))),
+    ],
+    ids=["between sentences", "fenced", "indented", "in the completion"],
+)
+def test_a_benchmarks_problem_in_a_text_is_dropped_without_a_reference(tmp_path, benchmark, prompt, completion):
+    write_rows(tmp_path / "in", [row_of(Kind.INSTRUCT, prompt, completion), row_of(Kind.INSTRUCT, "Write", "@jit")])
+    result = clean(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
+    assert (result.leaked, result.leaks) == (1, {"kernelbench:1/1": 1})
+    assert (result.rows, result.uncompared, result.kept) == (2, 1, 1)
+
+
+def test_a_prompt_with_a_benchmarks_words_is_flagged_without_a_reference(tmp_path, benchmark):
+    cut = reference("return torch.cos(x)").replace("def forward(self, x):", "def forward(self, x) ->")
+    write_rows(tmp_path / "in", [row_of(Kind.FIM, cut, "rest")])
+    result = clean(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
+    assert (result.leaked, result.flagged, result.uncompared) == (0, 1, 1)
+
+
+def test_a_text_of_errors_is_looked_through_in_bounded_time():
+    assert list(programs_in("def f(:\n" * 3000 + "import torch\n")) == []
+    assert list(programs_in("import torch\nsays: it's so\n@x\ndef f():\n    pass\n")) == [
+        "import torch\n", "@x\ndef f():\n    pass\n",
+    ]  # fmt: skip
+
+
 def test_the_catalogues_held_out_problems_are_always_held_out():
     held = {p.name for p in problems_of([])}
     assert "mish" in held
@@ -169,6 +208,30 @@ def test_an_interrupted_cleaning_uses_what_it_has(tmp_path):
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["clean.json", "flagged.jsonl", "rows-00000.parquet"]
 
 
+def test_a_source_that_changed_is_not_given_the_old_result(tmp_path):
+    rows = rows_of(reference("return torch.exp(x) * x"), reference("return torch.tan(x) * x"))
+    write_rows(tmp_path / "in", rows[:1])
+    first = clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+    assert clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None) == first
+    write_rows(tmp_path / "in", rows[1:])
+    with pytest.raises(InputError, match="has changed since"):
+        clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+    (tmp_path / "in" / "rows-00001.parquet").unlink()
+    assert clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None) == first
+    os.utime(tmp_path / "in" / "rows-00000.parquet", ns=(1, 1))
+    with pytest.raises(InputError, match="has changed since"):
+        clean(tmp_path / "in", tmp_path / "out", [], 1, lambda _: None)
+
+
+def test_a_corpus_of_leaks_only_leaves_an_empty_one_that_can_be_reported(tmp_path, benchmark):
+    write_rows(tmp_path / "in", rows_of(reference("return x.cos()")))
+    result = clean(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
+    assert (result.leaked, result.kept, list(read_rows(tmp_path / "out"))) == (1, 0, [])
+    assert remarks(result, None) == ["Nothing is left of 1 rows: the corpus is empty."]
+    write_report(tmp_path / "out", gather(tmp_path / "out", [benchmark]), tmp_path / "out")
+    assert "1 rows in, 0 kept" in (tmp_path / "out" / "report.md").read_text()
+
+
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     write_rows(tmp_path / "in", rows_of(reference("return x")))
     (tmp_path / "out").mkdir()
@@ -184,11 +247,20 @@ def test_labels_are_the_tools_own(tmp_path):
     good = row_of(Kind.DRAFT, "p", task.solution, reference=task.problem.source)
     bad = row_of(Kind.DRAFT, "p", task.solution.replace("tl.arange", "tl.aranje"), reference=task.problem.source)
     prose = row_of(Kind.INSTRUCT, "p", "no kernel")
-    write_rows(tmp_path, [good, bad, prose])
-    label(tmp_path, ("sm_90", "sm_80"), correct=False, workers=1, say=lambda _: None)
+    bare = row_of(Kind.TRANSLATE, "p", "def kernel(): ...", reference=task.problem.source)
+    useless = row_of(Kind.TRANSLATE, "p", task.solution, reference="class Other: ...")
+    write_rows(tmp_path, [good, bad, prose, bare, useless])
+    told = label(tmp_path, ("sm_90", "sm_80"), correct=False, workers=1, say=lambda _: None)
     found = list(read_rows(tmp_path))
-    assert [row.compile for row in found] == [{"sm_90": True, "sm_80": True}, {"sm_90": False, "sm_80": False}, {}]
-    assert [row.correct for row in found] == [None, None, None]
+    assert [row.compile for row in found] == [
+        {"sm_90": True, "sm_80": True},
+        {"sm_90": False, "sm_80": False},
+        {},
+        {},
+        {},
+    ]
+    assert [row.correct for row in found] == [None] * 5
+    assert (told.judged, told.unlabelled) == (2, dict.fromkeys(Unlabelled, 1))
 
 
 def test_a_report_proves_what_is_not_in_the_data(tmp_path, benchmark):
@@ -200,8 +272,19 @@ def test_a_report_proves_what_is_not_in_the_data(tmp_path, benchmark):
     written = write_report(tmp_path / "c", facts, tmp_path / "r")
     page = (tmp_path / "r" / "report.md").read_text()
     assert "1 rows are a benchmark's" in page
+    assert "could not be compared" not in page
     assert {p.name for p in written} == {"report.md", "provenance.json", "families.png", "lengths.png"}
     assert json.loads((tmp_path / "r" / "provenance.json").read_text())["against"]["kernelbench"] == 2
     result = clean(tmp_path / "c", tmp_path / "cleaned", [benchmark], 1, lambda _: None)
     after = gather(tmp_path / "cleaned", [benchmark])
     assert (after.leaks, after.suites) == ((), result.suites)
+
+
+def test_a_report_says_how_many_rows_it_can_say_nothing_of(tmp_path, benchmark):
+    rows = [*rows_of(reference("return torch.cos(x) * x")), row_of(Kind.INSTRUCT, "Write a cosine", "@triton.jit")]
+    write_rows(tmp_path / "c", rows)
+    facts = gather(tmp_path / "c", [benchmark])
+    write_report(tmp_path / "c", facts, tmp_path / "c")
+    page = (tmp_path / "c" / "report.md").read_text()
+    assert "None of the 1 rows that could be compared" in page
+    assert "1 of 2 rows could not be compared" in page

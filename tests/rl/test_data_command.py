@@ -27,6 +27,8 @@ def test_a_corpus_goes_from_jsonl_to_a_report(tmp_path, capsys):
     )
     assert code == 0
     assert (json.loads(out)["rows"], json.loads(out)["exact"]) == (7, 1)
+    code, out, _ = ran(capsys, "clean", str(tmp_path / "rows"), "--out", str(tmp_path / "clean"))
+    assert (code, "7 of 7 rows could not be compared" in out) == (0, True)
     code, out, _ = ran(capsys, "report", str(tmp_path / "clean"))
     assert code == 0
     assert "report.md" in out

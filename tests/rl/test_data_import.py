@@ -8,9 +8,10 @@ import pytest
 
 from agent.exits import InputError
 from rl.data.importing.collecting import collect
+from rl.data.importing.entry_points import renamed
 from rl.data.importing.inductor import kernels_of
 from rl.data.importing.kinds import Asked, Form, read_in
-from rl.data.importing.licences import is_permissive, licence_of_text
+from rl.data.importing.licences import is_permissive, licence_of_tag, licence_of_text
 from rl.data.rows import Kind, read_rows
 from tools.problem import Problem
 
@@ -135,6 +136,68 @@ def test_kernels_of_a_tree_come_with_their_own_files_helpers_and_nothing_else(tm
     assert result.skipped == {"imports more than torch and triton": 1, "uses a name that its file does not define": 1}
 
 
+def of_tree(text: str, tmp_path):
+    (tmp_path / "kernels.py").write_text(text)
+    return imported(Form.TREE, tmp_path / "kernels.py", tmp_path, licence="MIT")
+
+
+def test_a_kernel_is_kept_where_triton_is_tried_for(tmp_path):
+    text = """\
+try:
+    import triton
+    import triton.language as tl
+    HAS = True
+except ImportError:
+    triton = tl = None
+    HAS = False
+
+if HAS:
+    SCALE = 2.0
+
+    @triton.jit
+    def scale_kernel(x_ptr):
+        tl.store(x_ptr, SCALE)
+else:
+    SCALE = 1.0
+"""
+    result, (row,) = of_tree(text, tmp_path)
+    assert row.completion == (
+        "import triton\nimport triton.language as tl\n\n\nSCALE = 2.0\n\n\n"
+        "@triton.jit\ndef scale_kernel(x_ptr):\n    tl.store(x_ptr, SCALE)\n"
+    )
+    assert result.skipped == {}
+
+
+@pytest.mark.parametrize("line", ["A, SCALE = 1, 2", "A = SCALE = 2", "[SCALE, *A] = 1, 2"])
+def test_constants_of_one_statement_come_along(tmp_path, line):
+    text = KERNEL.replace("SCALE = 2.0", line)
+    _, rows = of_tree(text, tmp_path)
+    copy = next(row for row in rows if "copy_kernel(" in row.prompt)
+    assert copy.completion.count(line) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("from triton import jit as J", "J"),
+        ("from triton.runtime import jit", "jit"),
+        ("import triton as tt", "tt.jit"),
+    ],
+)
+def test_jit_is_known_by_what_it_was_imported_as(tmp_path, line, name):
+    text = f"{line}\nimport triton.language as tl\n\n\n@{name}\ndef one_kernel(x_ptr):\n    tl.store(x_ptr, 1)\n"
+    _, (row,) = of_tree(text, tmp_path)
+    assert row.completion.startswith(line)
+
+
+def test_a_file_without_a_kernel_is_counted(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.py").write_text(KERNEL)
+    (tmp_path / "in" / "b.py").write_text("import triton  # jit\n")
+    result, _ = imported(Form.TREE, tmp_path / "in", tmp_path, licence="MIT")
+    assert result.skipped["no kernel at the top of the file"] == 1
+
+
 def test_sources_under_other_licences_are_left_out_unless_told_otherwise(tmp_path):
     place = tmp_path / "in"
     (place / "free").mkdir(parents=True)
@@ -156,6 +219,37 @@ def test_licences_are_known_by_their_words():
     assert not is_permissive("")
 
 
+@pytest.mark.parametrize(
+    ("text", "permissive"),
+    [
+        ("GPL-3.0, MIT", False),
+        ("MIT, Apache-2.0", True),
+        ("GPL-3.0 AND MIT", False),
+        ("MIT and BSD-3-Clause", True),
+        ("MIT AND GPL-3.0 OR ISC", True),
+        ("(MIT OR GPL-3.0) AND GPL-2.0", False),
+        ("(MIT OR GPL-3.0) AND ISC", True),
+        ("MIT OR ISC, GPL-3.0", False),
+        ("Apache-2.0 WITH LLVM-exception", True),
+        ("Apache License 2.0", True),
+        (",", False),
+    ],
+)
+def test_licences_that_hold_together_must_all_be_permissive(text, permissive):
+    assert is_permissive(text) is permissive
+
+
+def test_a_files_tag_is_read_whole():
+    assert licence_of_tag("# SPDX-License-Identifier: MIT AND GPL-3.0\nimport os") == "MIT AND GPL-3.0"
+    assert licence_of_tag("# SPDX-License-Identifier: MIT\nimport os") == "MIT"
+
+
+def test_a_rows_list_of_licences_holds_together(tmp_path):
+    row = {"python_code": ["a"], "triton_code": ["b"], "licenses": [["MIT", "GPL-3.0"]]}
+    pq.write_table(pa.table(row), tmp_path / "kb.parquet")
+    refused(Form.KERNELBOOK, tmp_path / "kb.parquet", tmp_path, "1 licence MIT, GPL-3.0")
+
+
 def test_inductors_kernels_stand_alone_with_the_graph_they_came_from(tmp_path):
     place = tmp_path / "torch_compile_debug" / "run_1" / "torchinductor" / "model__0_inference_0.0"
     place.mkdir(parents=True)
@@ -167,6 +261,36 @@ def test_inductors_kernels_stand_alone_with_the_graph_they_came_from(tmp_path):
     assert "tl_math" not in row.completion
     assert row.completion.count("@triton.jit") == 1
     compile(row.completion, "kernel", "exec")
+
+
+SCAN = OUTPUT.replace("triton_poi_fused_exp_0", "triton_per_fused_cumsum_0").replace(
+    "@triton_heuristics",
+    """@triton.jit
+def _triton_helper_fn_add0(arg0_0, arg1_0):
+    return libdevice.abs(_triton_helper_fn_inner(arg0_0)) + arg1_0
+
+@triton.jit
+def _triton_helper_fn_inner(x):
+    return x
+
+@triton.jit
+def _triton_helper_fn_other(x):
+    return x
+
+@triton_heuristics""",
+)
+
+
+@pytest.mark.parametrize("name", ["triton_per_fused_cumsum_0", "triton_"])
+def test_a_scans_kernel_comes_with_the_functions_that_it_uses(name):
+    code = SCAN.replace("def triton_per_fused_cumsum_0(", f"def {name}(")
+    scanned = code.replace("libdevice.exp(tmp0)", "tl.associative_scan(tmp0, 0, _triton_helper_fn_add0)")
+    (kernel,) = kernels_of(scanned)
+    defined = [line.split("(")[0] for line in kernel.source.splitlines() if line.startswith("def ")]
+    assert defined == ["def _triton_helper_fn_add0", "def _triton_helper_fn_inner", f"def {name}"]
+    assert "triton_heuristics" not in kernel.source
+    assert "import libdevice" in kernel.source
+    assert kernel.name == "triton_per_fused_cumsum_0"
 
 
 def test_without_a_fragment_the_whole_graph_is_the_prompt(tmp_path):
@@ -195,6 +319,53 @@ def test_kernelbook_style_parquet_is_read_and_other_columns_are_refused(tmp_path
         "MIT",
     )
     assert result.skipped == {"empty": 1}
+
+
+LAYER = """\
+import torch.nn as nn
+
+
+class Helper(nn.Module):
+    pass
+
+
+class LayerNorm(nn.Module):
+    \"\"\"A LayerNorm.\"\"\"
+
+    def __init__(self):
+        super(LayerNorm, self).__init__()
+        self.norm = nn.LayerNorm(4)  # a LayerNorm
+
+    def forward(self, x):
+        return self.norm(x)
+"""
+
+
+def test_a_pair_of_classes_gets_the_names_that_the_tools_ask_for(tmp_path):
+    triton = LAYER.replace("LayerNorm(nn", "LayerNormNew(nn").replace("super(LayerNorm,", "super(LayerNormNew,")
+    table = {"python_code": [LAYER], "triton_code": [triton], "licenses": [["MIT"]], "entry_point": ["LayerNorm"]}
+    pq.write_table(pa.table(table), tmp_path / "kb.parquet")
+    _, (row,) = imported(Form.KERNELBOOK, tmp_path / "kb.parquet", tmp_path)
+    assert "class Model(nn.Module)" in row.reference
+    assert "class ModelNew(nn.Module)" in row.completion
+    assert "super(ModelNew, self)" in row.completion
+    assert "self.norm = nn.LayerNorm(4)  # a LayerNorm" in row.completion
+    assert row.prompt == row.reference
+    assert row.provenance == "kb.parquet LayerNorm class LayerNorm"
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate"),
+    [
+        ("class Foo: pass\nclass Model: pass", "class FooNew: pass"),
+        ("class Model: pass", "class ModelNew: pass"),
+        ("class Foo: pass", "def kernel(): pass"),
+        ("class Foo: pass", "class FooNew: pass)"),
+    ],
+    ids=["another Model", "named already", "bare", "not Python"],
+)
+def test_texts_without_such_a_pair_stay_as_they_are(reference, candidate):
+    assert renamed(reference, candidate) == (reference, candidate, "")
 
 
 def test_parquet_that_is_broken_or_of_another_form_is_refused(tmp_path):

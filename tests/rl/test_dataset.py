@@ -15,6 +15,7 @@ from rl.refusals import WORDS, Refusal
 from rl.reward.formula import PRESETS
 from rl.stats import stats_of
 from tests.rl.logged import TEMPLATE, TOKENIZER, answer, verdict
+from tools.results import Fault
 
 EXECUTION = PRESETS["execution"]
 WANTED = Wanted(formula=EXECUTION, tokenizer_hash=TOKENIZER, chat_template_hash=TEMPLATE)
@@ -81,6 +82,27 @@ def test_a_cpu_verdict_is_refused_where_the_reward_needs_speed(store, tell):
     assert reasons(load(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.CPU_ONLY: 1}
 
 
+def test_the_wrong_turns_beside_right_ones_without_a_speed_are_refused_too(store, tell):
+    """Alone they would be trained on, and say that whatever was tried is wrong."""
+    tell("exp", (answer(), verdict(True)))
+    tell("exp", (answer((8, 9)), verdict()))
+    tell("exp", (answer((7,)), verdict(False, Fault.COMPILE)))
+    assert reasons(load(store, WANTED.with_(formula=PRESETS["default"]))) == {Refusal.CPU_ONLY: 3}
+
+
+def test_a_right_turn_that_no_gpu_timed_is_refused_with_its_group_where_the_reward_needs_speed(store, tell):
+    tell("exp", (answer(), verdict(True, gpu=True, profile=None)))
+    tell("exp", (answer((8, 9)), verdict(gpu=True)))
+    assert reasons(load(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.UNTIMED: 2}
+
+
+def test_what_a_gpus_judge_refused_before_a_launch_stays_beside_what_it_timed(store, tell):
+    on_gpu = verdict(gpu=True).environment
+    tell("exp", (answer(), verdict(True, gpu=True)))
+    tell("exp", (answer((8, 9)), verdict(False, Fault.SYNTAX, environment=on_gpu)))
+    assert len(load(store, WANTED.with_(formula=PRESETS["kevin"])).samples) == 2
+
+
 def test_speeds_of_two_machines_are_never_compared(store, tell):
     for gpu in ("NVIDIA H100", "NVIDIA H200"):
         tell("exp", (answer(), verdict(True, gpu=True, environment=verdict().environment.with_(gpu=gpu))))
@@ -108,6 +130,7 @@ def test_a_policy_that_is_too_many_revisions_back_is_refused(store, tell):
     assert age_of("r0", lineage) == 2
     assert reasons(load(store, WANTED.with_(lineage=lineage, max_age=1))) == {Refusal.TOO_OLD: 2}
     assert len(load(store, WANTED.with_(lineage=lineage, max_age=2)).samples) == 2
+    assert reasons(load(store, WANTED.with_(lineage=("another",), max_age=2))) == {Refusal.TOO_OLD: 2}, "of unknown age"
 
 
 def test_turns_sampled_at_another_temperature_are_left_out(store, tell):
@@ -149,6 +172,9 @@ def test_the_formula_follows_the_log_where_none_is_named(store, tell):
     assert choose_formula(store, "auto").name == "execution"
     tell("exp", (answer(), verdict(True, gpu=True)))
     assert choose_formula(store, "auto").name == "default"
+    for _ in range(3):
+        tell("sin", (answer(), verdict(True)))
+    assert choose_formula(store, "auto").name == "execution", "one of five right turns has a speed"
     assert choose_formula(store, "kevin").name == "kevin"
 
 

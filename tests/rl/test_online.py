@@ -385,6 +385,8 @@ def test_problems_in_the_place_of_flat_groups_are_others_and_come_at_once(proble
         ({"judge": "guess"}, "choose interpreted, compiled or cuda"),
         ({"judge": "cuda:0"}, "GPU"),
         ({"method": Method.RFT}, "--online trains by grpo"),
+        ({"engine": "vllm"}, "add --lora"),
+        ({"engine": "steam"}, "choose auto"),
     ],
 )
 def test_what_an_online_training_cannot_do_is_refused_before_anything_starts(novice, problems, tmp_path, more, said):
@@ -407,6 +409,18 @@ def test_weights_that_are_spread_over_gpus_are_refused_online(novice, problems, 
 def test_the_reward_of_a_gpus_verdicts_counts_speed_where_none_is_named(novice, problems, tmp_path):
     assert formula_of(options(novice, problems, tmp_path / "out")).name == "execution"
     assert formula_of(options(novice, problems, tmp_path / "out", judge="cuda:0")).name == "default"
+
+
+def test_a_loop_of_another_policy_or_of_none_is_refused(novice, problems, tmp_path):
+    from rl.online.looping import LoopOptions, begin, run_loop
+
+    fields = {**options(novice, problems, tmp_path / "loop").model_dump(), "held_out": (problems,), "cycles": 1}
+    with pytest.raises(InputError, match="no model at"):
+        run_loop(LoopOptions(**{**fields, "policy": "transformers:/nowhere"}))
+    assert begin(LoopOptions(**fields)) == []
+    assert begin(LoopOptions(**{**fields, "cycles": 9})) == []
+    with pytest.raises(InputError, match="another --output"):
+        begin(LoopOptions(**{**fields, "group": 99}))
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from rl.sft.batches import Buckets, widths_of
 from rl.sft.encoding import Choice, chat_messages, encode, gather, without_message
 from rl.sft.options import Options
 from rl.sft.presets import PresetName
+from rl.sft.running import _prepare as prepared
 from rl.sft.running import train
 from rl.tokenizing import train_tokenizer, training_texts
 from tests.rl.small_corpus import small_corpus
@@ -128,6 +129,9 @@ def test_lora_on_a_language_model_gives_an_adapter_that_the_policy_opens(corpus,
     policy = TransformersPolicy(tiny, adapter=str(tmp_path / "lora"), device="cpu")
     asked = Request(messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=2, seed=1))
     assert policy.sample([asked])[0].adapter_revision
+    assert (
+        f"--policy transformers:{tiny} --adapter {tmp_path / 'lora'}" in (tmp_path / "lora" / "README.md").read_text()
+    )
     more = train(lora.with_(output=tmp_path / "more", adapter=str(tmp_path / "lora")), quiet)
     assert more.trained == trained.trained
 
@@ -171,6 +175,7 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
         ({"base": "TINY", "preset": PresetName.LORA, "adapter": "ADAPTER"}, "was made for"),
         ({"base": "TINY", "preset": PresetName.FULL, "tokenizer": "OTHER"}, "is not the one"),
         ({"settings": {"learning_rat": 1}}, "near ones are learning_rate"),
+        ({"settings": {"learning_rate": "abc"}}, "a number is wanted"),
         ({"choice": Choice(kinds=(Kind.TRANSLATE,))}, "nothing to train on"),
         ({"output": "TINY"}, "is there already"),
         ({"data": "EMPTY"}, "no corpus"),
@@ -193,6 +198,8 @@ def test_what_cannot_be_used_is_one_line_and_leaves_no_model(corpus, tiny, token
         train(options(given.pop("data"), given.pop("output"), **given), quiet)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "model").exists()
+    if "output" not in changes:
+        assert not prepared(options(corpus, tmp_path / "model")), "a mistake stands in nobody's way"
 
 
 def test_batches_hold_every_row_once_in_few_shapes():

@@ -20,6 +20,8 @@ from policies.base import Completion, Message, Request, Role, Sampling  # noqa: 
 from policies.names import open_policy  # noqa: E402
 from rl.cli import main  # noqa: E402
 from rl.grpo.rows import Row  # noqa: E402
+from rl.safety.alarms import TrainingAlarm  # noqa: E402
+from rl.show.training import trained_view  # noqa: E402
 from rl.training.from_log import train_from_log  # noqa: E402
 from rl.training.options import LogOptions, Method  # noqa: E402
 from store.database import Store  # noqa: E402
@@ -162,6 +164,7 @@ def test_lora_gives_an_adapter_that_the_agent_takes(log, tiny, tmp_path):
     policy = open_policy(f"transformers:{tiny}", device="cpu", adapter=trained.output)
     [(_, completion)] = ask(policy, "softmax", range(1))
     assert completion.adapter_revision
+    assert f"--policy transformers:{tiny} --adapter {trained.output}" in trained_view(trained)
     further, _ = train(
         log, tiny, tmp_path / "further", adapter=trained.output, max_steps=1, method=Method.GRPO, force=True
     )
@@ -178,6 +181,9 @@ def test_lora_gives_an_adapter_that_the_agent_takes(log, tiny, tmp_path):
         (["--reward", "kevin"], "judged on a CPU only"),
         (["--policy", "openai:gpt@http://h/v1"], "has no weights here"),
         (["--policy", "transformers:/nowhere"], "no model at /nowhere"),
+        (["--set", "report_to=nonsense"], "nonsense is not supported"),
+        (["--set", "learning_rate=fast"], "a number is wanted"),
+        (["--set", "loss_type=nonsense"], "choose grpo, dapo"),
         (["--baseline", "median"], "choose leave-one-out, mean"),
         (["--max-length", "16", "--method", "grpo"], "do not fit the policy's context"),
     ],
@@ -192,6 +198,27 @@ def test_what_cannot_be_done_is_refused_in_one_line(log, tiny, tmp_path, capsys,
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert ended.value.code == 2
     assert said in error
+
+
+def test_a_mistake_in_a_setting_stands_in_nobodys_way(log, tiny, tmp_path):
+    with pytest.raises(InputError, match="near ones are learning_rate"):
+        train(log, tiny, tmp_path / "out", method=Method.GRPO, settings={"learning_rat": 1})
+    trained, _ = train(log, tiny, tmp_path / "out", method=Method.GRPO, max_steps=1)
+    assert trained.steps == 1
+
+
+def test_the_plan_of_fine_tuning_counts_what_it_learns_from(log, tiny, tmp_path):
+    _, plan = train(log, tiny, tmp_path / "out", method=Method.RFT, max_steps=1)
+    assert plan.correct == 1.0
+    assert plan.used < plan.turns == 96
+    assert {row.reason.value: row.turns for row in plan.refused} == {"incorrect": 96 - plan.used}
+
+
+def test_an_alarm_leaves_what_was_seen(log, tiny, tmp_path):
+    settings = {"learning_rate": 1e38, "max_grad_norm": 1e38, "warmup_steps": 0}
+    with pytest.raises(TrainingAlarm):
+        train(log, tiny, tmp_path / "out", method=Method.GRPO, max_steps=12, settings=settings)
+    assert json.loads((tmp_path / "out.training" / "alarm.json").read_text())["alarm"] == "not_finite"
 
 
 def test_an_empty_database_is_refused(tiny, tmp_path):

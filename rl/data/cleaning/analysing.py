@@ -14,6 +14,8 @@ from rl.data.rows import Kind, Row, normalised, read_rows, row_of
 from rl.data.worker import end_with_parent
 from tools.problem import Problem
 
+FORM = 2
+"""Of the files that `analyse` writes: those of an interrupted run of another form are not used."""
 _here: dict[str, Any] = {}
 """Of a worker process: the benchmarks."""
 
@@ -25,16 +27,16 @@ def open_worker(problems: Sequence[dict[str, Any]]) -> None:
 
 
 def analyse(shard: Path, made: Path) -> Path:
-    """Writes `made`: a signature (128 uint32), a group and a leak for each row of the shard. Whole or not at all."""
+    """Writes `made`: a signature (128 uint32), a group and a comparison for each row of the shard. Whole or not at all."""
     import numpy as np
 
     benchmarks: Benchmarks = _here["benchmarks"]
     signatures, facts = [], []
     for row in map(cleaned, read_rows(shard)):
-        leak = benchmarks.leak(row.reference)
+        comparison = benchmarks.compare(row)
         graph = graph_hash(row.reference) if row.reference else ""
         signatures.append(signature(f"{row.prompt}\n{row.completion}"))
-        facts.append([row.prompt_hash + row.completion_hash, group_of(row, graph), graph, leak and leak.model_dump()])
+        facts.append([row.prompt_hash + row.completion_hash, group_of(row, graph), graph, comparison.model_dump()])
     partial = made.with_name(f".{made.name}")
     with partial.open("wb") as file:
         stacked = np.stack(signatures) if signatures else np.zeros((0, 128), np.uint32)
@@ -44,7 +46,7 @@ def analyse(shard: Path, made: Path) -> Path:
 
 
 def read_analysis(made: Path) -> tuple[Any, list[list[Any]]]:
-    """(rows, 128) signatures, and for each row: the hash of its texts, its group, its graph, its leak."""
+    """(rows, 128) signatures, and for each row: the hash of its texts, its group, its graph, its comparison."""
     import numpy as np
 
     with np.load(made) as held:

@@ -5,7 +5,9 @@ References are run as they stand: label only corpora whose references you would 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,20 @@ from rl.data.worker import evaluating, evaluator
 from tools.results import Value
 
 
+class Unlabelled(StrEnum):
+    """Why a row has no label of a tool."""
+
+    NO_REFERENCE = "no reference"
+    NO_ENTRY_POINT = "no entry point (class ModelNew)"
+    UNUSABLE_REFERENCE = "the reference cannot be used"
+    """It has no Model or no inputs, or fails by itself."""
+
+
 class Labelled(Value):
     rows: int = 0
     judged: int = 0
-    """Rows with a reference and a ModelNew: the others cannot be labelled."""
+    """Rows with labels."""
+    unlabelled: dict[Unlabelled, int] = {}
     compiled: dict[str, int] = {}
     correct: int = 0
 
@@ -41,21 +53,35 @@ def label(folder: Path, targets: Sequence[str], correct: bool, workers: int, say
 
 
 def _wants(row: Row, targets: Sequence[str], correct: bool) -> bool:
-    if not row.reference or "class ModelNew" not in row.completion:
+    if _lacks(row):
         return False
     return any(target not in row.compile for target in targets) or (correct and row.correct is None)
 
 
+def _lacks(row: Row) -> Unlabelled | None:
+    if not row.reference:
+        return Unlabelled.NO_REFERENCE
+    return None if "class ModelNew" in row.completion else Unlabelled.NO_ENTRY_POINT
+
+
 def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labelled:
     compiled, count, judged, right = dict(total.compiled), 0, 0, 0
+    unlabelled = Counter(total.unlabelled)
     for row in rows:
         count += 1
-        judged += any(target in row.compile for target in targets)
+        if any(target in row.compile for target in targets):
+            judged += 1
+        else:
+            unlabelled[_lacks(row) or Unlabelled.UNUSABLE_REFERENCE] += 1
         right += row.correct is True
         for target in targets:
             compiled[target] = compiled.get(target, 0) + row.compile.get(target, False)
     return Labelled(
-        rows=total.rows + count, judged=total.judged + judged, compiled=compiled, correct=total.correct + right
+        rows=total.rows + count,
+        judged=total.judged + judged,
+        unlabelled=dict(unlabelled),
+        compiled=compiled,
+        correct=total.correct + right,
     )
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from agent.exits import InputError
-from rl.data.cleaning.analysing import analyse, cleaned, open_worker, read_analysis
+from rl.data.cleaning.analysing import FORM, analyse, cleaned, open_worker, read_analysis
 from rl.data.cleaning.known import known
 from rl.data.cleaning.near import Near
-from rl.data.cleaning.suites import Leak, problems_of
-from rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows
+from rl.data.cleaning.suites import Comparison, problems_of
+from rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
 from tools.problem import Problem
 from tools.results import Value
 
@@ -31,6 +31,8 @@ class Cleaned(Value):
     """Dropped: the same normalised texts were there before."""
     near: int = 0
     leaked: int = 0
+    uncompared: int = 0
+    """Of all rows: no model in Python in them, so that nothing is known of their leaks."""
     flagged: int = 0
     """Kept, and put before a person: many words in common with a problem of a suite."""
     graphs: int = 0
@@ -42,15 +44,20 @@ class Cleaned(Value):
     suites: str = ""
     """SHA-256 over the problems' sources, hex: what `rl data report` is held to."""
     source: str = ""
+    shards: str = ""
+    """SHA-256 over the source's files by name, size and time of change, hex."""
     seconds: float = 0.0
     workers: int = 0
 
 
 def clean(source: Path, out: Path, against: list[str], workers: int, say: Callable[[str], None]) -> Cleaned:
-    """Raises InputError where there is no corpus, or `out` holds something else."""
+    """Raises InputError where there is no corpus, or `out` holds something else or what came of other shards."""
     problems = problems_of(against)
     there = shards(source)
+    marks = shards_hash(there)
     if (done := _done(source, out, problems)) is not None:
+        if done.shards != marks:
+            raise InputError(f"{source} has changed since {out} was cleaned from it: give a new folder with --out")
         return done
     _check_out(source, out)
     start = time.monotonic()
@@ -59,7 +66,7 @@ def clean(source: Path, out: Path, against: list[str], workers: int, say: Callab
     result = _kept(there, made, out, say)
     counts = Counter(p.suite if p.suite != "file" else "folder" for p in problems) + Counter(known().counts)
     result = result.with_(
-        against=dict(counts), suites=suites_hash(problems), source=str(source),
+        against=dict(counts), suites=suites_hash(problems), source=str(source), shards=marks,
         seconds=time.monotonic() - start, workers=workers,
     )  # fmt: skip
     (out / RESULT).write_text(result.model_dump_json(indent=1), encoding="utf-8")
@@ -68,7 +75,7 @@ def clean(source: Path, out: Path, against: list[str], workers: int, say: Callab
 
 
 def _done(source: Path, out: Path, problems: list[Problem]) -> Cleaned | None:
-    """What an earlier call finished: labels may still be wanted."""
+    """What an earlier call finished, of these shards or of others: labels may still be wanted."""
     try:
         found = Cleaned.model_validate_json((out / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -79,6 +86,11 @@ def _done(source: Path, out: Path, problems: list[Problem]) -> Cleaned | None:
 def suites_hash(problems: list[Problem]) -> str:
     """Of the problems that were compared with, whatever their order."""
     return hashlib.sha256("".join(sorted(p.hash for p in problems)).encode()).hexdigest()
+
+
+def shards_hash(there: list[Path]) -> str:
+    """Of files as they are now: another shard, size or time of change gives another."""
+    return hashlib.sha256("".join(map(_mark, there)).encode()).hexdigest()
 
 
 def _check_out(source: Path, out: Path) -> None:
@@ -98,7 +110,7 @@ def _analysed(
     from concurrent.futures import ProcessPoolExecutor, as_completed
 
     key = suites_hash(problems)[:12]
-    made = [work / f"{_mark(shard)}-{key}.npz" for shard in there]
+    made = [work / f"{_mark(shard)}-{key}-{FORM}.npz" for shard in there]
     todo = [(shard, to) for shard, to in zip(there, made, strict=True) if not to.is_file()]
     if not todo:
         return made
@@ -135,11 +147,13 @@ def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], N
             exact, near = set[str](), Near()
             for number, (shard, analysis) in enumerate(zip(there, made, strict=True), 1):
                 signatures, facts = read_analysis(analysis)
-                for row, signature, (texts, group, graph, found) in zip(
+                for row, signature, (texts, group, graph, held) in zip(
                     read_rows(shard), signatures, facts, strict=True
                 ):
                     counts["rows"] += 1
-                    leak = Leak(**found) if found else None
+                    comparison = Comparison(**held)
+                    leak = comparison.leak
+                    counts["uncompared"] += not comparison.compared
                     if leak and leak.dropped:
                         counts["leaked"] += 1
                         leaks[leak.problem] += 1
@@ -158,8 +172,11 @@ def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], N
                 say(f"{number} of {len(there)} shards compared, {counts['rows']:,} rows")
 
         counts["kept"] = write_rows(out, chosen(), SHARD_ROWS)
+    if not counts["kept"]:
+        write_shard(out / "rows-00000.parquet", ())
     flagged.replace(out / FLAGGED)
     return Cleaned(
         rows=counts["rows"], kept=counts["kept"], exact=counts["exact"], near=counts["near"], leaked=counts["leaked"],
-        flagged=counts["flagged"], graphs=len(graphs - {""}), leaks=dict(leaks.most_common()),
+        uncompared=counts["uncompared"], flagged=counts["flagged"], graphs=len(graphs - {""}),
+        leaks=dict(leaks.most_common()),
     )  # fmt: skip

@@ -11,7 +11,9 @@ from typing import Any
 
 from agent.exits import InputError
 from rl.data.cleaning.known import checkout, known, suite_of
+from rl.data.cleaning.programs import holds_model, programs_of
 from rl.data.dataflow import graph_hash
+from rl.data.rows import Row
 from rl.data.trees import tree_hash
 from tools.problem import Problem
 from tools.results import Value
@@ -29,6 +31,14 @@ class Leak(Value):
     """False: for review only."""
     why: str
     """graph, tree or words:0.87."""
+
+
+class Comparison(Value):
+    """What came of holding one row against the suites."""
+
+    leak: Leak | None = None
+    compared: bool
+    """False where the row holds no model in Python: no leak then says nothing."""
 
 
 def problems_of(against: Sequence[str]) -> list[Problem]:
@@ -77,6 +87,15 @@ class Benchmarks:
         for i, one in enumerate(sets):
             self._has[i, [self._place[w] for w in one]] = True
         self._known: dict[str, Leak | None] = {}
+
+    def compare(self, row: Row) -> Comparison:
+        """By every program in the row, and by the words of its prompt where it has no reference."""
+        programs = programs_of(row)
+        found = [leak for text in programs if (leak := self.leak(text))]
+        if not row.reference and (worded := self._by_words(row.prompt)):
+            found.append(worded)
+        found.sort(key=lambda leak: not leak.dropped)
+        return Comparison(leak=found[0] if found else None, compared=any(map(holds_model, programs)))
 
     def leak(self, reference: str) -> Leak | None:
         """None where the text has nothing in common with any problem. The same text is looked at once."""

@@ -83,21 +83,43 @@ def kernels_of(code: str) -> list[Kernel]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "async_compile.triton" and len(node.args) >= 2:
             texts = [a.value for a in node.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-            if len(texts) == 2 and (source := _alone(texts[1])):
+            if len(texts) == 2 and (source := _alone(*texts)):
                 found.append(Kernel(texts[0], source, _comment(lines, node.lineno)))
     return found
 
 
-def _alone(text: str) -> str:
-    """The function under @triton.jit with the imports that it needs; "" where there is none."""
-    functions = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
-    kernel = next((f for f in functions if any(ast.unparse(d) == "triton.jit" for d in f.decorator_list)), None)
-    if kernel is None:
+def _alone(name: str, text: str) -> str:
+    """The kernel with the functions and the imports that it needs; "" where there is none."""
+    functions = {n.name: n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and _is_jit(n)}
+    if not functions:
         return ""
-    kernel.decorator_list = [d for d in kernel.decorator_list if ast.unparse(d) == "triton.jit"]
-    body = ast.unparse(kernel)
+    last = next(
+        reversed(functions)
+    )  # with unique_kernel_names off the kernel is called triton_, and follows what it uses
+    body = "\n\n\n".join(map(_bare, _used(functions, name if name in functions else last)))
     extra = [line for name, line in _IMPORTS.items() if re.search(rf"\b{name}\.", body)]
     return "\n".join(["import triton", "import triton.language as tl", *extra]) + f"\n\n\n{body}\n"
+
+
+def _is_jit(function: ast.FunctionDef) -> bool:
+    return any(ast.unparse(d) == "triton.jit" for d in function.decorator_list)
+
+
+def _used(functions: dict[str, ast.FunctionDef], name: str) -> list[ast.FunctionDef]:
+    """The function of that name and all that it comes to use, in the order of the text."""
+    found, todo = {name}, [name]
+    while todo:
+        read = {n.id for n in ast.walk(functions[todo.pop()]) if isinstance(n, ast.Name)}
+        new = (read & set(functions)) - found
+        found |= new
+        todo += new
+    return [function for one, function in functions.items() if one in found]
+
+
+def _bare(function: ast.FunctionDef) -> str:
+    """Without Inductor's decorators."""
+    function.decorator_list = [d for d in function.decorator_list if ast.unparse(d) == "triton.jit"]
+    return ast.unparse(function)
 
 
 def _comment(lines: list[str], number: int) -> str:

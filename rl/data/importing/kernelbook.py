@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.exits import InputError
+from rl.data.importing.entry_points import renamed
 from rl.data.importing.kinds import Asked, count
 from rl.data.importing.licences import is_permissive
 from rl.data.rows import Kind, Row, row_of
@@ -52,14 +53,17 @@ def _row(file: Path, cells: dict[str, Any], asked: Asked, skipped: dict[str, int
         return None
     place = next((str(cells[name]) for name in ("uuid", "module_name", "entry_point") if cells.get(name)), "")
     repository = str(cells.get("repo_name") or "")
+    python, triton, entry = renamed(python, triton, str(cells.get("entry_point") or ""))
+    was = f"class {entry}" if entry else ""
     return row_of(
         Kind.TRANSLATE, python, triton, reference=python, source="kernelbook", licence=licence,
-        provenance=" ".join(part for part in (file.name, repository, place) if part),
+        provenance=" ".join(part for part in (file.name, repository, place, was) if part),
     )  # fmt: skip
 
 
 def _licence(cells: dict[str, Any]) -> str:
+    """A list is what was found in a repository, not a choice: all of it holds."""
     told = cells.get("licenses") or cells.get("license")
     if isinstance(told, list):
-        told = " OR ".join(str(one) for one in told)
+        told = ", ".join(str(one) for one in told)
     return told.strip() if isinstance(told, str) else ""

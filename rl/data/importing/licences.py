@@ -24,7 +24,9 @@ _MARKS: tuple[tuple[str, str], ...] = (
     ("MIT", r"permission is hereby granted, free of charge"),
     ("Zlib", r"altered source versions must be plainly marked"),
 )
-_TAG = re.compile(r"SPDX-License-Identifier:\s*([\w.+-]+)")
+_TAG = re.compile(
+    r"SPDX-License-Identifier:[ \t]*([\w.+()-]+(?:(?:[ \t]*,[ \t]*|[ \t]+(?:AND|OR|WITH)[ \t]+)[\w.+()-]+)*)"
+)
 _SAME = {
     "apache 2.0": "Apache-2.0",
     "apache license 2.0": "Apache-2.0",
@@ -58,6 +60,22 @@ def licence_of_folder(folder: Path, top: Path) -> str:
 
 
 def is_permissive(name: str) -> bool:
-    """Of `A OR B` one is enough."""
-    options = [part.strip(" ()") for part in re.split(r"\bOR\b|,", name)]
-    return any(_SAME.get(option.lower(), option).lower() in {p.lower() for p in PERMISSIVE} for option in options)
+    """Of `A OR B` one is enough, of `A AND B` and `A, B` all must be. An exception (`A WITH B`) only adds to what A allows."""
+    while inner := re.search(r"\(([^()]*)\)", name):
+        name = f"{name[: inner.start()]} {'MIT' if _all_parts(inner[1]) else 'none'} {name[inner.end() :]}"
+    return _all_parts(name)
+
+
+def _all_parts(name: str) -> bool:
+    """Of an expression without parentheses. AND binds more than OR, a comma less than both."""
+    parts = [part for part in name.split(",") if part.strip()]
+    return bool(parts) and all(any(all(map(_one, _split("AND", o))) for o in _split("OR", part)) for part in parts)
+
+
+def _split(word: str, name: str) -> list[str]:
+    return re.split(rf"\s+{word}\s+", name, flags=re.IGNORECASE)
+
+
+def _one(name: str) -> bool:
+    plain = _split("WITH", name)[0].strip().lower()
+    return _SAME.get(plain, plain).lower() in {p.lower() for p in PERMISSIVE}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def _kernels(text: str, place: Path, licence: str, skipped: dict[str, int]) -> I
     except (SyntaxError, ValueError, RecursionError):
         count(skipped, "not Python")
         return
+    if not module.kernels:
+        count(skipped, "no kernel at the top of the file")
     for name, node in module.kernels.items():
         made, why = module.alone(node)
         if not made:
@@ -72,18 +75,15 @@ class Module:
     @classmethod
     def of(cls, tree: ast.Module, text: str) -> Module:
         module = cls(text)
-        for node in tree.body:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                for alias in node.names:
-                    module.imports[alias.asname or alias.name.split(".")[0]] = node
-            elif isinstance(node, ast.FunctionDef):
-                module.definitions[node.name] = node
-                if any(_is_jit(d) for d in node.decorator_list):
-                    module.kernels[node.name] = node
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                module.definitions[node.targets[0].id] = node
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                module.definitions[node.target.id] = node
+        for node in _statements(tree.body):
+            for name in _bound(node):
+                module.imports.pop(name, None)
+                module.definitions.pop(name, None)
+                (module.imports if isinstance(node, ast.Import | ast.ImportFrom) else module.definitions)[name] = node
+        jits = _jits(module.imports.values())
+        for name, node in module.definitions.items():
+            if isinstance(node, ast.FunctionDef) and any(_called(d) in jits for d in node.decorator_list):
+                module.kernels[name] = node
         return module
 
     def alone(self, kernel: ast.FunctionDef) -> tuple[str, str]:
@@ -110,12 +110,51 @@ class Module:
     def _source(self, node: ast.stmt) -> str:
         """As it was written, decorators too."""
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-        return "\n".join(self.text.splitlines()[first - 1 : node.end_lineno])
+        return textwrap.dedent("\n".join(self.text.splitlines()[first - 1 : node.end_lineno]))
 
 
-def _is_jit(node: ast.expr) -> bool:
-    called = node.func if isinstance(node, ast.Call) else node
-    return ast.unparse(called) in ("triton.jit", "jit")
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The module's, those under try and if among them, the later ones to be preferred.
+
+    Of if and else the if comes last; what an except does is left out: there triton is missing.
+    """
+    for node in body:
+        if isinstance(node, ast.Try):
+            yield from _statements([*node.body, *node.orelse, *node.finalbody])
+        elif isinstance(node, ast.If):
+            yield from _statements([*node.orelse, *node.body])
+        else:
+            yield node
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """Names that a statement gives a meaning."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    if isinstance(node, ast.FunctionDef):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _jits(imports: Iterable[ast.stmt]) -> set[str]:
+    """How triton.jit is written in a file with these imports."""
+    found = {"triton.jit", "jit"}
+    for node in imports:
+        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+            if (
+                isinstance(node, ast.ImportFrom)
+                and (node.module or "").split(".")[0] == "triton"
+                and alias.name == "jit"
+            ):
+                found.add(alias.asname or "jit")
+            elif isinstance(node, ast.Import) and alias.name == "triton":
+                found.add(f"{alias.asname or 'triton'}.jit")
+    return found
+
+
+def _called(decorator: ast.expr) -> str:
+    return ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
 
 
 def _allowed(node: ast.stmt) -> bool:
