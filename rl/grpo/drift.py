@@ -73,8 +73,9 @@ def measure_drift(model: Any, rows: Sequence[Row], pad: int, temperature: float,
     """The model against the rows' stored log-probs, on evenly spaced rows where there are more than `at_most`."""
     import torch
 
-    step = max(1, len(rows) // at_most)
-    chosen = sorted(rows[::step][:at_most], key=lambda row: len(row.prompt_ids) + len(row.completion_ids))
+    count = min(at_most, len(rows))
+    spaced = [rows[place * len(rows) // count] for place in range(count)]
+    chosen = sorted(spaced, key=lambda row: len(row.prompt_ids) + len(row.completion_ids))
     total, training = DriftSum(), model.training
     tokens_at_once = max(512, LOGITS // model.config.get_text_config().vocab_size)
     model.eval()
