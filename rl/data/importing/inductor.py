@@ -93,9 +93,8 @@ def _alone(name: str, text: str) -> str:
     functions = {n.name: n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and _is_jit(n)}
     if not functions:
         return ""
-    last = next(
-        reversed(functions)
-    )  # with unique_kernel_names off the kernel is called triton_, and follows what it uses
+    # With unique_kernel_names off the kernel is called triton_, and follows what it uses.
+    last = next(reversed(functions))
     body = "\n\n\n".join(map(_bare, _used(functions, name if name in functions else last)))
     extra = [line for name, line in _IMPORTS.items() if re.search(rf"\b{name}\.", body)]
     return "\n".join(["import triton", "import triton.language as tl", *extra]) + f"\n\n\n{body}\n"
