@@ -46,12 +46,10 @@ class Limits(Value):
     """Share of a step's candidates."""
     effective: float = 0.02
     """Effective sample size of a step's rows, over their number, in as many steps as `effective_steps`."""
-    effective_rows: float = 2.0
-    """The same as a number of rows."""
     effective_steps: int = 3
     speed_of_light: float = 1.05
     least: int = 16
-    """Candidates, or rows, before a share means anything."""
+    """Candidates before a share means anything."""
 
 
 class Seen(Value):
@@ -114,14 +112,12 @@ def check_entropy(entropies: Sequence[float], limits: Limits) -> None:
         )
 
 
-def check_drift(steps: Sequence[tuple[float, float]], limits: Limits) -> None:
-    """`steps`: effective sample size over the number of rows, and that number. Raises TrainingAlarm where in the last steps the whole gradient came from a row or two."""
-    recent = [(share, share * rows) for share, rows in steps if rows >= limits.least][-limits.effective_steps :]
-    if len(recent) == limits.effective_steps and all(
-        share < limits.effective or alone < limits.effective_rows for share, alone in recent
-    ):
+def check_drift(effective: Sequence[float], limits: Limits) -> None:
+    """Raises TrainingAlarm where in each of the last steps one or two of many rows made the whole gradient. Of fifty rows and fewer none can: one of them alone is more."""
+    recent = effective[-limits.effective_steps :]
+    if len(recent) == limits.effective_steps and max(recent) < limits.effective:
         raise TrainingAlarm(
             Alarm.WORN_OUT,
-            f"effective sample size {recent[-1][0]:.3f} for {len(recent)} steps: the policy has moved so far that the log says nothing of it; "
+            f"effective sample size {recent[-1]:.3f} for {len(recent)} steps: the policy has moved so far that the log says nothing of it; "
             "go on from an earlier checkpoint with a smaller --set learning_rate=..., or collect anew",
         )

@@ -76,9 +76,7 @@ class Watching(TrainerCallback):
         # A step without a row, all of its groups being flat, has no entropy to speak of.
         told = [e for e in state.log_history if e.get("entropy") is not None and e.get("rows", 1.0) > 0]
         check_entropy([float(entry["entropy"]) for entry in told], self._limits)
-        check_drift(
-            [(float(entry[DRIFT]), float(entry.get("rows", 0))) for entry in told if DRIFT in entry], self._limits
-        )
+        check_drift([float(entry[DRIFT]) for entry in told if DRIFT in entry], self._limits)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:

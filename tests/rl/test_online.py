@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
 from agent.exits import InputError  # noqa: E402
-from policies.base import Message, Request, Role, Sampling  # noqa: E402
+from policies.base import Message, PolicyRefused, Request, Role, Sampling  # noqa: E402
 from rl.online.judges import JudgePool  # noqa: E402
 from rl.online.options import OnlineOptions  # noqa: E402
 from rl.online.problem_source import ProblemSource, held_out  # noqa: E402
@@ -415,7 +415,7 @@ def test_a_loop_of_another_policy_or_of_none_is_refused(novice, problems, tmp_pa
     from rl.online.looping import LoopOptions, begin, run_loop
 
     fields = {**options(novice, problems, tmp_path / "loop").model_dump(), "held_out": (problems,), "cycles": 1}
-    with pytest.raises(InputError, match="no model at"):
+    with pytest.raises(PolicyRefused, match="no model at"):
         run_loop(LoopOptions(**{**fields, "policy": "transformers:/nowhere"}))
     assert begin(LoopOptions(**fields)) == []
     assert begin(LoopOptions(**{**fields, "cycles": 9})) == []
