@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from rl.grpo.rows import Row
 
+EFFECTIVE = "drift/effective_sample_size"
+"""As it is logged."""
 WORN = 0.3
 """Effective sample size below which a log has little to say any more."""
 LOGITS = 1 << 27
@@ -34,7 +36,7 @@ class Drift(Value):
 
     def figures(self) -> dict[str, float]:
         return {
-            "drift/effective_sample_size": self.effective,
+            EFFECTIVE: self.effective,
             "drift/kl": self.kl,
             "drift/largest_log_ratio": self.largest,
         }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from policies.base import Value
+from rl.grpo.drift import WORN_OUT
 from tools.results import InfrastructureError
 
 
@@ -44,7 +45,7 @@ class Limits(Value):
     """Share of a step's correct candidates over different problems that are one program."""
     cheats: float = 0.2
     """Share of a step's candidates."""
-    effective: float = 0.02
+    effective: float = WORN_OUT
     """Effective sample size of a step's rows, over their number, in as many steps as `effective_steps`."""
     effective_steps: int = 3
     speed_of_light: float = 1.05

@@ -10,12 +10,12 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from rl.grpo.drift import EFFECTIVE
 from rl.safety.alarms import Limits, check_drift, check_entropy
 from rl.training.checkpoints import mark_whole
 from rl.training.processes import said_by_any
 from rl.training.subject import Subject
 
-DRIFT = "drift/effective_sample_size"
 Watch = Callable[[int, int, dict[str, float]], None]
 """Step, steps in all, figures by name."""
 
@@ -76,7 +76,7 @@ class Watching(TrainerCallback):
         # A step without a row, all of its groups being flat, has no entropy to speak of.
         told = [e for e in state.log_history if e.get("entropy") is not None and e.get("rows", 1.0) > 0]
         check_entropy([float(entry["entropy"]) for entry in told], self._limits)
-        check_drift([float(entry[DRIFT]) for entry in told if DRIFT in entry], self._limits)
+        check_drift([float(entry[EFFECTIVE]) for entry in told if EFFECTIVE in entry], self._limits)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
