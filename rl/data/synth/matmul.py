@@ -15,6 +15,10 @@ from rl.data.synth.sketch import Sketch
 TILES = ((64, 64, 32, 4), (128, 64, 32, 8), (128, 128, 32, 8), (128, 128, 32, 8))
 """BLOCK_M, BLOCK_N, BLOCK_K, warps: 141, 135 and 207 registers a thread on sm_90, nothing spilled."""
 
+STRIDES = ("stride_am", "stride_ak", "stride_bk", "stride_bn")
+STRIDED = 0.2
+"""Share of the products of two matrices whose kernel is given strides."""
+
 GROUPED = (
     "pid = tl.program_id(0)",
     "blocks_m = tl.cdiv(M, BLOCK_M)",
@@ -46,6 +50,8 @@ class Product:
     sizes: list[str] = field(default_factory=list)
     """Host lines that set M, N, K (and batch)."""
     shape: str = "(M, N)"
+    strides: tuple[str, ...] = ()
+    """Host expressions of the strides that the kernel is given, where it is."""
     keep: str = ""
     """A condition on rows and cols outside of which the product is zero."""
 
@@ -66,7 +72,8 @@ def product_kernel(sketch: Sketch, product: Product, steps: list[Step]) -> None:
     body += [*tail, f"    tl.store(out_ptr + {offsets}, acc, mask=mask)"]
     bias = ["bias_ptr"] if product.bias else []
     blocks = ["BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"]
-    parameters = ["a_ptr", "b_ptr", *bias, *extra.parameters, "out_ptr", "M", "N", "K", *blocks]
+    strides = STRIDES if product.strides else ()
+    parameters = ["a_ptr", "b_ptr", *bias, *extra.parameters, "out_ptr", "M", "N", "K", *strides, *blocks]
     sketch.kernels.append(kernel(product.name, parameters, body))
     _launch(sketch, product, extra)
 
@@ -101,7 +108,7 @@ def _launch(sketch: Sketch, product: Product, extra: Extra) -> None:
     target = sketch.target()
     batch = ", batch" if product.batch else ","
     bias = [product.bias] if product.bias else []
-    values = ", ".join([product.a, product.b, *bias, *extra.values, target, "M", "N", "K"])
+    values = ", ".join([product.a, product.b, *bias, *extra.values, target, "M", "N", "K", *product.strides])
     sketch.host += [
         *product.sizes,
         f"{target} = torch.empty({product.shape}, device={product.a}.device, dtype={product.a}.dtype)",
@@ -122,10 +129,21 @@ def matmul(sketch: Sketch, depth: int) -> Program:
     sketch.dtype = sketch.rng.choices(("float32", "float16", "bfloat16"), (8, 1, 1))[0]
     form = sketch.rng.choices((_plain, _transposed, _batched, _three, _triangular), (3, 4, 2, 2, 1))[0]
     product = form(sketch)
+    if form in (_plain, _transposed, _triangular) and sketch.style.random() < STRIDED:
+        _strided(product)
     channels = "" if sketch.narrow else sketch.shape[-1]
     steps = draw_steps(sketch, depth - 1, binary=0.2, channels=channels, tensors=True)
     product_kernel(sketch, product, steps)
     return finished(sketch)
+
+
+def _strided(product: Product) -> None:
+    """The kernel is given the operands' strides, so that it takes any view of them."""
+    a, b = product.a, product.b
+    depth, column = (0, 1) if product.b_strides[1] == "1" else (1, 0)
+    row, along = (0, 1) if product.a_strides[1] == "1" else (1, 0)
+    product.strides = (f"{a}.stride({row})", f"{a}.stride({along})", f"{b}.stride({depth})", f"{b}.stride({column})")
+    product.a_strides, product.b_strides = (STRIDES[0], STRIDES[1]), (STRIDES[2], STRIDES[3])
 
 
 def _names(sketch: Sketch) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rl.data.synth.launching import launched
 from rl.data.synth.sketch import Sketch
 
 
@@ -146,21 +147,22 @@ def _given(sketch: Sketch) -> list[tuple[str, str]]:
 
 
 def _candidate(sketch: Sketch) -> str:
-    body = "\n\n\n".join([*sketch.kernels, _model_new(sketch)])
+    kernels, host = launched(sketch)
+    body = "\n\n\n".join([*kernels, _model_new(sketch, host)])
     head = ["import torch", "import torch.nn as nn", "import triton", "import triton.language as tl"]
     if "libdevice." in body:
         head.append("from triton.language.extra import libdevice")
     return "\n".join(head) + "\n\n\n" + body + "\n"
 
 
-def _model_new(sketch: Sketch) -> str:
+def _model_new(sketch: Sketch, host: list[str]) -> str:
     lines = ["class ModelNew(nn.Module):"]
     arguments = "".join(_argument(sketch, name, value, typed=False) for name, value in sketch.arguments)
     if arguments or sketch.init:
         lines += [f"    def __init__(self{arguments}):", "        super().__init__()"]
         lines += [f"        {line}" for line in sketch.init] + [""]
     lines.append(f"    def forward(self, {', '.join(name for name, _ in sketch.inputs)}):")
-    lines += [f"        {line}" for line in [*sketch.host, "return out"]]
+    lines += [f"        {line}" for line in [*host, "return out"]]
     return "\n".join(lines)
 
 

@@ -50,6 +50,11 @@ class Sketch:
     reserved: set[str] = field(default_factory=set)
     """Names that a family's kernel has for itself."""
     done: int = 0
+    style: random.Random = field(init=False)
+    """Of what the candidate alone is written with: the problem does not hang on it."""
+
+    def __post_init__(self) -> None:
+        self.style = random.Random(self.rng.getstate()[1][0])
 
     @property
     def narrow(self) -> bool:
