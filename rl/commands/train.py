@@ -85,6 +85,13 @@ Workers = Annotated[
 Judge = Annotated[
     str, typer.Option(help="Online: what judges: interpreted, compiled (offline compile, then interpreted) or cuda:N.")
 ]
+OwnWork = Annotated[
+    str,
+    typer.Option(
+        "--own-work",
+        help="Online: strict: its own kernels must do the work; share:P: at least this part of the GPU time; report: only told.",
+    ),
+]
 Lag = Annotated[
     int,
     typer.Option(
@@ -113,13 +120,14 @@ def train(
     max_age: MaxAge = None, max_length: MaxLength = None, lora: Lora = False, decoupled: Decoupled = False, settings: Settings = None,
     device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32", force: Force = False, dry_run: DryRun = False,
     problems: Problems = None, against: Against = None, db: Database = None, prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None,
-    judge: Judge = "interpreted", lag: Lag = 1, zero_variance: Flat = "drop", reply_tokens: ReplyTokens = None, engine: Engine = "auto",
+    judge: Judge = "interpreted", own_work: OwnWork = "strict", lag: Lag = 1, zero_variance: Flat = "drop", reply_tokens: ReplyTokens = None, engine: Engine = "auto",
     places: Places = None, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Train the policy on what the agent logged, or online. Says first what it will use; what cannot be trained on is refused with the reason.
 
     The same command goes on where it was stopped. Exits with 0 done, 2 where you must change something, 3 for an alarm or this machine's trouble, 130 paused.
     """
+    from agent.asked import own_work_mode
     from agent.exits import InputError
 
     if (from_trajectories is None) == (not online):
@@ -143,6 +151,7 @@ def train(
         "reply_tokens": reply_tokens,
         "engine": engine,
         "places": places,
+        "own_work": own_work_mode(own_work),
     }
     _online({**shared, **more, "judge": judge, "lag": lag, "resample": _resample(zero_variance)}, as_json)
 

@@ -100,7 +100,13 @@ class Rounds:
         run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
         lane = PolicyLane(self._policy, lanes.policy, lanes.close, together=False)
         batch = Batch(
-            self._store, run, jobs, lane, Judging(self._judges, judge_options(options.judge)), settings, lanes
+            self._store,
+            run,
+            jobs,
+            lane,
+            Judging(self._judges, judge_options(options.judge, options.own_work)),
+            settings,
+            lanes,
         )
         standing = batch.run(max(1, len(jobs)))
         if standing.jobs and standing.paused > standing.jobs // 2:
@@ -114,19 +120,19 @@ def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:
     return Settings(
         policy=policy.name, targets=(TARGET,), device="cpu", budgets=Budgets(turns=options.turns), temperature=options.temperature,
         reply_tokens=options.reply_tokens, seed=(options.seed * 1_000_003 + step * SEED_A_STEP) % 2**31,
-        prompt_version=Prompts(policy.prompt_form).version,
+        prompt_version=Prompts(policy.prompt_form).version, own_work=options.own_work,
     )  # fmt: skip
 
 
-def judge_options(judge: str) -> Options:
+def judge_options(judge: str, own_work: str = "strict") -> Options:
     """interpreted: shrunk shapes under the interpreter; compiled: every launch compiled for the target first; cuda:N: on that GPU, timed."""
     from tools.pipeline import Options
 
     if judge == "interpreted":
-        return Options(targets=(), profile=False)
+        return Options(targets=(), profile=False, own_work=own_work)
     if judge == "compiled":
-        return Options(targets=(TARGET,), profile=False)
-    return Options(targets=(TARGET,), torch_compile=False)
+        return Options(targets=(TARGET,), profile=False, own_work=own_work)
+    return Options(targets=(TARGET,), torch_compile=False, own_work=own_work)
 
 
 def judge_device(judge: str) -> str:

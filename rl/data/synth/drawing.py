@@ -67,7 +67,7 @@ def draw(seed: str, split: Split) -> Program | None:
     family = _family(rng, split)
     depth = min(_depth(rng, split), family.deepest)
     try:
-        program = family.make(Sketch(rng), depth)
+        program = family.make(Sketch(rng, wild=split is Split.TRAIN), depth)
     except NameTaken:
         return None
     if asked_alone(program.ops):

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rl.data.synth.launching import launched
+from rl.data.synth.naming import renamed
 from rl.data.synth.sketch import Sketch
 
 
@@ -27,7 +28,8 @@ class Program:
 def finished(sketch: Sketch, returns: str = "x") -> Program:
     """Writes a sketch out."""
     name = "_".join(sketch.ops) or sketch.family
-    return Program(name, sketch.family, _reference(sketch, returns), _candidate(sketch), tuple(sketch.ops))
+    reference, candidate = renamed(sketch, _reference(sketch, returns), _candidate(sketch))
+    return Program(name, sketch.family, reference, candidate, tuple(sketch.ops))
 
 
 def _reference(sketch: Sketch, returns: str) -> str:

@@ -49,9 +49,11 @@ class Sketch:
     """The candidate's variable that holds the current tensor."""
     reserved: set[str] = field(default_factory=set)
     """Names that a family's kernel has for itself."""
+    wild: bool = False
+    """Names may be any (`naming`)."""
     done: int = 0
     style: random.Random = field(init=False)
-    """Of what the candidate alone is written with: the problem does not hang on it."""
+    """Of launches and of names: what is computed does not hang on it."""
 
     def __post_init__(self) -> None:
         self.style = random.Random(self.rng.getstate()[1][0])
