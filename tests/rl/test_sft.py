@@ -131,6 +131,7 @@ def test_lora_on_a_language_model_gives_an_adapter_that_the_policy_opens(corpus,
     trained = train(lora, quiet)
     assert 0 < trained.trained < trained.parameters
     policy = TransformersPolicy(tiny, adapter=str(tmp_path / "lora"), device="cpu")
+    assert (policy.prompt_form, TransformersPolicy(tiny).prompt_form) == (PromptForm.COMPACT, PromptForm.CHAT)
     asked = Request(messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=2, seed=1))
     assert policy.sample([asked])[0].adapter_revision
     assert (
