@@ -64,9 +64,10 @@ def weights_revision(folder: Path) -> str | None:
     return digest.hexdigest()[:_DIGITS]
 
 
-def prompt_form_of(folder: Path) -> PromptForm:
-    """What the model was trained to be asked in; chat where nothing is said."""
-    return PromptForm(sidecar(folder).get("prompt_form", PromptForm.CHAT))
+def prompt_form_of(folder: Path, adapter: str | None = None) -> PromptForm:
+    """What the adapter, or else the model, was trained to be asked in; chat where nothing is said."""
+    notes = sidecar(folder) | ({} if adapter is None else sidecar(Path(adapter).expanduser()))
+    return PromptForm(notes.get("prompt_form", PromptForm.CHAT))
 
 
 def sidecar(folder: Path) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class TransformersPolicy:
         self._device, self._dtype, self._cache = device, dtype, cache
         self._at_once = at_once
         self._name = name or f"transformers:{path}"
-        self._prompt_form = prompt_form or prompt_form_of(Path(self._path))
+        self._prompt_form = prompt_form or prompt_form_of(Path(self._path), adapter)
         self._loaded: _Loaded | None = None
         self._lock = threading.Lock()
 

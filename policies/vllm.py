@@ -41,7 +41,7 @@ class VLLMPolicy:
             adapter_folder(adapter)
         self._engine_args = engine or {}
         self._name = f"vllm:{path}"
-        self._prompt_form = prompt_form_of(Path(self._path))
+        self._prompt_form = prompt_form_of(Path(self._path), adapter)
         self._lock = threading.Lock()
         self._engine: Any = None
         self._tokenizer: Any = None

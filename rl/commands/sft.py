@@ -24,7 +24,7 @@ Output = Annotated[
 Tokenizer = Annotated[str | None, typer.Option(help="For new:SIZE; without one it is made from the data.")]
 Vocabulary = Annotated[int, typer.Option(min=300, help="Tokens of a tokenizer that is made.")]
 Adapter = Annotated[str | None, typer.Option(help="A LoRA adapter to go on with.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N. Recipes in 4 bits take a CPU only where it is named.")]
 Form = Annotated[str | None, typer.Option(help="compact or chat [default: compact for new:, else chat].")]
 Kinds = Annotated[str | None, typer.Option(help="Of rows, with commas: draft,repair,fim,translate,instruct.")]
 Share = Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the rows.")]
@@ -87,14 +87,13 @@ def sft(
     The same command goes on where it was stopped or killed. Exits with 0 where the model is written, 2 where you must change something, 3 for this
     machine's trouble, 130 where it was interrupted.
     """
-    from agent.asked import choose_device
-    from rl.sft.asked import choice_of, form_of, preset_of, settings_of, storage_of
+    from rl.sft.asked import choice_of, device_of, form_of, preset_of, settings_of, storage_of
     from rl.sft.options import Options
 
-    place = choose_device(device)
+    recipe = preset_of(preset, base)
     options = Options(
         base=base, data=data, output=(output or Path("runs") / f"sft-{base.strip('/').replace('/', '-').replace(':', '-')}"),
-        preset=preset_of(preset, base), tokenizer=tokenizer, adapter=adapter, device=place,
+        preset=recipe, tokenizer=tokenizer, adapter=adapter, device=device_of(device, recipe),
         choice=choice_of(form_of(form, base), kinds, share, without_message, repeat_repairs, fim, seed),
         settings=settings_of(config, settings or []), vocabulary=vocabulary, batch_tokens=batch_tokens, compile=compile,
         max_minutes=max_minutes, drawn=drawn, drawn_seed=drawn_seed, against=tuple(against or ()), workers=workers or os.cpu_count() or 2, storage=storage_of(weights), seed=seed,

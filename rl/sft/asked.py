@@ -7,12 +7,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent.asked import choose_device
 from agent.exits import InputError
 from policies.base import PromptForm
 from rl.data.rows import Kind
 from rl.sft.encoding import Choice
 from rl.sft.options import Storage
-from rl.sft.presets import PresetName, read_config, read_settings
+from rl.sft.presets import PRESETS, PresetName, read_config, read_settings
 
 Of = TypeVar("Of", bound=StrEnum)
 
@@ -21,6 +22,16 @@ def preset_of(asked: str | None, base: str) -> PresetName:
     if asked is None:
         return PresetName.SCRATCH if base.startswith("new:") else PresetName.LORA
     return _one(PresetName, asked, "--preset")
+
+
+def device_of(asked: str, preset: PresetName) -> str:
+    """`auto` finds no CPU for a recipe in 4 bits: there it is for trying it out, and that is to be asked for by name."""
+    place = choose_device(asked)
+    if PRESETS[preset].four_bit and place == "cpu" and asked != "cpu":
+        raise InputError(
+            "this preset needs an NVIDIA GPU (4-bit weights, bitsandbytes): use --preset lora on a CPU, or --device cpu to try it with a small model"
+        )
+    return place
 
 
 def form_of(asked: str | None, base: str) -> PromptForm:

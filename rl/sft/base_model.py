@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,10 +58,8 @@ def is_new(base: str) -> bool:
     return base.startswith(NEW)
 
 
-def check_base(base: str, adapter: str | None, preset: Preset, device: str) -> None:
+def check_base(base: str, adapter: str | None, preset: Preset) -> None:
     """What can be refused before anything is loaded. Raises InputError and PolicyRefused."""
-    if preset.four_bit and not device.startswith("cuda"):
-        raise InputError("this preset needs an NVIDIA GPU (4-bit weights, bitsandbytes): use --preset lora on a CPU")
     if preset.four_bit:
         _check_bitsandbytes()
     if is_new(base):
@@ -92,7 +91,7 @@ def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
 
 
 def load_base(base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int) -> Base:
-    """The model on the CPU (4-bit: on its GPU), float32 where all weights are trained and bf16 where only an adapter is. Raises InputError."""
+    """The model on the CPU (4-bit: where it is trained), float32 where all weights are trained and bf16 where only an adapter is. Raises InputError."""
     model = _new(base, tokenizer, seed) if is_new(base) else _existing(base, preset, device)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
@@ -112,7 +111,13 @@ def check_same_tokenizer(base: str, tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def parameters(model: Any) -> int:
-    return sum(p.numel() for p in model.parameters())
+    """Numbers that the model holds; of 4-bit weights two share a byte."""
+    return sum(_numbers(p) for p in model.parameters())
+
+
+def _numbers(parameter: Any) -> int:
+    packed = getattr(parameter, "quant_state", None)
+    return parameter.numel() if packed is None else math.prod(packed.shape)
 
 
 def _size(base: str) -> Size:
@@ -146,16 +151,27 @@ def _existing(base: str, preset: Preset, device: str) -> Any:
     if preset.lora is not None and device == "cpu":
         options["dtype"] = torch.float32
     if preset.four_bit:
-        options |= {"quantization_config": _four_bit(), "device_map": {"": 0}, "dtype": torch.bfloat16}
+        options |= {
+            "quantization_config": _four_bit(),
+            "device_map": {"": 0 if device.startswith("cuda") else "cpu"},
+            "dtype": torch.bfloat16,
+        }
+    refused = _refused_memory()
     try:
         # A folder by its whole path: an adapter keeps the name of what it was made for.
         return AutoModelForCausalLM.from_pretrained(_known_as(base), **options)
-    except torch.OutOfMemoryError as error:
-        raise InputError(
-            f"{base} does not fit in this GPU's memory: use --preset qlora-3090, or a smaller base"
-        ) from error
     except Exception as error:  # whatever transformers meets first
+        if isinstance(error, torch.OutOfMemoryError) or _refused_memory() > refused:
+            smaller = "a smaller base" if preset.four_bit else "--preset qlora-3090, or a smaller base"
+            raise InputError(f"{base} does not fit in this GPU's memory: use {smaller}") from error
         raise InputError(f"cannot load the base model {base}: {_first(error)}") from error
+
+
+def _refused_memory() -> int:
+    """How often CUDA's allocator has refused. What goes wrong while weights are packed reaches us without its kind: transformers keeps the text alone."""
+    import torch
+
+    return int(torch.cuda.memory_stats().get("num_ooms", 0)) if torch.cuda.is_initialized() else 0
 
 
 def _four_bit() -> Any:

@@ -76,9 +76,8 @@ def _named(options: Options) -> str:
 
 def _what(options: Options, trained: Trained) -> str:
     if trained.trained < trained.parameters:
-        return (
-            f"A LoRA adapter ({trained.trained:,} weights) for `{trained.base}`, by `rl sft --preset {options.preset}`."
-        )
+        held = ", held in 4 bits (NF4) while it was trained" if PRESETS[options.preset].four_bit else ""
+        return f"A LoRA adapter ({trained.trained:,} weights) for `{trained.base}`{held}, by `rl sft --preset {options.preset}`."
     made = (
         f"from random weights (`{trained.base}`)"
         if trained.base.startswith("new:")
@@ -103,15 +102,18 @@ def _figures(options: Options, trained: Trained) -> list[tuple[str, str]]:
         rows.append(("GPU memory at most", f"{trained.gpu_memory / 2**30:.1f} GiB"))
     rows += [
         ("machine", machine_line(options.device)),
-        (
-            "libraries",
-            ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "trl") if version(name)),
-        ),
+        ("libraries", ", ".join(f"{name} {version(name)}" for name in _libraries(options) if version(name))),
         ("date", f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"),
         ("git revision", git_revision()),
         ("seed", str(options.seed)),
     ]
     return rows
+
+
+def _libraries(options: Options) -> list[str]:
+    preset = PRESETS[options.preset]
+    adapted = ["peft"] if preset.lora or options.adapter else []
+    return ["torch", "transformers", "trl", *adapted, *(["bitsandbytes"] if preset.four_bit else [])]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

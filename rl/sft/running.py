@@ -66,7 +66,7 @@ class Trained(Value):
 def train(options: Options, say: Say, command: str = "rl sft") -> Trained:
     """Begins or goes on, and writes the model. Raises InputError, PolicyRefused, InfrastructureError; KeyboardInterrupt after a checkpoint."""
     preset = PRESETS[options.preset]
-    check_base(options.base, options.adapter, preset, options.device)
+    check_base(options.base, options.adapter, preset)
     resumes = _prepare(options)
     tokenizer = _tokenizer(options, say)
     more = f" and {options.drawn:,} drawn ones" if options.drawn else ""
@@ -171,7 +171,8 @@ def _with_adapter(options: Options, preset: Preset, base: Base) -> tuple[Any, An
 
     model: Any = base.model
     if preset.four_bit:
-        model = prepare_model_for_kbit_training(model)
+        # Recomputing in the backward pass is the config's to ask for: the trainer does it.
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     if options.adapter is not None:
         try:
             return PeftModel.from_pretrained(model, options.adapter, is_trainable=True), None
@@ -205,7 +206,7 @@ def _summary(
         held_loss=held, tokens=tokens, tokens_a_second=tokens / max(seconds, 1e-9), seconds=seconds,
         padding=sampler.padding(rows.train.lengths) if hasattr(sampler, "padding") else None,
         gpu_memory=torch.cuda.max_memory_allocated() if options.device.startswith("cuda") else None, resumed_at=begun,
-        losses=losses, config={**PRESETS[options.preset].config, **options.settings},
+        losses=losses, config={**PRESETS[options.preset].config, **options.settings, "bf16": trainer.args.bf16},
         held_losses=tuple((int(e["step"]), float(e["eval_loss"])) for e in log if "eval_loss" in e),
     )  # fmt: skip
 

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from agent.exits import InputError
 from policies.base import Message, PolicyRefused, PromptForm, Request, Role, Sampling
 from policies.transformers import TransformersPolicy, prompt_ids
+from rl.cli import build
 from rl.data.rows import Kind, read_rows, row_of
+from rl.sft.asked import device_of
 from rl.sft.batches import Buckets, widths_of
 from rl.sft.encoding import Choice, chat_messages, encode, gather, without_message
 from rl.sft.options import Options
@@ -24,6 +27,7 @@ from rl.sft.running import train
 from rl.tokenizing import train_tokenizer, training_texts
 from tests.rl.small_corpus import small_corpus
 from tests.tiny_model import save_tiny_adapter, save_tiny_model
+from tools.gpus import Driver
 
 QUICK = {"logging_steps": 1, "save_steps": 4, "num_train_epochs": 4, "learning_rate": 5e-3}
 
@@ -127,6 +131,7 @@ def test_lora_on_a_language_model_gives_an_adapter_that_the_policy_opens(corpus,
     trained = train(lora, quiet)
     assert 0 < trained.trained < trained.parameters
     policy = TransformersPolicy(tiny, adapter=str(tmp_path / "lora"), device="cpu")
+    assert (policy.prompt_form, TransformersPolicy(tiny).prompt_form) == (PromptForm.COMPACT, PromptForm.CHAT)
     asked = Request(messages=(Message(role=Role.USER, content="x"),), sampling=Sampling(max_tokens=2, seed=1))
     assert policy.sample([asked])[0].adapter_revision
     assert (
@@ -171,7 +176,6 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
     [
         ({"base": "new:14g"}, "choose new:"),
         ({"base": "/nowhere/at/all"}, "no model at"),
-        ({"preset": PresetName.QLORA_3090, "base": "TINY"}, "needs an NVIDIA GPU"),
         ({"base": "TINY", "preset": PresetName.LORA, "adapter": "ADAPTER"}, "was made for"),
         ({"base": "TINY", "preset": PresetName.FULL, "tokenizer": "OTHER"}, "is not the one"),
         ({"settings": {"learning_rat": 1}}, "near ones are learning_rate"),
@@ -200,6 +204,21 @@ def test_what_cannot_be_used_is_one_line_and_leaves_no_model(corpus, tiny, token
     assert not (tmp_path / "model").exists()
     if "output" not in changes:
         assert not prepared(options(corpus, tmp_path / "model")), "a mistake stands in nobody's way"
+
+
+def test_a_recipe_in_four_bits_is_refused_without_a_gpu_and_taken_to_a_cpu_that_is_named(corpus, tiny, monkeypatch):
+    monkeypatch.setattr("tools.gpus.read_driver", Driver)
+    asked = ["sft", "--base", tiny, "--data", str(corpus), "--preset", "qlora-3090"]
+    refused = CliRunner().invoke(build(), asked).exception
+    assert isinstance(refused, InputError)
+    assert "needs an NVIDIA GPU" in str(refused)
+    assert device_of("cpu", PresetName.QLORA_3090) == device_of("auto", PresetName.LORA) == "cpu"
+
+
+def test_without_bitsandbytes_the_recipe_says_what_to_install(corpus, tiny, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(InputError, match=r"pip install 'kernelwright\[qlora\]'"):
+        train(options(corpus, tmp_path / "model", base=tiny, preset=PresetName.QLORA_3090), quiet)
 
 
 def test_batches_hold_every_row_once_in_few_shapes():
