@@ -38,6 +38,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no_lag": {"lag": 0},
     "share": {"judge": "cuda:0", "reward": "default"},
     "no_share": {"judge": "cuda:0", "reward": "kevin"},
+    "strict": {"turns": 1},
+    "report": {"turns": 1, "own_work": "report"},
+    "report_share": {"judge": "cuda:0", "reward": "default", "own_work": "report", "turns": 1},
+    "report_no_share": {"judge": "cuda:0", "reward": "bench/no_share.json", "own_work": "report", "turns": 1},
 }
 """Ablations: what differs from the base."""
 
