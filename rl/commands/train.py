@@ -73,7 +73,7 @@ Against = Annotated[
 Database = Annotated[
     str | None,
     typer.Option(
-        "--db", help="Online: where rollouts are logged [default: OUTPUT.training/runs.db].", show_default=False
+        "--db", help="Online: where rollouts are logged [default: .kernelwright/runs.db].", show_default=False
     ),
 ]
 Prompts = Annotated[int, typer.Option(min=1, help="Online: problems a step.")]

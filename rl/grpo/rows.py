@@ -39,7 +39,15 @@ EMPTY = Row(prompt_ids=(0,), completion_ids=(0, 0), logps=(0.0, 0.0), advantage=
 def row_of(sample: Sample) -> Row:
     figures = {"reward": sample.reward, "return": sample.value, "completion_length": float(len(sample.completion_ids))}
     figures |= {f"reward/{name}": value for name, value in sample.parts.items()}
+    figures |= _rates(sample)
     return Row(sample.prompt_ids, sample.completion_ids, sample.logps, sample.advantage, figures=figures)
+
+
+def _rates(sample: Sample) -> dict[str, float]:
+    """Of the step's own rows: a round that is sampled for the step has figures of all its turns, and those win."""
+    if sample.depth:
+        return {"repair_rate": float(sample.correct)}
+    return {"pass_at_1": float(sample.correct), "compile_rate": float(sample.compiled)}
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
