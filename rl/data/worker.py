@@ -10,20 +10,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tools.pipeline import Evaluator
 
+ENDING_SECONDS = 5.0
+"""For a process to end that was told to."""
 _here: dict[str, Any] = {}
 """Of this process: its evaluator."""
 
 
 @contextmanager
 def evaluating(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of such processes. They share nothing with this one: each has its own warm zygotes, about 1 GB. At the end, and after Ctrl-C, nothing that waits is begun."""
+    """A pool of such processes. They share nothing with this one: each has its own warm zygotes, about 1 GB. At the end, and after Ctrl-C, what is under way is given up."""
     import multiprocessing
 
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _open) as pool:
-        try:
-            yield pool
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _open)
+    try:
+        yield pool
+    finally:
+        own = list((pool._processes or {}).values())  # 3.14 has terminate_workers() for this
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in own:
+            process.terminate()
+        for process in own:
+            process.join(ENDING_SECONDS)
 
 
 def evaluator() -> Evaluator:
@@ -49,6 +56,15 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
+def _end(number: int, frame: Any) -> None:
+    """With the zygotes, which would wait for their pipes otherwise."""
+    import os
+
+    if "evaluator" in _here:
+        _here["evaluator"].close()
+    os._exit(0)
+
+
 def _open() -> None:
     import signal
     from multiprocessing.util import Finalize
@@ -58,6 +74,7 @@ def _open() -> None:
     from tools.pipeline import Evaluator
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end)
     end_with_parent()
     torch.set_num_threads(1)
     _here["evaluator"] = made = Evaluator(device="cpu", workers=1)

@@ -17,8 +17,8 @@ from rl.data.worker import evaluating, evaluator
 from tools.results import Value
 
 STATE = "synth.json"
-UNIT = 4
-"""Draws that a process takes at a time."""
+UNIT = 1
+"""Draws that a process takes at a time: one is a second of work and more."""
 SHARD = 1024
 KEEP_SECONDS = 60.0
 """After which rows are written though a shard is not full."""
