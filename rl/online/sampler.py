@@ -86,8 +86,8 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
     Raises InputError for an engine that is not known, not installed, or not for so many rounds or processes; PolicyError where a server does not answer as it must.
     """
     engine = options.engine
-    if engine not in ENGINES and not engine.startswith(SERVED):
-        raise InputError(f"--engine {engine!r}: choose {', '.join(ENGINES)} or openai:MODEL@URL")
+    if engine not in ENGINES and not (engine.startswith(SERVED) and "@http" in engine):
+        raise InputError(f"--engine {engine!r}: choose {', '.join(ENGINES)} or openai:MODEL@http://HOST:PORT/v1")
     if engine == "auto":
         small = _is_small(subject, options) and not trains_adapters(subject, options)
         fits = options.lag <= 1 and world == 1 and not small and not has_int8(Path(subject.path))
