@@ -38,7 +38,7 @@ def _small_cache():
 
 @pytest.fixture(scope="module")
 def novice(tmp_path_factory) -> Path:
-    return save_novice(tmp_path_factory.mktemp("novice") / "model")
+    return save_novice(tmp_path_factory.mktemp("novice") / "model", head_dim=32)
 
 
 @pytest.fixture(scope="module")
