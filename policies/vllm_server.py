@@ -103,7 +103,7 @@ class ServedVLLM(Forwarding):
         try:
             content = json.loads(error.read())
             words = content.get("error", content)
-            words = words.get("message", "") if isinstance(words, dict) else words
+            words = (words.get("message") or words.get("detail")) if isinstance(words, dict) else words
         except (ValueError, AttributeError, OSError):
             words = ""
         said = f" ({' '.join(str(words).split())[:200]})" if words else ""

@@ -46,7 +46,9 @@ def served(url: str, own: Path) -> ServedVLLM:
 
 
 def test_a_server_that_was_not_started_for_it_is_told_how(url, tiny_model, tiny_adapter):
-    with pytest.raises(PolicyRefused, match="start it with VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls"):
+    with pytest.raises(
+        PolicyRefused, match=r"404 \(Not Found\); start it with VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls"
+    ):
         served(url, tiny_model).take_weights(tiny_model)
     with pytest.raises(PolicyRefused, match="start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora"):
         served(url, tiny_model).take_adapter(tiny_adapter)
