@@ -62,8 +62,13 @@ class OpenAICompatible:
     def prompt_form(self) -> PromptForm:
         """What the server's listing says of its model; in sentences where it cannot be read for now."""
         with contextlib.suppress(PolicyError):
-            self._served = self._loop.wait_for(self._listed())
+            self.served()
         return self._served.prompt_form
+
+    def served(self) -> Served:
+        """What the server says of its model. Raises PolicyUnavailable, and PolicyRefused where it serves another one."""
+        self._served = self._loop.wait_for(self._listed())
+        return self._served
 
     async def _listed(self) -> Served:
         return await self._open().served()

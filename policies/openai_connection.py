@@ -27,6 +27,8 @@ class Served(Value):
     is_vllm: bool = False
     """It takes vLLM's own fields: token ids, top_k, and a seed for each request."""
     context: int | None = None
+    root: str | None = None
+    """The folder or hub name that the server was started with."""
     revision: str | None = None
     """Of the weights, where the server's model folder is on this machine."""
     adapter_revisions: dict[str, str | None] = {}
@@ -115,6 +117,7 @@ def served_model(models: Models, model: str, url: str) -> Served:
     return Served(
         is_vllm=True,
         context=base.max_model_len,
+        root=base.root,
         revision=weights_revision(folder) if is_here else None,
         adapter_revisions={entry.id: weights_revision(Path(entry.root or "")) for entry in models.data if entry.parent},
         identity=_identity_of_folder(folder) if is_here else Identity(),

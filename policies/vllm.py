@@ -1,4 +1,4 @@
-"""vLLM's engine in this process: exact log-probs, LoRA adapters by request."""
+"""vLLM's engine in this process: exact log-probs, LoRA adapters by request, whole weights that can be moved."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from policies.base import (
 )
 from policies.identity import Identity, adapter_folder, identity_of, model_config, prompt_form_of, weights_revision
 from policies.transformers import SEEDS, on_device, prompt_ids
+from policies.vllm_worker import LOAD, NAME
 
 LARGEST_RANK = 64
 """Of a LoRA adapter; the engine reserves room for it at the start."""
@@ -77,12 +78,29 @@ class VLLMPolicy:
             if engine is not None:
                 engine.llm_engine.engine_core.shutdown()
 
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        if not requests:
-            return []
+    def open(self) -> None:
+        """Starts the engine now and not with the first question. Raises PolicyRefused."""
         with self._lock:
             if self._engine is None:
                 self._start()
+
+    def take_weights(self, folder: Path) -> None:
+        """Puts a folder's weights in the place of those that sample. Nobody may be asking; the engine has to be one without LoRA."""
+        self.open()
+        with self._lock:
+            try:
+                said = self._engine.collective_rpc(LOAD, kwargs={"folder": str(folder)})
+            except Exception as error:  # whatever the engine's process has met
+                raise PolicyRefused(f"vllm does not take {folder}: {_first_line(error)}", Trouble.MODEL) from error
+            if not self._engine.reset_prefix_cache():
+                raise PolicyRefused("vllm keeps what it cached under the old weights", Trouble.MODEL)
+            self._revision = said[0]
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        if not requests:
+            return []
+        self.open()
+        with self._lock:
             prompts = [self._prompt(request) for request in requests]
             samplings = [_seeded(request.sampling) for request in requests]
             adapters = [self._lora(request.adapter or self._adapter) for request in requests]
@@ -101,24 +119,32 @@ class VLLMPolicy:
     def _start(self) -> None:
         # Standard output is the program's own; the engine's processes take this from the environment and nowhere else.
         os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+        # Beside a training this process has threads and perhaps a CUDA context, and neither survives a fork.
+        os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
         try:
             import vllm
         except ImportError as error:
             raise PolicyRefused(
                 "vllm is not installed: pip install 'kernelwright[vllm]'", Trouble.NOT_INSTALLED
             ) from error
-        arguments = {"enable_lora": True, "max_lora_rank": LARGEST_RANK, **self._engine_args}
         try:
             self._engine = vllm.LLM(
-                model=self._path, logprobs_mode="processed_logprobs", disable_log_stats=True, **arguments
+                model=self._path, logprobs_mode="processed_logprobs", disable_log_stats=True, **self._arguments()
             )
         except Exception as error:  # the engine raises whatever its many parts do; each means that it does not start
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:300]
-            raise PolicyRefused(f"vllm does not start with {self._path}: {reason}", Trouble.MODEL) from error
+            raise PolicyRefused(
+                f"vllm does not start with {self._path}: {_first_line(error)}", Trouble.MODEL
+            ) from error
         self._tokenizer = self._engine.get_tokenizer()
         self._context = int(self._engine.llm_engine.model_config.max_model_len)
         self._identity = identity_of(self._tokenizer)
         self._revision = weights_revision(Path(self._path))
+
+    def _arguments(self) -> dict[str, Any]:
+        """On a CPU float32, as with transformers: twice as slow as bfloat16 there, and log-probs that fit training to six digits."""
+        exact = {"dtype": "float32"} if on_device("auto") == "cpu" else {}
+        lora = {"enable_lora": True, "max_lora_rank": LARGEST_RANK}
+        return {**exact, **lora, "worker_extension_cls": NAME, **self._engine_args}
 
     def _prompt(self, request: Request) -> list[int]:
         ids = prompt_ids(self._tokenizer, request, self._path)
@@ -188,3 +214,7 @@ class VLLMPolicy:
 
 def _seeded(sampling: Sampling) -> Sampling:
     return sampling if sampling.seed is not None else sampling.with_(seed=secrets.randbelow(SEEDS))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

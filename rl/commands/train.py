@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,7 +104,10 @@ Lag = Annotated[
 ReplyTokens = Annotated[
     int | None, typer.Option(min=1, help="Online: of a reply, at most [default: the agent's own].", show_default=False)
 ]
-Engine = Annotated[str, typer.Option(help="Online: what samples: transformers, vllm (with --lora), or auto.")]
+Engine = Annotated[
+    str,
+    typer.Option(help="Online: what samples: transformers, process, vllm, openai:MODEL@URL (a vLLM server), or auto."),
+]
 Places = Annotated[
     int | None,
     typer.Option(min=1, help="Online: rows of the running batch [default: 512 on a GPU].", show_default=False),
@@ -150,6 +154,7 @@ def train(
         "workers": workers,
         "reply_tokens": reply_tokens,
         "engine": engine,
+        "key": os.environ.get("OPENAI_API_KEY"),
         "places": places,
         "own_work": own_work_mode(own_work),
     }

@@ -35,7 +35,9 @@ class OnlineOptions(TrainOptions):
     places: int | None = None
     """Rows of the running batch."""
     engine: str = "auto"
-    """transformers (in this process), process (transformers in a process of its own), vllm, or auto."""
+    """transformers (in this process), process (transformers in a process of its own), vllm, openai:MODEL@URL (a vLLM server), or auto."""
+    key: str | None = Field(default=None, exclude=True, repr=False)
+    """For the server; it is written nowhere."""
     held_out: tuple[str, ...] = ()
     held_out_count: int = 64
 

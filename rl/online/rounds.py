@@ -42,11 +42,12 @@ class Rounds:
 
     def __init__(
         self, store: Store, policy: Policy, judges: Evaluates, options: OnlineOptions, formula: Formula, name: str, rank: int = 0, world: int = 1,
+        together: bool = False,
     ) -> None:  # fmt: skip
-        """`name`: before the step's number in the names of runs. Of `world` processes this one samples for every `world`-th problem."""
+        """`name`: before the step's number in the names of runs. `together`: questions that wait are put in one call. Of `world` processes this one samples for every `world`-th problem."""
         self._store, self._policy, self._judges = store, policy, judges
         self._options, self._formula, self._name = options, formula, name
-        self._rank, self._world = rank, world
+        self._rank, self._world, self._together = rank, world, together
         self._lanes: Lanes | None = None
         self._stopped = False
         self._lock = threading.Lock()
@@ -98,7 +99,7 @@ class Rounds:
             if self._stopped:
                 raise KeyboardInterrupt
         run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
-        lane = PolicyLane(self._policy, lanes.policy, lanes.close, together=False)
+        lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
         batch = Batch(
             self._store,
             run,

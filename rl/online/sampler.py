@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from agent.exits import InputError
 from policies.apart import ApartPolicy
-from policies.base import Capabilities, Completion, Policy, PromptForm, Request
+from policies.base import Policy
 from policies.live import LivePolicy
+from policies.storage import has_int8
+from rl.online.followers import SERVED, open_served, open_vllm
 from rl.online.options import OnlineOptions
 from rl.training.subject import Subject
 
 ENGINES = ("auto", "process", "transformers", "vllm")
 BY_FILE = 4 << 30
 """Bytes of weights that are worth writing to a file at every step."""
-KEPT = 3
-"""Adapters of past rounds that are kept for a server that still reads one."""
 
 
 class Sampler(Protocol):
     """A policy that can be moved to where the training is."""
+
+    together: bool
+    """Whether the questions that wait are to be put to it in one call."""
 
     @property
     def policy(self) -> Policy: ...
@@ -42,6 +43,7 @@ class InPlace:
     """A live policy in this process: whole weights, copied over the old ones; an adapter is folded in."""
 
     opens: type[LivePolicy] | type[ApartPolicy] = LivePolicy
+    together = False
 
     def __init__(self, subject: Subject, options: OnlineOptions) -> None:
         self._policy = self.opens(
@@ -68,111 +70,60 @@ class Apart(InPlace):
     opens = ApartPolicy
 
 
-class ByAdapter:
-    """Any policy that takes LoRA adapters by request (vllm, transformers): each round's adapter is a folder of its own."""
-
-    def __init__(self, policy: Policy, folder: Path) -> None:
-        self._under, self._folder = policy, folder
-        self._current: Path | None = None
-        self._number = 0
-
-    @property
-    def policy(self) -> Policy:
-        return _Adapted(self)
-
-    def follow(self, model: Any, revision: str | None = None) -> str:
-        from policies.identity import weights_revision
-
-        self._number += 1
-        folder = self._folder / f"adapter-{self._number}"
-        shutil.rmtree(folder, ignore_errors=True)
-        model.save_pretrained(folder)
-        self._current = folder
-        shutil.rmtree(self._folder / f"adapter-{self._number - KEPT}", ignore_errors=True)
-        return weights_revision(folder) or ""
-
-    def drawn(self) -> tuple[int, float]:
-        return 0, 0.0
-
-    def close(self) -> None:
-        self._under.close()
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        adapter = None if self._current is None else str(self._current)
-        return self._under.sample([request.with_(adapter=adapter) for request in requests])
-
-    @property
-    def under(self) -> Policy:
-        return self._under
+def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> list[Sampler]:
+    """One for each round that is under way at once. `world`: processes of this training. Raises InputError, PolicyError."""
+    engine, lora = engine_of(subject, options, world), trains_adapters(subject, options)
+    if engine.startswith(SERVED):
+        return [open_served(subject, options, lora)]
+    if engine == "vllm":
+        return [open_vllm(subject, options, lora)]
+    return [whole_sampler(subject, options) for _ in range(max(1, options.lag))]
 
 
-class _Adapted:
-    """The policy as runs see it: every request is for the adapter of the round."""
+def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
+    """What is asked for; `auto` is vLLM where it is installed, but for few whole weights on a GPU, and otherwise transformers.
 
-    def __init__(self, sampler: ByAdapter) -> None:
-        self._sampler = sampler
-
-    @property
-    def name(self) -> str:
-        return self._sampler.under.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._sampler.under.capabilities
-
-    @property
-    def prompt_form(self) -> PromptForm:
-        return self._sampler.under.prompt_form
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        return self._sampler.sample(requests)
-
-    def close(self) -> None:
-        """The policy under it belongs to who opened it."""
-
-
-def open_samplers(subject: Subject, options: OnlineOptions) -> list[Sampler]:
-    """One for each round that is under way at once. Raises InputError."""
-    first = open_sampler(subject, options)
-    if options.lag > 1 and isinstance(first, ByAdapter):
-        first.close()
-        raise InputError(f"--lag {options.lag} needs as many engines, and vLLM has the GPU's memory once: use --lag 1")
-    return [first, *(whole_sampler(subject, options) for _ in range(options.lag - 1))]
-
-
-def open_sampler(subject: Subject, options: OnlineOptions) -> Sampler:
-    """vLLM where it is named, or where a LoRA adapter is trained on a GPU and it is installed; else transformers, for small models on a GPU in a process of its own.
-
-    Raises InputError.
+    Raises InputError for an engine that is not known, not installed, or not for so many rounds or processes; PolicyError where a server does not answer as it must.
     """
-    lora, wanted = refuse_engine(subject, options), options.engine
-    if wanted == "auto" and lora and options.device.startswith("cuda") and _installed("vllm"):
-        wanted = "vllm"
-    if wanted == "vllm":
-        from policies.vllm import VLLMPolicy
-
-        return ByAdapter(VLLMPolicy(subject.path, engine={"gpu_memory_utilization": 0.4}), options.work / "adapters")
-    return whole_sampler(subject, options)
-
-
-def refuse_engine(subject: Subject, options: OnlineOptions) -> bool:
-    """Whether adapters are trained. Raises InputError for an engine that is not known, or that does not follow what is trained."""
-    lora = options.lora or subject.adapter is not None
-    if options.engine not in ENGINES:
-        raise InputError(f"--engine {options.engine!r}: choose {', '.join(ENGINES[:-1])} or {ENGINES[-1]}")
-    if options.engine == "vllm" and not lora:
+    engine = options.engine
+    if engine not in ENGINES and not (engine.startswith(SERVED) and "@http" in engine):
+        raise InputError(f"--engine {engine!r}: choose {', '.join(ENGINES)} or openai:MODEL@http://HOST:PORT/v1")
+    if engine == "auto":
+        small = _is_small(subject, options) and not trains_adapters(subject, options)
+        fits = options.lag <= 1 and world == 1 and not small and not has_int8(Path(subject.path))
+        return "vllm" if fits and _installed("vllm") else engine
+    if engine in ENGINES and engine != "vllm":
+        return engine
+    if engine == "vllm" and not _installed("vllm"):
         raise InputError(
-            "vLLM follows a training by its LoRA adapters: add --lora, or use --engine transformers for whole weights"
+            "vllm is not installed: pip install 'kernelwright[vllm]', or use --engine transformers, or a server"
         )
-    return lora
+    if options.lag > 1:
+        raise InputError(f"--lag {options.lag} needs as many engines, and there is one: use --lag 1")
+    if world > 1:
+        raise InputError(f"--engine {engine} is for one process: launch one, or use --engine process")
+    return engine
+
+
+def refuse_engine(subject: Subject, options: OnlineOptions, world: int = 1) -> None:
+    """Before anything is started. Raises InputError and PolicyError."""
+    if engine_of(subject, options, world).startswith(SERVED):
+        open_served(subject, options, trains_adapters(subject, options)).close()
+
+
+def trains_adapters(subject: Subject, options: OnlineOptions) -> bool:
+    return options.lora or subject.adapter is not None
 
 
 def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace:
     """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for the loop and the weights are few."""
-    small = options.device.startswith("cuda") and 0 < bytes_of(subject.path) <= BY_FILE
-    if options.engine == "process" or (options.engine == "auto" and small):
+    if options.engine == "process" or (options.engine == "auto" and _is_small(subject, options)):
         return Apart(subject, options)
     return InPlace(subject, options)
+
+
+def _is_small(subject: Subject, options: OnlineOptions) -> bool:
+    return options.device.startswith("cuda") and 0 < bytes_of(subject.path) <= BY_FILE
 
 
 def bytes_of(path: str) -> int:

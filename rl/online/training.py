@@ -214,7 +214,7 @@ def train_online(
     say, options = only_first(place, say), options.with_(device=place.device)
     formula, device = formula_of(options), judge_device(options.judge)
     subject = open_subject(options.policy, options.adapter)
-    refuse_engine(subject, options)
+    refuse_engine(subject, options, place.world)
     problems = ProblemSource(options.problems, options.seed, options.against)
     with first_before_others(place):
         resumes = prepare(options, {"revision": subject.revision})
@@ -247,10 +247,13 @@ def _train(
         parameters=parameters(model), lora=options.lora or subject.adapter is not None, temperature=options.temperature,
         longest_completion=options.reply_tokens or 1536,
     )  # fmt: skip
-    samplers = open_samplers(subject, options)
+    samplers = open_samplers(subject, options, place.world)
     name = f"{options.output.name}-{training_id(options)}"
     slots = [
-        Slot(Rounds(store, sampler.policy, judges, options, formula, name, place.rank, place.world), sampler)
+        Slot(
+            Rounds(store, sampler.policy, judges, options, formula, name, place.rank, place.world, sampler.together),
+            sampler,
+        )
         for sampler in samplers
     ]
     tell = say if place.first else partial(_aside, place.rank)

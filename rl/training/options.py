@@ -35,7 +35,9 @@ class Storage(StrEnum):
     BF16 = "bf16"
 
 
-LOOSE = frozenset({"max_minutes", "storage", "output", "max_steps", "workers", "places", "db", "force", "device"})
+LOOSE = frozenset(
+    {"max_minutes", "storage", "output", "max_steps", "workers", "places", "db", "force", "device", "engine"}
+)
 """Fields that two sittings of one training may differ in."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
 from agent.exits import InputError  # noqa: E402
-from policies.base import Message, PolicyRefused, Request, Role, Sampling  # noqa: E402
+from policies.base import Message, PolicyError, PolicyRefused, Request, Role, Sampling  # noqa: E402
+from rl.online.followers import ByFolder  # noqa: E402
 from rl.online.judges import JudgePool  # noqa: E402
 from rl.online.options import OnlineOptions  # noqa: E402
 from rl.online.problem_source import ProblemSource, held_out  # noqa: E402
 from rl.online.rounds import Rounds, judge_options  # noqa: E402
-from rl.online.sampler import ByAdapter, InPlace, open_sampler, whole_weights  # noqa: E402
+from rl.online.sampler import InPlace, open_samplers, whole_weights  # noqa: E402
 from rl.online.training import formula_of, train_online  # noqa: E402
 from rl.reward.formula import PRESETS  # noqa: E402
 from rl.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
@@ -199,7 +201,7 @@ def test_the_same_command_does_not_write_over_a_policy_that_is_there(trained_onl
 @pytest.mark.parametrize("engine", ["transformers", "process"])
 def test_the_next_round_comes_from_the_weights_that_were_trained(novice, tmp_path, engine):
     subject = open_subject(f"transformers:{novice}")
-    sampler = open_sampler(subject, options(novice, "synth", tmp_path / "out", engine=engine))
+    [sampler] = open_samplers(subject, options(novice, "synth", tmp_path / "out", engine=engine))
     model = load_weights(subject, "cpu", False)
     request = Request(messages=(Message(role=Role.USER, content="draft"),), sampling=Sampling(max_tokens=4, seed=1))
     assert sampler.follow(model, "known") == "known" == sampler.policy.sample([request])[0].revision
@@ -246,15 +248,19 @@ def test_a_policy_that_takes_adapters_follows_by_a_folder_a_round(novice, tmp_pa
 
     subject = open_subject(f"transformers:{novice}")
     model = load_weights(subject, "cpu", lora=True)
-    sampler = ByAdapter(TransformersPolicy(str(novice), device="cpu"), tmp_path)
+    under = TransformersPolicy(str(novice), device="cpu")
+    sampler = ByFolder(under, tmp_path, subject, lora=True, take=str, together=True)
     request = Request(messages=(Message(role=Role.USER, content="draft"),), sampling=Sampling(max_tokens=4, seed=1))
-    first = sampler.follow(model)
-    assert sampler.policy.sample([request])[0].adapter_revision == first
+    revisions = [sampler.follow(model)]
+    said = sampler.policy.sample([request])[0]
+    assert f"{said.revision}+{said.adapter_revision}" == revisions[0], "as a log and a lineage name it"
     for name, weight in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.2)
-    second = sampler.follow(model)
-    assert sampler.policy.sample([request])[0].adapter_revision == second != first
+    revisions.append(sampler.follow(model))
+    said = sampler.policy.sample([request])[0]
+    assert f"{said.revision}+{said.adapter_revision}" == revisions[1] != revisions[0]
+    assert sampler.drawn()[0] == 8
 
 
 # ---------------------------------------------------------------- judges and their examination
@@ -385,14 +391,21 @@ def test_problems_in_the_place_of_flat_groups_are_others_and_come_at_once(proble
         ({"judge": "guess"}, "choose interpreted, compiled or cuda"),
         ({"judge": "cuda:0"}, "GPU"),
         ({"method": Method.RFT}, "--online trains by grpo"),
-        ({"engine": "vllm"}, "add --lora"),
         ({"engine": "steam"}, "choose auto"),
+        ({"engine": "openai:m@nowhere"}, "http://HOST:PORT/v1"),
+        ({"engine": "openai:m@http://127.0.0.1:9/v1"}, "is the server up"),
     ],
 )
 def test_what_an_online_training_cannot_do_is_refused_before_anything_starts(novice, problems, tmp_path, more, said):
-    with pytest.raises(InputError, match=said):
+    with pytest.raises((InputError, PolicyError), match=said):
         train_online(options(novice, problems, tmp_path / "out", **more))
     assert not (tmp_path / "out.training").exists()
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+def test_an_engine_that_is_not_installed_is_refused_with_what_else_there_is(novice, problems, tmp_path):
+    with pytest.raises(InputError, match="or use --engine transformers, or a server"):
+        train_online(options(novice, problems, tmp_path / "out", engine="vllm"))
 
 
 @pytest.mark.parametrize(

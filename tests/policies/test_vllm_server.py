@@ -1,0 +1,74 @@
+"""A server whose weights are to be moved and which was not started for it: one line, and what to do. With vLLM itself: tests/rl/test_online_vllm.py."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from policies.base import PolicyRefused, PolicyUnavailable
+from policies.openai_compatible import OpenAICompatible
+from policies.vllm_server import ServedVLLM
+
+
+@pytest.fixture
+def answers():
+    """What the server says, by path: a status and a body."""
+    return {}
+
+
+@pytest.fixture
+def url(answers):
+    class Server(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            status, body = answers.get(self.path, (404, {"detail": "Not Found"}))
+            sent = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(sent)))
+            self.end_headers()
+            self.wfile.write(sent)
+
+        def log_message(self, *words):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+
+
+def served(url: str, own: Path) -> ServedVLLM:
+    return ServedVLLM(OpenAICompatible("m", url), url, None, own)
+
+
+def test_a_server_that_was_not_started_for_it_is_told_how(url, tiny_model, tiny_adapter):
+    with pytest.raises(
+        PolicyRefused, match=r"404 \(Not Found\); start it with VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls"
+    ):
+        served(url, tiny_model).take_weights(tiny_model)
+    with pytest.raises(PolicyRefused, match="start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora"):
+        served(url, tiny_model).take_adapter(tiny_adapter)
+
+
+def test_a_server_that_reads_other_weights_or_is_asked_by_others_is_refused(url, answers, tiny_model):
+    from policies.identity import weights_revision
+
+    answers["/collective_rpc"] = (200, {"results": ["another"]})
+    with pytest.raises(PolicyRefused, match="share that folder"):
+        served(url, tiny_model).take_weights(tiny_model)
+    answers["/collective_rpc"] = (200, {"results": [weights_revision(tiny_model)]})
+    answers["/reset_prefix_cache"] = (200, {"success": False})
+    with pytest.raises(PolicyRefused, match="nobody else may ask it"):
+        served(url, tiny_model).take_weights(tiny_model)
+
+
+def test_a_wrong_key_and_a_server_that_is_not_there_are_said(url, answers, tiny_model):
+    answers["/collective_rpc"] = (401, {"error": "Unauthorized"})
+    with pytest.raises(PolicyRefused, match="set OPENAI_API_KEY"):
+        served(url, tiny_model).take_weights(tiny_model)
+    with pytest.raises(PolicyUnavailable, match="is the server up"):
+        served("http://127.0.0.1:9/v1", tiny_model).take_weights(tiny_model)
