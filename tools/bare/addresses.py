@@ -201,8 +201,8 @@ class Function:
         found: set[str] = set()
         for pointer in self.pointers:
             found = found.union(*(self._names_in(v) for v in self._changes(pointer)))
+        found = found.union(*(self._names_in(address) for address in self._addresses))
         for call, address in self._accesses:
-            found |= self._names_in(address)
             if _called(call) in WHOLE_ATOMICS:
                 found |= {f"*{p}" for p in self.base(address)}
         for node in ast.walk(self._node):

@@ -19,8 +19,8 @@ _FRACTION = re.compile(
     r"eps|scale|alpha|beta|gamma|^lr$|learning_rate|momentum|decay|slope|softcap|temperature|dropout|^p$|prob|inv_",
     re.I,
 )
-_WHOLE = re.compile(r"^n_|^num|stride|size|seed|len|numel|idx|index|offset|rows?$|cols?$|(?-i:^[A-Z]$)", re.I)
-_SCALAR = re.compile(f"{_FRACTION.pattern}|{_WHOLE.pattern}|pid|offset".replace("|(?-i:^[A-Z]$)", ""), re.I)
+_WHOLE = re.compile(r"^n_|^num|stride|size|seed|len|numel|idx|index|offset|rows?$|cols?$|(?-i:^[A-Znmk]$)", re.I)
+_SCALAR = re.compile(f"{_FRACTION.pattern}|{_WHOLE.pattern}|pid|offset".replace("|(?-i:^[A-Znmk]$)", ""), re.I)
 """Parameters of a function that gives something back, and are no blocks."""
 _SMALL = {"num_warps": 4, "num_stages": 2, "stages": 2, "group": 8, "split": 2, "vec": 4, "unroll": 2}
 
