@@ -16,7 +16,7 @@ _FLAG = re.compile(
 )
 _DTYPE = re.compile(r"dtype|_type$|_ty$", re.I)
 _FRACTION = re.compile(
-    r"eps|scale|alpha|beta|gamma|^lr$|learning_rate|momentum|decay|slope|softcap|temperature|dropout|^p$|prob|inv_",
+    r"(?:^|_)eps(?:$|_|ilon)|scale|alpha|beta|gamma|^lr$|learning_rate|momentum|decay|slope|softcap|temperature|dropout|^p$|prob|inv_",
     re.I,
 )
 _WHOLE = re.compile(r"^n_|^num|stride|size|seed|len|numel|idx|index|offset|rows?$|cols?$|(?-i:^[A-Znmk]$)", re.I)
@@ -83,7 +83,7 @@ def _assumed(node: ast.FunctionDef, function: Function, style: Style) -> Assumed
     uses = _Uses(node)
     types: dict[str, str] = {}
     constants: dict[str, Any] = {}
-    sizes = sum(uses.kind(n) == "size" for n in function.constants)
+    sizes = _sizes([n for n in function.parameters if n in function.constants and uses.kind(n) == "size"], style)
     for name in function.parameters:
         if name in function.constants:
             constants[name] = _constant(name, uses, defaults, style, sizes)
@@ -109,7 +109,7 @@ def _type(name: str, function: Function, defaults: dict[str, Any], style: Style)
     return "i32"
 
 
-def _constant(name: str, uses: _Uses, defaults: dict[str, Any], style: Style, sizes: int) -> Any:
+def _constant(name: str, uses: _Uses, defaults: dict[str, Any], style: Style, sizes: dict[str, int]) -> Any:
     kind = uses.kind(name)
     if name in defaults and (style.flags or kind != "flag"):
         return defaults[name]
@@ -124,7 +124,13 @@ def _constant(name: str, uses: _Uses, defaults: dict[str, Any], style: Style, si
         return 1.0
     if small := next((v for part, v in _SMALL.items() if part in name.lower() and "size" not in name.lower()), None):
         return small
-    return 16 if style.small else {0: 64, 1: 256, 2: 64}.get(sizes, 32)
+    return sizes.get(name, 64)
+
+
+def _sizes(names: list[str], style: Style) -> dict[str, int]:
+    """Different ones as far as they go: with equal ones a kernel that mixes its axes up would compile."""
+    order = (16, 32, 64, 128) if style.small else (64, 32, 16, 128) if len(names) > 1 else (256,)
+    return {name: order[i % len(order)] for i, name in enumerate(names)}
 
 
 class _Uses:

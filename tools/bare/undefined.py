@@ -16,13 +16,17 @@ def undefined(module: Module, kernel: str) -> str:
 
     Under a condition nothing is sure: a launch may have left that branch out.
     """
-    if any(a.name == "*" for n in ast.walk(module.tree) if isinstance(n, ast.ImportFrom) for a in n.names):
+    if "globals(" in module.text or any(
+        a.name == "*" for n in ast.walk(module.tree) if isinstance(n, ast.ImportFrom) for a in n.names
+    ):
         return ""
-    known = bound_names(module.tree) | BUILTINS
+    everywhere = _top_names(module.tree) | BUILTINS
     aliases = module.aliases()
     todo, seen = [kernel], {kernel}
     while todo:
-        for node in _sure(module.functions[todo.pop()].body):
+        function = module.functions[todo.pop()]
+        known = everywhere | bound_names(function)
+        for node in _sure(function.body):
             if isinstance(node, ast.Name) and node.id not in known:
                 return node.id
             if (
@@ -35,6 +39,22 @@ def undefined(module: Module, kernel: str) -> str:
                 seen.add(node.id)
                 todo.append(node.id)
     return ""
+
+
+def _top_names(tree: ast.Module) -> set[str]:
+    """What a module binds outside of its functions, and what they declare global."""
+    found = {name for n in ast.walk(tree) if isinstance(n, ast.Global) for name in n.names}
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+            continue
+        found |= (
+            bound_names(node) if isinstance(node, ast.Import | ast.ImportFrom | ast.Name | ast.ExceptHandler) else set()
+        )
+        todo += ast.iter_child_nodes(node)
+    return found
 
 
 def _sure(body: list[ast.stmt]) -> Iterator[ast.AST]:
