@@ -46,6 +46,7 @@ STYLES = (
     Style(flags=False, chosen=1),
     Style(small=True, element="fp16", index="i64"),
     Style(small=True, flags=False, chosen=2),
+    Style(element="i32"),
 )
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from rl.data.rows import Kind, Row
 from tools.parsing import parse_module
-from tools.source import extract_code, kernels
+from tools.source import LONGEST, extract_code, kernels
 
 if TYPE_CHECKING:
     from tools.pipeline import Evaluator
 
-SECONDS = 60.0
+SECONDS = 30.0
 """For one row, all its kernels and targets."""
 _JIT = re.compile(r"^@(?:\w+\.)?jit\b", re.MULTILINE)
 _CODE = re.compile(r"\s|import \w|from [\w.]+ import\b|def \w|class \w|@\w|#|\w+ ?= ?\S|[\])}]")
@@ -30,6 +30,8 @@ _HOLE = re.compile(
 
 def bare_program(row: Row) -> str:
     """The module with the row's kernels; "" where there is none, or where it is not known what surrounds them."""
+    if len(row.prompt) + len(row.completion) > LONGEST:
+        return ""
     text = _filled(row) if row.kind is Kind.FIM else extract_code(row.completion)
     if kernels(text):
         return text
