@@ -5,12 +5,12 @@ from __future__ import annotations
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tools.baseline import Baseline, Baselines
 from tools.handover import copy_new
@@ -23,6 +23,9 @@ from tools.results import CompileResult, Environment, InfrastructureError, Repor
 from tools.sandbox import Kind, Limits, Zygote
 from tools.source import advice, candidate_hash, read_source
 from tools.verdict_cache import VerdictCache, evaluator_version
+
+if TYPE_CHECKING:
+    from tools.bare.compile import Bare
 
 Progress = Callable[[str], None]
 
@@ -171,6 +174,12 @@ class Evaluator:
             seconds=asked.compile_seconds,
             cache_dir=cache,
         )
+
+    def compile_bare(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> Bare:
+        """Of kernels that nobody launches. Raises InfrastructureError."""
+        from tools.bare.compile import compile_bare
+
+        return compile_bare(self._zygote(Kind.COMPILE), source, targets, seconds=seconds)
 
     def _interpreted(
         self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress

@@ -17,6 +17,8 @@ from tools.results import Value
 SHARD_ROWS = 4096
 """Rows of one file. A shard of long rows is some tens of MB in memory."""
 READ_ROWS = 512
+LATER = frozenset({"assumed"})
+"""Columns that corpora of an earlier version lack."""
 
 
 class Kind(StrEnum):
@@ -72,6 +74,8 @@ class Row(Value):
     """By target, `{"sm_90": True}`; a target that was not tried is absent."""
     correct: bool | None = None
     """The tools' verdict; None where it was not asked for."""
+    assumed: str = ""
+    """What `compile` was found with where nothing launches the kernels: `add(x_ptr: *fp32, n: i32, BLOCK=256)`; empty where a launch told."""
 
 
 def row_of(kind: Kind, prompt: str, completion: str, **facts: Any) -> Row:
@@ -164,10 +168,12 @@ def _read(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
 
     try:
         file = pq.ParquetFile(path)
-        missing = set(columns or Row.model_fields) - set(file.schema_arrow.names)
+        there = set(file.schema_arrow.names)
+        missing = set(columns or Row.model_fields) - there - LATER
         if missing:
             raise InputError(f"{path} has no column {', '.join(sorted(missing))}: make it with `rl data import` first")
-        for batch in file.iter_batches(READ_ROWS, columns=list(columns or Row.model_fields)):
+        wanted = [name for name in columns or Row.model_fields if name in there]
+        for batch in file.iter_batches(READ_ROWS, columns=wanted):
             yield from (_row(cells) for cells in batch.to_pylist())
     except pa.ArrowException as error:
         raise InputError(f"{path} is not a readable parquet file: {str(error).splitlines()[0]}") from error

@@ -1,6 +1,6 @@
 """Labels from the tools: does a completion compile for each target, is it right. Shard by shard; what has its labels is not asked again.
 
-References are run as they stand: label only corpora whose references you would run yourself.
+References are run as they stand: label only corpora whose references you would run yourself. Kernels run in the sandbox.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from rl.data.cleaning.bare_rows import bare_program, label_bare
 from rl.data.rows import Row, read_rows, shards, write_shard
 from rl.data.worker import evaluating, evaluator
 from tools.results import Value
@@ -23,6 +24,7 @@ class Unlabelled(StrEnum):
     NO_ENTRY_POINT = "no entry point (class ModelNew)"
     UNUSABLE_REFERENCE = "the reference cannot be used"
     """It has no Model or no inputs, or fails by itself."""
+    NO_SIGNATURE = "a kernel that nothing launches, and no signature that was tried compiles"
 
 
 class Labelled(Value):
@@ -31,6 +33,8 @@ class Labelled(Value):
     """Rows with labels."""
     unlabelled: dict[Unlabelled, int] = {}
     compiled: dict[str, int] = {}
+    assumed: int = 0
+    """Of the judged, those whose signature was assumed, for nothing launches their kernels."""
     correct: int = 0
 
 
@@ -53,8 +57,10 @@ def label(folder: Path, targets: Sequence[str], correct: bool, workers: int, say
 
 
 def _wants(row: Row, targets: Sequence[str], correct: bool) -> bool:
-    if _lacks(row):
+    if _lacks(row) and not bare_program(row):
         return False
+    if _lacks(row):
+        return any(target not in row.compile for target in targets)
     return any(target not in row.compile for target in targets) or (correct and row.correct is None)
 
 
@@ -64,16 +70,25 @@ def _lacks(row: Row) -> Unlabelled | None:
     return None if "class ModelNew" in row.completion else Unlabelled.NO_ENTRY_POINT
 
 
+def _why(row: Row) -> Unlabelled:
+    """Of a row that was tried and has no label."""
+    why = _lacks(row)
+    if why is None:
+        return Unlabelled.UNUSABLE_REFERENCE
+    return Unlabelled.NO_SIGNATURE if bare_program(row) else why
+
+
 def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labelled:
-    compiled, count, judged, right = dict(total.compiled), 0, 0, 0
+    compiled, count, judged, right, assumed = dict(total.compiled), 0, 0, 0, 0
     unlabelled = Counter(total.unlabelled)
     for row in rows:
         count += 1
         if any(target in row.compile for target in targets):
             judged += 1
         else:
-            unlabelled[_lacks(row) or Unlabelled.UNUSABLE_REFERENCE] += 1
+            unlabelled[_why(row)] += 1
         right += row.correct is True
+        assumed += bool(row.assumed)
         for target in targets:
             compiled[target] = compiled.get(target, 0) + row.compile.get(target, False)
     return Labelled(
@@ -81,6 +96,7 @@ def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labe
         judged=total.judged + judged,
         unlabelled=dict(unlabelled),
         compiled=compiled,
+        assumed=total.assumed + assumed,
         correct=total.correct + right,
     )
 
@@ -92,6 +108,8 @@ def judge(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
     from tools.problem import Problem, ProblemError
 
     row, targets, correct = asked
+    if _lacks(row):
+        return label_bare(row, targets, evaluator())
     problem = Problem(name=row.problem or "row", source=row.reference)
     options = Options(targets=targets, hidden_shapes=False, profile=False, torch_compile=False, interpret=correct)
     try:
