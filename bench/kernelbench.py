@@ -4,6 +4,7 @@
     python -m bench.kernelbench sift  --work DIR --kernelbench CHECKOUT                compiles them, and runs the small ones under the interpreter
     python -m bench.kernelbench judge --work DIR --kernelbench CHECKOUT --device cuda:0 --seconds 300
     python -m bench.kernelbench report --work DIR
+    python -m bench.kernelbench union --work U --of DIR DIR2        the drafts of several policies: what two wrote is judged once; then report --work DIR --verdicts U
 
 What `sift` refuses was refused by the same tools, on a CPU and at small sizes; only what is not refused there is worth a GPU's time. What counts as right is
 right on the GPU, at the problem's own sizes, with every check. Each part goes on where it was stopped.
@@ -39,6 +40,8 @@ def main() -> None:
     add("part", choices=sorted(PARTS))
     add("--work", type=Path, required=True)
     add("--kernelbench", type=Path)
+    add("--of", type=Path, nargs="+", default=[], help="union: folders of drafts")
+    add("--verdicts", type=Path, help="report: where they lie, if not beside the drafts")
     add("--policy", default="embedded")
     add("--samples", type=int, default=10)
     add("--temperature", type=float, default=0.8)
@@ -86,6 +89,12 @@ def draw(asked: argparse.Namespace) -> None:
             drafts[problem.name] = [extract_code(text) or None for text in texts]
         path.write_text(json.dumps({**told, "drafts": drafts}))
         print(f"{len(drafts)} problems, {time.monotonic() - started:.0f} s", flush=True)
+
+
+def union(asked: argparse.Namespace) -> None:
+    told = [json.loads((folder / "drafts.json").read_text()) for folder in asked.of]
+    joined = {name: [s for one in told for s in one["drafts"].get(name, [])] for name in told[0]["drafts"]}
+    (asked.work / "drafts.json").write_text(json.dumps({**told[0], "policy": "several", "drafts": joined}))
 
 
 # ---------------------------------------------------------------- judge
@@ -184,9 +193,7 @@ def _says_nothing(facts: dict[str, Any]) -> bool:
 # ---------------------------------------------------------------- report
 def report(asked: argparse.Namespace) -> None:
     told, drafts = json.loads((asked.work / "drafts.json").read_text()), _drafts(asked)
-    sifted = json.loads((asked.work / "sifted.json").read_text())
-    path = asked.work / "judged.json"
-    judged = json.loads(path.read_text()) if path.is_file() else {}
+    sifted, judged = (_own(drafts, (asked.verdicts or asked.work) / name) for name in ("sifted.json", "judged.json"))
     lines = [
         f"Policy {told['policy']}, {told['samples']} drafts a problem at temperature {told['temperature']}, no repairs, {date.today().isoformat()}.", "",
         *_table("Right on the GPU at the problem's own sizes; what was not judged there counts as wrong", drafts, sifted, judged), "",
@@ -208,6 +215,13 @@ def report(asked: argparse.Namespace) -> None:
     text = "\n".join(lines) + "\n"
     print(text)
     (asked.work / "report.md").write_text(text)
+
+
+def _own(drafts: dict[str, list[str | None]], path: Path) -> dict[str, Any]:
+    """Verdicts of these drafts; others may lie beside them."""
+    known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    keys = {_key(name, source) for name, sources in drafts.items() for source in _different(sources)}
+    return {key: facts for key, facts in known.items() if key in keys}
 
 
 def _table(
@@ -274,7 +288,13 @@ def _families(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judge
     return lines
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], None]] = {"draw": draw, "sift": sift, "judge": judge, "report": report}
+PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "draw": draw,
+    "sift": sift,
+    "judge": judge,
+    "report": report,
+    "union": union,
+}
 
 if __name__ == "__main__":
     main()

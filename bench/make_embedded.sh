@@ -5,14 +5,14 @@
 #
 # What varies is given as variables: PYTHON, SIZE (14m), SEED (0), ROWS (40000 verified drafts at most), DATA_MINUTES (10), SFT_MINUTES (10),
 # WORKERS (all cores), DEVICE (auto), TASKS (128), SAMPLES (10), KERNELBENCH (a checkout to measure on and to keep out of the data; none),
-# RL_STEPS (13; steps of GRPO after the SFT, a minute for five on an H200 with 16 cores; 0 on a machine without a GPU), RL_SEEDS (SEED; of several, "0 1", there is a training each, one after the other, and their mean is the policy),
+# RL_STEPS (26; steps of GRPO after the SFT, a minute for four or five on an H200 with 16 cores; 0 on a machine without a GPU), RL_SEEDS ("400 401"; of several there is a training each, one after the other, and their mean is the policy),
 # DRAWN (333000; drafts straight from the generator besides, which no tool has judged), MISTAKES (300; repairs of mistakes that the policy which ships now makes by itself), REPAIRS (20; times that each repair is trained on), CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 WORK=${1:-/tmp/embedded}
 PYTHON=${PYTHON:-python} SIZE=${SIZE:-14m} SEED=${SEED:-0} ROWS=${ROWS:-40000} DEVICE=${DEVICE:-auto}
-DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10} DRAWN=${DRAWN:-333000} MISTAKES=${MISTAKES:-300} REPAIRS=${REPAIRS:-20} RL_STEPS=${RL_STEPS:-13} RL_SEEDS=${RL_SEEDS:-$SEED}
+DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10} DRAWN=${DRAWN:-333000} MISTAKES=${MISTAKES:-300} REPAIRS=${REPAIRS:-20} RL_STEPS=${RL_STEPS:-26} RL_SEEDS=${RL_SEEDS:-400 401}
 WORKERS=${WORKERS:-$(nproc)} KERNELBENCH=${KERNELBENCH:-} INSTALL=${INSTALL:-}
 rl() { "$PYTHON" -m rl "$@"; }
 say() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
@@ -38,7 +38,8 @@ fi
 
 if [ ! -d "$WORK/tokenizer" ]; then
     say "tokenizer"
-    rl tokenizer --data "$CORPUS" --out "$WORK/tokenizer" --size 4096
+    [ -d "$WORK/idioms" ] || "$PYTHON" -m bench.drawn --n 20000 --out "$WORK/idioms" --workers "$WORKERS"
+    rl tokenizer --data "$WORK/idioms" --out "$WORK/tokenizer" --size 4096
 fi
 
 if [ ! -d "$WORK/embedded" ]; then
@@ -56,7 +57,7 @@ if [ "$RL_STEPS" -gt 0 ]; then
         [ -d "$WORK/trained-$seed" ] && continue
         say "$RL_STEPS steps of GRPO on problems of its own kind and deeper ones, seed $seed"
         rl train --online --policy "transformers:$WORK/embedded" --problems synth --problems synth:depth --max-steps "$RL_STEPS" \
-            --seed "$seed" --device "$DEVICE" --reply-tokens 768 --storage bf16 --output "$WORK/trained-$seed"
+            --seed "$seed" --device "$DEVICE" --reply-tokens 768 --lag 2 --set lr_scheduler_type=linear --set warmup_steps=3 --storage bf16 --output "$WORK/trained-$seed"
     done
     if [ "${#each[@]}" -eq 1 ]; then
         MADE=${each[0]#transformers:}
