@@ -92,10 +92,12 @@ def write_policy(
             model.save_pretrained(partial, state_dict=weights)
         else:
             kind = torch.bfloat16 if storage is Storage.BF16 else torch.float32
-            model.config.dtype = kind
             tied = set(model._tied_weights_keys or ()) if model.config.tie_word_embeddings else set()
             whole = {name: value.to(kind) for name, value in weights.items() if name not in tied}
             model.save_pretrained(partial, state_dict=whole)
+            # transformers writes the dtype of the model in memory, not that of what it was given to store.
+            model.config.dtype = kind
+            model.config.save_pretrained(partial)
         subject.tokenizer.save_pretrained(partial)
         write_notes(partial, subject, lineage, **facts)
         for path in beside:

@@ -81,3 +81,11 @@ def test_the_command(tmp_path, policies):
     assert isinstance(
         CliRunner().invoke(build(), [*asked[:-1], str(tmp_path / "b"), "--storage", "int3"]).exception, InputError
     )
+
+
+@pytest.mark.parametrize(("storage", "kind"), [(Storage.BF16, "bfloat16"), (Storage.FP32, "float32")])
+def test_its_config_names_the_type_that_is_stored(tmp_path, policies, storage, kind):
+    average(policies, tmp_path / "mean", storage=storage)
+    stored = load_file(tmp_path / "mean" / "model.safetensors")
+    assert json.loads((tmp_path / "mean" / "config.json").read_text())["dtype"] == kind
+    assert {str(value.dtype) for value in stored.values()} == {f"torch.{kind}"}
