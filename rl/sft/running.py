@@ -23,6 +23,7 @@ from rl.sft.encoding import Encoded, gather, ready_rows
 from rl.sft.options import Options, Storage
 from rl.sft.presets import PRESETS, Preset, sft_config
 from rl.tokenizing import save_tokenizer, train_tokenizer, training_texts
+from rl.training.processes import refuse_several_gpus
 from tools.results import InfrastructureError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def train(options: Options, say: Say, command: str = "rl sft") -> Trained:
     """Begins or goes on, and writes the model. Raises InputError, PolicyRefused, InfrastructureError; KeyboardInterrupt after a checkpoint."""
     preset = PRESETS[options.preset]
     check_base(options.base, options.adapter, preset)
+    refuse_several_gpus(options.device, "sft")
     resumes = _prepare(options)
     tokenizer = _tokenizer(options, say)
     more = f" and {options.drawn:,} drawn ones" if options.drawn else ""

@@ -29,17 +29,29 @@ class Place(NamedTuple):
 
 def place_of(device: str) -> Place:
     """`device` is what was asked for; each of several processes gets a GPU of its own. Raises InputError where one process sees several GPUs."""
-    import torch
     from accelerate import PartialState
 
     state = PartialState(cpu=not device.startswith("cuda"))
-    if state.num_processes == 1 and device.startswith("cuda") and torch.cuda.device_count() > 1:
-        raise InputError(
-            "one process sees several GPUs: show it one (CUDA_VISIBLE_DEVICES=0 rl train ...), or use them all with "
-            "`accelerate launch --config_file rl/configs/two_gpus.yaml -m rl train ...`"
+    if state.num_processes == 1:
+        refuse_several_gpus(
+            device,
+            "train",
+            ", or use them all with `accelerate launch --config_file rl/configs/two_gpus.yaml -m rl train ...`",
         )
     own = f"cuda:{state.local_process_index}" if state.num_processes > 1 and device.startswith("cuda") else device
     return Place(state.process_index, state.num_processes, own)
+
+
+def refuse_several_gpus(device: str, command: str, otherwise: str = "") -> None:
+    """transformers would train on copies on all of them (DataParallel), whatever `device` says. Raises InputError."""
+    import torch
+
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    if alone and device.startswith("cuda") and torch.cuda.device_count() > 1:
+        number = device.partition(":")[2] or "0"
+        raise InputError(
+            f"one process sees several GPUs: show it one (CUDA_VISIBLE_DEVICES={number} rl {command} ...){otherwise}"
+        )
 
 
 def refuse_spread_weights() -> None:

@@ -369,3 +369,11 @@ def test_fill_in_the_middle_gives_the_whole_back(corpus, tokenizer):
     before, rest = text.removeprefix("<|fim_prefix|>").split("<|fim_suffix|>")
     after, middle = rest.removesuffix("<|im_end|>").split("<|fim_middle|>")
     assert before + middle + after == "a\nb\nc\nd\n"
+
+
+def test_one_process_that_sees_several_gpus_is_told_to_see_one(corpus, tmp_path, monkeypatch):
+    """transformers would use all of them, and `--device cuda:1` would be the first."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    with pytest.raises(InputError, match=r"several GPUs: show it one \(CUDA_VISIBLE_DEVICES=1 rl sft"):
+        train(options(corpus, tmp_path / "model", device="cuda:1"), quiet)
+    assert not list(tmp_path.glob("model*"))
