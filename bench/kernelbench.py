@@ -4,6 +4,7 @@
     python -m bench.kernelbench sift  --work DIR --kernelbench CHECKOUT                compiles them, and runs the small ones under the interpreter
     python -m bench.kernelbench judge --work DIR --kernelbench CHECKOUT --device cuda:0 --seconds 300
     python -m bench.kernelbench report --work DIR
+    python -m bench.kernelbench forms  --work DIR --kernelbench CHECKOUT        drafts that are Python and take what the reference's constructor takes
     python -m bench.kernelbench union --work U --of DIR DIR2        the drafts of several policies: what two wrote is judged once; then report --work DIR --verdicts U
 
 What `sift` refuses was refused by the same tools, on a CPU and at small sizes; only what is not refused there is worth a GPU's time. What counts as right is
@@ -13,6 +14,7 @@ right on the GPU, at the problem's own sizes, with every check. Each part goes o
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import time
 from collections import Counter, defaultdict
@@ -95,6 +97,32 @@ def union(asked: argparse.Namespace) -> None:
     told = [json.loads((folder / "drafts.json").read_text()) for folder in asked.of]
     joined = {name: [s for one in told for s in one["drafts"].get(name, [])] for name in told[0]["drafts"]}
     (asked.work / "drafts.json").write_text(json.dumps({**told[0], "policy": "several", "drafts": joined}))
+
+
+def forms(asked: argparse.Namespace) -> None:
+    """Before any tool: is it Python, and does its constructor take what the reference's takes, under the same names."""
+    problems, counts = problems_of(asked), defaultdict(Counter)  # type: ignore[var-annotated]
+    for name, sources in _drafts(asked).items():
+        wanted = _constructor(problems[name].source, "Model")
+        counts[name.split("/")[0]].update(_form(source, wanted) for source in sources)
+    for level, found in sorted(counts.items()):
+        print(f"{level}: of {found.total():,} drafts {', '.join(f'{form} {n:,}' for form, n in found.most_common())}")
+
+
+def _form(source: str | None, wanted: list[str]) -> str:
+    try:
+        return "as the reference" if _constructor(source or "", "ModelNew") == wanted else "other arguments"
+    except SyntaxError:
+        return "no Python"
+
+
+def _constructor(source: str, name: str) -> list[str]:
+    """Names of what it takes besides `self`; a class that is not there takes "?". Raises SyntaxError."""
+    body = next((n.body for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == name), None)
+    if body is None:
+        return ["?"]
+    made = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    return [a.arg for a in made.args.args[1:]] if made else []
 
 
 # ---------------------------------------------------------------- judge
@@ -294,6 +322,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "judge": judge,
     "report": report,
     "union": union,
+    "forms": forms,
 }
 
 if __name__ == "__main__":

@@ -72,10 +72,7 @@ def rows(asked: argparse.Namespace) -> None:
 def report(asked: argparse.Namespace) -> None:
     for entry in asked.logs:
         name, _, path = entry.partition("=")
-        print(
-            f"\n{name}\n\n| step | drafts | lazy | right | lazy of the right | reward of a lazy one | of a right one that is not |"
-        )
-        print("|---|---|---|---|---|---|---|")
+        print(f"\n{name}\n\n| step | drafts | lazy | right | lazy of the right |\n|---|---|---|---|---|")
         for step, turns in sorted(by_step(Path(path)).items()):
             print(line(step, turns))
 
@@ -83,11 +80,12 @@ def report(asked: argparse.Namespace) -> None:
 def line(step: int, turns: list[Any]) -> str:
     """One step of one training."""
     right = [turn for turn in turns if turn.report.correct]
-    marked = [turn for turn in turns if LAZY in (turn.source or "")]
-    both = [turn for turn in right if LAZY in (turn.source or "")]
-    cells = [len(turns), _share(marked, turns), _share(right, turns), _share(both, right)]
-    rewards = [_mean(marked), _mean([turn for turn in right if turn not in both])]
-    return "| " + " | ".join(str(cell) for cell in (step, *cells, *rewards)) + " |"
+    shares = [_share(_lazy(turns), turns), _share(right, turns), _share(_lazy(right), right)]
+    return f"| {step} | {len(turns)} | {' | '.join(shares)} |"
+
+
+def _lazy(turns: list[Any]) -> list[Any]:
+    return [turn for turn in turns if LAZY in (turn.source or "")]
 
 
 def by_step(path: Path) -> dict[int, list[Any]]:
@@ -105,11 +103,6 @@ def by_step(path: Path) -> dict[int, list[Any]]:
 
 def _share(some: list[Any], of: list[Any]) -> str:
     return f"{100 * len(some) / len(of):.0f} %" if of else "-"
-
-
-def _mean(turns: list[Any]) -> str:
-    earned = [sum(turn.rewards.values()) for turn in turns if turn.rewards]
-    return f"{sum(earned) / len(earned):.2f}" if earned else "-"
 
 
 if __name__ == "__main__":

@@ -41,7 +41,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "strict": {"turns": 1},
     "report": {"turns": 1, "own_work": "report"},
     "report_share": {"judge": "cuda:0", "reward": "default", "own_work": "report", "turns": 1},
-    "report_no_share": {"judge": "cuda:0", "reward": "bench/no_share.json", "own_work": "report", "turns": 1},
+    "report_no_share": {
+        "judge": "cuda:0",
+        "reward": str(Path(__file__).with_name("no_share.json")),
+        "own_work": "report",
+        "turns": 1,
+    },
 }
 """Ablations: what differs from the base."""
 

@@ -42,27 +42,24 @@ def evaluator() -> Evaluator:
 def end_with_parent() -> None:
     """A parent that is killed takes its workers along: without this they would wait for work for ever."""
     import multiprocessing
-    import os
     import threading
 
     def watch() -> None:
         parent = multiprocessing.parent_process()
         if parent is not None:
             parent.join()
-            if "evaluator" in _here:
-                _here["evaluator"].close()
-            os._exit(1)
+            _end()
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
-def _end(number: int, frame: Any) -> None:
+def _end(*_: Any) -> None:
     """With the zygotes, which would wait for their pipes otherwise."""
     import os
 
     if "evaluator" in _here:
         _here["evaluator"].close()
-    os._exit(0)
+    os._exit(1)
 
 
 def _open() -> None:

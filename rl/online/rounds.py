@@ -100,15 +100,8 @@ class Rounds:
                 raise KeyboardInterrupt
         run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
         lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
-        batch = Batch(
-            self._store,
-            run,
-            jobs,
-            lane,
-            Judging(self._judges, judge_options(options.judge, options.own_work)),
-            settings,
-            lanes,
-        )
+        judging = Judging(self._judges, judge_options(options.judge, options.own_work))
+        batch = Batch(self._store, run, jobs, lane, judging, settings, lanes)
         standing = batch.run(max(1, len(jobs)))
         if standing.jobs and standing.paused > standing.jobs // 2:
             raise InfrastructureError(
@@ -129,11 +122,9 @@ def judge_options(judge: str, own_work: str = "strict") -> Options:
     """interpreted: shrunk shapes under the interpreter; compiled: every launch compiled for the target first; cuda:N: on that GPU, timed."""
     from tools.pipeline import Options
 
-    if judge == "interpreted":
-        return Options(targets=(), profile=False, own_work=own_work)
-    if judge == "compiled":
-        return Options(targets=(TARGET,), profile=False, own_work=own_work)
-    return Options(targets=(TARGET,), torch_compile=False, own_work=own_work)
+    on_cpu = judge in ("interpreted", "compiled")
+    targets = () if judge == "interpreted" else (TARGET,)
+    return Options(targets=targets, profile=not on_cpu, torch_compile=on_cpu, own_work=own_work)
 
 
 def judge_device(judge: str) -> str:
