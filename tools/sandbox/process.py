@@ -24,6 +24,7 @@ WARM_SECONDS = 120.0
 READY_SECONDS = 60.0
 LAST_SECONDS = 3.0
 """To die in: a process closes its channel first and its CUDA context last, which takes over a second where many share a GPU."""
+REMOVING_SECONDS = 1.0
 
 
 KEPT = (
@@ -183,6 +184,15 @@ def visible(gpu: int | None) -> str:
     return shown[gpu] if gpu < len(shown) else str(gpu)
 
 
+def _remove(folder: Path) -> None:
+    """With what a process that is just dying there may still write."""
+    deadline = time.monotonic() + REMOVING_SECONDS
+    shutil.rmtree(folder, ignore_errors=True)
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Zygote:
     """A warm process of one kind, with a spare candidate process ready. Thread-safe. A context manager."""
 
@@ -297,6 +307,8 @@ class Zygote:
                 self._dying.gone()
 
     def close(self) -> None:
+        if not self._warm:
+            self._process.kill()  # who waits for it holds the lock
         with self._lock:
             if self._spare:
                 self._spare.kill()
@@ -307,7 +319,7 @@ class Zygote:
         self._process.wait()
         if self._process.stderr:
             self._process.stderr.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove(self.folder)
 
     def __enter__(self) -> Zygote:
         return self
