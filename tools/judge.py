@@ -26,7 +26,9 @@ from tools.situation import DoesNotFit, Situation, out_of_memory, set_up
 
 KEPT_PROBLEMS = 12
 MUCH = 16
-"""Of a GPU that is more than half full, a judge keeps at most this part between two verdicts: several may take turns there."""
+"""Of a GPU that is more than half full, a judge keeps at most this part between two verdicts: others may take turns there."""
+TOGETHER = 4
+"""Judges that share a GPU keep at most this part of it between them."""
 
 NUMERIC = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
 
@@ -56,9 +58,11 @@ class Judged:
 class Judge:
     """A context manager. Not thread-safe: one a lane."""
 
-    def __init__(self, device: str, *, limits: Limits | None = None, zygote: Zygote | None = None) -> None:
-        """device: cpu or cuda:N. A zygote that is given is shared, and not closed here."""
-        self.device = device
+    def __init__(
+        self, device: str, *, limits: Limits | None = None, zygote: Zygote | None = None, sharers: int = 1
+    ) -> None:
+        """device: cpu or cuda:N. A zygote that is given is shared, and not closed here. sharers: judges that keep something on this device."""
+        self.device, self._sharers = device, sharers
         gpu = int(device.partition(":")[2] or 0) if device.startswith("cuda") else None
         self._own_zygote = zygote is None
         self.zygote = zygote or Zygote(Kind.CUDA if gpu is not None else Kind.INTERPRET, gpu=gpu, limits=limits)
@@ -122,17 +126,20 @@ class Judge:
             try:
                 return self._twice(problem, source, rules, warm_cache, progress)
             finally:
-                if self._crowded() and self._keeps_much():
+                if self.on_gpu and self._kept() > self._may_keep():
                     self.forget()
 
     def _twice(
         self, problem: Problem, source: str, rules: Rules, warm_cache: Path | None, progress: Callable[[str], None]
     ) -> Judged:
+        judged: Judged | None = None
         try:
-            return self._once(problem, source, rules, warm_cache, progress)
+            judged = self._once(problem, source, rules, warm_cache, progress)
         except Exception as error:
             if not out_of_memory(error):
                 raise
+        if judged is not None and not self._in_the_way(judged.correctness.failure):
+            return judged
         self.forget()
         try:
             return self._once(problem, source, rules, warm_cache, progress)
@@ -141,12 +148,23 @@ class Judge:
                 raise
             raise DoesNotFit(problem, self.device) from error
 
-    def _keeps_much(self) -> bool:
-        """What this process keeps for speed may be what the next one's turn wants."""
+    def _in_the_way(self, failure: Failure | None) -> bool:
+        """Whether a candidate found no memory where other problems' is kept here."""
+        return failure is not None and failure.fault is Fault.MEMORY and self.on_gpu and len(self._situations) > 1
+
+    def _kept(self) -> int:
+        """Bytes that this process has taken: what it keeps for speed may be what the next one's turn wants."""
         import torch
 
-        whole = torch.cuda.mem_get_info(self.device)[1]
-        return torch.cuda.memory_reserved(self.device) + self.buffers.waiting > whole // MUCH
+        return torch.cuda.memory_reserved(self.device) + self.buffers.waiting
+
+    def _may_keep(self) -> int:
+        """Bytes."""
+        import torch
+
+        whole: int = torch.cuda.mem_get_info(self.device)[1]
+        fair = whole // (TOGETHER * self._sharers) if self._sharers > 1 else whole
+        return min(fair, whole // MUCH) if self._crowded() else fair
 
     def _crowded(self) -> bool:
         """Whether less than half of the GPU's memory is free."""

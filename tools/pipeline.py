@@ -68,14 +68,14 @@ class Evaluator:
 
     def __init__(
         self, device: str = "cpu", workers: int = 2, cache_dir: Path | None = None, limits: Limits | None = None,
-        lane: Callable[[Lane], AbstractContextManager[None]] = _unmetered,
+        lane: Callable[[Lane], AbstractContextManager[None]] = _unmetered, sharers: int = 1,
     ) -> None:  # fmt: skip
-        """device: cpu or cuda:N. cache_dir: where verdicts are kept; None keeps none. lane: entered for the time that a verdict works there.
+        """device: cpu or cuda:N. cache_dir: where verdicts are kept; None keeps none. lane: entered for the time that a verdict works there. sharers: processes with an evaluator on this GPU.
 
         Raises InfrastructureError where the sandbox cannot start.
         """
         self.device = device
-        self._lane = lane
+        self._lane, self._sharers = lane, sharers
         self._limits = limits
         self._baselines = Baselines(device, cache_dir)
         self._cache = VerdictCache(cache_dir) if cache_dir else None
@@ -209,7 +209,7 @@ class Evaluator:
         rules = Rules(own_work=rule, hidden=hidden, seconds=asked.seconds, profile=asked.profile, before_hidden=ahead)
         with self.alone_on_the_gpu(asked.lease_seconds, say), self._lane(Lane.GPU):
             if self._gpu_judge is None:
-                self._gpu_judge = Judge(self.device, zygote=self._zygote(Kind.CUDA))
+                self._gpu_judge = Judge(self.device, zygote=self._zygote(Kind.CUDA), sharers=self._sharers)
             say("judging on the GPU")
             judged = self._gpu_judge.judge(problem, source, rules, warm_cache=cache, progress=say)
         report = _with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.correctness)

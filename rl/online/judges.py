@@ -78,7 +78,7 @@ class JudgePool:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["torch", "triton", "tools.pipeline", "tools.judge"])
         return ProcessPoolExecutor(
-            self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache, Path(self._folder.name))
+            self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache, Path(self._folder.name), self._workers)
         )  # fmt: skip
 
     @property
@@ -203,7 +203,7 @@ def _is_judged(future: Future[Any]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
-def _begin(device: str, cache: Path | None, inside: Path) -> None:
+def _begin(device: str, cache: Path | None, inside: Path, workers: int) -> None:
     """In a judging process: one evaluator, for as long as it lives; Ctrl-C is the parent's affair, and the parent's death is the end."""
     import atexit
     import signal
@@ -217,7 +217,7 @@ def _begin(device: str, cache: Path | None, inside: Path) -> None:
     torch.set_num_threads(1)
     global _judge, _inside
     _inside = inside
-    _judge = Evaluator(device=device, workers=1, cache_dir=cache)
+    _judge = Evaluator(device=device, workers=1, cache_dir=cache, sharers=workers)
     atexit.register(_judge.close)
 
 
