@@ -159,7 +159,7 @@ class Batch:
         trajectory = self._store.begin(
             self._settings.start(job.problem, self._program), run_id=self._run.id, sample=job.sample
         )
-        settings = self._settings
+        settings = self._settings.with_(repeated=job.sample > 0)
         if settings.seed is not None:
             settings = settings.with_(seed=settings.seed + SEED_STEP * job.sample)
 

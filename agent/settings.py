@@ -32,6 +32,8 @@ class Settings(Value):
     budgets: Budgets = Budgets()
     temperature: float | None = None
     """None: 1 for a policy that is asked in sentences; a small one answers greedily first, then at 0.8."""
+    repeated: bool = False
+    """Not the first trajectory of its problem: what is likeliest has been said, so it draws its first answer too. Follows from the trajectory, so it makes no other command."""
     reply_tokens: int | None = None
     seed: int | None = None
     prompts: Path | None = None
@@ -55,6 +57,7 @@ class Settings(Value):
             temperature=told.get("temperature"),
             reply_tokens=told.get("reply_tokens"),
             seed=trajectory.seed,
+            repeated=trajectory.sample > 0,
         )
 
     def start(self, problem: Problem, program: str = "") -> Start:
@@ -93,4 +96,5 @@ class Settings(Value):
             return self.temperature
         if form is PromptForm.CHAT:
             return 1.0
-        return 0.0 if turn == 0 and self.search is SearchKind.SERIAL else EXPLORING
+        greedy = turn == 0 and self.search is SearchKind.SERIAL and not self.repeated
+        return 0.0 if greedy else EXPLORING

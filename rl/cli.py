@@ -36,6 +36,11 @@ def build() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits: 0 done, 2 bad input, 3 this machine's trouble, 130 interrupted."""
+    import logging
+
     from agent.exits import run
 
+    logging.getLogger("bitsandbytes.backends").setLevel(
+        logging.ERROR
+    )  # warns of a quicker kernel that it would have to download
     run(build(), "rl", sys.argv[1:] if arguments is None else arguments)

@@ -31,7 +31,15 @@ GoalText = Annotated[
     str | None,
     typer.Option("--goal", help="correct, speedup:1.2 or roofline:0.9. Without: roofline:0.9 on a GPU, else correct."),
 ]
-Temperature = Annotated[float | None, typer.Option(min=0.0, max=2.0)]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=2.0,
+        help="Of the policy's draws [default: 1; a small policy says first what is likeliest, then draws at 0.8].",
+        show_default=False,
+    ),
+]
 ReplyTokens = Annotated[int | None, typer.Option(min=1, help="The most that one reply may take.")]
 Seed = Annotated[int | None, typer.Option(help="For the policy's draws.")]
 Adapter = Annotated[str | None, typer.Option(help="A LoRA adapter (vllm, transformers).")]

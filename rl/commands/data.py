@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Corpora: import, generate, clean, report.", no_args_is_help=True)
 
-Out = Annotated[Path, typer.Option("--out", help="The corpus's folder.")]
+Out = Annotated[Path, typer.Option("--out", help="The folder that is written.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 Against = Annotated[
     list[str] | None,
@@ -57,6 +58,29 @@ def synth(
     from rl.show.data import synth_view
 
     console().print(synth_view(state))
+
+
+@app.command()
+def problems(
+    out: Out,
+    n: Annotated[int, typer.Option("--n", min=1, help="Problems.")],
+    kind: Annotated[
+        str, typer.Option(help="synth, or synth:composition, synth:depth (harder), synth:family.")
+    ] = "synth",
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same problems.")] = 0,
+    against: Against = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Generate problems, a file each in KernelBench form: for `agent batch DIR`, whose log is then trained on."""
+    from agent.show.terminal import console
+    from rl.online.problem_files import write_problems
+
+    written = write_problems(out, n, kind, seed, against or ())
+    if as_json:
+        typer.echo(json.dumps([str(path) for path in written], indent=1))
+    else:
+        console().print(f"{len(written)} problems in {out}: agent batch {out} --samples 8 --temperature 1 --db runs.db")
 
 
 @app.command()

@@ -15,6 +15,8 @@ from tools.problem import Problem
 SYNTH = "synth"
 OTHERS = 500_000_009
 """Added to the seed for a step's second round."""
+MEASURED_FROM = 1_000_003
+"""Seeds from here on are what held-out problems are drawn with; no training's own."""
 
 
 class ProblemSource:
@@ -27,7 +29,7 @@ class ProblemSource:
         """
         self._seed, self._asked, self._against = seed, tuple(asked), tuple(against)
         self._lock = threading.Lock()
-        own = {name: _stream(name, seed, against) for name in asked if is_synth(name)}
+        own = {name: generated(name, seed, against) for name in asked if is_synth(name)}
         # A stream that is named twice gives twice as many, not the same ones again.
         self._streams = [own[name] for name in asked if name in own]
         self._drawn: list[Problem] = []
@@ -74,15 +76,17 @@ def is_synth(name: str) -> bool:
     return name == SYNTH or name.startswith(f"{SYNTH}:")
 
 
-def _stream(name: str, seed: int, against: Sequence[str] = ()) -> Iterator[Problem]:
+def generated(name: str, seed: int, against: Sequence[str] = ()) -> Iterator[Problem]:
+    """Without end. name: `synth`, `synth:SPLIT` or its last word. Raises InputError."""
     from rl.data.cleaning.suites import graphs_of
     from rl.data.rows import Split
     from rl.data.synth.tasks import stream
 
     asked = name.partition(":")[2] or Split.TRAIN.value
     split = next((split for split in Split if asked in (split.value, split.value.rpartition("_")[2])), None)
+    split = split if is_synth(name) else None
     if split is None:
-        raise InputError(f"--problems {name}: choose synth:{', synth:'.join(Split)}")
+        raise InputError(f"{name}: choose synth, synth:{', synth:'.join(Split)}")
     return (task.problem for task in stream(split, seed, graphs_of(*against)))
 
 
@@ -99,7 +103,7 @@ def held_out(asked: Sequence[str], count: int, seed: int) -> dict[str, list[Prob
     found: dict[str, list[Problem]] = {}
     for name in asked:
         if is_synth(name):
-            found[name] = list(itertools.islice(_stream(name, 1_000_003 + seed), count))
+            found[name] = list(itertools.islice(generated(name, MEASURED_FROM + seed), count))
         else:
             found[name] = _fixed([name])[:count]
     return found

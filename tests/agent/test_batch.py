@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from agent.exits import Exit, InputError
 from agent.lanes import Gate, PolicyLane
 from agent.problems import find
 from agent.prompts import Prompts
-from agent.settings import Settings
+from agent.settings import EXPLORING, Settings
+from agent.stopping import Budgets
 from agent.suite_choice import choose_problems, default_run
 from policies.base import Message, PolicyRefused, PromptForm, Request, Role, Trouble
+from policies.embedded import open_embedded
 from policies.scripted import Part, Script, ScriptedPolicy, open_scripted
 from store.database import Store
 from store.errors import StoreError
@@ -159,6 +162,19 @@ def test_samples_and_another_policy_are_added_to_a_run(tmp_path, unfinished):
     assert other.standing.here == 2
     assert [group.label for group in other.report.groups] == ["scripted:one", "scripted:two"]
     assert other.report.against[0].second == "scripted:two"
+
+
+def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(tmp_path):
+    """A small policy answers greedily first: once said, that teaches nobody anything, and two answers alike are one."""
+    where = str(tmp_path / "runs.db")
+    settings = Settings(policy="embedded", budgets=Budgets(turns=1))
+    with closing(open_embedded(device="cpu")) as policy:
+        run_batch([find("fused_silu")], policy, settings, name="drawn", samples=3, folder=tmp_path / "out", db=where)
+    with Store.open(where, readonly=True) as store:
+        turns = [store.turns(row.id)[0] for row in sorted(store.trajectories(), key=lambda row: row.sample)]
+    assert [turn.sampling.temperature for turn in turns] == [0.0, EXPLORING, EXPLORING]
+    assert [turn.completion.exact for turn in turns] == [False, True, True]
+    assert len({turn.sampling.seed for turn in turns}) == 3
 
 
 def test_a_trajectory_that_another_process_works_on_is_left_to_it(tmp_path, unfinished):

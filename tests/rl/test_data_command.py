@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from agent.suite_choice import choose_problems
 from rl.cli import main
 from rl.data.rows import Kind, read_rows, row_of, write_rows
+from rl.online.problem_source import MEASURED_FROM, ProblemSource
 
 
 def ran(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -61,3 +63,30 @@ def test_a_folder_of_other_rows_is_not_generated_into(tmp_path, capsys):
     code, _, err = ran(capsys, "synth", "--n", "1", "--out", str(tmp_path))
     assert code == 2
     assert "did not write" in err
+
+
+def test_generated_problems_become_files_that_the_agent_takes(tmp_path, capsys):
+    code, out, _ = ran(capsys, "problems", "--n", "3", "--seed", "5", "--kind", "synth:depth", "--out", str(tmp_path / "deep"))  # fmt: skip
+    assert (code, "3 problems" in out) == (0, True)
+    found = choose_problems([str(tmp_path / "deep")])
+    source = ProblemSource(["synth:depth"], 5)
+    assert [problem.hash for problem in found] == [problem.hash for problem in source.at(0, 3)]
+    assert not [path for path in tmp_path.iterdir() if path.name != "deep"], "nothing half written beside it"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["--out", "taken"], "not empty: choose another --out"),
+        (["--kind", "synth:nothing"], "choose synth, synth:train"),
+        (["--kind", "nothing"], "choose synth, synth:train"),
+        (["--seed", str(MEASURED_FROM)], "are for measuring, choose a smaller one"),
+    ],
+)
+def test_problems_that_cannot_be_written_are_one_line(tmp_path, capsys, monkeypatch, changes, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").touch()
+    code, _, err = ran(capsys, "problems", "--n", "2", "--out", "new", *changes)
+    assert (code, said in err, err.count("\n")) == (2, True, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

@@ -367,7 +367,7 @@ def test_generated_problems_never_come_twice_and_held_out_ones_are_of_another_sp
     hashes = [p.hash for step in range(4) for p in source.at(step, 8)]
     assert len(set(hashes)) == 32
     assert not set(hashes) & {p.hash for p in held_out(("synth:depth",), 8, 0)["synth:depth"]}
-    with pytest.raises(InputError, match="choose synth:train"):
+    with pytest.raises(InputError, match="choose synth, synth:train"):
         ProblemSource(("synth:nothing",), 0)
 
 

@@ -1,0 +1,34 @@
+"""`rl data problems`: the generator's references as files, for `agent batch` and everything else that takes a folder of problems."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.exits import InputError
+from rl.online.problem_source import MEASURED_FROM, generated
+
+
+def write_problems(out: Path, n: int, kind: str, seed: int, against: Sequence[str] = ()) -> list[Path]:
+    """`n` files in KernelBench form, in a folder that is new or empty: all of them, or none.
+
+    kind: `synth`, or `synth:SPLIT` as of a training online. Raises InputError.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is there and not empty: choose another --out")
+    if seed >= MEASURED_FROM:
+        raise InputError(f"--seed {seed}: those from {MEASURED_FROM} on are for measuring, choose a smaller one")
+    found = list(itertools.islice(generated(kind, seed, against), n))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        whole = Path(folder, "whole")
+        whole.mkdir()
+        for number, problem in enumerate(found, 1):
+            name = f"{number:0{len(str(n))}d}_{problem.title.replace(' ', '_')}.py"
+            (whole / name).write_text(problem.source, encoding="utf-8")
+        if out.exists():
+            out.rmdir()
+        whole.rename(out)
+    return sorted(out.iterdir())
