@@ -42,7 +42,8 @@ def main() -> None:
     add("--n", type=int, default=1600)
     add("--seed", type=int, default=900)
     add("--out", type=Path)
-    asked = parser.parse_args()
+    add("--every", type=int, default=1, help="report: steps that make a line")
+    asked = parser.parse_intermixed_args()
     rows(asked) if asked.part == "rows" else report(asked)
 
 
@@ -72,16 +73,24 @@ def rows(asked: argparse.Namespace) -> None:
 def report(asked: argparse.Namespace) -> None:
     for entry in asked.logs:
         name, _, path = entry.partition("=")
-        print(f"\n{name}\n\n| step | drafts | lazy | right | lazy of the right |\n|---|---|---|---|---|")
-        for step, turns in sorted(by_step(Path(path)).items()):
-            print(line(step, turns))
+        print(f"\n{name}\n\n| steps | drafts | lazy | right | lazy of the right | right of the lazy | of the others |")
+        print("|---|---|---|---|---|---|---|")
+        steps = by_step(Path(path))
+        for first in range(0, max(steps, default=-1) + 1, asked.every):
+            some = [turn for step in range(first, first + asked.every) for turn in steps.get(step, ())]
+            if some:
+                print(line(f"{first} to {first + asked.every - 1}" if asked.every > 1 else str(first), some))
 
 
-def line(step: int, turns: list[Any]) -> str:
-    """One step of one training."""
+def line(steps: str, turns: list[Any]) -> str:
+    """A few steps of one training."""
     right = [turn for turn in turns if turn.report.correct]
-    shares = [_share(_lazy(turns), turns), _share(right, turns), _share(_lazy(right), right)]
-    return f"| {step} | {len(turns)} | {' | '.join(shares)} |"
+    lazy, others = _lazy(turns), [turn for turn in turns if LAZY not in (turn.source or "")]
+    shares = [
+        _share(lazy, turns), _share(right, turns), _share(_lazy(right), right),
+        *(_share([turn for turn in some if turn.report.correct], some) for some in (lazy, others)),
+    ]  # fmt: skip
+    return f"| {steps} | {len(turns)} | {' | '.join(shares)} |"
 
 
 def _lazy(turns: list[Any]) -> list[Any]:

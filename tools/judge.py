@@ -149,8 +149,13 @@ class Judge:
             raise DoesNotFit(problem, self.device) from error
 
     def _in_the_way(self, failure: Failure | None) -> bool:
-        """Whether a candidate found no memory where other problems' is kept here."""
-        return failure is not None and failure.fault is Fault.MEMORY and self.on_gpu and len(self._situations) > 1
+        """Whether a candidate found no memory where much is kept here."""
+        return (
+            failure is not None
+            and failure.fault is Fault.MEMORY
+            and self.on_gpu
+            and self._kept() > self._whole() // MUCH
+        )
 
     def _kept(self) -> int:
         """Bytes that this process has taken: what it keeps for speed may be what the next one's turn wants."""
@@ -158,13 +163,16 @@ class Judge:
 
         return torch.cuda.memory_reserved(self.device) + self.buffers.waiting
 
-    def _may_keep(self) -> int:
-        """Bytes."""
+    def _whole(self) -> int:
+        """Bytes of the GPU's memory."""
         import torch
 
-        whole: int = torch.cuda.mem_get_info(self.device)[1]
-        fair = whole // (TOGETHER * self._sharers) if self._sharers > 1 else whole
-        return min(fair, whole // MUCH) if self._crowded() else fair
+        return int(torch.cuda.mem_get_info(self.device)[1])
+
+    def _may_keep(self) -> int:
+        """Bytes, between two verdicts."""
+        fair = self._whole() // (TOGETHER * self._sharers) if self._sharers > 1 else self._whole()
+        return min(fair, self._whole() // MUCH) if self._crowded() else fair
 
     def _crowded(self) -> bool:
         """Whether less than half of the GPU's memory is free."""
