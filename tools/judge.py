@@ -146,7 +146,7 @@ class Judge:
         except Exception as error:
             if not out_of_memory(error):
                 raise
-            raise DoesNotFit(problem, self.device) from error
+            raise DoesNotFit(problem.name, self.device) from error
 
     def _in_the_way(self, failure: Failure | None) -> bool:
         """Whether a candidate found no memory where much is kept here."""

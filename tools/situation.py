@@ -23,8 +23,13 @@ ULPS, ROW_SHAKES = 16, 3
 class DoesNotFit(InfrastructureError):
     """The problem and what is computed for its verdict do not fit into the device's free memory."""
 
-    def __init__(self, problem: Problem, device: str) -> None:
-        super().__init__(f"{problem.name} does not fit on {device}: free its memory, or use smaller sizes")
+    def __init__(self, problem: str, device: str) -> None:
+        """problem: its name. Both are what it is made of again in another process."""
+        super().__init__(problem, device)
+
+    def __str__(self) -> str:
+        problem, device = self.args
+        return f"{problem} does not fit on {device}: free its memory, or use smaller sizes"
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -91,7 +96,7 @@ def set_up(problem: Problem, device: str, weights_seed: int) -> Situation:
         before = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
         outputs = reference.run(situation.model, inputs, 1)
     except torch.cuda.OutOfMemoryError as error:
-        raise DoesNotFit(problem, device) from error
+        raise DoesNotFit(problem.name, device) from error
     situation.outputs = tuple(describe(o) for o in outputs)
     situation.mutated = frozenset(
         i

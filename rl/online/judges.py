@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import threading
 import time
 from collections import OrderedDict
@@ -239,6 +240,17 @@ def _evaluate(number: int, problem: Problem, source: str, options: Options | Non
     note.touch()
     try:
         report = _judge.evaluate(problem, source, options)
+    except Exception as error:
+        raise _sendable(error) from None
     finally:
         note.unlink(missing_ok=True)
     return time.monotonic() - started, report
+
+
+def _sendable(error: Exception) -> Exception:
+    """What cannot be put together again where it arrives would break the pool, and everyone's verdicts with it."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

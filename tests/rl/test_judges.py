@@ -1,0 +1,43 @@
+"""What a judging process tells the one that asked: verdicts, and its troubles as they are."""
+
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from rl.online.judges import JudgePool, _sendable  # noqa: E402
+from rl.online.rounds import judge_options  # noqa: E402
+from tests.rl.novice import KERNEL, problem  # noqa: E402
+from tools.problem import Problem  # noqa: E402
+from tools.situation import DoesNotFit  # noqa: E402
+
+SHORT_OF_MEMORY = """
+    import traceback
+    if "set_up" in {frame.name for frame in traceback.extract_stack()}:
+        raise torch.cuda.OutOfMemoryError("no room")
+    return x * 2.0
+"""
+
+
+def test_a_problem_without_room_is_told_as_such_and_breaks_nobody_elses_verdict():
+    """Its error could not be put together again on this side: the pool broke three times, and nobody was told of memory."""
+    reference = problem("double").source.replace(
+        "return x * 2.0", SHORT_OF_MEMORY.strip().replace("\n    ", "\n        ")
+    )
+    options, kernel = judge_options("interpreted"), KERNEL.format("x * 2.0")
+    with JudgePool("cpu", 1) as judges:
+        with pytest.raises(DoesNotFit, match="short does not fit on cpu: free its memory"):
+            judges.evaluate(Problem(name="short", source=reference), kernel, options)
+        assert judges._barren == 0
+        assert judges.evaluate(problem("double"), kernel, options).correct
+
+
+def test_an_error_that_cannot_be_sent_is_told_all_the_same():
+    class Bound(Exception):
+        def __init__(self, one: str, other: str) -> None:
+            super().__init__(f"{one} and {other}")
+
+    told = pickle.loads(pickle.dumps(_sendable(Bound("this", "that"))))
+    assert (type(told), str(told)) == (RuntimeError, "Bound: this and that")
+    assert type(_sendable(ValueError("plain"))) is ValueError
