@@ -15,6 +15,7 @@ from rl.data.synth.tasks import stream, tasks
 from rl.data.synth.verifying import options
 
 STYLES = {"tuned": "@triton.autotune", "meta": "lambda meta", "strided": "stride_am"}
+CONSTRUCTORS = {"tuples": "stride=(1, 1", "axes": "kernel_size_h, kernel_size_w", "flags": "ceil_mode=False"}
 BEFORE = {
     "held_out_composition": "9422f1b3ce47cea4",
     "held_out_depth": "de9c81468d0d08c6",
@@ -70,6 +71,11 @@ def test_every_style_of_launch_is_drawn_about_as_often_as_it_should_be(drawn):
     assert 0 < shares["strided"] < 0.1
 
 
+def test_layers_take_their_window_as_numbers_tuples_or_axis_by_axis(drawn):
+    for name, mark in CONSTRUCTORS.items():
+        assert any(mark in task.solution for task in drawn), name
+
+
 def test_a_grid_reads_the_blocks_that_its_numbers_are():
     launch = Launch(0, "k", "(triton.cdiv(M, 64), triton.cdiv(O, 64))", "x, M, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32")
     assert _read_from_meta(launch) == '(triton.cdiv(M, meta["BLOCK_M"]), triton.cdiv(O, meta["BLOCK_N"]))'
@@ -85,11 +91,12 @@ def test_blocks_that_something_else_was_counted_by_are_not_tuned():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", STYLES | CONSTRUCTORS)
 def test_each_style_passes_the_tools(style):
     from tools.pipeline import Evaluator
 
-    some = islice((t for t in stream(Split.TRAIN, 91) if STYLES[style] in t.solution), 2)
+    mark = (STYLES | CONSTRUCTORS)[style]
+    some = islice((t for t in stream(Split.TRAIN, 91) if mark in t.solution), 2)
     evaluator = Evaluator(device="cpu", workers=1)
     try:
         for task in some:

@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from rl.data.synth.sketch import Sketch
 
 AXES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
+DEFAULTS = {"stride": "1", "padding": "0", "output_padding": "0", "dilation": "1", "groups": "1", "bias": "False"}
+"""Torch's, but for the bias."""
+OVER_AXES = ("kernel_size", "stride", "padding", "output_padding", "dilation")
+SPELT_OUT = 0.6
+"""Of the training's layers: those whose every argument is the model's. Held-out problems stay what they were."""
+FORMS = (4, 4, 2)
+"""How often such a layer takes numbers, tuples, or an argument for each axis."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ def draw_layer(sketch: Sketch) -> Layer:
 
 def _written(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
     transposed, depthwise, grouped = form == "transposed", form == "depthwise", form == "grouped"
-    if sketch.chance(0.4):
+    if sketch.chance(SPELT_OUT if sketch.wild else 0.4):
         return _spelt_out(sketch, axes, form, out)
     bias = sketch.chance(0.75)
     given = [] if form == "pointwise" else _window(sketch, axes, transposed)
@@ -87,25 +94,40 @@ def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
     if axes > 1 and form != "pointwise" and sketch.chance(0.3):
         values["stride"] = f"({', '.join(sketch.pick(('1', '2')) for _ in range(axes))})"
         values["kernel_size"] = f"({', '.join(sketch.pick(('2', '3')) for _ in range(axes))})"
-    for name, value in values.items():
-        sketch.argument(name, value, keep=False)
-    sketch.defaults |= {
-        "stride": "1",
-        "padding": "0",
-        "output_padding": "0",
-        "dilation": "1",
-        "groups": "1",
-        "bias": "False",
-    }
-    order = [f"{name}={name}" for name in values if name != "kernel_size"] + (
-        ["groups=in_channels"] if depthwise else []
-    )
+    given = _given(sketch, axes, values)
+    size = given.pop("kernel_size")
+    order = [f"{name}={text}" for name, text in given.items()] + (["groups=in_channels"] if depthwise else [])
     layer = sketch.pick(("conv", f"conv{axes}d", "conv_transpose" if transposed else f"conv{axes}d"))
     kind = f"nn.Conv{'Transpose' if transposed else ''}{axes}d"
-    sketch.module(layer, f"{kind}(in_channels, {out}, kernel_size, {', '.join(order)})")
+    sketch.module(layer, f"{kind}(in_channels, {out}, {size}, {', '.join(order)})")
     sketch.reference.append(f"x = self.{layer}(x)")
     sketch.ops.append(f"{form}_conv{axes}d")
     return Layer(axes, layer, transposed, grouped, depthwise, values["bias"] == "True")
+
+
+def _given(sketch: Sketch, axes: int, values: dict[str, str]) -> dict[str, str]:
+    """Makes the model's arguments of a layer's, with torch's defaults; what the layer is then given for each."""
+    form = sketch.style.choices(("numbers", "tuples", "axes"), FORMS)[0] if sketch.wild and axes > 1 else "numbers"
+    given: dict[str, str] = {}
+    for name, value in values.items():
+        own, default = [(name, value)], DEFAULTS.get(name)
+        if name in OVER_AXES and form != "numbers":
+            each = value.strip("()").split(", ") if value.startswith("(") else [value] * axes
+            default = default and (f"({', '.join([default] * axes)})" if form == "tuples" else default)
+            own = (
+                [(name, f"({', '.join(each)})")]
+                if form == "tuples"
+                else list(zip(_per_axis(name, axes), each, strict=True))
+            )
+        for argument, number in own:
+            sketch.argument(argument, number, keep=False)
+            sketch.defaults |= {argument: default} if default else {}
+        given[name] = name if len(own) == 1 else f"({', '.join(argument for argument, _ in own)})"
+    return given
+
+
+def _per_axis(name: str, axes: int) -> list[str]:
+    return [f"{name}_{letter.lower()}" for letter in AXES[axes]]
 
 
 def _window(sketch: Sketch, axes: int, transposed: bool) -> list[str]:

@@ -61,6 +61,10 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
+TRAINED_MORE = {"convolution": 1.5, "pooling": 1.4, "losses": 1.5}
+"""What a policy gets wrong most is drawn more often for its training; held-out problems stay what they were."""
+
+
 def draw(seed: str, split: Split) -> Program | None:
     """The program of this seed, None where it is of another split, a benchmark's, or cannot be. The same text gives the same program everywhere."""
     rng = random.Random(seed)
@@ -80,7 +84,8 @@ def _family(rng: random.Random, split: Split) -> Family:
     pool = [f for f in FAMILIES if (f.name in HELD_OUT_FAMILIES) is held]
     if split is Split.HELD_OUT_DEPTH:
         pool = [f for f in pool if f.deepest > TRAINING_DEPTH]
-    return rng.choices(pool, [f.weight for f in pool])[0]
+    more = TRAINED_MORE if split is Split.TRAIN else {}
+    return rng.choices(pool, [f.weight * more.get(f.name, 1.0) for f in pool])[0]
 
 
 def _depth(rng: random.Random, split: Split) -> int:
@@ -88,4 +93,4 @@ def _depth(rng: random.Random, split: Split) -> int:
         return rng.randint(TRAINING_DEPTH + 1, LONGEST)
     if split is Split.HELD_OUT_COMPOSITION:
         return rng.randint(2, TRAINING_DEPTH)
-    return rng.choices((1, 2, 3, 4, 5), (4, 3.5, 3, 2.5, 2))[0]
+    return rng.choices((1, 2, 3, 4, 5), (3.5, 3.5, 3, 3, 3) if split is Split.TRAIN else (4, 3.5, 3, 2.5, 2))[0]

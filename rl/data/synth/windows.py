@@ -9,6 +9,7 @@ from rl.data.synth.tensors import start
 
 AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}
 LOW = '-float("inf")'
+FLAGS = 0.3
 
 
 def pooling(sketch: Sketch, depth: int) -> Program:
@@ -64,8 +65,24 @@ def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> dict[str, str
         given = ", ".join(f"{a}=self.{prefix}{a}" if named else f"self.{prefix}{a}" for a in shown)
         sketch.reference.append(f"x = F.{name}(x, {given})")
     else:
-        _layer(sketch, name, axes, {argument: f"{prefix}{argument}" for argument in shown})
+        _layer(
+            sketch,
+            name,
+            axes,
+            {argument: f"{prefix}{argument}" for argument in [*shown, *_flags(sketch, largest, prefix)]},
+        )
     return host
+
+
+def _flags(sketch: Sketch, largest: bool, prefix: str) -> list[str]:
+    """What torch's layer takes besides, as it is by default: in training's references at times, and nothing to the kernel."""
+    flags = {"return_indices": "False"} if largest else {"count_include_pad": "True"}
+    flags |= {"ceil_mode": "False"}
+    chosen = [name for name in flags if sketch.wild and sketch.style.random() < FLAGS]
+    for name in chosen:
+        sketch.argument(f"{prefix}{name}", flags[name], keep=False)
+        sketch.defaults[f"{prefix}{name}"] = flags[name]
+    return chosen
 
 
 def _window(sketch: Sketch, largest: bool) -> dict[str, str]:
