@@ -61,7 +61,7 @@ class Aimed:
 
 
 class Serial:
-    """Repair follows the current candidate; refine follows the best, never merely the last."""
+    """Repair follows the current candidate; refine follows the best, never merely the last. Where nothing is right yet and a reply says again what failed before, a fresh draft."""
 
     def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
         if not attempts:
@@ -72,7 +72,7 @@ class Serial:
             return again(attempts)
         if best is not None and (last.correct or failures > REPAIRS):
             return Plan(action=Action.REFINE, parent=best)
-        if best is None and failures % CHAIN == 0:
+        if best is None and (failures % CHAIN == 0 or last.repeats is not None):
             return Plan(action=Action.DRAFT)
         return Plan(action=Action.REPAIR, parent=last)
 

@@ -18,7 +18,11 @@ PolicyName = Annotated[
     str, typer.Option(help="embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL or scripted:FILE.")
 ]
 SuiteName = Annotated[
-    str, typer.Option("--suite", help="synth:composition, synth:depth, synth:family, catalogue, kernelbench:DIR.")
+    str,
+    typer.Option(
+        "--suite",
+        help="synth:composition, synth:depth, synth:family, catalogue, kernelbench:DIR, tritonbench-t:DIR, or a folder of problems.",
+    ),
 ]
 Samples = Annotated[int, typer.Option(min=1, help="Rollouts a problem. More can be added later.")]
 Turns = Annotated[int, typer.Option(min=1, help="A draft, and repairs of it.")]

@@ -17,7 +17,13 @@ SYNTH = {
     "family": Split.HELD_OUT_FAMILY,
     "train": Split.TRAIN,
 }
-FORMS = (*(f"synth:{name}" for name in SYNTH), "catalogue", "kernelbench:DIR", "a folder of problems")
+FORMS = (
+    *(f"synth:{name}" for name in SYNTH),
+    "catalogue",
+    "kernelbench:DIR",
+    "tritonbench-t:DIR",
+    "a folder of problems",
+)
 TASKS = 128
 """Of a generated suite, unless another number is given."""
 TASK_SEED = 20_261_121
@@ -41,6 +47,8 @@ def open_suite(asked: str, n: int | None = None, level: int | None = None, seed:
     if kind == "kernelbench" and rest:
         name = f"kernelbench-level{level}" if level else "kernelbench"
         return Suite(name, tuple(suite("kernelbench", rest, level)[:n]), {})
+    if kind == "tritonbench-t" and rest:
+        return Suite(kind, tuple(suite(kind, rest)[:n]), {})
     if Path(asked).is_dir():
         return Suite(Path(asked).name, tuple(suite(asked)[:n]), {})
     raise InputError(f"--suite {asked!r}: choose {', '.join(FORMS)}")

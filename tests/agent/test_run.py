@@ -87,7 +87,9 @@ def test_a_program_that_comes_again_is_not_judged_again_and_is_told_so(begin, st
     assert run.attempts[1].repeats == 0
     assert run.attempts[1].report.cached
     assert run.attempts[1].report.failure == run.attempts[0].report.failure
-    assert "the same program as at turn 1" in store.turns(run.trajectory_id)[2].messages[-1].content
+    after = store.turns(run.trajectory_id)[2]
+    assert "the same program as at turn 1" in after.messages[-1].content
+    assert after.action is Action.DRAFT, "to repair it again would give it again"
 
 
 def test_the_same_program_over_and_over_ends_the_run(begin, unfinished):

@@ -17,6 +17,8 @@ from rl.evaluation.page import text
 from rl.evaluation.rollouts import Rollout, Turned
 from rl.evaluation.suites import open_suite
 from rl.sft.card import put_evaluation
+from tests.test_problems import OPERATOR, tritonbench_file
+from tools.problem import ProblemError
 
 ROOT = Path(__file__).parents[2]
 GOOD = ROOT / "tests" / "kernels" / "good"
@@ -123,6 +125,14 @@ def test_generated_suites_are_the_same_for_the_same_seed_and_named_apart():
         open_suite("synth:nothing")
     with pytest.raises(InputError, match="choose"):
         open_suite("nothing")
+
+
+def test_a_checkout_of_tritonbench_is_a_suite(tmp_path):
+    tritonbench_file(tmp_path, "scaled_add", OPERATOR)
+    found = open_suite(f"tritonbench-t:{tmp_path}")
+    assert (found.name, [p.name for p in found.problems]) == ("tritonbench-t", ["tritonbench-t:scaled_add"])
+    with pytest.raises(ProblemError, match="holds no TritonBench-T"):
+        open_suite(f"tritonbench-t:{tmp_path / 'data'}")
 
 
 def test_a_card_keeps_one_evaluation_the_last(tmp_path):
