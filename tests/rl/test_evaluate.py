@@ -131,8 +131,9 @@ def test_a_checkout_of_tritonbench_is_a_suite(tmp_path):
     tritonbench_file(tmp_path, "scaled_add", OPERATOR)
     found = open_suite(f"tritonbench-t:{tmp_path}")
     assert (found.name, [p.name for p in found.problems]) == ("tritonbench-t", ["tritonbench-t:scaled_add"])
+    (tmp_path / "empty").mkdir()
     with pytest.raises(ProblemError, match="holds no TritonBench-T"):
-        open_suite(f"tritonbench-t:{tmp_path / 'data'}")
+        open_suite(f"tritonbench-t:{tmp_path / 'empty'}")
 
 
 def test_a_card_keeps_one_evaluation_the_last(tmp_path):
