@@ -30,6 +30,7 @@ MUCH = 16
 TOGETHER = 4
 """Judges that share a GPU keep at most this part of it between them."""
 
+DYING_SECONDS = 5.0
 NUMERIC = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
 
 
@@ -243,16 +244,21 @@ class Judge:
         warm_cache: Path | None,
         progress: Callable[[str], None],
     ) -> Iterator[Checks]:
-        """A process of the candidate's own, nothing loaded in it yet."""
-        with self.zygote.process() as process:
-            if warm_cache is not None:
-                copy_new(warm_cache, process.scratch / "triton")
-            talk = Conversation(process, rules.seconds)
-            process.start(
-                "tools.untrusted.serve:serve",
-                {"device": "cuda:0" if self.on_gpu else "cpu", "file": str(process.scratch / "candidate.py")},
-            )
-            yield Checks(situation, talk, self.buffers, seed, progress)
+        """A process of the candidate's own, nothing loaded in it yet. One that took much of the GPU is waited for: the next one, perhaps another judge's, is not to miss it."""
+        process = self.zygote.process()
+        try:
+            with process:
+                if warm_cache is not None:
+                    copy_new(warm_cache, process.scratch / "triton")
+                talk = Conversation(process, rules.seconds)
+                process.start(
+                    "tools.untrusted.serve:serve",
+                    {"device": "cuda:0" if self.on_gpu else "cpu", "file": str(process.scratch / "candidate.py")},
+                )
+                yield Checks(situation, talk, self.buffers, seed, progress)
+        finally:
+            if self._crowded():
+                process.gone(DYING_SECONDS)
 
     def _asked_anew(
         self,

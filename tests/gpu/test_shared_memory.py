@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.suite import exploits, problem_of
 from tools.judge import TOGETHER, Judge, Rules
 from tools.problem import Problem
 
@@ -45,3 +46,14 @@ def test_what_is_kept_is_a_part_of_what_is_shared(sharers):
         kept = torch.cuda.memory_reserved("cuda:0")
         assert (kept > fair) == (sharers == 1), f"{kept >> 20} MiB of {whole >> 20} kept"
         assert judge.judge(problem, KERNEL, Rules()).correctness.failure is None
+
+
+def test_what_a_candidate_took_is_there_again_when_its_verdict_is():
+    """The next candidate may be another judge's, which knows of no process that is just dying."""
+    import torch
+
+    [greedy] = exploits(["keeps_device_memory"])
+    with Judge("cuda:0") as judge:
+        assert judge.judge(problem_of(greedy.problem), greedy.source, Rules()).correctness.failure is not None
+        free, whole = torch.cuda.mem_get_info("cuda:0")
+    assert free > whole // 2
