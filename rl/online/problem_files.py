@@ -21,14 +21,13 @@ def write_problems(out: Path, n: int, kind: str, seed: int, against: Sequence[st
     if seed >= MEASURED_FROM:
         raise InputError(f"--seed {seed}: those from {MEASURED_FROM} on are for measuring, choose a smaller one")
     found = list(itertools.islice(generated(kind, seed, against), n))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-        whole = Path(folder, "whole")
-        whole.mkdir()
+    there = out.resolve()
+    there.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{there.name}.", dir=there.parent) as folder:
         for number, problem in enumerate(found, 1):
             name = f"{number:0{len(str(n))}d}_{problem.title.replace(' ', '_')}.py"
-            (whole / name).write_text(problem.source, encoding="utf-8")
-        if out.exists():
-            out.rmdir()
-        whole.rename(out)
+            Path(folder, name).write_text(problem.source, encoding="utf-8")
+        there.mkdir(exist_ok=True)
+        for file in sorted(Path(folder).iterdir()):
+            file.rename(there / file.name)
     return sorted(out.iterdir())
