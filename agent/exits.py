@@ -68,16 +68,30 @@ def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoRetur
         if code == Exit.INTERRUPTED:  # what newer typers return for Ctrl-C, in silence; older ones raise Abort
             raise KeyboardInterrupt
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _throw_output_away()
         sys.exit(1)
     except (Exception, KeyboardInterrupt) as error:
         if "--debug" in given:
             raise
         line, code = explain(error)
         print(f"{name}: {' '.join(line.split())}", file=sys.stderr)
+        if isinstance(error, OSError):
+            _try_output()
         if code is Exit.INTERRUPTED:
             leave(code)
     sys.exit(int(code or 0))
+
+
+def _try_output() -> None:
+    """Where what waits for stdout cannot be written, Python would say so once more at its end, and exit with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _throw_output_away()
+
+
+def _throw_output_away() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def leave(code: int) -> NoReturn:
