@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 OWN_SECONDS, TOLD_SECONDS = 1.0, 5.0
 """For processes to end by themselves, and for those to end that were told to."""
-CLOSING_SECONDS = 2.0
+CLOSING_SECONDS = 4.0
 _here: dict[str, Any] = {}
 """Of this process: its evaluator."""
 
@@ -98,6 +98,8 @@ def _leave() -> None:
 
 
 def _close() -> None:
+    while _here.get("opening"):  # the main thread goes on, and what it has begun has a folder already
+        time.sleep(0.01)
     if "evaluator" in _here:
         _here["evaluator"].close()
 
@@ -115,5 +117,9 @@ def _open() -> None:
     from tools.pipeline import Evaluator
 
     torch.set_num_threads(1)
-    _here["evaluator"] = made = Evaluator(device="cpu", workers=1)
+    _here["opening"] = True
+    try:
+        _here["evaluator"] = made = Evaluator(device="cpu", workers=1)
+    finally:
+        _here["opening"] = False
     Finalize(None, made.close, exitpriority=10)
