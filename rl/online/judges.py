@@ -206,8 +206,8 @@ def _is_judged(future: Future[Any]) -> bool:
 
 def _begin(device: str, cache: Path | None, inside: Path, workers: int) -> None:
     """In a judging process: one evaluator, for as long as it lives; Ctrl-C is the parent's affair, and the parent's death is the end."""
-    import atexit
     import signal
+    from multiprocessing.util import Finalize
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
@@ -219,7 +219,7 @@ def _begin(device: str, cache: Path | None, inside: Path, workers: int) -> None:
     global _judge, _inside
     _inside = inside
     _judge = Evaluator(device=device, workers=1, cache_dir=cache, sharers=workers)
-    atexit.register(_judge.close)
+    Finalize(None, _judge.close, exitpriority=10)  # atexit is not for such a process
 
 
 def _die_with_parent() -> None:

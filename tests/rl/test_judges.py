@@ -1,6 +1,10 @@
 """What a judging process tells the one that asked: verdicts, and its troubles as they are."""
 
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ from tests.rl.novice import KERNEL, problem  # noqa: E402
 from tools.problem import Problem  # noqa: E402
 from tools.situation import DoesNotFit  # noqa: E402
 
+ROOT = Path(__file__).parents[2]
 SHORT_OF_MEMORY = """
     import traceback
     if "set_up" in {frame.name for frame in traceback.extract_stack()}:
@@ -41,3 +46,23 @@ def test_an_error_that_cannot_be_sent_is_told_all_the_same():
     told = pickle.loads(pickle.dumps(_sendable(Bound("this", "that"))))
     assert (type(told), str(told)) == (RuntimeError, "Bound: this and that")
     assert type(_sendable(ValueError("plain"))) is ValueError
+
+
+ONE_VERDICT = """
+from rl.online.judges import JudgePool
+from rl.online.rounds import judge_options
+from tests.rl.novice import KERNEL, problem
+
+if __name__ == "__main__":
+    with JudgePool("cpu", 1) as judges:
+        assert judges.evaluate(problem("double"), KERNEL.format("x * 2.0"), judge_options("interpreted")).correct
+"""
+
+
+def test_judges_leave_no_folder_behind(tmp_path):
+    script = tmp_path / "verdict.py"
+    script.write_text(ONE_VERDICT)
+    (tmp_path / "scratch").mkdir()
+    told = {**os.environ, "TMPDIR": str(tmp_path / "scratch"), "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, str(script)], check=True, env=told, timeout=120)
+    assert not list((tmp_path / "scratch").glob("kernelwright-*"))
