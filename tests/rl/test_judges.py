@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -62,7 +63,7 @@ if __name__ == "__main__":
 def test_judges_leave_no_folder_behind(tmp_path):
     script = tmp_path / "verdict.py"
     script.write_text(ONE_VERDICT)
-    (tmp_path / "scratch").mkdir()
-    told = {**os.environ, "TMPDIR": str(tmp_path / "scratch"), "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, str(script)], check=True, env=told, timeout=120)
-    assert not list((tmp_path / "scratch").glob("kernelwright-*"))
+    with TemporaryDirectory(prefix="kw-") as scratch:  # short: the fork server's socket lies in it
+        told = {**os.environ, "TMPDIR": scratch, "PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, str(script)], check=True, env=told, timeout=120)
+        assert not list(Path(scratch).glob("kernelwright-*"))
