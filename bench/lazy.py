@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,10 @@ def report(asked: argparse.Namespace) -> None:
             some = [turn for step in range(first, first + asked.every) for turn in steps.get(step, ())]
             if some:
                 print(line(f"{first} to {first + asked.every - 1}" if asked.every > 1 else str(first), some))
+        faults = Counter(
+            str(t.report.failure.fault) for some in steps.values() for t in _lazy(some) if t.report.failure
+        )
+        print(f"\nWhat stopped lazy ones: {', '.join(f'{fault} {count}' for fault, count in faults.most_common())}")
 
 
 def line(steps: str, turns: list[Any]) -> str:

@@ -40,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     from agent.exits import run
 
-    logging.getLogger("bitsandbytes.backends").setLevel(
-        logging.ERROR
-    )  # warns of a quicker kernel that it would have to download
+    # It warns of a quicker kernel that it would have to download.
+    logging.getLogger("bitsandbytes.backends").setLevel(logging.ERROR)
     run(build(), "rl", sys.argv[1:] if arguments is None else arguments)

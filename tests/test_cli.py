@@ -46,6 +46,14 @@ def processes_in(folder: Path) -> list[str]:
     return found
 
 
+def wait_until_gone(folder: Path, seconds: float) -> None:
+    """No process has anything to do with the folder any more."""
+    deadline = time.monotonic() + seconds
+    while left := processes_in(folder):
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.1)
+
+
 def refused(*arguments: str) -> str:
     """The one line on stderr of a command that ends with bad input."""
     done = agent(*arguments)
@@ -189,10 +197,7 @@ def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behi
     started.send_signal(signal.SIGINT)
     _, said = started.communicate(timeout=60)
     assert (started.returncode, said) == (Exit.INTERRUPTED, "agent: interrupted\n")
-    deadline = time.monotonic() + 10
-    while left := processes_in(tmp_path):
-        assert time.monotonic() < deadline, f"still there: {left}"
-        time.sleep(0.1)
+    wait_until_gone(tmp_path, 10)
     assert not list(tmp_path.glob("kernelwright-*"))
 
 

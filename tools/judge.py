@@ -172,8 +172,9 @@ class Judge:
 
     def _may_keep(self) -> int:
         """Bytes, between two verdicts."""
-        fair = self._whole() // (TOGETHER * self._sharers) if self._sharers > 1 else self._whole()
-        return min(fair, self._whole() // MUCH) if self._crowded() else fair
+        whole = self._whole()
+        fair = whole // (TOGETHER * self._sharers) if self._sharers > 1 else whole
+        return min(fair, whole // MUCH) if self._crowded() else fair
 
     def _crowded(self) -> bool:
         """Whether less than half of the GPU's memory is free."""

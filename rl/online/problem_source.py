@@ -16,7 +16,7 @@ SYNTH = "synth"
 OTHERS = 500_000_009
 """Added to the seed for a step's second round."""
 MEASURED_FROM = 1_000_003
-"""Seeds from here on are what held-out problems are drawn with; no training's own."""
+"""Added to the seed for held-out problems: what is asked for by hand lies below."""
 
 
 class ProblemSource:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from agent.exits import Exit
-from tests.test_cli import ROOT, processes_in
+from tests.test_cli import ROOT, processes_in, wait_until_gone
 
 SOON = 20.0
 
@@ -28,8 +28,5 @@ def test_a_corpus_interrupted_as_from_a_terminal_ends_soon_and_leaves_no_process
     assert started.returncode == Exit.INTERRUPTED
     assert said.endswith("rl: interrupted\n")
     assert "Traceback" not in said
-    deadline = time.monotonic() + SOON
-    while left := processes_in(tmp_path):
-        assert time.monotonic() < deadline, f"still there: {left}"
-        time.sleep(0.1)
+    wait_until_gone(tmp_path, SOON)
     assert not list(tmp_path.glob("kernelwright-*"))

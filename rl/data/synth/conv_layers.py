@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rl.data.synth.sketch import Sketch
@@ -110,20 +111,21 @@ def _given(sketch: Sketch, axes: int, values: dict[str, str]) -> dict[str, str]:
     form = sketch.style.choices(("numbers", "tuples", "axes"), FORMS)[0] if sketch.wild and axes > 1 else "numbers"
     given: dict[str, str] = {}
     for name, value in values.items():
-        own, default = [(name, value)], DEFAULTS.get(name)
+        own, default = {name: value}, DEFAULTS.get(name, "")
         if name in OVER_AXES and form != "numbers":
             each = value.strip("()").split(", ") if value.startswith("(") else [value] * axes
-            default = default and (f"({', '.join([default] * axes)})" if form == "tuples" else default)
-            own = (
-                [(name, f"({', '.join(each)})")]
-                if form == "tuples"
-                else list(zip(_per_axis(name, axes), each, strict=True))
-            )
-        for argument, number in own:
+            own = {name: _tuple(each)} if form == "tuples" else dict(zip(_per_axis(name, axes), each, strict=True))
+            default = _tuple([default] * axes) if default and form == "tuples" else default
+        for argument, number in own.items():
             sketch.argument(argument, number, keep=False)
-            sketch.defaults |= {argument: default} if default else {}
-        given[name] = name if len(own) == 1 else f"({', '.join(argument for argument, _ in own)})"
+            if default:
+                sketch.defaults[argument] = default
+        given[name] = name if name in own else _tuple(own)
     return given
+
+
+def _tuple(parts: Iterable[str]) -> str:
+    return f"({', '.join(parts)})"
 
 
 def _per_axis(name: str, axes: int) -> list[str]:
