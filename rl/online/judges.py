@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -78,6 +78,7 @@ class JudgePool:
         # Forked from one process that has imported torch and triton and does nothing else: they are read from the disk once, not once for each.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["torch", "triton", "tools.pipeline", "tools.judge"])
+        _begin_to_fork()
         return ProcessPoolExecutor(
             self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache, Path(self._folder.name), self._workers)
         )  # fmt: skip
@@ -191,6 +192,18 @@ class JudgePool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _begin_to_fork() -> None:
+    """Raises InfrastructureError where the fork server cannot begin: its socket lies in the temporary folder, and a socket's path is short."""
+    from multiprocessing.forkserver import ensure_running
+
+    try:
+        ensure_running()
+    except OSError as error:
+        raise InfrastructureError(
+            f"judging processes cannot begin in {gettempdir()} ({error}): set TMPDIR to a folder with a shorter path"
+        ) from error
 
 
 def _may_pass(report: Report) -> bool:

@@ -49,6 +49,21 @@ def test_an_error_that_cannot_be_sent_is_told_all_the_same():
     assert type(_sendable(ValueError("plain"))) is ValueError
 
 
+def test_a_temporary_folder_with_a_long_path_is_told_of_before_anything_begins(tmp_path):
+    """A socket's path has 107 bytes at most, and the fork server's lies there."""
+    long = tmp_path / ("x" * 60) / ("y" * 60)
+    long.mkdir(parents=True)
+    began = subprocess.run(
+        [sys.executable, "-c", "from rl.online.judges import JudgePool; JudgePool('cpu', 1)"],
+        cwd=ROOT, env={**os.environ, "TMPDIR": str(long)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    last = began.stderr.strip().splitlines()[-1]
+    assert began.returncode == 1
+    assert "InfrastructureError: judging processes cannot begin in " in last
+    assert last.endswith("set TMPDIR to a folder with a shorter path")
+    assert not list(long.glob("kernelwright-judges-*"))
+
+
 ONE_VERDICT = """
 from rl.online.judges import JudgePool
 from rl.online.rounds import judge_options
