@@ -69,6 +69,20 @@ def test_a_daemon_left_behind_dies_with_its_candidate(zygote, tmp_path):
     assert not [p for p in os.listdir("/proc") if p.isdigit() and _cwd(p).startswith(scratch)]
 
 
+def test_gone_is_when_everything_of_a_candidate_is_gone(zygote):
+    """The namespace's first process, which tells how it ended, dies before the others: with much memory they take a while, and a GPU's is theirs until then."""
+    with zygote.start(
+        PROBE, {"code": "kept = b'x' * (1 << 30); import builtins; builtins.kept = kept; result = 1"}
+    ) as process:
+        process.receive(60)
+        scratch = str(process.scratch)
+        living = [p for p in os.listdir("/proc") if p.isdigit() and _cwd(p).startswith(scratch)]
+        assert living
+    process.gone()
+    assert not [p for p in living if Path("/proc", p).exists()]
+    assert not Path(scratch).exists()
+
+
 def _cwd(pid):
     try:
         return os.readlink(f"/proc/{pid}/cwd")

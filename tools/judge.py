@@ -30,7 +30,6 @@ MUCH = 16
 TOGETHER = 4
 """Judges that share a GPU keep at most this part of it between them."""
 
-DYING_SECONDS = 5.0
 NUMERIC = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
 
 
@@ -259,7 +258,7 @@ class Judge:
                 yield Checks(situation, talk, self.buffers, seed, progress)
         finally:
             if self._crowded():
-                process.gone(DYING_SECONDS)
+                process.gone()
 
     def _asked_anew(
         self,

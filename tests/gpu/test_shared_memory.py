@@ -4,6 +4,7 @@ import pytest
 
 from bench.suite import exploits, honest, problem_of
 from tools.judge import TOGETHER, Judge, Rules
+from tools.pipeline import Evaluator
 
 pytestmark = pytest.mark.gpu
 
@@ -31,7 +32,7 @@ def test_what_a_candidate_took_is_there_again_when_its_verdict_is():
     import torch
 
     [greedy] = exploits(["keeps_device_memory"])
-    with Judge("cuda:0") as judge:
+    with Evaluator("cuda:0") as lessor, lessor.alone_on_the_gpu(), Judge("cuda:0") as judge:
+        before, whole = torch.cuda.mem_get_info("cuda:0")
         assert judge.judge(problem_of(greedy.problem), greedy.source, Rules()).correctness.failure is not None
-        free, whole = torch.cuda.mem_get_info("cuda:0")
-    assert free > whole // 2
+        assert torch.cuda.mem_get_info("cuda:0")[0] > before - whole // 10

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from policies.base import Message, PromptForm, Request, Role, Sampling
 from policies.transformers import TransformersPolicy
@@ -17,11 +19,13 @@ from rl.sft.presets import PRESETS, PresetName
 from rl.sft.running import Trained, train
 from tests.rl.small_corpus import small_corpus
 from tests.tiny_model import save_tiny_model
+from tools.sandbox.process import visible
 
 pytest.importorskip("bitsandbytes", reason="needs bitsandbytes: pip install 'kernelwright[qlora]'")
 
 QUICK = {"max_steps": 4, "logging_steps": 1, "gradient_accumulation_steps": 1, "learning_rate": 0.02}
 DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
+SEVERAL = torch.cuda.device_count() > 1
 SHORT_OF_MEMORY = """
 import sys, torch
 torch.cuda.set_per_process_memory_fraction(1e-6)
@@ -55,6 +59,8 @@ def logprobs(policy: TransformersPolicy) -> tuple[float, ...]:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_recipe_learns_in_four_bits_and_its_adapter_is_a_policy_and_is_gone_on_with(corpus, tiny, device, tmp_path):
+    if SEVERAL and device != "cpu":
+        pytest.skip("one process trains on the one GPU that it sees: CUDA_VISIBLE_DEVICES=0")
     first = trained(corpus, tiny, tmp_path / "lora", device)
     assert first.losses[-1][1] < first.losses[0][1] - 0.3
     assert 0 < first.trained < first.parameters
@@ -109,7 +115,7 @@ def test_too_little_memory_of_a_gpu_is_one_line(corpus, tiny, tmp_path, preset, 
     command = ["sft", "--base", tiny, "--data", str(corpus), "--preset", preset, "--form", "compact"]
     done = subprocess.run(
         [sys.executable, "-c", SHORT_OF_MEMORY, *command, "--output", str(tmp_path / "model"), "--device", "cuda:0"],
-        capture_output=True, text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": visible(0)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == ends, done.stderr[-2000:]
     assert said in done.stderr

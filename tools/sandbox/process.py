@@ -165,7 +165,7 @@ class Process:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def gone(self, seconds: float = 20.0) -> None:
-        """Waits until the killed process and its scratch folder are no more."""
+        """Waits until the killed process, all that it started and its scratch folder are no more."""
         if self._end is not None:
             self._end.join(seconds)
 
@@ -261,6 +261,7 @@ class Zygote:
         self.wait_warm()
         environment = {
             "HOME": str(scratch),
+            "USER": "candidate",
             "TMPDIR": str(scratch),
             "TRITON_CACHE_DIR": str(scratch / "triton"),
             "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),

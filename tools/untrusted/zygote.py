@@ -87,7 +87,11 @@ def warm_up(kind: Kind) -> None:
 
 
 def keep(kind: Kind, layers: Layers, request: dict[str, Any], fds: list[int]) -> None:
-    """The keeper: opens a pid namespace, forks its first process and waits for it. Never returns."""
+    """The keeper: opens a pid namespace, forks its first process and waits for it. Never returns.
+
+    It holds the status pipe to its end. The first process closes its own as soon as it dies; it is waited for until everything in the namespace is dead
+    and what that held, of a GPU's memory too, is free.
+    """
     status_fd = fds[2]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     kernel.die_with_parent()
@@ -96,7 +100,7 @@ def keep(kind: Kind, layers: Layers, request: dict[str, Any], fds: list[int]) ->
     if (pid := os.fork()) == 0:
         first(kind, layers, request, fds)
     os.write(status_fd, f"pid {pid}\n".encode())
-    for fd in fds:
+    for fd in fds[:2]:
         os.close(fd)
     os.waitpid(pid, 0)
     os._exit(0)
