@@ -30,6 +30,22 @@ def test_each_gpu_judges_what_it_is_given():
     assert all(report.correct for report in reports), [report.failure for report in reports]
 
 
+def test_a_graph_is_captured_on_the_gpu_of_its_model(tmp_path):
+    """torch keeps one stream for all captures, of the GPU that captured first: the second's graph was empty there too."""
+    from policies.stepping import CacheKind
+    from policies.transformers import TransformersPolicy
+    from tests.policies.test_live_policy import requests
+    from tests.tiny_model import save_tiny_model
+
+    tiny = str(save_tiny_model(tmp_path / "model"))
+    for gpu in ("cuda:0", "cuda:1"):
+        growing, captured = (
+            TransformersPolicy(tiny, device=gpu, dtype="float32", cache=kind).sample(requests(16))
+            for kind in (CacheKind.GROWING, CacheKind.STATIC)
+        )
+        assert sum(one.token_ids == other.token_ids for one, other in zip(growing, captured, strict=True)) >= 15, gpu
+
+
 def test_a_policy_of_the_second_gpu_answers_from_any_thread(tmp_path):
     """On the first GPU's stream its graph was captured empty: replayed for ever, and no row ever ended."""
     from policies.live import LivePolicy
