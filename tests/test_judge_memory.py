@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tools.situation import DoesNotFit
 KERNEL = (Path(__file__).parent / "kernels" / "good" / "vector_add.py").read_text()
 REFERENCE = """
 import sys
+import weakref
 
 import torch
 import torch.nn as nn
@@ -24,6 +26,7 @@ n = 1000
 class Model(nn.Module):
     def forward(self, x, y):
         sys.tried = getattr(sys, "tried", 0) + 1
+        sys.inputs_seen.append(weakref.ref(x))
         if sys.tried in SHORT:
             raise torch.cuda.OutOfMemoryError("no room")
         return x + y
@@ -41,6 +44,7 @@ def get_init_inputs():
 @pytest.fixture(autouse=True)
 def untried(monkeypatch):
     monkeypatch.setattr(sys, "tried", 0, raising=False)
+    monkeypatch.setattr(sys, "inputs_seen", [], raising=False)
 
 
 def short_of_room(*runs: int) -> Problem:
@@ -63,3 +67,18 @@ def test_what_finds_no_room_twice_is_said_in_one_line_and_the_next_verdict_is_wh
             judge.judge(short_of_room(1, 2), KERNEL, Rules())
         assert judge.buffers._used == []
         assert judge.judge(short_of_room(1, 2), KERNEL, Rules()).correctness.failure is None
+
+
+@pytest.mark.parametrize("runs", [(1, 2), (6, 12), (9, 14)])
+def test_an_error_that_is_kept_keeps_no_tensor(runs):
+    """A pool of processes keeps the last error that it sent: seen on an H200, with half of the GPU's memory in its frames, and five problems that found no room."""
+    with Judge("cpu") as judge:
+        try:
+            judge.judge(short_of_room(*runs), KERNEL, Rules())
+        except DoesNotFit as error:
+            kept = error
+        assert kept.__traceback__ is not None
+        gc.collect()
+        judge.forget()
+        assert sys.inputs_seen
+        assert not [seen() for seen in sys.inputs_seen if seen() is not None]

@@ -1,6 +1,7 @@
 """The walls round a candidate, tried for real."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -67,6 +68,18 @@ def test_a_daemon_left_behind_dies_with_its_candidate(zygote, tmp_path):
         scratch = str(process.scratch)
     time.sleep(0.2)
     assert not [p for p in os.listdir("/proc") if p.isdigit() and _cwd(p).startswith(scratch)]
+
+
+def test_a_spare_that_could_not_be_set_up_is_replaced(zygote):
+    """It is begun while another judge may have all of the GPU's memory."""
+    assert ask(zygote, "result = 1")["result"] == 1
+    spare = zygote._spare
+    spare.wait_ready()
+    os.killpg(spare._pid, signal.SIGKILL)
+    spare._ready = False  # as if it had died on the way
+    assert ask(zygote, "result = 2")["result"] == 2
+    assert zygote._last is not spare
+    assert ask(zygote, "result = 3")["result"] == 3
 
 
 def test_gone_is_when_everything_of_a_candidate_is_gone(zygote):

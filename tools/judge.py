@@ -22,7 +22,7 @@ from tools.ownwork import Rule, judge_own_work
 from tools.problem import Problem
 from tools.results import Cheat, CorrectnessResult, Failed, Failure, Fault, Isolation, OwnWork, ProfileResult
 from tools.sandbox import Kind, Limits, Zygote
-from tools.situation import DoesNotFit, Situation, out_of_memory, set_up
+from tools.situation import DoesNotFit, Situation, let_go, out_of_memory, set_up
 
 KEPT_PROBLEMS = 12
 MUCH = 16
@@ -125,6 +125,9 @@ class Judge:
         with self._here():
             try:
                 return self._twice(problem, source, rules, warm_cache, progress)
+            except Exception as error:
+                let_go(error)
+                raise
             finally:
                 if self.on_gpu and self._kept() > self._may_keep():
                     self.forget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,19 @@ class DoesNotFit(InfrastructureError):
     def __str__(self) -> str:
         problem, device = self.args
         return f"{problem} does not fit on {device}: free its memory, or use smaller sizes"
+
+
+def let_go(error: BaseException) -> None:
+    """Empties the frames that this error and what it came from went through: they hold tensors, for as long as anybody keeps the error."""
+    seen: set[int] = set()
+    following: list[BaseException | None] = [error]
+    while following:
+        one = following.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        following += [one.__cause__, one.__context__]
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -251,19 +251,25 @@ def _die_with_parent() -> None:
 def _evaluate(number: int, problem: Problem, source: str, options: Options | None) -> tuple[float, Report]:
     started, note = time.monotonic(), _inside / str(number)
     note.touch()
+    trouble: Exception | None = None
     try:
         report = _judge.evaluate(problem, source, options)
     except Exception as error:
-        raise _sendable(error) from None
+        trouble = _sendable(error)
     finally:
         note.unlink(missing_ok=True)
+    if trouble is not None:
+        raise trouble
     return time.monotonic() - started, report
 
 
 def _sendable(error: Exception) -> Exception:
-    """What cannot be put together again where it arrives would break the pool, and everyone's verdicts with it."""
+    """Without its frames, which the pool would keep until the next error, and a GPU's memory with them.
+
+    What cannot be put together again where it arrives would break the pool, and everyone's verdicts with it.
+    """
     try:
-        pickle.loads(pickle.dumps(error))
+        copy = pickle.loads(pickle.dumps(error))
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
+        copy = None
+    return copy if isinstance(copy, Exception) else RuntimeError(f"{type(error).__name__}: {error}")

@@ -285,11 +285,25 @@ class Zygote:
     def process(self) -> Process:
         """A process that waits for its job: the spare where there is one; the next spare is begun."""
         with self._lock:
-            taken, self._spare = self._spare or Process(self), None
+            spare = self._spare
+            taken, self._spare = spare or Process(self), None
             if self._keep_spare:
                 self._spare = Process(self)
             before, self._last = self._last, taken
             self._dying = before
+        try:
+            taken.wait_ready()
+        except InfrastructureError:
+            if spare is None:
+                raise
+            taken = self._in_its_place(taken)
+        return taken
+
+    def _in_its_place(self, spare: Process) -> Process:
+        """A spare is begun while somebody else may have all of the GPU's memory; whose turn it is now gets another."""
+        spare.kill()
+        with self._lock:
+            taken = self._last = Process(self)
         taken.wait_ready()
         return taken
 
