@@ -15,7 +15,12 @@ from rl.data.synth.tasks import stream, tasks
 from rl.data.synth.verifying import options
 
 STYLES = {"tuned": "@triton.autotune", "meta": "lambda meta", "strided": "stride_am"}
-CONSTRUCTORS = {"tuples": "stride=(1, 1", "axes": "kernel_size_h, kernel_size_w", "flags": "ceil_mode=False"}
+CONSTRUCTORS = {
+    "tuples": "stride=(1, 1",
+    "axes": "kernel_size_h, kernel_size_w",
+    "flags": "ceil_mode=False",
+    "operation": "self.conv_transpose1d.weight",
+}
 BEFORE = {
     "held_out_composition": "9422f1b3ce47cea4",
     "held_out_depth": "de9c81468d0d08c6",

@@ -69,7 +69,7 @@ def _written(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
         given.append("groups=groups")
     if not bias:
         given.append("bias=False")
-    name = sketch.pick(("conv", "conv", "conv_transpose" if transposed else f"conv{axes}d"))
+    name = sketch.pick(("conv", "conv", *_names(sketch, axes, transposed)))
     kind = f"nn.Conv{'Transpose' if transposed else ''}{axes}d"
     sketch.module(name, f"{kind}(in_channels, {out}, {', '.join(given)})")
     sketch.reference.append(f"x = self.{name}(x)")
@@ -98,12 +98,19 @@ def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
     given = _given(sketch, axes, values)
     size = given.pop("kernel_size")
     order = [f"{name}={text}" for name, text in given.items()] + (["groups=in_channels"] if depthwise else [])
-    layer = sketch.pick(("conv", f"conv{axes}d", "conv_transpose" if transposed else f"conv{axes}d"))
+    layer = sketch.pick(("conv", f"conv{axes}d", *_names(sketch, axes, transposed)))
     kind = f"nn.Conv{'Transpose' if transposed else ''}{axes}d"
     sketch.module(layer, f"{kind}(in_channels, {out}, {size}, {', '.join(order)})")
     sketch.reference.append(f"x = self.{layer}(x)")
     sketch.ops.append(f"{form}_conv{axes}d")
     return Layer(axes, layer, transposed, grouped, depthwise, values["bias"] == "True")
+
+
+def _names(sketch: Sketch, axes: int, transposed: bool) -> tuple[str, ...]:
+    """What a layer is called after its operation."""
+    if not transposed:
+        return (f"conv{axes}d",)
+    return ("conv_transpose", f"conv_transpose{axes}d") if sketch.wild else ("conv_transpose",)
 
 
 def _given(sketch: Sketch, axes: int, values: dict[str, str]) -> dict[str, str]:
