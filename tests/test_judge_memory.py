@@ -71,7 +71,7 @@ def test_what_finds_no_room_twice_is_said_in_one_line_and_the_next_verdict_is_wh
 
 @pytest.mark.parametrize("runs", [(1, 2), (6, 12), (9, 14)])
 def test_an_error_that_is_kept_keeps_no_tensor(runs):
-    """A pool of processes keeps the last error that it sent: seen on an H200, with half of the GPU's memory in its frames, and five problems that found no room."""
+    """A pool of processes keeps the last error that it sent. On an H200 five problems found no room after one that did not fit."""
     with Judge("cpu") as judge:
         try:
             judge.judge(short_of_room(*runs), KERNEL, Rules())
