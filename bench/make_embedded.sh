@@ -5,14 +5,14 @@
 #
 # What varies is given as variables: PYTHON, SIZE (14m), SEED (0), ROWS (40000 verified drafts at most), DATA_MINUTES (10), SFT_MINUTES (10),
 # WORKERS (all cores), DEVICE (auto), TASKS (128), SAMPLES (10), KERNELBENCH (a checkout to measure on and to keep out of the data; none),
-# RL_STEPS (26; steps of GRPO after the SFT, a minute for four or five on an H200 with 16 cores; 0 on a machine without a GPU), RL_SEEDS ("400 401"; of several there is a training each, one after the other, and their mean is the policy),
-# DRAWN (333000; drafts straight from the generator besides, which no tool has judged), MISTAKES (300; repairs of mistakes that the policy which ships now makes by itself), REPAIRS (20; times that each repair is trained on), CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
+# RL_STEPS (30; steps of GRPO after the SFT, a minute for five on an H200 with 11 cores for each; 0 on a machine without a GPU), RL_SEEDS ("400 401"; of several there is a training each, one after the other, and their mean is the policy),
+# DRAWN (400000; drafts straight from the generator besides, which no tool has judged), MISTAKES (300; repairs of mistakes that the policy which ships now makes by itself), REPAIRS (20; times that each repair is trained on), CORPUS (a corpus that is there already: no other is made), INSTALL=1 (put the result into policies/weights).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 WORK=${1:-/tmp/embedded}
 PYTHON=${PYTHON:-python} SIZE=${SIZE:-14m} SEED=${SEED:-0} ROWS=${ROWS:-40000} DEVICE=${DEVICE:-auto}
-DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10} DRAWN=${DRAWN:-333000} MISTAKES=${MISTAKES:-300} REPAIRS=${REPAIRS:-20} RL_STEPS=${RL_STEPS:-26} RL_SEEDS=${RL_SEEDS:-400 401}
+DATA_MINUTES=${DATA_MINUTES:-10} SFT_MINUTES=${SFT_MINUTES:-10} TASKS=${TASKS:-128} SAMPLES=${SAMPLES:-10} DRAWN=${DRAWN:-400000} MISTAKES=${MISTAKES:-300} REPAIRS=${REPAIRS:-20} RL_STEPS=${RL_STEPS:-30} RL_SEEDS=${RL_SEEDS:-400 401}
 WORKERS=${WORKERS:-$(nproc)} KERNELBENCH=${KERNELBENCH:-} INSTALL=${INSTALL:-}
 rl() { "$PYTHON" -m rl "$@"; }
 say() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
