@@ -293,13 +293,20 @@ def _solved(drafts: dict[str, list[str | None]], judged: dict[str, Any]) -> list
 
 
 def _faults(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]) -> list[str]:
-    """What stopped the drafts of problems that are not solved."""
+    """What stopped the drafts of problems that are not solved, and the tools' words that most of these problems have in common."""
     solved = {facts["problem"] for facts in judged.values() if facts["correct"]}
     counts: dict[str, Counter[str]] = defaultdict(Counter)
+    words: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for facts in [*sifted.values(), *judged.values()]:
         if facts["problem"] not in solved and facts["fault"]:
-            counts[facts["problem"].split("/")[0]][facts["fault"]] += 1
-    return [f"- {level}, different drafts of unsolved problems: {', '.join(f'{f} {n}' for f, n in c.most_common())}" for level, c in sorted(counts.items())]  # fmt: skip
+            level = facts["problem"].split("/")[0]
+            counts[level][facts["fault"]] += 1
+            words[level][facts["message"]].add(facts["problem"])
+    lines = [f"- {level}, different drafts of unsolved problems: {', '.join(f'{f} {n}' for f, n in c.most_common())}" for level, c in sorted(counts.items())]  # fmt: skip
+    for level, said in sorted(words.items()):
+        text, problems = max(said.items(), key=lambda pair: len(pair[1]))
+        lines.append(f"- {level}, in {len(problems)} unsolved problems: {text}")
+    return lines
 
 
 def _families(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]) -> list[str]:

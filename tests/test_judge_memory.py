@@ -73,11 +73,9 @@ def test_what_finds_no_room_twice_is_said_in_one_line_and_the_next_verdict_is_wh
 def test_an_error_that_is_kept_keeps_no_tensor(runs):
     """A pool of processes keeps the last error that it sent. On an H200 five problems found no room after one that did not fit."""
     with Judge("cpu") as judge:
-        try:
+        with pytest.raises(DoesNotFit) as kept:
             judge.judge(short_of_room(*runs), KERNEL, Rules())
-        except DoesNotFit as error:
-            kept = error
-        assert kept.__traceback__ is not None
+        assert kept.value.__traceback__ is not None
         gc.collect()
         judge.forget()
         assert sys.inputs_seen

@@ -35,15 +35,10 @@ class DoesNotFit(InfrastructureError):
 
 def let_go(error: BaseException) -> None:
     """Empties the frames that this error and what it came from went through: they hold tensors, for as long as anybody keeps the error."""
-    seen: set[int] = set()
-    following: list[BaseException | None] = [error]
-    while following:
-        one = following.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
+    one: BaseException | None = error
+    while one is not None:
         traceback.clear_frames(one.__traceback__)
-        following += [one.__cause__, one.__context__]
+        one = one.__cause__ or one.__context__
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -251,25 +251,19 @@ def _die_with_parent() -> None:
 def _evaluate(number: int, problem: Problem, source: str, options: Options | None) -> tuple[float, Report]:
     started, note = time.monotonic(), _inside / str(number)
     note.touch()
-    trouble: Exception | None = None
     try:
         report = _judge.evaluate(problem, source, options)
     except Exception as error:
-        trouble = _sendable(error)
+        raise _sendable(error) from None
     finally:
         note.unlink(missing_ok=True)
-    if trouble is not None:
-        raise trouble
     return time.monotonic() - started, report
 
 
 def _sendable(error: Exception) -> Exception:
-    """Without its frames, which the pool would keep until the next error, and a GPU's memory with them.
-
-    What cannot be put together again where it arrives would break the pool, and everyone's verdicts with it.
-    """
+    """What cannot be put together again where it arrives would break the pool, and everyone's verdicts with it."""
     try:
-        copy = pickle.loads(pickle.dumps(error))
+        pickle.loads(pickle.dumps(error))
     except Exception:
-        copy = None
-    return copy if isinstance(copy, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
