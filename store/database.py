@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from weakref import finalize
 
 from pydantic import JsonValue
 from sqlalchemy import select
@@ -17,7 +18,7 @@ from policies.base import Completion, Request
 from store import beginning, finding, recording, sweep
 from store.blobs import load_blobs, unpack_text
 from store.engine import Engines, refresh_statistics
-from store.lease import new_owner
+from store.lease import new_owner, retire
 from store.models import Action, BatchRun, Candidate, State, Trajectory, Verdict
 from store.records import CandidateFilter, Entry, Found, Order, Start, Stats, Swept, TrajectoryFilter, Turn
 from store.rows import the
@@ -39,6 +40,7 @@ class Store:
         self._transactions = Transactions(engines)
         self.owner = new_owner()
         """Under which name trajectories are held."""
+        self._retire = finalize(self, retire, self.owner)
 
     @classmethod
     def open(cls, where: str | Path, *, create: bool = True, readonly: bool = False, wait: float = 30.0) -> Self:
@@ -54,6 +56,8 @@ class Store:
         return self._engines.where
 
     def close(self) -> None:
+        """Lets go of what it holds, whether or not that could be written."""
+        self._retire()
         if self._transactions.wrote:
             refresh_statistics(self._engines)
         self._engines.dispose()

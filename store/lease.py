@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
 from pathlib import Path
 
@@ -11,20 +12,38 @@ LEASE_SECONDS = 3600.0
 """How long another host is believed to live after its last write. On the same host the process itself is looked at."""
 
 
+_OPEN: set[str] = set()
+"""The owners of this process whose stores are open. One that closed holds nothing, also where a full disk kept it from writing so."""
+
+
 def new_owner() -> str:
-    """host/process/its start/one of its stores."""
-    return f"{_host()}/{os.getpid()}/{_started(os.getpid())}/{uuid.uuid4().hex[:8]}"
+    """host/process/its start/one of its stores. It lives until `retire`, or its process ends."""
+    owner = f"{_host()}/{os.getpid()}/{_started(os.getpid())}/{uuid.uuid4().hex[:8]}"
+    _OPEN.add(owner)
+    return owner
+
+
+def retire(owner: str) -> None:
+    """Its store is closed: what it holds is free."""
+    _OPEN.discard(owner)
 
 
 def is_free(owner: str, lease: float, mine: str, now: float) -> bool:
-    """Whether `mine` may take it: nobody has it, I have it, or who had it is dead."""
+    """Whether `mine` may take it: nobody has it, I have it, or who had it is dead or closed."""
     if not owner or owner == mine:
         return True
     host, _, rest = owner.partition("/")
     if host != _host():
         return now > lease
     process, started, *_ = [*rest.split("/"), ""]
-    return not process.isdigit() or _started(int(process)) != started
+    if not process.isdigit() or _started(int(process)) != started:
+        return True
+    return int(process) == os.getpid() and owner not in _OPEN
+
+
+def is_worked_on(owner: str, lease: float) -> bool:
+    """Whether somebody alive holds it."""
+    return not is_free(owner, lease, "", time.time())
 
 
 def _host() -> str:

@@ -18,6 +18,8 @@ from agent.viewer.tree import tree_lines
 from agent.viewer.views import LONGEST, View, answer_text, diff_view, long_text, prompt_view, turn_facts, view_of
 from policies.base import Message
 from store.database import Store
+from store.lease import is_worked_on
+from store.models import Trajectory
 from store.records import CandidateFilter, Turn
 
 HEADINGS = ("id", "run", "problem", "policy", "turns", "best", "stopped")
@@ -41,9 +43,16 @@ def list_rows(store: Store, rows: Sequence[tuple[Any, Sequence[Any]]]) -> Iterat
     names = {run.id: run.name for run in store.runs()}
     for row, entries in rows:
         best, correct = standing(entries)
-        stopped = (row.stop_reason or ("running" if row.owner else "not yet")).replace("_", " ")
+        stopped = (row.stop_reason or _unstopped(row)).replace("_", " ")
         words = (str(row.id), names.get(row.run_id, "-"), row.problem, row.policy, str(len(entries)))
         yield (*(data(word, limit=60) for word in words), Text(best, style=GOOD if correct else BAD), Text(stopped))
+
+
+def _unstopped(row: Trajectory) -> str:
+    """Of one without a stop reason: a run that was killed has none either."""
+    if is_worked_on(row.owner, row.lease):
+        return "running"
+    return "cut off" if row.owner else "not yet"
 
 
 def whole(store: Store, trail: Trail) -> Iterator[RenderableType]:

@@ -509,3 +509,18 @@ def test_in_a_real_terminal_the_viewer_starts_and_q_ends_it(kept):
     os.close(main)
     assert b"fused_silu" in seen
     assert b"Traceback" not in seen
+
+
+def test_a_run_that_was_killed_is_not_said_to_be_running(tmp_path, agent):
+    def said():
+        return agent("--db", tmp_path / "runs.db").stdout.splitlines()[1].rstrip().split("  ")[-1]
+
+    start = Start(problem=find("fused_silu"), policy="embedded")
+    with Store.open(tmp_path / "runs.db") as store:
+        trajectory = store.begin(start)
+        assert said() == "running"
+    assert said() == "cut off", "as after kill -9: nobody said that it stopped"
+    with Store.open(tmp_path / "runs.db") as store:
+        store.begin(start)
+        store.pause(trajectory.id, "interrupted")
+    assert said() == "interrupted"

@@ -234,6 +234,17 @@ def test_a_trajectory_that_a_live_process_works_on_is_not_taken_and_a_dead_ones_
         assert store.begin(make.start(), run_id=run.id, sample=0).id == taken.id
 
 
+def test_what_a_closed_store_of_this_process_could_not_let_go_of_is_free(where):
+    """As where the disk was full: nothing was written at its end."""
+    open_one = Store.open(where)
+    with Store.open(where) as closed:
+        mine, theirs = closed.begin(make.start()), open_one.begin(make.start("another"))
+    with Store.open(where) as store:
+        assert store.begin(make.start()).id == mine.id
+        assert store.begin(make.start("another")).id != theirs.id
+    open_one.close()
+
+
 def test_another_host_is_believed_for_an_hour(path, monkeypatch):
     with Store.open(path) as far:
         monkeypatch.setattr(far, "owner", "faraway-1/42/1234/abcd")
