@@ -281,7 +281,7 @@ def test_requests_go_together_and_come_back_in_their_order():
         started = time.monotonic()
         said = OpenAICompatible("m", server.url, at_once=8).sample([ask(str(number)) for number in range(8)])
     assert [completion.text for completion in said] == [str(number) for number in range(8)]
-    assert time.monotonic() - started < 5.0, "eight answers of a second each, together"
+    assert time.monotonic() - started < 7.0, "eight answers of about a second each, together"
 
 
 def test_what_was_finished_is_not_lost_and_not_asked_for_twice():
@@ -373,4 +373,4 @@ def test_ctrl_c_ends_the_wait_for_a_slow_server_at_once():
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=20)
     assert said == "interrupted\n"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15, "not the half minute of the server"
