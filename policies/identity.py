@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.base import PolicyRefused, PromptForm, Trouble, Value
+from policies.hub import reach
 
 SIDECAR = "kernelwright.json"
 """Beside the weights of a model that this project trained: `{"prompt_form": "compact"}`."""
@@ -84,10 +85,11 @@ def sidecar(folder: Path) -> dict[str, Any]:
 
 
 def model_config(path: str) -> dict[str, Any] | None:
-    """`config.json` of a local folder; None for a hub name. Refuses what is neither."""
+    """`config.json` of a local folder; None for a hub name that can be had. Refuses what is neither."""
     folder = Path(path).expanduser()
     if not folder.exists():
         if _reads_like_a_hub_name(path):
+            reach(path)
             return None
         raise PolicyRefused(f"no model at {path}: give a folder with a config.json, or a hub name", Trouble.MODEL)
     file = folder / "config.json"

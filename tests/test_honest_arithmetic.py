@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from bench.tolerance import bf16, exp2_approx, fp16, tf32, within
+from bench.tolerance import bf16, constant_rows, exp2_approx, fp16, headrooms, tf32, within
 from tools.compare import measure
 from tools.draws import Draw
 from tools.problem import Problem
@@ -219,6 +220,16 @@ def test_a_row_of_one_number_on_which_eager_is_right_by_luck_is_no_fault_and_no_
             cheat = within(cast, _gelu_by_exp)(x)
             assert measure(cheat, eager, exact, shaken=shaken).headroom > 2, (seed, cast.__name__)
     assert lucky
+
+
+def test_thousands_of_rows_of_one_number_some_next_to_a_zero_of_the_function_pass_and_in_lower_precision_they_do_not():
+    torch.manual_seed(0)
+    refused_as_other_rows = 0
+    for case in [*constant_rows(8), *constant_rows(4096)]:
+        assert max(headrooms(case, case.honest).values()) < 0.5, case.name
+        assert min(headrooms(case, case.cheats).values()) > 10, case.name
+        refused_as_other_rows += max(headrooms(replace(case, draw="own"), case.honest).values()) > 1
+    assert refused_as_other_rows >= 4, "the scale of such rows is what lets them pass"
 
 
 MARKS = """

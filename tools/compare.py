@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tools.deviation import Deviation, deviation_of_floats, deviation_of_whole_numbers
+from tools.draws import Draw
 from tools.results import Check, Failure, Fault, Mismatch, Number, Pattern, Value, clean_text
 from tools.tolerance import Tensor, Tolerance, allowance, as_rows, distance, real_parts, rows_of, tiles
 
@@ -125,15 +126,17 @@ def measure(
     exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says how wrong eager itself is.
     shaken: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is ill-conditioned there and the candidate may move too.
     The judge's own (situation.moved_outputs) is also off by what eager is off by nearby.
+    draw: whose inputs they come from; rows that are one number each have a scale of their own (tools/tolerance.py).
     moved: gives `shaken`, and is asked only where the output is wrong without it.
     depth: input elements summed into one output element. precision: for KernelBench's own rule; the output's dtype where empty.
     """
     rule = precision or str(eager.dtype).removeprefix("torch.")
+    constant = draw.startswith(Draw.CONSTANT_ROWS)
     if not eager.numel():
         return Measured(check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule)))
-    verdict, r = _deviation(candidate, eager, exact, shaken, tolerance, depth, rule)
+    verdict, r = _deviation(candidate, eager, exact, shaken, tolerance, depth, rule, constant)
     if verdict.headroom > 1.0 and moved is not None:
-        verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, rule)
+        verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, rule, constant)
     check = Check(
         draw=draw,
         passed=verdict.headroom <= 1.0,
@@ -161,6 +164,7 @@ def _deviation(
     tolerance: Tolerance | None,
     depth: int,
     precision: str = "",
+    constant_rows: bool = False,
 ) -> tuple[Deviation, Tensor]:
     """The deviation, and the reference in the output's shape (complex numbers as pairs)."""
     shape = tuple(real_parts(eager).shape)
@@ -170,7 +174,7 @@ def _deviation(
     s = None if shaken is None else as_rows(real_parts(shaken), rows, columns)
     if not (eager.is_floating_point() or eager.is_complex()):
         return deviation_of_whole_numbers(c, e, r, s), r.reshape(shape)
-    allowed = allowance(real_parts(eager).dtype, depth)
+    allowed = allowance(real_parts(eager).dtype, depth, constant_rows=constant_rows)
     found = deviation_of_floats(c, e, r, s, allowed, tolerance, exact is None, _kb_tolerance(precision))
     return replace(found, close=None) if eager.is_complex() else found, r.reshape(shape)
 

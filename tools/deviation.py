@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tools.survey import survey
-from tools.tolerance import SCALE_FLOOR, Allowance, Tensor, Tolerance, tiles
+from tools.tolerance import Allowance, Tensor, Tolerance, tiles
 
 JUMP_FACTOR = 8
 """Rows in which a rounding, a comparison or an index may fall on the other side, for each row in which eager's does."""
@@ -39,7 +39,7 @@ def deviation_of_floats(
 
     seen = survey(c, e, r, s, kb_tolerance)
     rms_r, rms_e, rms_c = (seen.squares / c.numel()).sqrt()
-    scale = seen.scale.clamp(min=SCALE_FLOOR * rms_r)
+    scale = seen.scale.clamp(min=allow.floor * rms_r)
     relative = torch.where(scale > 0, seen.noise / scale, 0.0)
     own = Tolerance(row=float(_high(relative)), rms=float(torch.where(rms_r > 0, rms_e / rms_r, 0.0)))
     used = own.joined(carried)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,9 @@ from rl.training.asked import (
     StorageName,
     common,
 )
+
+if TYPE_CHECKING:
+    from rl.online.options import LoopOptions
 
 Problems = Annotated[
     list[str] | None,
@@ -61,9 +64,8 @@ def loop(
 ) -> None:  # fmt: skip
     """Collect, train, measure on held-out problems, and promote only what is better; cycle after cycle. The same command goes on where it was stopped."""
     from agent.exits import InputError
-    from rl.online.looping import LoopOptions, run_loop
-    from rl.show.looping import cycles_view
-    from rl.show.training import live_training
+    from rl.online.options import LoopOptions
+    from rl.training.early import look_at_problems
 
     if how not in ("online", "log"):
         raise InputError(f"--how {how!r}: choose online or log")
@@ -73,8 +75,18 @@ def loop(
         "cycles": cycles, "steps": steps, "how": how, "db": db, "prompts": prompts, "group": group, "turns": turns, "workers": workers, "judge": judge,
         "reply_tokens": reply_tokens,
     }  # fmt: skip
+    options = LoopOptions(**asked)
+    look_at_problems(options)
+    _looped(options, as_json)
+
+
+def _looped(options: LoopOptions, as_json: bool) -> None:
+    from rl.online.looping import run_loop
+    from rl.show.looping import cycles_view
+    from rl.show.training import live_training
+
     with live_training(quiet=as_json) as (watch, say):
-        done = run_loop(LoopOptions(**asked), say=say, watch=watch)
+        done = run_loop(options, say=say, watch=watch)
     if as_json:
         import json
 
@@ -82,4 +94,4 @@ def loop(
     else:
         from agent.show.terminal import console
 
-        console().print(cycles_view(done, output))
+        console().print(cycles_view(done, options.output))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,10 @@ from rl.training.asked import (
     StorageName,
     common,
 )
+
+if TYPE_CHECKING:
+    from rl.online.options import OnlineOptions
+    from rl.training.options import LogOptions
 
 Log = Annotated[
     str | None, typer.Option("--from-trajectories", help="Train from this database alone.", show_default=False)
@@ -180,10 +184,18 @@ def _resample(asked: str) -> bool:
 
 
 def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
+    from rl.training.early import look_at_log
+    from rl.training.options import LogOptions
+
+    options = LogOptions(**asked)
+    look_at_log(options)
+    _trained_from_log(options, dry_run, as_json)
+
+
+def _trained_from_log(options: LogOptions, dry_run: bool, as_json: bool) -> None:
     from agent.show.terminal import console
     from rl.show.training import live_training, plan_view, trained_view
     from rl.training.from_log import train_from_log
-    from rl.training.options import LogOptions
     from rl.training.processes import part
 
     def show(plan: Any) -> None:
@@ -193,7 +205,7 @@ def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
             console().print(plan_view(plan))
 
     with live_training(quiet=as_json) as (watch, say):
-        trained = train_from_log(LogOptions(**asked), show=show, say=say, watch=watch, dry_run=dry_run)
+        trained = train_from_log(options, show=show, say=say, watch=watch, dry_run=dry_run)
     part()
     if trained is not None and trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))
@@ -201,12 +213,20 @@ def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:
 
 def _online(asked: dict[str, Any], as_json: bool) -> None:
     from rl.online.options import OnlineOptions
+    from rl.training.early import look_at_problems
+
+    options = OnlineOptions(**asked)
+    look_at_problems(options)
+    _trained_online(options, as_json)
+
+
+def _trained_online(options: OnlineOptions, as_json: bool) -> None:
     from rl.online.training import train_online
     from rl.show.training import live_training, trained_view
     from rl.training.processes import part
 
     with live_training(quiet=as_json) as (watch, say):
-        trained = train_online(OnlineOptions(**asked), say=say, watch=watch)
+        trained = train_online(options, say=say, watch=watch)
     part()
     if trained.first:
         typer.echo(trained.model_dump_json(indent=2) if as_json else trained_view(trained))

@@ -10,14 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from pydantic import Field
-
 from agent.databases import open_store
 from agent.exits import InputError
 from policies.base import Value
 from rl.online.judges import JudgePool
 from rl.online.measuring import Compared, Measured, better, compare, measure
-from rl.online.options import OnlineOptions
+from rl.online.options import LoopOptions, OnlineOptions
 from rl.online.problem_source import ProblemSource, held_out
 from rl.online.rounds import Rounds, judge_device
 from rl.online.sampler import whole_sampler
@@ -31,21 +29,6 @@ from tools.problem import Problem
 
 Say = Callable[[str], None]
 POLICY, RECORD, ASKED = "policy", "loop.jsonl", "asked.json"
-
-
-class LoopOptions(OnlineOptions):
-    cycles: int = Field(default=3, ge=1)
-    steps: int = Field(default=20, ge=1)
-    """Optimizer steps a cycle."""
-    how: str = "online"
-    """online: sampled anew each step; log: collected once a cycle, then trained from what was logged."""
-    samples: int = Field(default=4, ge=1)
-    """Drafts of each held-out problem."""
-
-    @property
-    def loop_identity(self) -> str:
-        """More cycles are more of the same loop."""
-        return self.model_copy(update={"cycles": 1}).identity_of({})
 
 
 class Cycle(Value):

@@ -44,3 +44,20 @@ class OnlineOptions(TrainOptions):
     @property
     def judges(self) -> int:
         return self.workers or max(1, (os.cpu_count() or 2) - 2)
+
+
+class LoopOptions(OnlineOptions):
+    """Cycles of it, each measured before it is promoted."""
+
+    cycles: int = Field(default=3, ge=1)
+    steps: int = Field(default=20, ge=1)
+    """Optimizer steps a cycle."""
+    how: str = "online"
+    """online: sampled anew each step; log: collected once a cycle, then trained from what was logged."""
+    samples: int = Field(default=4, ge=1)
+    """Drafts of each held-out problem."""
+
+    @property
+    def loop_identity(self) -> str:
+        """More cycles are more of the same loop."""
+        return self.model_copy(update={"cycles": 1}).identity_of({})

@@ -16,7 +16,7 @@ from agent.exits import InputError
 from agent.interrupts import stopping
 from policies.base import Value
 from policies.identity import SIDECAR
-from rl.data.rows import count_rows, read_rows
+from rl.data.rows import count_rows, read_rows, shards
 from rl.sft.base_model import Base, check_base, check_same_tokenizer, is_new, load_base, load_tokenizer, parameters
 from rl.sft.drawn import drawn_ready
 from rl.sft.encoding import Encoded, gather, ready_rows
@@ -67,6 +67,7 @@ class Trained(Value):
 def train(options: Options, say: Say, command: str = "rl sft") -> Trained:
     """Begins or goes on, and writes the model. Raises InputError, PolicyRefused, InfrastructureError; KeyboardInterrupt after a checkpoint."""
     preset = PRESETS[options.preset]
+    shards(options.data)
     check_base(options.base, options.adapter, preset)
     refuse_several_gpus(options.device, "sft")
     resumes = _prepare(options)

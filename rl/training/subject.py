@@ -48,7 +48,7 @@ def open_subject(policy: str, adapter: str | None = None) -> Subject:
     """Reads config and tokenizer, no weights. Raises InputError and PolicyRefused."""
     from rl.sft.base_model import load_tokenizer
 
-    path = _path_of(policy)
+    path = path_of(policy)
     config = model_config(path) or {}
     folder = Path(path).expanduser()
     path = str(folder.resolve()) if folder.exists() else path
@@ -63,7 +63,7 @@ def open_subject(policy: str, adapter: str | None = None) -> Subject:
     )  # fmt: skip
 
 
-def _path_of(policy: str) -> str:
+def path_of(policy: str) -> str:
     if policy == "embedded":
         if not (WEIGHTS / "config.json").is_file():
             raise InputError(

@@ -425,7 +425,8 @@ def test_the_reward_of_a_gpus_verdicts_counts_speed_where_none_is_named(novice, 
 
 
 def test_a_loop_of_another_policy_or_of_none_is_refused(novice, problems, tmp_path):
-    from rl.online.looping import LoopOptions, begin, run_loop
+    from rl.online.looping import begin, run_loop
+    from rl.online.options import LoopOptions
 
     fields = {**options(novice, problems, tmp_path / "loop").model_dump(), "held_out": (problems,), "cycles": 1}
     with pytest.raises(PolicyRefused, match="no model at"):
@@ -438,7 +439,8 @@ def test_a_loop_of_another_policy_or_of_none_is_refused(novice, problems, tmp_pa
 
 @pytest.mark.slow
 def test_a_loop_promotes_a_candidate_that_is_better_and_does_no_cycle_twice(novice, problems, tmp_path):
-    from rl.online.looping import POLICY, LoopOptions, run_loop
+    from rl.online.looping import POLICY, run_loop
+    from rl.online.options import LoopOptions
 
     fields = options(novice, problems, tmp_path / "loop").model_dump()
     asked = LoopOptions(**{**fields, "held_out": (problems,), "cycles": 1, "steps": 4, "samples": 16})
@@ -451,7 +453,8 @@ def test_a_loop_promotes_a_candidate_that_is_better_and_does_no_cycle_twice(novi
 
 @pytest.mark.slow
 def test_a_loop_can_train_from_what_each_cycle_logged(novice, problems, tmp_path):
-    from rl.online.looping import LoopOptions, run_loop
+    from rl.online.looping import run_loop
+    from rl.online.options import LoopOptions
 
     fields = options(novice, problems, tmp_path / "loop", group=16).model_dump()
     fields["settings"] = {"per_device_train_batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 0}

@@ -1,0 +1,30 @@
+"""What is said in the half second before torch is there: names of logs, policies and problems that lead nowhere."""
+
+from __future__ import annotations
+
+from policies.identity import adapter_folder, model_config
+from rl.online.options import OnlineOptions
+from rl.online.problem_source import ProblemSource
+from rl.training.options import LogOptions, TrainOptions
+from rl.training.plan import refuse_empty
+from rl.training.subject import path_of
+from store.database import Store
+
+
+def look_at_log(options: LogOptions) -> None:
+    """Raises InputError, PolicyRefused, StoreError."""
+    with Store.open(options.db, create=False, readonly=True) as store:
+        refuse_empty(store, options)
+    _look_at_policy(options)
+
+
+def look_at_problems(options: OnlineOptions) -> None:
+    """Raises InputError, PolicyRefused, ProblemError."""
+    ProblemSource(options.problems, options.seed, options.against)
+    _look_at_policy(options)
+
+
+def _look_at_policy(options: TrainOptions) -> None:
+    model_config(path_of(options.policy))
+    if options.adapter is not None:
+        adapter_folder(options.adapter)
