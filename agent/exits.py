@@ -29,8 +29,8 @@ class InputError(ValueError):
     """What the user gave cannot be used. The message is one line and says what to do."""
 
 
-def explain(error: BaseException) -> tuple[str, Exit]:
-    """One line for people, and the exit code, for anything that ends a command early."""
+def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
+    """One line for people, and the exit code, for anything that ends a command of `program` early."""
     import typer
 
     from policies.base import PolicyRefused, PolicyUnavailable
@@ -38,7 +38,7 @@ def explain(error: BaseException) -> tuple[str, Exit]:
     from tools.results import InfrastructureError
 
     if isinstance(error, _usage_error()):
-        command = error.ctx.command_path if error.ctx else "agent"
+        command = error.ctx.command_path if error.ctx else program
         message = error.format_message().rstrip(".") or "no command was given"
         return f"{message} (see {command} --help)", Exit.BAD_INPUT
     match error:
@@ -73,7 +73,7 @@ def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoRetur
     except (Exception, KeyboardInterrupt) as error:
         if "--debug" in given:
             raise
-        line, code = explain(error)
+        line, code = explain(error, name)
         print(f"{name}: {' '.join(line.split())}", file=sys.stderr)
         if isinstance(error, OSError):
             _try_output()

@@ -90,3 +90,9 @@ def test_problems_that_cannot_be_written_are_one_line(tmp_path, capsys, monkeypa
     code, _, err = ran(capsys, "problems", "--n", "2", "--out", "new", *changes)
     assert (code, said in err, err.count("\n")) == (2, True, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_an_option_without_its_value_is_told_of_by_the_program_that_was_called(capsys):
+    code, out, err = ran(capsys, "clean", "rows", "--out", "clean", "--compile")
+    assert (code, out) == (2, "")
+    assert err == "rl: Option '--compile' requires an argument (see rl --help)\n"
