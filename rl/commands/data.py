@@ -175,9 +175,13 @@ def clean(
     out: Out,
     against: Against = None,
     compile_for: Annotated[
-        str,
-        typer.Option("--compile", help="Label with the offline compiler, such as sm_80,sm_90. Runs the references."),
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            "--compile",
+            help="Label with the offline compiler, such as sm_80,sm_90. May be repeated. Runs the references.",
+            show_default=False,
+        ),
+    ] = None,
     correct: Annotated[
         bool,
         typer.Option("--correct", help="Label with the tools' verdict on a CPU: it costs about half a second a row."),
@@ -192,7 +196,7 @@ def clean(
     from rl.data.cleaning.labelling import label
     from rl.data.cleaning.running import clean as run
 
-    targets = targets_asked(compile_for) or (("sm_90",) if correct else ())
+    targets = targets_asked(compile_for or []) or (("sm_90",) if correct else ())
     with progress(as_json) as say:
         result = run(source, out, list(against or ()), workers, say)
         labelled = label(out, targets, correct, workers, say) if targets else None

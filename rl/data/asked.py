@@ -41,9 +41,10 @@ def form_asked(text: str) -> Form:
         raise InputError(f"there is no form {text}: it is one of {', '.join(Form)}") from error
 
 
-def targets_asked(text: str) -> tuple[str, ...]:
-    """`sm_80,sm_90`; "" is none."""
-    return tuple(dict.fromkeys(target_asked(part.strip()) for part in text.split(",") if part.strip()))
+def targets_asked(texts: list[str]) -> tuple[str, ...]:
+    """One by one, or with commas: `sm_80,sm_90`."""
+    parts = (part.strip() for text in texts for part in text.split(","))
+    return tuple(dict.fromkeys(target_asked(part) for part in parts if part))
 
 
 def problems_asked(names: list[str]) -> list[Problem]:

@@ -6,6 +6,7 @@ import pytest
 
 from agent.suite_choice import choose_problems
 from rl.cli import main
+from rl.data.asked import targets_asked
 from rl.data.rows import Kind, read_rows, row_of, write_rows
 from rl.online.problem_source import MEASURED_FROM, ProblemSource
 
@@ -96,3 +97,8 @@ def test_an_option_without_its_value_is_told_of_by_the_program_that_was_called(c
     code, out, err = ran(capsys, "clean", "rows", "--out", "clean", "--compile")
     assert (code, out) == (2, "")
     assert err == "rl: Option '--compile' requires an argument (see rl --help)\n"
+
+
+def test_targets_come_one_by_one_or_with_commas():
+    assert targets_asked(["sm_80", "sm_90, gfx942", "sm_80", ""]) == ("sm_80", "sm_90", "gfx942")
+    assert targets_asked([]) == ()
