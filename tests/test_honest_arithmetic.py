@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from bench.tolerance import bf16, constant_rows, exp2_approx, fp16, headrooms, tf32, within
 from tools.compare import measure
-from tools.draws import Draw
+from tools.draws import Draw, apply
 from tools.problem import Problem
 from tools.situation import expect, moved_outputs, set_up, shaken_model
 
@@ -167,7 +167,7 @@ def _headrooms(problem, ways):
         used += mode.used
         moved = moved_outputs(situation, expected)
         four = zip(other, expected.eager, expected.exact, moved, strict=False)
-        found[str(draw)] = max(measure(c, e, r, shaken=s).headroom for c, e, r, s in four)
+        found[str(draw)] = max(measure(c, e, r, draw=str(draw), shaken=s).headroom for c, e, r, s in four)
     return found, used
 
 
@@ -295,3 +295,60 @@ def test_scores_of_constant_rows_added_term_by_term_pass_and_in_lower_precision_
         for cast in (tf32, bf16, fp16):
             cheat = _causal(cast(query) @ cast(key).mT * 0.125, value)
             assert measure(cheat, eager, exact, shaken=shaken).headroom > 5, (seed, cast.__name__)
+
+
+NORMALISED = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        x = torch.nn.functional.elu(x)
+        return x / torch.sqrt(torch.mean(x * x, dim=-1, keepdim=True) + 1e-6)
+def get_inputs():
+    return [torch.randn(2048, 45)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_constant_rows_are_not_tiny_for_what_a_row_is_divided_by_its_own_size_shows_every_rounding():
+    situation = set_up(Problem(name="normalised", source=NORMALISED), "cpu", 1)
+    expected = expect(situation, Draw.CONSTANT_ROWS, 1)
+    [x], [eager], [exact] = expected.inputs, expected.eager, expected.exact
+    assert x.abs().min() > 0.1
+    assert (x < 0).any()
+    naive = torch.where(x > 0, x, exp2_approx(x) - 1)
+    honest = naive / torch.sqrt(torch.mean(naive * naive, dim=-1, keepdim=True) + 1e-6)
+    assert measure(honest, eager, exact, draw="constant_rows").check.passed
+
+
+@pytest.mark.parametrize(
+    ("row", "filled_with"),
+    [
+        ([0.01, -0.3, 2.0, 5.0], 5.0),
+        ([0.01, -0.3, 2.0, -3.5], 2.0),
+        ([-1.0] * 4, -1.0),
+        ([1e-9, 2e-9, 3e-9, 4e-9], 2e-9),
+        ([0.0, 1.0, 2.0, 3.0], None),
+    ],
+)
+def test_a_constant_row_is_the_first_of_its_numbers_that_is_no_small_one(row, filled_with):
+    drawn = torch.tensor([row, row])
+    apply(Draw.CONSTANT_ROWS, [drawn])
+    expected = row if filled_with is None else [filled_with] * 4
+    assert torch.equal(drawn, torch.tensor([expected] * 2))
+
+
+def test_constant_rows_are_the_same_in_pieces_and_in_other_layouts(monkeypatch):
+    whole = torch.randn(3, 5, 11, 7)
+    pieces, other = whole.clone(), whole.clone(memory_format=torch.channels_last)
+    apply(Draw.CONSTANT_ROWS, [whole])
+    monkeypatch.setattr("tools.draws.CHUNK", 16)
+    apply(Draw.CONSTANT_ROWS, [pieces, other])
+    assert torch.equal(pieces, whole)
+    assert torch.equal(other, whole)
+
+
+def test_a_row_that_is_not_finite_is_filled_all_the_same():
+    drawn = torch.full((2, 20), torch.nan)
+    apply(Draw.CONSTANT_ROWS, [drawn])
+    assert drawn.isnan().all()
