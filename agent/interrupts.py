@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -17,13 +18,15 @@ def deferred() -> Iterator[None]:
 
 
 @contextmanager
-def stopping(ask: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C calls `ask`, and KeyboardInterrupt comes when the block has ended; a second one stops at once. Main thread only; elsewhere nothing is changed."""
+def stopping(ask: Callable[[], None], says: str = "") -> Iterator[None]:
+    """The first Ctrl-C calls `ask` and `says` so on stderr, and KeyboardInterrupt comes when the block has ended; a second one stops at once. Main thread only; elsewhere nothing is changed."""
 
     def at(first: bool) -> None:
         if not first:
             raise KeyboardInterrupt
         ask()
+        if says:
+            os.write(2, f"{says}\n".encode())  # print may be in the middle of a line of its own
 
     with _held(at):
         yield

@@ -134,6 +134,10 @@ class ApartPolicy:
             torch.save({name: value.detach() for name, value in weights.items()}, path)
             return str(self._send(Moved, str(path), revision).result())
 
+    def leave(self) -> None:
+        """Nobody is answered any more: who waits gets KeyboardInterrupt."""
+        self._fail(KeyboardInterrupt())
+
     def close(self) -> None:
         with contextlib.suppress(OSError), self._lock:
             self._connection.send(None)
@@ -161,16 +165,18 @@ class ApartPolicy:
                 for answer in self._connection.recv():
                     self._drawn = answer.drawn
                     with self._lock:
-                        future = self._waiting.pop(answer.number)
+                        future = self._waiting.pop(answer.number, None)
+                    if future is None:
+                        continue
                     future.set_exception(_error(answer)) if answer.trouble else future.set_result(answer.answer)
-        self._fail()
+        self._fail(PolicyUnavailable(_ended(), Trouble.SERVER))
 
-    def _fail(self) -> None:
+    def _fail(self, error: BaseException) -> None:
         with self._lock:
             left, self._waiting = list(self._waiting.values()), {}
         for future in left:
             if not future.done():
-                future.set_exception(PolicyUnavailable(_ended(), Trouble.SERVER))
+                future.set_exception(error)
 
 
 def _ended() -> str:

@@ -52,8 +52,16 @@ class Row:
         return any(stop in tail for stop in self.sampling.stop)
 
 
-def draw(model: Any, rows: Sequence[Row], ends: frozenset[int], pad: int, spell: Spell, cache: CacheKind) -> None:
-    """Fills the rows. Rows that have ended are dropped from the batch when half of it has (growing cache)."""
+def draw(
+    model: Any,
+    rows: Sequence[Row],
+    ends: frozenset[int],
+    pad: int,
+    spell: Spell,
+    cache: CacheKind,
+    between: Callable[[], None] = lambda: None,
+) -> None:
+    """Fills the rows. Rows that have ended are dropped from the batch when half of it has (growing cache). `between`: called before each step; what it raises ends it."""
     import torch
 
     started = time.monotonic()
@@ -65,6 +73,7 @@ def draw(model: Any, rows: Sequence[Row], ends: frozenset[int], pad: int, spell:
         logits = stepper.prefill()
         batch = list(rows)
         for step in range(room):
+            between()
             tokens, logprobs = chooser.choose(logits, step)
             _record(batch, tokens, logprobs, ends, spell, started)
             if all(row.finish for row in batch):

@@ -46,6 +46,7 @@ class LivePolicy(TransformersPolicy):
         self._passed_over = 0
         self._tokens = 0
         self._seconds = 0.0
+        self._left = False
 
     @property
     def capabilities(self) -> Capabilities:
@@ -60,13 +61,22 @@ class LivePolicy(TransformersPolicy):
         return self._places or (PLACES if on_device(self._device).startswith("cuda") else 64)
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there."""
+        """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there. After `leave`: KeyboardInterrupt."""
         questions = [self.ask(request) for request in requests]
         while not all(question.answered for question in questions):
+            self._go_on()
             with self._lock:
                 if not all(question.answered for question in questions):
                     self._work()
         return _answers(questions)
+
+    def leave(self) -> None:
+        """Nobody is answered any more: who waits gets KeyboardInterrupt, within a step or a burst of them. For good."""
+        self._left = True
+
+    def _go_on(self) -> None:
+        if self._left:
+            raise KeyboardInterrupt
 
     def open(self) -> None:
         """Loads the model now and not with the first question. Raises PolicyRefused."""
@@ -109,6 +119,7 @@ class LivePolicy(TransformersPolicy):
     def _open(self) -> Any:
         if self._loaded is None:
             self._loaded = load(self._path, on_device(self._device), self._dtype)
+            self._loaded.between = self._go_on
             if self._adapter is not None:
                 raise PolicyRefused(
                     "a live policy takes no adapter: its weights are those of the training", Trouble.MODEL

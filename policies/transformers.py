@@ -6,7 +6,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,8 @@ class _Loaded:
     def __init__(self, path: str, model: Any, tokenizer: Any) -> None:
         self._path, self.base, self._model, self._tokenizer = path, model, model, tokenizer
         self._adapters: dict[str, str | None] = {}
+        self.between: Callable[[], None] = lambda: None
+        """Before each step of drawing. What it raises ends it."""
         self.context = int(getattr(model.config, "max_position_embeddings", 0)) or None
         self.identity: Identity = identity_of(tokenizer)
         self.revision = weights_revision(Path(path)) or getattr(model.config, "_commit_hash", None)
@@ -172,10 +174,10 @@ class _Loaded:
         try:
             if adapter is None and self._adapters:
                 with self._model.disable_adapter():
-                    draw(self._model, rows, self.ends, self._pad, self.spell, cache)
+                    draw(self._model, rows, self.ends, self._pad, self.spell, cache, self.between)
                 return None
             revision = None if adapter is None else self._set_adapter(adapter)
-            draw(self._model, rows, self.ends, self._pad, self.spell, cache)
+            draw(self._model, rows, self.ends, self._pad, self.spell, cache, self.between)
         except torch.OutOfMemoryError as error:
             raise PolicyRefused(
                 f"out of GPU memory with {len(rows)} rows at once: lower at_once or max_tokens", Trouble.MEMORY

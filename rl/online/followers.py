@@ -56,6 +56,9 @@ class ByFolder:
     def drawn(self) -> tuple[int, float]:
         return self._policy.drawn
 
+    def leave(self) -> None:
+        """A server answers what it was asked."""
+
     def close(self) -> None:
         self._under.close()
 

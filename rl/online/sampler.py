@@ -36,6 +36,10 @@ class Sampler(Protocol):
         """Tokens so far, and the seconds they took; zeros where that is not known."""
         ...
 
+    def leave(self) -> None:
+        """Whoever waits for an answer leaves without one, where that can be had."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -59,6 +63,9 @@ class InPlace:
 
     def drawn(self) -> tuple[int, float]:
         return self._policy.drawn
+
+    def leave(self) -> None:
+        self._policy.leave()
 
     def close(self) -> None:
         self._policy.close()

@@ -130,8 +130,10 @@ class OnlineBatches:
         return self._figures
 
     def close(self) -> None:
+        """What is under way is left: what was finished of it is in the store, and is gone on with."""
         for slot in self._slots:
             slot.rounds.stop()
+            slot.sampler.leave()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _slot(self, number: int) -> Slot:
@@ -275,7 +277,12 @@ def _train(
     begun = trainer_step(checkpoint)
     say(f"going on at step {begun}" if begun else f"training online on {', '.join(options.problems)}")
     try:
-        with stopping(watching.interrupt), reported(options, trainer):
+        with (
+            stopping(
+                watching.interrupt, "stopping after this step; Ctrl-C again stops at once, at the last checkpoint"
+            ),
+            reported(options, trainer),
+        ):
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     finally:
         batches.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.databases import open_store
 from policies.identity import adapter_folder, model_config
 from rl.online.options import OnlineOptions
 from rl.online.problem_source import ProblemSource
@@ -19,9 +20,11 @@ def look_at_log(options: LogOptions) -> None:
 
 
 def look_at_problems(options: OnlineOptions) -> None:
-    """Raises InputError, PolicyRefused, ProblemError."""
+    """Raises InputError, PolicyRefused, ProblemError, StoreError."""
     ProblemSource(options.problems, options.seed, options.against)
     _look_at_policy(options)
+    with open_store(options.db):
+        """It can be written."""
 
 
 def _look_at_policy(options: TrainOptions) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -103,3 +104,20 @@ def test_whoever_waits_is_told_when_the_process_has_ended(tiny):
     with pytest.raises(PolicyUnavailable, match="has ended"):
         policy.sample([request("add", 1)])
     policy.close()
+
+
+def test_who_waits_leaves_when_it_is_told_to(tiny):
+    policy, ended = ApartPolicy(tiny, device="cpu", places=4, ring=True), []
+
+    def ask():
+        with pytest.raises(KeyboardInterrupt):
+            policy.sample([request("add", n, tokens=50_000) for n in range(6)])
+        ended.append(True)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    time.sleep(0.5)
+    policy.leave()
+    thread.join(20)
+    policy.close()
+    assert ended

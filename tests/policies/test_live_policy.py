@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -137,3 +138,23 @@ def test_the_replayed_graph_says_what_the_plain_batch_says_on_a_gpu(tiny):
     for one, other in zip(running, plain, strict=True):
         if one.token_ids == other.token_ids:
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+
+
+@pytest.mark.parametrize("ring", [True, False])
+def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tiny, ring):
+    policy, ended = LivePolicy(tiny, device="cpu", places=4, ring=ring), []
+    endless = [request("add", n, tokens=50_000, stop=("never said",)) for n in range(12)]
+
+    def ask(own):
+        with pytest.raises(KeyboardInterrupt):
+            policy.sample(own)
+        ended.append(own)
+
+    threads = [threading.Thread(target=ask, args=(endless[n : n + 3],)) for n in range(0, 12, 3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    policy.leave()
+    for thread in threads:
+        thread.join(20)
+    assert len(ended) == 4
