@@ -62,6 +62,9 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
 
 def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoReturn:
     """Runs a typer command with the words given, and exits: one line on stderr where it ends early (with --debug the traceback)."""
+    os.environ.setdefault(
+        "HF_HUB_DISABLE_TELEMETRY", "1"
+    )  # trl and transformers tell their makers what is run, where nobody says otherwise
     try:
         code = command(args=list(given), prog_name=name, standalone_mode=False)
         sys.stdout.flush()

@@ -288,3 +288,16 @@ def test_an_interrupt_while_a_text_is_executed_ends_with_the_exit_status_of_one(
     surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
     done = subprocess.run([sys.executable, "-m", "interrupted"], env=surroundings, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "cleaned\n")
+
+
+@pytest.mark.parametrize(("given", "silent"), [({}, True), ({"HF_HUB_DISABLE_TELEMETRY": "0"}, False)])
+def test_libraries_report_nothing_to_their_makers_unless_the_user_lets_them(given, silent):
+    code = (
+        "from rl.cli import main\n"
+        "try: main(['average'])\n"
+        "except SystemExit: pass\n"
+        "from huggingface_hub import constants; print(constants.HF_HUB_DISABLE_TELEMETRY)\n"
+    )
+    surroundings = {k: v for k, v in os.environ.items() if "TELEMETRY" not in k} | given
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=surroundings, capture_output=True, text=True)
+    assert done.stdout == f"{silent}\n", done.stderr
