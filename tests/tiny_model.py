@@ -29,7 +29,7 @@ CHAT_TEMPLATE = (
 CONTEXT = 512
 
 
-def save_tiny_model(folder: Path, seed: int = 0) -> Path:
+def save_tiny_model(folder: Path, seed: int = 0, context: int = CONTEXT) -> Path:
     """A whole transformers model: weights, config, tokenizer, chat template, generation config."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -44,7 +44,7 @@ def save_tiny_model(folder: Path, seed: int = 0) -> Path:
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=32,
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         initializer_range=0.1,
         bos_token_id=None,

@@ -141,9 +141,9 @@ def test_the_replayed_graph_says_what_the_plain_batch_says_on_a_gpu(tiny):
 
 
 @pytest.mark.parametrize("ring", [True, False])
-def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tiny, ring):
-    policy, ended = LivePolicy(tiny, device="cpu", places=4, ring=ring), []
-    endless = [request("add", n, tokens=50_000, stop=("never said",)) for n in range(12)]
+def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tmp_path, ring):
+    policy, ended = LivePolicy(save_tiny_model(tmp_path / "long", context=8192), device="cpu", places=4, ring=ring), []
+    endless = [request("add", n, tokens=5_000, temperature=0.0) for n in range(12)]  # greedily it never ends by itself
 
     def ask(own):
         with pytest.raises(KeyboardInterrupt):
@@ -156,5 +156,6 @@ def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tin
     time.sleep(0.5)
     policy.leave()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert len(ended) == 4
+    assert (policy._ring is not None) == ring
