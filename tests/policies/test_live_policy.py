@@ -142,7 +142,10 @@ def test_the_replayed_graph_says_what_the_plain_batch_says_on_a_gpu(tiny):
 
 @pytest.mark.parametrize("ring", [True, False])
 def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tmp_path, ring):
-    policy, ended = LivePolicy(save_tiny_model(tmp_path / "long", context=8192), device="cpu", places=4, ring=ring), []
+    policy, ended = (
+        LivePolicy(str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, ring=ring),
+        [],
+    )
     endless = [request("add", n, tokens=5_000, temperature=0.0) for n in range(12)]  # greedily it never ends by itself
 
     def ask(own):
