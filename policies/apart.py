@@ -25,6 +25,7 @@ from policies.base import (
     Request,
     Trouble,
 )
+from policies.deaf import deaf_to_interrupts
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +74,8 @@ class ApartPolicy:
         ours, theirs = context.Pipe()
         self._connection: Connection = ours
         self._process = context.Process(target=serve, args=(theirs, path, options), daemon=True)
-        self._process.start()
+        with deaf_to_interrupts():
+            self._process.start()
         theirs.close()
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}

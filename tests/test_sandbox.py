@@ -5,14 +5,16 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from tools.pipeline import Evaluator
 from tools.sandbox import Kind, ProcessDied, ProcessTimedOut, Zygote, available
 from tools.sandbox.channel import Channel, ChannelClosed
-from tools.sandbox.process import visible
+from tools.sandbox.zygote import visible
 
 ROOT = Path(__file__).parents[1]
 PROBE = "tools.untrusted.probe:serve"
@@ -205,3 +207,31 @@ def test_a_message_that_was_read_is_sent_though_the_reader_is_gone():
     assert channel.receive() == {"done": 1}
     with pytest.raises(ChannelClosed):
         channel.receive()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_zygote_whose_owner_goes_while_it_imports_dies_at_once(seconds):
+    """A killed owner, or Ctrl-C in the middle of its start: nobody waits for torch."""
+    zygote = Zygote(Kind.INTERPRET)
+    time.sleep(seconds)
+    zygote._channel.close()
+    ended = zygote._process.wait(60)
+    zygote.close()
+    assert ended == -signal.SIGIO or (seconds and ended == 0)  # it had imported all in a second
+
+
+def test_a_start_that_is_interrupted_leaves_no_folder(tmp_path, monkeypatch):
+    begun = Zygote._begun
+
+    def interrupted(zygote, channel):
+        if zygote.kind is Kind.INTERPRET:
+            raise KeyboardInterrupt
+        return begun(zygote, channel)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Zygote, "_begun", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Zygote(Kind.INTERPRET)
+    with pytest.raises(KeyboardInterrupt):  # the first zygote is there, the second is not
+        Evaluator()
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -89,8 +90,12 @@ class Evaluator:
         self._environment: Environment | None = None
         self._gpu = ""
         """Its UUID, whatever this process calls it."""
-        self._zygote(Kind.COMPILE)
-        self._zygote(Kind.CUDA if self._on_gpu else Kind.INTERPRET)
+        try:
+            self._zygote(Kind.COMPILE)
+            self._zygote(Kind.CUDA if self._on_gpu else Kind.INTERPRET)
+        except BaseException:  # Ctrl-C between the two
+            self.close()
+            raise
 
     @property
     def _on_gpu(self) -> bool:
@@ -147,7 +152,9 @@ class Evaluator:
         self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
     ) -> Report:
         say(f"compiling for {', '.join(asked.targets)}")
-        with Kept(self._zygote(Kind.COMPILE).folder) as cache:
+        inside = self._zygote(Kind.COMPILE).folder  # until the GPU rung has used what the compile rung made
+        with tempfile.TemporaryDirectory("", "compiled-", inside, ignore_cleanup_errors=True) as folder:
+            cache = Path(folder)
             with self._lane(Lane.CPU):
                 compiles = self._compile(problem, source, asked, cache) if asked.targets else ()
             report = report.with_(
@@ -299,24 +306,6 @@ class Evaluator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class Kept:
-    """A folder for what the compile rung made, until the GPU rung has used it."""
-
-    def __init__(self, parent: Path) -> None:
-        self._parent = parent
-
-    def __enter__(self) -> Path:
-        import tempfile
-
-        self._folder = Path(tempfile.mkdtemp(prefix="compiled-", dir=self._parent))
-        return self._folder
-
-    def __exit__(self, *_: object) -> None:
-        import shutil
-
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _over(base: dict[str, int], hidden: tuple[dict[str, int], ...]) -> tuple[dict[str, int], ...]:

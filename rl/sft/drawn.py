@@ -6,10 +6,8 @@ for; which rows were judged is counted and stands in the card.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any, TypeVar
 
 from agent.prompts import Asked, Prompts
@@ -17,6 +15,7 @@ from policies.base import PromptForm
 from rl.data.cleaning.suites import graphs_of
 from rl.data.rows import Kind, Row, Split, row_of
 from rl.data.synth.tasks import task_of
+from rl.pool import pool_of
 from rl.sft.encoding import Choice, Ready, ready_rows
 from rl.sft.light import LightTokenizer
 from store.models import Action
@@ -42,7 +41,7 @@ def drawn_ready(
     light = LightTokenizer.of(tokenizer) if choice.form is PromptForm.COMPACT else None
     if light is None:
         return ready_rows(drawn_rows(count, seed, workers, against), tokenizer, choice)
-    return _different(_drawn(_ready_chunk, seed, workers, against, _begin, (light, choice)), count)
+    return _different(_drawn(_ready_chunk, seed, workers, against, _begin, light, choice), count)
 
 
 def _drawn(
@@ -50,15 +49,12 @@ def _drawn(
 ) -> Generator[T]:
     """Chunk after chunk, without end. `begin`: what is called in each process, and with what."""
     start = 0
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), *begin) as pool:
-        try:
-            while True:
-                ranges = [(seed, start + place * CHUNK, against) for place in range(workers)]
-                start += workers * CHUNK
-                for rows in pool.map(chunk, ranges):
-                    yield from rows
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with pool_of(workers, *begin) as pool:
+        while True:
+            ranges = [(seed, start + place * CHUNK, against) for place in range(workers)]
+            start += workers * CHUNK
+            for rows in pool.map(chunk, ranges):
+                yield from rows
 
 
 def _different(rows: Generator[T], count: int) -> Iterator[T]:

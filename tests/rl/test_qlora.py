@@ -19,7 +19,7 @@ from rl.sft.presets import PRESETS, PresetName
 from rl.sft.running import Trained, train
 from tests.rl.small_corpus import small_corpus
 from tests.tiny_model import save_tiny_model
-from tools.sandbox.process import visible
+from tools.sandbox.zygote import visible
 
 pytest.importorskip("bitsandbytes", reason="needs bitsandbytes: pip install 'kernelwright[qlora]'")
 

@@ -2,7 +2,8 @@
 
 from tools.sandbox.channel import BadMessage, Channel
 from tools.sandbox.isolation import Kind, Limits, available
-from tools.sandbox.process import Process, ProcessDied, ProcessTimedOut, Zygote
+from tools.sandbox.process import Process, ProcessDied, ProcessTimedOut
+from tools.sandbox.zygote import Zygote
 
 __all__ = [
     "BadMessage",

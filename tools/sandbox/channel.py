@@ -6,11 +6,16 @@ A message is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an
 from __future__ import annotations
 
 import array
+import fcntl
 import json
+import os
+import select
+import signal
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 LONGEST = 32 << 20
@@ -42,6 +47,17 @@ class Channel:
 
     def fileno(self) -> int:
         return self._sock.fileno()
+
+    @contextmanager
+    def or_die(self) -> Iterator[None]:
+        """While nothing is awaited: this process dies (SIGIO) as soon as the other side closes, whatever it is at."""
+        flags = fcntl.fcntl(self._sock, fcntl.F_GETFL)
+        fcntl.fcntl(self._sock, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(self._sock, fcntl.F_SETFL, flags | os.O_ASYNC)
+        if select.select([self._sock], [], [], 0)[0]:  # it had closed before
+            os.kill(os.getpid(), signal.SIGIO)
+        yield
+        fcntl.fcntl(self._sock, fcntl.F_SETFL, flags)
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Raises ChannelClosed when nobody listens."""

@@ -1,6 +1,6 @@
 """The warm process: torch and triton imported, no CUDA context, no candidate. It forks one walled process for each candidate.
 
-    python -m tools.untrusted.zygote KIND CHANNEL_FD        (started by tools.sandbox.process, never by hand)
+    python -m tools.untrusted.zygote KIND CHANNEL_FD        (started by tools.sandbox.zygote, never by hand)
 
 Each request brings three descriptors: the candidate's channel, the pipe for what it prints, and the pipe on which its keeper tells how it ended.
 """
@@ -29,11 +29,12 @@ CHANNEL = 3
 def main() -> None:
     kind, channel = Kind(sys.argv[1]), Channel(socket.socket(fileno=int(sys.argv[2])))
     layers = Layers()
-    if os.geteuid() == 0 or kind is not Kind.CUDA:
-        enter_namespaces(layers, own_user=True)
-    else:
-        layers.missing.append("namespaces: CUDA IPC does not cross user namespaces, and this is an ordinary user's")
-    warm_up(kind)
+    with channel.or_die():
+        if os.geteuid() == 0 or kind is not Kind.CUDA:
+            enter_namespaces(layers, own_user=True)
+        else:
+            layers.missing.append("namespaces: CUDA IPC does not cross user namespaces, and this is an ordinary user's")
+        warm_up(kind)
     channel.send({"warm": True})
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:

@@ -11,7 +11,6 @@ from rl.data.cleaning.near import signature
 from rl.data.cleaning.suites import Benchmarks
 from rl.data.dataflow import graph_hash
 from rl.data.rows import Kind, Row, normalised, read_rows, row_of
-from rl.data.worker import end_with_parent
 from tools.problem import Problem
 
 FORM = 2
@@ -22,7 +21,6 @@ _here: dict[str, Any] = {}
 
 def open_worker(problems: Sequence[dict[str, Any]]) -> None:
     """In each process, once."""
-    end_with_parent()
     _here["benchmarks"] = Benchmarks(Problem(**p) for p in problems)
 
 

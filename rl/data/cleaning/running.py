@@ -16,6 +16,7 @@ from rl.data.cleaning.known import known
 from rl.data.cleaning.near import Near
 from rl.data.cleaning.suites import Comparison, problems_of
 from rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
+from rl.pool import pool_of
 from tools.problem import Problem
 from tools.results import Value
 
@@ -106,8 +107,7 @@ def _analysed(
     there: list[Path], work: Path, problems: list[Problem], workers: int, say: Callable[[str], None]
 ) -> list[Path]:
     """One analysis a shard; those of an earlier attempt are used where shard and suites are the same."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures import as_completed
 
     key = suites_hash(problems)[:12]
     made = [work / f"{_mark(shard)}-{key}-{FORM}.npz" for shard in there]
@@ -115,16 +115,11 @@ def _analysed(
     if not todo:
         return made
     described = [p.model_dump() for p in problems]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(todo)), context, open_worker, (described,)) as pool:
+    with pool_of(min(workers, len(todo)), open_worker, described) as pool:
         futures = [pool.submit(analyse, shard, to) for shard, to in todo]
-        try:
-            for done, future in enumerate(as_completed(futures), 1):
-                future.result()
-                say(f"{done + len(made) - len(todo)} of {len(made)} shards looked at")
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for done, future in enumerate(as_completed(futures), 1):
+            future.result()
+            say(f"{done + len(made) - len(todo)} of {len(made)} shards looked at")
     return made
 
 

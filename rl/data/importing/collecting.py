@@ -15,18 +15,16 @@ from agent.exits import InputError
 from rl.data.importing.inductor import GENERATED, rows_of
 from rl.data.importing.kinds import Imported, count
 from rl.data.rows import Row, write_rows
+from rl.pool import pool_of
 from tools.problem import Problem
 
 
 def collect(problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]) -> Imported:
     """Rows of all references in `out`. Raises InputError where `out` is there, or Inductor wrote nothing at all."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is there already: give a new folder with --out")
     skipped: dict[str, int] = {}
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    with pool_of(1) as pool:
 
         def rows() -> Iterator[Row]:
             for number, problem in enumerate(problems, 1):
