@@ -91,7 +91,7 @@ def _poisoned(values: Tensor) -> bool:
 
     if not values.numel() or values.element_size() == 1:
         return False
-    raw = values.contiguous().view(torch.uint8).reshape(values.numel(), -1)
+    raw = values.reshape(-1).view(torch.uint8).reshape(values.numel(), -1)
     return any(float((raw == byte).all(1).double().mean()) > 0.5 for byte in POISON_BYTES)
 
 

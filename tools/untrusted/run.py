@@ -166,7 +166,7 @@ def state_of(model: Any) -> dict[str, torch.Tensor]:
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and torch.equal(
-        a.detach().contiguous().view(torch.uint8), b.contiguous().view(torch.uint8)
+        a.detach().reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)
     )
 
 

@@ -61,9 +61,8 @@ class Watched(TorchDispatchMode):
             made = func(*args, **kwargs)
             self.census.note_computing(func, args, kwargs, made)
             return made
-        made = (
-            func(*args, **kwargs) if self.mask is None or func.is_view else self.masked(self.mask, func, args, kwargs)
-        )
+        same = func.is_view and func not in _RAW
+        made = func(*args, **kwargs) if self.mask is None or same else self.masked(self.mask, func, args, kwargs)
         self.census.note(func, args, kwargs, made)
         fresh = func in _FILLED and self._poison is not None and type(made) is torch.Tensor
         if not fresh or made.device.type != self._device or made.layout is not torch.strided or not made.numel():

@@ -10,6 +10,14 @@ from rl.data.synth.sketch import Sketch
 INLINE = 0.65
 """How often a constant is written in forward rather than given to __init__."""
 MODULE = 0.3
+LEARNED = 0.12
+"""Of the constants that training's models are given: those that are parameters of one number."""
+RESIDUAL = 0.06
+"""Of training's steps: those after which the value is kept, and joined again by the step after the next."""
+
+TAKES_A_TENSOR = ("scale", "shift", "subtract", "divide")
+KEPT = ("identity", "residual", "skip", "original", "before", "saved")
+JOINS = tuple(op for op in BINARY if op.name in ("add", "multiply"))
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,8 @@ class Step:
     bound: str = ""
     """Name of the argument of __init__ that holds b; empty where b is a number."""
     along: str = ""
-    """all: a tensor of the same shape; scalar: a number given to __init__; input: a number given to forward; weight: a parameter, one number a channel."""
+    """all: a tensor of the same shape; scalar: a number given to __init__; input: a number given to forward; weight: a parameter, one number a channel;
+    learned: a parameter of one number; kept: the chain's value of before, under a name; again: that value."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +62,32 @@ def draw_steps(
 ) -> list[Step]:
     """`count` steps, noted in the sketch, written into its reference. channels: the size that a parameter may run along, "" for none."""
     steps: list[Step] = []
-    while len(steps) < count:
-        step = _second(sketch, channels, tensors) if sketch.chance(binary) and (channels or tensors) else _first(sketch)
-        if steps and step.op.name == steps[-1].op.name:
-            continue
-        steps.append(step)
-        sketch.ops.append(step.op.name)
-        sketch.reference.append(_statement(sketch, step))
+    kept = ""
+    for at in range(count):
+        if kept and steps[-1].along != "kept":
+            step, kept = Step(sketch.rng.choices(JOINS, (4, 1))[0], operand=kept, along="again"), ""
+        else:
+            step = _other(sketch, steps, channels, tensors, binary)
+        _take(sketch, steps, step)
+        if sketch.wild and not kept and at + 2 < count and sketch.chance(RESIDUAL):
+            kept = sketch.free(sketch.pick(KEPT))
+            steps.append(Step(step.op, operand=kept, along="kept"))
+            sketch.reference.append(f"{kept} = x")
     return steps
+
+
+def _other(sketch: Sketch, steps: list[Step], channels: str, tensors: bool, binary: float) -> Step:
+    """A step that is another operation than the last one."""
+    while True:
+        step = _second(sketch, channels, tensors) if sketch.chance(binary) and (channels or tensors) else _first(sketch)
+        if not steps or step.op.name != steps[-1].op.name:
+            return step
+
+
+def _take(sketch: Sketch, steps: list[Step], step: Step) -> None:
+    steps.append(step)
+    sketch.ops.append(step.op.name)
+    sketch.reference.append(_statement(sketch, step))
 
 
 def _first(sketch: Sketch) -> Step:
@@ -82,6 +109,8 @@ def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
         sketch.inputs.append((name, a))
         return Step(op, a=name, operand=name, along="input")
     name = sketch.free(called)
+    if sketch.wild and not sketch.narrow and op.name in TAKES_A_TENSOR and sketch.chance(LEARNED):
+        return _learned(sketch, op, name, a)
     sketch.argument(name, a)
     if not op.bound:
         return Step(op, a=f"self.{name}", operand=name, along="scalar")
@@ -90,10 +119,22 @@ def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
     return Step(op, f"self.{name}", f"self.{bound}", name, bound, "scalar")
 
 
+def _learned(sketch: Sketch, op: Op, name: str, value: str) -> Step:
+    """With its constant as a parameter of one number."""
+    if sketch.chance(0.5):
+        sketch.argument(name, value, keep=False)
+        sketch.module(name, f"nn.Parameter(torch.tensor({name}))")
+    else:
+        shape = sketch.argument(f"{name}_shape", "(1,)", keep=False)
+        drawn = "torch.rand({}) + 0.5" if op.name == "divide" else sketch.pick(("torch.randn({})", "torch.ones({})"))
+        sketch.module(name, f"nn.Parameter({drawn.format(shape)})")
+    return Step(op, a=f"self.{name}", operand=name, along="learned")
+
+
 def _second(sketch: Sketch, channels: str, tensors: bool) -> Step:
     op = sketch.rng.choices(BINARY, [o.weight for o in BINARY])[0]
     if channels and (not tensors or sketch.chance(0.6)):
-        name = sketch.free(sketch.pick(("bias", "weight", "shift")))
+        name = sketch.own(sketch.pick(("bias", "weight", "shift")))
         trailing = "".join(", 1" for _ in sketch.shape[_axis_of(sketch, channels) + 1 :])
         shape = f"{channels}{trailing}"
         if sketch.chance(0.4):
@@ -135,13 +176,21 @@ def kernel_lines(sketch: Sketch, steps: list[Step], site: Site, extra: Extra) ->
             if step.bound:
                 b = sketch.local(step.bound)
                 _add(extra, b, f"self.{step.bound}")
-        elif step.along:
+        elif step.along == "kept":
+            lines.append(f"{step.operand} = {site.value}")
+            continue
+        elif step.along == "learned":
+            _add(extra, f"{name}_ptr", f"self.{step.operand}")
+            lines.append(f"{name} = tl.load({name}_ptr)")
+            a = name
+        elif step.along and step.along != "again":
             value = f"self.{step.operand}" if step.along == "weight" else step.operand
             _add(extra, f"{name}_ptr", value)
             where, mask = (site.offsets, site.mask) if step.along == "all" else (site.channel, site.channel_mask)
             masked = f", mask={mask}" if mask else ""
             lines.append(f"{name} = tl.load({name}_ptr + {where}{masked}){sketch.cast}")
-        lines.append(f"{site.value} = {step.op.triton.format(x=site.value, y=name, a=a, b=b)}")
+        y = step.operand if step.along == "again" else name
+        lines.append(f"{site.value} = {step.op.triton.format(x=site.value, y=y, a=a, b=b)}")
     return [site.indent + line for line in lines]
 
 

@@ -97,7 +97,9 @@ def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
         values["kernel_size"] = f"({', '.join(sketch.pick(('2', '3')) for _ in range(axes))})"
     given = _given(sketch, axes, values)
     size = given.pop("kernel_size")
-    order = [f"{name}={text}" for name, text in given.items()] + (["groups=in_channels"] if depthwise else [])
+    order = [f"{name}={text}" for name, text in given.items()]
+    if depthwise:
+        order.insert(len(order) - (sketch.wild and sketch.chance(0.5)), "groups=in_channels")
     layer = sketch.pick(("conv", f"conv{axes}d", *_names(sketch, axes, transposed)))
     kind = f"nn.Conv{'Transpose' if transposed else ''}{axes}d"
     sketch.module(layer, f"{kind}(in_channels, {out}, {size}, {', '.join(order)})")

@@ -8,6 +8,9 @@ from rl.data.synth.matmul import Product, product_kernel
 from rl.data.synth.program import Program, finished
 from rl.data.synth.sketch import Sketch
 
+FLAGGED = 0.15
+"""Of training's layers: those that are told by an argument of the model whether they have a bias."""
+
 
 def linear(sketch: Sketch, depth: int) -> Program:
     """Linear -> chain -> (softmax, norm or reduction -> chain), twice at most."""
@@ -39,7 +42,12 @@ def _layer(sketch: Sketch) -> tuple[str, bool]:
     sketch.input("x", (batch, name_in))
     bias = sketch.chance(0.8)
     name = sketch.pick(("linear", "linear", "gemm", "fc", "matmul"))
-    sketch.module(name, f"nn.Linear({name_in}, {name_out}{'' if bias else ', bias=False'})")
+    given = "" if bias else ", bias=False"
+    if sketch.wild and sketch.chance(FLAGGED):
+        sketch.argument("bias", str(bias), keep=False)
+        sketch.defaults["bias"] = "True"
+        given = ", bias=bias"
+    sketch.module(name, f"nn.Linear({name_in}, {name_out}{given})")
     sketch.reference.append(f"x = self.{name}(x)")
     sketch.ops.append("linear" if bias else "linear_no_bias")
     sketch.shape = (batch, name_out)

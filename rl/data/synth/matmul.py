@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rl.data.synth.chain import Extra, Site, Step, draw_steps, kernel_lines
+from rl.data.synth.following import draw_parts, follow
 from rl.data.synth.program import Program, finished, kernel
 from rl.data.synth.sketch import Sketch
 
@@ -18,6 +19,8 @@ TILES = ((64, 64, 32, 4), (128, 64, 32, 8), (128, 128, 32, 8), (128, 128, 32, 8)
 STRIDES = ("stride_am", "stride_ak", "stride_bk", "stride_bn")
 STRIDED = 0.2
 """Share of the products of two matrices whose kernel is given strides."""
+FOLLOWED = 0.5
+"""Of training's products of two matrices: those that norms, softmax or a reduction may follow, so that many a kernel is the product and nothing else."""
 
 GROUPED = (
     "pid = tl.program_id(0)",
@@ -132,8 +135,11 @@ def matmul(sketch: Sketch, depth: int) -> Program:
     if form in (_plain, _transposed, _triangular) and sketch.style.random() < STRIDED:
         _strided(product)
     channels = "" if sketch.narrow else sketch.shape[-1]
-    steps = draw_steps(sketch, depth - 1, binary=0.2, channels=channels, tensors=True)
+    followed = sketch.wild and not sketch.narrow and form in (_plain, _transposed) and sketch.chance(FOLLOWED)
+    first, *later = draw_parts(sketch, depth) if followed else [depth]
+    steps = draw_steps(sketch, first - 1, binary=0.2, channels=channels, tensors=True)
     product_kernel(sketch, product, steps)
+    follow(sketch, 0, later)
     return finished(sketch)
 
 

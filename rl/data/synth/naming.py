@@ -22,7 +22,7 @@ INPUTS = 0.25
 PREFIXES = ("bn", "gn", "pool", "conv", "init", "base", "fc", "post", "pre", "main", "extra", "final", "first", "inner", "proj", "act", "norm", "my", "new", "total")  # fmt: skip
 SUFFIXES = ("value", "val", "factor", "size", "dim", "param", "arg", "coef", "level", "1", "2", "3", "a", "b", "x", "t", "count", "rate", "term", "input")  # fmt: skip
 WORDS = (
-    "anchor", "band", "bank", "basis", "batch", "beam", "bin", "blend", "block", "bottom", "bound", "branch", "budget", "buffer", "cap", "carry", "cell",
+    "add", "subtract", "multiply", "divide", "scaling", "shift", "bias", "norm", "kernel", "pool", "stride", "min", "max", "anchor", "band", "bank", "basis", "batch", "beam", "bin", "blend", "block", "bottom", "bound", "branch", "budget", "buffer", "cap", "carry", "cell",
     "center", "chunk", "clip", "code", "coefficient", "core", "cost", "cut", "cutoff", "decay", "degree", "delta", "density", "depth", "drop", "edge",
     "embed", "energy", "entry", "epoch", "exponent", "extent", "fade", "feature", "field", "filter", "floor", "fold", "frame", "gain", "gap", "grid",
     "group", "half", "head", "height", "hidden", "index", "initial", "input", "interval", "item", "jump", "key", "label", "lane", "layer", "left",

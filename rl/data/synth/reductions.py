@@ -151,6 +151,8 @@ REDUCTIONS = (
 )  # fmt: skip
 PLANES = tuple(r for name in ("mean", "sum", "max", "min", "logsumexp") for r in REDUCTIONS if r.name == name)
 """Which take several axes."""
+SAMPLES = 0.3
+"""Of training's reductions over several axes: those that leave one number a sample."""
 LONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
 """Which no benchmark asks for alone."""
 
@@ -191,28 +193,29 @@ def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> Non
 
 
 def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
-    """Over all axes behind the second: a plane is one row."""
+    """Over all axes behind the second, in training at times behind the first: a plane, or a sample, is one row."""
     steps = draw_steps(sketch, first, tensors=False, binary=0)
-    axes = ", ".join(str(i) for i in range(2, len(sketch.shape)))
+    behind = 1 if sketch.wild and sketch.chance(SAMPLES) else 2
+    axes = ", ".join(str(i) for i in range(behind, len(sketch.shape)))
     keep = sketch.chance(0.5)
     shown = sketch.pick((f"({axes})", f"[{axes}]"))
-    adaptive = chosen.name in ("mean", "max") and sketch.chance(0.35)
+    adaptive = behind == 2 and chosen.name in ("mean", "max") and sketch.chance(0.35)
     if adaptive:
         keep = sketch.chance(0.6)
         _adaptive(sketch, "Avg" if chosen.name == "mean" else "Max", keep)
     else:
         spelt = chosen.torch[-1] if chosen.name in ("max", "min") else sketch.pick(chosen.torch)
         sketch.reference.append("x = " + spelt.format(d=shown, k=", keepdim=True" if keep else ""))
-    sketch.ops.append(f"plane_{chosen.name}")
-    ones = ["1"] * (len(sketch.shape) - 2) if keep else []
-    sketch.shape = (*sketch.shape[:2], *ones)
+    sketch.ops.append(f"{'plane' if behind == 2 else 'sample'}_{chosen.name}")
+    ones = ["1"] * (len(sketch.shape) - behind) if keep else []
+    sketch.shape = (*sketch.shape[:behind], *ones)
     walk = Walk(sketch, ROW, steps)
     name = chosen.passes(walk)
     walk.after(draw_steps(sketch, around - first, tensors=False, binary=0), name)
     walk.store_reduced(name)
     source = sketch.current
-    walk.columns = f"{source}.stride(1)"
-    shape = f"(*{source}.shape[:2], {', '.join(ones)})" if keep else f"{source}.shape[:2]"
+    walk.columns = f"{source}.stride({behind - 1})"
+    shape = f"(*{source}.shape[:{behind}], {', '.join(ones)})" if keep else f"{source}.shape[:{behind}]"
     walk.launch("reduce_kernel", sketch.target(), shape)
 
 

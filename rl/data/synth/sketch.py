@@ -139,6 +139,21 @@ class Sketch:
         )
         return next(n for n in (name, *(f"{name}{i}" for i in range(2, 20))) if n not in taken)
 
+    def own(self, name: str) -> str:
+        """The name of a parameter of the model's own: in training as people write it, though a layer's kernel has one of that name (`local` parts them)."""
+        if self.wild and name in self.reserved and self.free(f"{name}2") == f"{name}2" and not self._defined(name):
+            self.reserved.add(f"{name}2")
+            return name
+        return self.free(name)
+
+    def _defined(self, name: str) -> bool:
+        inputs = (taken for taken, _ in self.inputs)
+        return (
+            self.takes(name)
+            or name in inputs
+            or any(line.startswith(f"self.{name} = ") for line in self.reference_init)
+        )
+
     def local(self, name: str) -> str:
         """What a kernel calls it: another name where the family's kernel has that one for itself."""
         return f"{name}2" if name in self.reserved else name
