@@ -165,9 +165,7 @@ def state_of(model: Any) -> dict[str, torch.Tensor]:
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(
-        a.detach().reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)
-    )
+    return a.shape == b.shape and torch.equal(a.detach().reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
 
 
 def _aliases(leaf: Any, inputs: list[Any], state: list[torch.Tensor]) -> dict[str, Any]:
