@@ -21,6 +21,14 @@ CONSTRUCTORS = {
     "flags": "ceil_mode=False",
     "operation": "self.conv_transpose1d.weight",
 }
+PARAMETERS = {
+    "own": "self.bias, out",
+    "one_number": "nn.Parameter(torch.tensor(",
+    "kept": "identity = ",
+    "flagged": "nn.Linear(in_features, out_features, bias=bias)",
+    "followed": "matmul_kernel[grid](A, B, hidden",
+    "samples": "columns = hidden.stride(0)",
+}
 BEFORE = {
     "held_out_composition": "9422f1b3ce47cea4",
     "held_out_depth": "de9c81468d0d08c6",
@@ -96,11 +104,11 @@ def test_blocks_that_something_else_was_counted_by_are_not_tuned():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("style", STYLES | CONSTRUCTORS)
+@pytest.mark.parametrize("style", STYLES | CONSTRUCTORS | PARAMETERS)
 def test_each_style_passes_the_tools(style):
     from tools.pipeline import Evaluator
 
-    mark = (STYLES | CONSTRUCTORS)[style]
+    mark = (STYLES | CONSTRUCTORS | PARAMETERS)[style]
     some = islice((t for t in stream(Split.TRAIN, 91) if mark in t.solution), 2)
     evaluator = Evaluator(device="cpu", workers=1)
     try:
