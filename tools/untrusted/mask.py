@@ -37,6 +37,11 @@ class Mask:
             if known is None or known[0].expired():
                 self._closed[address] = (StorageWeakRef(storage), size)
 
+    def close_new(self, storages: Iterable[torch.UntypedStorage]) -> None:
+        """Masks what was made of Python numbers. What lies in memory that is masked already (`torch.from_numpy(x.numpy())`) stays so."""
+        closed = [(a, a + size) for a, (known, size) in self._closed.items() if not known.expired()]
+        self.toggle(s for s in storages if not any(a <= s.data_ptr() < end for a, end in closed))
+
     def _flip(self, address: int, size: int) -> None:
         view = np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), dtype=np.uint8)
         np.bitwise_xor(view, self.byte, out=view)

@@ -71,9 +71,13 @@ class Watched(TorchDispatchMode):
 
     def masked(self, mask: Mask, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """The operator sees real contents; what it leaves behind is masked."""
-        given = [] if func in _RAW else unique(storages_in((args, kwargs)))
-        mask.toggle(given)
         made: Any = ()
+        if func in _RAW:
+            made = func(*args, **kwargs)
+            mask.close_new(storages_in(made))
+            return made
+        given = unique(storages_in((args, kwargs)))
+        mask.toggle(given)
         try:
             made = func(*args, **kwargs)
         finally:
