@@ -325,7 +325,7 @@ def test_drafts_from_the_generator_are_counted_as_not_judged(corpus, tokenizer):
 def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes(tokenizer):
     from rl.sft.drawn import drawn_ready, drawn_rows
 
-    choice = Choice(fim=0.5, longest=400)
+    choice = Choice(fim=0.5, longest=1000)
     apart = gather(drawn_ready(60, 5, 2, (), tokenizer, choice), tokenizer.eos_token_id, choice)
     here = encode(drawn_rows(60, 5, 1), tokenizer, choice)
     assert apart.counts == here.counts
