@@ -61,7 +61,7 @@ def killed_in_the_middle(path, draws):
     process, heard = started(path)
     finished = []
     try:
-        for _ in range(draws.randrange(7)):
+        for _ in range(draws.randrange(5)):
             finished.append(heard.recv())
         time.sleep(draws.uniform(0, 0.01))
     except EOFError:
