@@ -6,6 +6,7 @@ On a CPU a sealed memfd, on a GPU a raw allocation by its IPC handle. The judge 
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import mmap
 import os
@@ -22,6 +23,8 @@ MARGIN = 1 << 18
 _ALIGN = 512
 KEPT_ON_CPU = 1 << 31
 """Bytes that wait to be used again, on a CPU."""
+KEPT_BLOCKS = 16
+"""Allocations that wait to be used again, on a CPU: each holds two descriptors, and 64 judges may be threads of one process."""
 KEPT_OF_GPU = 8
 """On a GPU it is this part of its memory: the rest is for what is computed."""
 
@@ -39,6 +42,7 @@ class Shared:
     spec: dict[str, Any]
     """What the candidate needs to map it: JSON."""
     fds: tuple[int, ...] = ()
+    """The descriptor of the allocation that it lies in, on a CPU."""
 
     @property
     def nbytes(self) -> int:
@@ -84,24 +88,37 @@ class Buffers:
         self._free: OrderedDict[int, list[Any]] = OrderedDict()
         self._used: list[tuple[int, Any]] = []
 
-    def like(self, tensor: Any) -> Shared:
-        """Room for a tensor of this shape, stride and dtype; the contents are undefined."""
-        return self.new(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
-
     def new(self, shape: Sequence[int], stride: Sequence[int], dtype: Any) -> Shared:
-        used = span(shape, stride, dtype.itemsize)
-        size = self._margin * 2 + -(-used // _ALIGN) * _ALIGN
-        memory, handle, fds = self._take(size)
-        tensor = memory[self._margin : self._margin + used].view(dtype).as_strided(tuple(shape), tuple(stride))
-        spec = {
-            "shape": list(shape),
-            "stride": list(stride),
-            "dtype": str(dtype).removeprefix("torch."),
-            "size": size,
-            "start": self._margin,
-            "span": used,
-        } | handle
-        return Shared(tensor, memory, self._margin, spec, fds)
+        """Room for a tensor; the contents are undefined."""
+        return self._placed([(shape, stride, dtype)])[0]
+
+    def together(self, tensors: Sequence[Any]) -> list[Shared]:
+        """Room for each of these tensors; on a CPU in one allocation, so that there is one descriptor however many they are."""
+        forms = [(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors]
+        if self.device.startswith("cuda"):
+            return [self.new(*form) for form in forms]
+        return self._placed(forms) if forms else []
+
+    def _placed(self, forms: Sequence[tuple[Sequence[int], Sequence[int], Any]]) -> list[Shared]:
+        """One after the other in one allocation, each between its own margins."""
+        spans = [span(shape, stride, dtype.itemsize) for shape, stride, dtype in forms]
+        rooms = [self._margin * 2 + -(-used // _ALIGN) * _ALIGN for used in spans]
+        memory, handle, fds = self._take(sum(rooms))
+        placed, begin = [], 0
+        for (shape, stride, dtype), used, room in zip(forms, spans, rooms, strict=True):
+            start = begin + self._margin
+            tensor = memory[start : start + used].view(dtype).as_strided(tuple(shape), tuple(stride))
+            spec = {
+                "shape": list(shape),
+                "stride": list(stride),
+                "dtype": str(dtype).removeprefix("torch."),
+                "size": len(memory),
+                "start": start,
+                "span": used,
+            } | handle
+            placed.append(Shared(tensor, memory[begin : begin + room], self._margin, spec, fds))
+            begin += room
+        return placed
 
     def _take(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
         taken = self._waiting_one(size)
@@ -145,13 +162,16 @@ class Buffers:
         return sum(size * len(kept) for size, kept in self._free.items())
 
     def trim(self, keep: int = 0) -> None:
-        """Gives memory that is not handed out back to the system until no more than `keep` bytes wait, the sizes that were used longest ago first."""
-        while self._free and self.waiting > keep:
+        """Gives memory that is not handed out back to the system until no more than `keep` bytes wait (on a CPU, in KEPT_BLOCKS), the sizes that were used longest ago first."""
+        while self._free and (self.waiting > keep or self._too_many()):
             memory, _, fds = self._waiting_one(next(iter(self._free)))
             if self.device.startswith("cuda"):
                 cuda_driver.free(memory.data_ptr())
             for fd in fds:
                 os.close(fd)
+
+    def _too_many(self) -> bool:
+        return not self.device.startswith("cuda") and sum(len(kept) for kept in self._free.values()) > KEPT_BLOCKS
 
     def close(self) -> None:
         self.release()
@@ -175,7 +195,10 @@ def _map_memfd(size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         mapped = mmap.mmap(fd, size)
     except OSError as error:
-        raise InfrastructureError(
-            f"no shared memory of {size >> 20} MiB: {error.strerror}; free memory or use smaller sizes"
-        ) from error
+        remedy = (
+            "raise `ulimit -n` or use fewer --workers"
+            if error.errno in (errno.EMFILE, errno.ENFILE)
+            else "free memory or use smaller sizes"
+        )
+        raise InfrastructureError(f"no shared memory of {size >> 20} MiB: {error.strerror}; {remedy}") from error
     return torch.frombuffer(mapped, dtype=torch.uint8), {}, (fd,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tools import wire
@@ -35,11 +36,17 @@ class Exchange:
             self._match(reply["parameters"])
 
     def share(self, tensor: Any, fds: list[int]) -> Shared:
-        shared = self.buffers.like(tensor if not _overlaps(tensor) else tensor.contiguous())
-        shared.fill_margins(MARGIN_BYTE)
-        shared.tensor.copy_(tensor)
-        fds.extend(shared.fds)
-        return shared
+        return self.share_together([tensor], fds)[0]
+
+    def share_together(self, tensors: Sequence[Any], fds: list[int]) -> list[Shared]:
+        """The tensors in shared memory. `fds` gets what is to be sent with their specs, which say the place of their descriptor in it."""
+        placed = self.buffers.together([t if not _overlaps(t) else t.contiguous() for t in tensors])
+        for shared, tensor in zip(placed, tensors, strict=True):
+            shared.fill_margins(MARGIN_BYTE)
+            shared.tensor.copy_(tensor)
+            shared.spec["fd"] = len(fds)
+        fds.extend(placed[0].fds if placed else ())
+        return placed
 
     def _match(self, listed: Any) -> None:
         """Shares the reference's weights under the candidate's names: by name, else by order of equal shapes, else by the common seed only."""
@@ -51,7 +58,8 @@ class Exchange:
             return
         fds: list[int] = []
         state = state_of(self.situation.model)
-        self.weights = {theirs: (ours, self.share(state[ours].detach(), fds)) for theirs, ours in pairs.items()}
+        placed = self.share_together([state[ours].detach() for ours in pairs.values()], fds)
+        self.weights = {theirs: (ours, shared) for (theirs, ours), shared in zip(pairs.items(), placed, strict=True)}
         self.talk.ask("weights", fds, weights={theirs: shared.spec for theirs, (_, shared) in self.weights.items()})
 
     def load_weights(self, model: Any) -> None:

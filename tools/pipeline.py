@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tools.baseline import Baseline, Baselines
+from tools.descriptors import allow_many
 from tools.handover import copy_new
 from tools.judge import Judge, Judged, Rules
 from tools.lease import gpu_lease
@@ -75,6 +76,7 @@ class Evaluator:
 
         Raises InfrastructureError where the sandbox cannot start.
         """
+        allow_many()
         self.device = device
         self._lane, self._sharers = lane, sharers
         self._limits = limits

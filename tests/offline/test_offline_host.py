@@ -135,3 +135,20 @@ def test_threads_are_counted(offline: Any) -> None:
         return y
     """
     assert offline.compiled(offline.softmax(body)).census.threads == 2
+
+
+@pytest.mark.parametrize("layer", ["nn.GRU(8, 16, 2)", "nn.GRU(8, 8, bias=False)", "nn.LSTM(8, 16)", "nn.RNN(8, 16)", "nn.GRUCell(8, 16)", "nn.LSTMCell(8, 16)"])  # fmt: skip
+def test_torch_s_recurrent_layers_run_without_a_gpu_beside_a_kernel(offline: Any, layer: str) -> None:
+    body = f"""
+    def __init__(self):
+        super().__init__()
+        self.layer = {layer}
+
+    def forward(self, x):
+        made, rest = self.layer(x[:8, :8])[:2]
+        y = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, y, x.shape[1], x.stride(0), BLOCK=4096)
+        return y
+    """
+    results = offline.matrix(offline.softmax(body), ["sm_90", "sm_80"])
+    assert [(result.failure, result.tensors) for result in results] == [(None, "fake")] * 2

@@ -20,7 +20,8 @@ from typing import Any
 
 LONGEST = 32 << 20
 """Bytes of the largest message that is read."""
-MOST_DESCRIPTORS = 64
+MOST_DESCRIPTORS = 253
+"""That Linux sends beside one piece of a message (SCM_MAX_FD, unix(7))."""
 
 Message = dict[str, Any]
 
@@ -63,10 +64,15 @@ class Channel:
         """Raises ChannelClosed when nobody listens."""
         body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
         data = struct.pack("<I", len(body)) + body
-        extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             self._sock.settimeout(60)
-            if rest := data[self._sock.sendmsg([data], extra) :]:
+            for first in range(
+                MOST_DESCRIPTORS, len(fds), MOST_DESCRIPTORS
+            ):  # the first byte may carry the first of them, and so on
+                self._sock.sendmsg([data[:1]], _rights(fds[first - MOST_DESCRIPTORS : first]))
+                data = data[1:]
+            last = (len(fds) - 1) // MOST_DESCRIPTORS * MOST_DESCRIPTORS
+            if rest := data[self._sock.sendmsg([data], _rights(fds[last:])) :]:
                 # Not for nothing: even an empty `sendall` asks whether anybody listens, and who has read it all may have answered and gone.
                 self._sock.sendall(rest)
         except (BrokenPipeError, ConnectionResetError, TimeoutError) as error:
@@ -116,6 +122,10 @@ class Channel:
 
     def close(self) -> None:
         self._sock.close()
+
+
+def _rights(fds: Sequence[int]) -> list[tuple[int, int, array.array[int]]]:
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
 
 
 def pair() -> tuple[Channel, socket.socket]:

@@ -17,10 +17,15 @@ class Mapped:
 
     def __init__(self) -> None:
         self._by_handle: dict[str, torch.Tensor] = {}
+        self._received: list[torch.Tensor] = []
 
-    def tensor(self, spec: dict[str, Any], fds: list[int]) -> torch.Tensor:
-        """The tensor of a spec. A CPU spec takes the next descriptor from `fds`."""
-        memory = self._cuda(spec) if "ipc" in spec else _memfd(spec, fds)
+    def receive(self, fds: list[int]) -> None:
+        """Maps and closes the descriptors that came with a message; its specs say which they lie in."""
+        self._received = [_memfd(fd) for fd in fds]
+
+    def tensor(self, spec: dict[str, Any]) -> torch.Tensor:
+        """The tensor of a spec of the message that was received last."""
+        memory = self._cuda(spec) if "ipc" in spec else self._received[spec["fd"]]
         body = memory[spec["start"] : spec["start"] + spec["span"]]
         return body.view(getattr(torch, spec["dtype"])).as_strided(tuple(spec["shape"]), tuple(spec["stride"]))
 
@@ -32,9 +37,8 @@ class Mapped:
         return self._by_handle[key]
 
 
-def _memfd(spec: dict[str, Any], fds: list[int]) -> torch.Tensor:
-    fd = fds.pop(0)
+def _memfd(fd: int) -> torch.Tensor:
     try:
-        return torch.frombuffer(mmap.mmap(fd, spec["size"]), dtype=torch.uint8)
+        return torch.frombuffer(mmap.mmap(fd, os.fstat(fd).st_size), dtype=torch.uint8)
     finally:
         os.close(fd)

@@ -26,12 +26,15 @@ _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 _CUDA_INDEX, _META_INDEX = 1, 14
 """c10::DeviceType."""
 
+_kept: list[torch.library.Library] = []
+"""What a library registers lasts as long as it does."""
 ignored: Counter[str] = Counter()
 """What the candidate asked for that is not done offline: torch.compile."""
 
 
 def install(target: Target) -> None:
     """Raises OSError or ValueError where this torch has no place for a device guard: fake tensors cannot be used then."""
+    _describe_gru()
     redirect.install(target.capability, target.multiprocessors, target.shared_per_block)
     _answer_for(target)
     _install_guard()
@@ -47,6 +50,17 @@ def install(target: Target) -> None:
     ]
     for owner, name, replacement in replaced:
         setattr(owner, name, replacement)
+
+
+def _describe_gru() -> None:
+    """torch says what every layer of its own gives but this one: its only kernel is CUDA's (aten/src/ATen/native/cuda/RNN.cu)."""
+
+    def cell(given: Any, hidden: Any, before: Any, *biases: Any) -> tuple[Any, Any]:
+        return torch.empty_like(before), before.new_empty((before.shape[0], before.shape[1] * 5))
+
+    if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::_thnn_fused_gru_cell", "Meta"):
+        _kept.append(torch.library.Library("aten", "IMPL"))
+        _kept[-1].impl("_thnn_fused_gru_cell", cell, "Meta")
 
 
 def _answer_for(target: Target) -> None:

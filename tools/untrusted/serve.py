@@ -67,8 +67,8 @@ class Session:
         try:
             module = self._import(message["source"])
             fault = Fault.ENTRY_POINT
-            fds = self._channel.take_descriptors()
-            arguments = self._arguments(message["init"], fds)
+            self._mapped.receive(self._channel.take_descriptors())
+            arguments = self._arguments(message["init"])
             with self._around.loading():
                 self._model = self._build(module, arguments, message["weights_seed"])
             parameters = self._describe_state()
@@ -77,9 +77,9 @@ class Session:
         self._runner = Runner(self._model, self._launches, self._around, self._path)
         return {"parameters": parameters}
 
-    def _arguments(self, tree: Any, fds: list[int]) -> Any:
+    def _arguments(self, tree: Any) -> Any:
         """Init arguments; tensors among them are the candidate's own copies, masked like all it has."""
-        arguments = wire.restore(tree, lambda spec: self._mapped.tensor(spec, fds).clone())
+        arguments = wire.restore(tree, lambda spec: self._mapped.tensor(spec).clone())
         if self._around.mask:
             self._around.mask.toggle(storages_in(arguments))
         return arguments
@@ -138,21 +138,21 @@ class Session:
     # -------------------------------------------------------------- memory
     def do_inputs(self, message: dict[str, Any]) -> dict[str, Any]:
         """Maps sets of inputs; `append` keeps those that are there."""
-        fds = self._channel.take_descriptors()
-        sets = [wire.restore(tree, lambda spec: self._mapped.tensor(spec, fds)) for tree in message["sets"]]
+        self._mapped.receive(self._channel.take_descriptors())
+        sets = [wire.restore(tree, self._mapped.tensor) for tree in message["sets"]]
         self._sets = self._sets + sets if message.get("append") else sets
         return {}
 
     def do_places(self, message: dict[str, Any]) -> dict[str, Any]:
         """Where outputs are to be copied."""
-        fds = self._channel.take_descriptors()
-        self._ready().places = [self._mapped.tensor(spec, fds) for spec in message["places"]]
+        self._mapped.receive(self._channel.take_descriptors())
+        self._ready().places = [self._mapped.tensor(spec) for spec in message["places"]]
         return {}
 
     def do_weights(self, message: dict[str, Any]) -> dict[str, Any]:
         """Maps the judge's weights by the candidate's own names, and loads them."""
-        fds = self._channel.take_descriptors()
-        self._weights = {name: self._mapped.tensor(spec, fds) for name, spec in message["weights"].items()}
+        self._mapped.receive(self._channel.take_descriptors())
+        self._weights = {name: self._mapped.tensor(spec) for name, spec in message["weights"].items()}
         return self.do_reload(message)
 
     def do_reload(self, message: dict[str, Any]) -> dict[str, Any]:
