@@ -170,6 +170,16 @@ def test_kernel_sizes_and_strides_are_never_touched():
     assert not {"kernel_size", "stride"} & set(found.sizes)
 
 
+def test_a_size_that_the_model_reads_for_itself_stays():
+    """A candidate that reads its own copy of it would not see it change: an honest one was refused."""
+    problem = written(
+        "batch_size = 256\nwidth = 65536", "x + torch.zeros(batch_size, 1)", "torch.rand(batch_size, width)"
+    )
+    found = shrink(problem)
+    assert set(found.sizes) == {"width"}
+    assert found.fits
+
+
 def test_widths_written_inside_the_model_stay_and_the_note_says_so():
     problem = written(
         "batch_size = 512", "self.linear(x)", "torch.rand(batch_size, 4096)", "self.linear = nn.Linear(4096, 4096)"

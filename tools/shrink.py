@@ -5,13 +5,12 @@ What it does not do: change numbers written inside Model. A network whose layers
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 
 from tools.dry_run import DryRunFailed, Weight, run_once, weigh
-from tools.problem import Problem, parse
+from tools.problem import Problem
 from tools.results import Value
 from tools.size_search import ELEMENTS, Search, fits, goal_of, places
 
@@ -171,8 +170,7 @@ class _Look:
 
     def free(self) -> dict[str, int]:
         """Sizes that may differ while the model stays the same."""
-        read = _read_by_model(self.problem.source)
-        values = {n: self.base.get(n, v) for n, v in places(self.problem).items() if n not in read}
+        values = {n: self.base.get(n, v) for n, v in places(self.problem).items()}
         tried = {n: values[n] for n in _batch_first(values) if values[n] > 2}
         free = {n for n, value in tried.items() if self.runs({n: value + 1})}
         return {n: value for n, value in values.items() if n in free}
@@ -208,20 +206,6 @@ def _is_other(weight: Weight | None, own: Weight) -> bool:
     if weight is None or any(0 in shape for shape in weight.inputs + weight.outputs):
         return False
     return weight.inputs != own.inputs and (weight.init, weight.weights) == (own.init, own.weights)
-
-
-def _read_by_model(source: str) -> set[str]:
-    """Module-level names that classes read for themselves: a candidate would not see them change."""
-    found: set[str] = set()
-    for node in parse(source).body:
-        for function in (
-            f for f in ast.walk(node) if isinstance(node, ast.ClassDef) and isinstance(f, ast.FunctionDef)
-        ):
-            own = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
-            names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
-            own |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
-            found |= {n.id for n in names if n.id not in own}
-    return found
 
 
 def first_line(error: BaseException) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from itertools import chain, product
 
 from tools.dry_run import OPS, DryRunFailed, Weight, weigh
-from tools.problem import Problem, inner_integers, module_integers
+from tools.problem import Problem, inner_integers, module_integers, parse
 
 ELEMENTS = 1 << 18
 """Of inputs, outputs and weights together that shrunk shapes should stay under."""
@@ -139,9 +140,24 @@ class Search:
 
 
 def places(problem: Problem) -> dict[str, int]:
-    """Every integer of the reference that may be a size: with a name, inside a tuple, or written into get_inputs."""
+    """Every integer of the reference that may be a size and that its classes do not read: with a name, inside a tuple, or written into get_inputs."""
     found = chain(module_integers(problem.source).items(), inner_integers(problem.source).items())
-    return {name: value for name, value in found if value > 1}
+    read = _read_by_model(problem.source)
+    return {name: value for name, value in found if value > 1 and name.partition("[")[0] not in read}
+
+
+def _read_by_model(source: str) -> set[str]:
+    """Module-level names that classes read for themselves: a candidate would not see them change."""
+    found: set[str] = set()
+    for node in parse(source).body:
+        for function in (
+            f for f in ast.walk(node) if isinstance(node, ast.ClassDef) and isinstance(f, ast.FunctionDef)
+        ):
+            own = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+            names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+            own |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+            found |= {n.id for n in names if n.id not in own}
+    return found
 
 
 def goal_of(value: int) -> int:
