@@ -13,6 +13,7 @@ from tools.draws import Draw
 from tools.examine import check_form, check_side_effects
 from tools.exchange import MARGIN_BYTE, Exchange, state_of
 from tools.ownwork import Rule, evidence, judge_own_work, operations_told
+from tools.problem import ProblemError
 from tools.results import Census, Cheat, Check, CorrectnessResult, Failed, Failure, Fault, OwnWork, clean_text
 from tools.situation import (
     EXACT_SECONDS,
@@ -83,7 +84,11 @@ class Checks:
             self._other(draw, model)
 
     def _other(self, draw: Draw, model: Any) -> None:
-        expected = self.expect(draw, model)
+        try:
+            expected = self.expect(draw, model)
+        except ProblemError as error:
+            self.notes.append(f"{draw}: not used, {error}")
+            return
         if expected.finite():
             self._one(expected)
         else:

@@ -79,6 +79,15 @@ def _weigh(problem: Problem, counted: Any) -> Weight:
     )
 
 
+def held(problem: Problem) -> int:
+    """Elements of inputs and weights, for a reference that does not run without data."""
+    import torch
+
+    with loaded(problem.source) as module, torch.device("meta"):
+        model = _build(module, module.get_init_inputs())
+        return sum(t.numel() for t in (*_tensors(module.get_inputs()), *model.parameters(), *model.buffers()))
+
+
 def run_once(problem: Problem) -> list[Any]:
     """The outputs of one real call on the CPU, from a fixed seed. The process's own generator is left as it was."""
     import torch

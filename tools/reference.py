@@ -71,12 +71,16 @@ class Reference:
             return self._module.Model(*positional, **named).to(self.device)
 
     def inputs(self, seed: int) -> list[Any]:
-        """One draw of get_inputs() on the device."""
+        """One draw of get_inputs() on the device, without gradients: only forward is judged."""
         import torch
 
         with self._seeded(seed), self._trouble("gives get_inputs()"), torch.device(self.device):
             drawn = self._module.get_inputs()
-        return [v.to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
+        if any(isinstance(leaf, torch.Tensor) for v in drawn if not isinstance(v, torch.Tensor) for leaf in flatten(v)):
+            raise ProblemError(
+                f"the reference {self.problem.name} gives tensors inside a list: pass each as an argument of its own"
+            )
+        return [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
 
     def run(self, model: Any, inputs: list[Any], rng: int) -> list[Any]:
         """The outputs, flat, with the generators set to `rng` first: live dropout then falls alike in both models."""

@@ -33,7 +33,7 @@ class TensorSpec(Value):
 
 
 class InputSpec(Value):
-    """JSON all through. A tensor is {"tensor": {"shape", "stride", "dtype", "low", "high"}}; integers are drawn from [low, high)."""
+    """JSON all through. A tensor is {"tensor": {"shape", "stride", "dtype", "low", "high"}}; integers are drawn from [low, high). Where the reference reads values, "values" are a small tensor's own."""
 
     init: Any
     """[positional, named] arguments of the model, as tools.wire describes them."""
@@ -99,12 +99,13 @@ def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
     if tensors == "meta":
         _shorten_recurrences(model)
     describe = functools.partial(_tensor, ranges=ranges, real=tensors == "cpu")
+    given = wire.describe(inputs, describe)  # before the reference may write to them
     outputs = reference.run(model, inputs, SEED)
     weights = [*_named("parameter", model.named_parameters()), *_named("buffer", model.named_buffers())]
     held = [t for t in (*inputs, *model.parameters(), *model.buffers()) if hasattr(t, "nbytes")]
     return InputSpec(
         init=[wire.describe(positional, describe), wire.describe(named, describe)],
-        inputs=wire.describe(inputs, describe),
+        inputs=given,
         weights=tuple(weights),
         outputs=tuple(_output(v) for v in outputs),
         bytes=sum(int(t.nbytes) for t in held),
@@ -155,7 +156,13 @@ def _tensor(tensor: Any, ranges: _Ranges, real: bool) -> dict[str, Any]:
     if not tensor.is_floating_point() and not tensor.is_complex() and found["dtype"] != "bool":
         low, high = (int(tensor.min()), int(tensor.max()) + 1) if real and tensor.numel() else ranges.of(tensor)
         found |= {"low": low, "high": high}
+    if real and tensor.numel() <= MOST_VALUES and not tensor.is_complex() and bool(tensor.isfinite().all()):
+        found["values"] = tensor.flatten().tolist()
     return found
+
+
+MOST_VALUES = 1024
+"""Numbers of one input that go with a problem whose host code reads values: it may want them positive, or a matrix that can be solved."""
 
 
 class _Ranges:

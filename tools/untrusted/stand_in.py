@@ -91,10 +91,12 @@ def standing_in() -> Iterator[None]:
 
 
 def drawn(spec: dict[str, Any], dtype: torch.dtype) -> StandIn:
-    """A tensor with values: normal, or integers in [low, high)."""
+    """A tensor with values: the problem's own where they are known, else normal, or integers in [low, high)."""
     shape, stride = spec["shape"], spec["stride"]
     made = torch.empty_strided(shape, stride, dtype=dtype)
-    if dtype is torch.bool:
+    if "values" in spec:
+        made.copy_(torch.tensor(spec["values"], dtype=dtype).reshape(shape))
+    elif dtype is torch.bool:
         made.random_(0, 2)
     elif dtype.is_floating_point or dtype.is_complex:
         made.copy_(torch.randn(shape, dtype=torch.complex64 if dtype.is_complex else torch.float32))
