@@ -157,16 +157,15 @@ class Run:
         """All rungs, up to the first that fails; the verdict's row; then up the ladder as far as the report goes."""
         assert self.current is not None
         if self.current.report is None:
-            started = time.monotonic()
             report = self._judging.report(
                 self.problem, self.current, self.attempts, lambda doing: self._watch(self, doing)
             )
-            self._record(report, time.monotonic() - started)
+            self._record(report)
         self._climb()
 
-    def _record(self, report: Report, seconds: float = 0.0) -> None:
+    def _record(self, report: Report) -> None:
         assert self.current is not None
-        gpu = self._judging.gpu_seconds(report)
+        seconds, gpu = 0.0 if report.cached else report.seconds, self._judging.gpu_seconds(report)
         self.store.judge(self.current.candidate_id, report, tool_seconds=seconds, gpu_seconds=gpu)
         self.current = self.current.with_(report=report, tool_seconds=seconds, gpu_seconds=gpu)
         self.attempts.append(self.current)

@@ -85,7 +85,7 @@ class Evaluator:
         self._ahead = ThreadPoolExecutor(workers, thread_name_prefix="compile-ahead")
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
         self._zygotes: dict[Kind, Zygote] = {}
-        self._judges = threading.local()
+        self._here = threading.local()
         self._all_judges: list[Judge] = []
         self._lock, self._gpu_lock = threading.Lock(), threading.Lock()
         self._gpu_judge: Judge | None = None
@@ -112,10 +112,10 @@ class Evaluator:
 
     def _cpu_judge(self) -> Judge:
         """One a thread: a judge holds a conversation at a time. The zygote is common."""
-        if not hasattr(self._judges, "cpu"):
-            self._judges.cpu = Judge("cpu", zygote=self._zygote(Kind.INTERPRET))
-            self._all_judges.append(self._judges.cpu)
-        return self._judges.cpu
+        if not hasattr(self._here, "judge"):
+            self._here.judge = Judge("cpu", zygote=self._zygote(Kind.INTERPRET))
+            self._all_judges.append(self._here.judge)
+        return self._here.judge
 
     # -------------------------------------------------------------- the ladder
     def submit(
@@ -132,6 +132,7 @@ class Evaluator:
         Raises: ProblemError where the reference itself cannot be used; InfrastructureError for trouble of ours. A broken candidate is a value.
         """
         asked, say, start = options or Options(), progress or _quiet, time.monotonic()
+        self._here.waited = 0.0
         rule = Rule.parse(asked.own_work)
         own, key = candidate_hash(source), ""
         if self._cache:
@@ -145,7 +146,8 @@ class Evaluator:
             return report.with_(failure=failure, environment=self.environment(), seconds=time.monotonic() - start)
         check_form(problem.source)
         report = report.with_(environment=self.environment(), degenerate=_degenerate(problem))
-        report = self._climb(report, problem, source, asked, rule, say).with_(seconds=time.monotonic() - start)
+        report = self._climb(report, problem, source, asked, rule, say)
+        report = report.with_(seconds=time.monotonic() - start - self._here.waited)
         if self._cache:
             self._cache.keep(key, report)
         return report
@@ -157,7 +159,7 @@ class Evaluator:
         inside = self._zygote(Kind.COMPILE).folder  # until the GPU rung has used what the compile rung made
         with tempfile.TemporaryDirectory("", "compiled-", inside, ignore_cleanup_errors=True) as folder:
             cache = Path(folder)
-            with self._lane(Lane.CPU):
+            with self._at(Lane.CPU, asked, say):
                 compiles = self._compile(problem, source, asked, cache) if asked.targets else ()
             report = report.with_(
                 rung=Rung.COMPILE, compiles=compiles, warnings=report.warnings + _compile_warnings(compiles)
@@ -165,7 +167,7 @@ class Evaluator:
             if compiles and (failure := compiles[0].failure):
                 return report.with_(failure=failure)
             if asked.interpret or (asked.interpret is None and not self._on_gpu):
-                with self._lane(Lane.CPU):
+                with self._at(Lane.CPU, asked, say):
                     report = self._interpreted(report, problem, source, asked, rule, say)
             if report.failure is None and self._on_gpu:
                 report = self._on_the_gpu(report, problem, source, asked, rule, say, cache)
@@ -216,7 +218,7 @@ class Evaluator:
         if asked.profile:
             self._ahead.submit(work_of, problem)
         rules = Rules(own_work=rule, hidden=hidden, seconds=asked.seconds, profile=asked.profile, before_hidden=ahead)
-        with self.alone_on_the_gpu(asked.lease_seconds, say), self._lane(Lane.GPU):
+        with self._at(Lane.GPU, asked, say):
             if self._gpu_judge is None:
                 self._gpu_judge = Judge(self.device, zygote=self._zygote(Kind.CUDA), sharers=self._sharers)
             say("judging on the GPU")
@@ -258,14 +260,22 @@ class Evaluator:
             time_compiled: Callable[[], Baseline] = Baseline
             if asked.torch_compile:
                 say("torch.compile compiles the reference")
-                with self._lane(Lane.CPU):
+                with self._at(Lane.CPU, asked, say):
                     time_compiled = held.enter_context(
                         self._baselines.compiled(problem, report.environment, is_small(problem))
                     )
-            with self.alone_on_the_gpu(asked.lease_seconds, say), self._lane(Lane.GPU):
+            with self._at(Lane.GPU, asked, say):
                 return add_extras(report, problem, source, asked, self.device, time_compiled, say)
 
     # -------------------------------------------------------------- surroundings
+    @contextmanager
+    def _at(self, lane: Lane, asked: Options, say: Progress) -> Iterator[None]:
+        """In the lane, alone on the GPU where it is that one. Waiting for either is no part of what a verdict took."""
+        begun = time.monotonic()
+        with self.alone_on_the_gpu(asked.lease_seconds, say) if lane is Lane.GPU else nullcontext(), self._lane(lane):
+            self._here.waited += time.monotonic() - begun
+            yield
+
     @contextmanager
     def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> Iterator[None]:
         """Nobody of this process is judged on the GPU meanwhile, and no other process measures there. Raises InfrastructureError after so many seconds."""

@@ -46,7 +46,12 @@ What = Annotated[
     ),
 ]
 Problems = Annotated[list[str] | None, typer.Option("--problems", help="A problem; may be given several times.")]
-Place = Annotated[Path | None, typer.Option("--path", help="Where the suite's checkout, or its parquet file, is.")]
+Place = Annotated[
+    Path | None,
+    typer.Option(
+        "--path", "--kernelbench", "--tritonbench", help="Where the suite's checkout, or its parquet file, is."
+    ),
+]
 Level = Annotated[int | None, typer.Option(min=1, help="Of KernelBench; 1 to 3 without.")]
 Samples = Annotated[int, typer.Option(min=1, help="Trajectories a problem. More can be added later.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many problems.")]

@@ -22,7 +22,9 @@ Suite = Annotated[
         help="Measure what a suite cannot tell from right: kernelbench, tritonbench-t, catalogue, a folder.",
     ),
 ]
-Place = Annotated[Path | None, typer.Option("--path", help="Where the suite's checkout is.")]
+Place = Annotated[
+    Path | None, typer.Option("--path", "--kernelbench", "--tritonbench", help="Where the suite's checkout is.")
+]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Keep the manifest in this file, and go on from what it holds.")
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 """Runs at work that are shown."""
+SECONDS_A_LINE = 30.0
+"""Between two lines of a log."""
 
 
 class LiveBatch:
@@ -34,6 +38,9 @@ class LiveBatch:
 
     def say(self, doing: str) -> None:
         self._doing, self._batch = doing, None
+
+    def line(self) -> str:
+        return self._doing if self._batch is None else standing_line(self._batch.standing).plain
 
     def __rich__(self) -> RenderableType:
         if self._batch is None:
@@ -81,16 +88,40 @@ def standing_line(standing: Standing) -> Text:
 
 @contextmanager
 def live_batch(quiet: bool = False) -> Iterator[tuple[Callable[[Batch], None], Callable[[str], None]]]:
-    """Silent where stderr is no terminal."""
+    """Where stderr is no terminal, a line now and then: a log shows how far a batch of hours is."""
     console = Console(stderr=True)
     shown = LiveBatch()
-    if quiet or not console.is_terminal:
+    if quiet:
         yield shown.watch, shown.say
+        return
+    if not console.is_terminal:
+        with _lines(shown):
+            yield shown.watch, shown.say
         return
     from rich.live import Live
 
     with Live(shown, console=console, refresh_per_second=4, transient=True):
         yield shown.watch, shown.say
+
+
+@contextmanager
+def _lines(shown: LiveBatch) -> Iterator[None]:
+    over = threading.Event()
+
+    def tell() -> None:
+        told = ""
+        while not over.wait(SECONDS_A_LINE):
+            if (line := shown.line()) != told:
+                print(line, file=sys.stderr, flush=True)
+                told = line
+
+    teller = threading.Thread(target=tell, name="batch-lines", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
 
 
 def batched_view(batched: Batched) -> RenderableType:

@@ -334,3 +334,23 @@ def test_a_script_of_a_file_is_asked_by_each_run_itself(batch_script):
     lane = PolicyLane(open_scripted(batch_script), Gate("policy", 4), lambda error: None, together=False)
     [answer] = lane.sample([ask("return x + y")])
     assert "no code" in answer.text
+
+
+def test_where_stderr_is_no_terminal_a_line_now_and_then_says_how_far_it_is(capsys, monkeypatch):
+    from types import SimpleNamespace
+
+    from agent.batch import Standing
+    from agent.show import batch as shown
+
+    monkeypatch.setattr(shown, "SECONDS_A_LINE", 0.05)
+    standing = Standing(jobs=9, done=2, here=2, correct=1, faster=0, paused=0, busy_elsewhere=0, seconds=3.0, lanes=())
+    with shown.live_batch() as (watch, say):
+        say("opening the policy")
+        time.sleep(0.2)
+        watch(SimpleNamespace(standing=standing))
+        time.sleep(0.2)
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["opening the policy", "2 of 9 done, 1 correct here, 0 faster than eager, 3 s"]
+    with shown.live_batch(quiet=True) as (watch, say):
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
