@@ -13,12 +13,13 @@ from torch.overrides import TorchFunctionMode
 
 CUDA = torch.device("cuda", 0)
 _TENSOR: Any = torch.Tensor
-_GETTERS = {_TENSOR.is_cuda.__get__: True, _TENSOR.is_cpu.__get__: False}
+_GETTERS = {_TENSOR.is_cuda.__get__: True, _TENSOR.is_cpu.__get__: False, torch.Tensor.get_device: 0}
 _READS = {
     torch.Tensor.tolist: "tolist", torch.Tensor.numpy: "numpy", torch.Tensor.__array__: "__array__", torch.Tensor.__dlpack__: "__dlpack__",
     torch.Tensor.untyped_storage: "untyped_storage", torch.Tensor.storage: "storage",
 }  # fmt: skip
 _DEVICE = torch.Tensor.device.__get__
+"""Equal to what torch hands over, and never the same object."""
 
 
 def _is_cuda(value: Any) -> bool:
@@ -41,9 +42,11 @@ class OnCpu(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if func in _GETTERS:
             return _GETTERS[func]
-        if func is _DEVICE:
+        if func == _DEVICE:
             real = func(*args, **kwargs)
             return CUDA if real.type == "cpu" else real
+        if func is torch.device:
+            return func(*args, **kwargs)
         if func is torch.Tensor.cuda:
             return args[0]
         if func in _READS:
@@ -95,6 +98,8 @@ def install(capability: tuple[int, int] = (9, 0), multiprocessors: int = 132, sh
         setattr(torch.cuda, name, lambda *args, answer=answer, **kwargs: answer)
     for name in ("Stream", "Event", "device", "device_of", "stream", "StreamContext"):
         setattr(torch.cuda, name, _Nothing)
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark", "range"):
+        setattr(torch.cuda.nvtx, name, _Nothing)
     torch.cuda.current_stream = torch.cuda.default_stream = lambda *args, **kwargs: _Nothing()  # type: ignore[assignment]
 
 
