@@ -414,3 +414,16 @@ def test_inductor_writes_triton_for_a_reference_without_a_gpu(tmp_path):
     assert result.rows == len(rows) >= 1
     assert sum(result.skipped.values()) == 1
     assert all("@triton.jit" in row.completion and row.problem == problem.name for row in rows)
+
+
+def test_an_array_of_instructions_is_read_as_its_lines_are(tmp_path):
+    told = [{"instruction": "write it", "input": "x", "output": "a = 1"}, {"instruction": "again", "output": "b = 2"}]
+    (tmp_path / "a.json").write_text("\n" + json.dumps(told, indent=2))
+    _, rows = imported(Form.JSONL, tmp_path / "a.json", tmp_path)
+    assert [(row.prompt, row.provenance) for row in rows] == [("write it\nx", "a.json:1"), ("again", "a.json:2")]
+    (tmp_path / "b.json").write_text(json.dumps([told[0], {"instruction": 1}]))
+    with pytest.raises(InputError, match=r"b\.json:2 has no texts"):
+        read_in(Form.JSONL, tmp_path / "b.json", tmp_path / "out2", Asked())
+    (tmp_path / "c.json").write_text("[{")
+    with pytest.raises(InputError, match=r"c\.json is not JSON"):
+        read_in(Form.JSONL, tmp_path / "c.json", tmp_path / "out2", Asked())
