@@ -1,6 +1,6 @@
 """Every reference of a suite as its own candidate, unchanged and a little wrong: is the copy accepted, and is what is wrong refused?
 
-    python -m bench.near_copies --kernelbench CHECKOUT [--levels 1 2 3] [--workers 2] [--out bench/near_copies.md]
+    python -m bench.near_copies --kernelbench CHECKOUT [--levels 1 2 3] [--tritonbench CHECKOUT] [--workers 2] [--out bench/near_copies.md]
 
 A candidate is the reference's own class, its outputs passed through one Triton kernel that copies them. It is judged under `--own-work report`, since torch does the work; what is asked here is whether numbers are compared as they should
 be on problems as people write them. Beside the verdict stands KernelBench's own rule, from the same calls at the same shrunk shapes.
@@ -57,7 +57,7 @@ NOT_JUDGED = "not judged"
 class Outcome(NamedTuple):
     """One candidate's verdict."""
 
-    level: int
+    suite: str
     problem: str
     variant: str
     said: str
@@ -71,6 +71,7 @@ def main() -> None:
     add = parser.add_argument
     add("--kernelbench", type=Path, required=True)
     add("--levels", type=int, nargs="+", default=[1, 2, 3])
+    add("--tritonbench", type=Path)
     add("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     add("--device", default="cpu")
     add("--workers", type=int, default=2)
@@ -95,21 +96,21 @@ def judged(asked: argparse.Namespace) -> Iterator[Outcome]:
     from tools.pipeline import Evaluator, Options
 
     options = Options(profile=False, torch_compile=False, own_work="report", seconds=60)
+    suites = [(f"KernelBench {level}", suite("kernelbench", asked.kernelbench, level)) for level in asked.levels]
+    if asked.tritonbench:
+        suites.append(("TritonBench-T", suite("tritonbench-t", asked.tritonbench)))
     chosen = [
-        (level, problem, variant)
-        for level in asked.levels
-        for problem in suite("kernelbench", asked.kernelbench, level)
-        for variant in asked.variants
+        (name, problem, variant) for name, problems in suites for problem in problems for variant in asked.variants
     ]
     with Evaluator(asked.device, workers=asked.workers) as evaluator, ThreadPoolExecutor(asked.workers) as pool:
 
-        def one(job: tuple[int, Problem, str]) -> Outcome:
-            level, problem, variant = job
+        def one(job: tuple[str, Problem, str]) -> Outcome:
+            name, problem, variant = job
             try:
                 report = evaluator.evaluate(problem, candidate(problem, variant), options)
             except (InfrastructureError, ProblemError) as trouble:
-                return Outcome(level, problem.name, variant, NOT_JUDGED, None, str(trouble))
-            return Outcome(level, problem.name, variant, *_told(report))
+                return Outcome(name, problem.name, variant, NOT_JUDGED, None, str(trouble))
+            return Outcome(name, problem.name, variant, *_told(report))
 
         for done, outcome in enumerate(pool.map(one, chosen), 1):
             if done % 100 == 0:
@@ -126,15 +127,15 @@ def _told(report: Report) -> tuple[str, bool | None, str]:
 def page(asked: argparse.Namespace, outcomes: list[Outcome]) -> str:
     lines = [
         "# References as candidates, unchanged and a little wrong", "",
-        f"Command: `python -m bench.near_copies --kernelbench CHECKOUT --levels {' '.join(map(str, asked.levels))} --workers {asked.workers}`. Machine: {platform.machine()}, {asked.device}, Python {platform.python_version()}. Date: {date.today()}.", "",
-        "| level | candidate | judged | correct | refused | KernelBench's rule, same calls: correct |", "|---|---|---|---|---|---|",
+        f"Command: `python -m bench.near_copies --kernelbench CHECKOUT --levels {' '.join(map(str, asked.levels))}{' --tritonbench CHECKOUT' if asked.tritonbench else ''} --workers {asked.workers}`. Machine: {platform.machine()}, {asked.device}, Python {platform.python_version()}. Date: {date.today()}.", "",
+        "| suite | candidate | judged | correct | refused | KernelBench's rule, same calls: correct |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
-    for level in asked.levels:
+    for name in dict.fromkeys(o.suite for o in outcomes):
         for variant in asked.variants:
-            these = [o for o in outcomes if (o.level, o.variant) == (level, variant) and o.said != NOT_JUDGED]
+            these = [o for o in outcomes if (o.suite, o.variant) == (name, variant) and o.said != NOT_JUDGED]
             right = sum(o.said == "correct" for o in these)
             lines.append(
-                f"| {level} | {variant} | {len(these)} | {right} | {len(these) - right} | {sum(o.correct_kb is True for o in these)} |"
+                f"| {name} | {variant} | {len(these)} | {right} | {len(these) - right} | {sum(o.correct_kb is True for o in these)} |"
             )
     lines += [
         "",

@@ -66,9 +66,8 @@ class Channel:
         data = struct.pack("<I", len(body)) + body
         try:
             self._sock.settimeout(60)
-            for first in range(
-                MOST_DESCRIPTORS, len(fds), MOST_DESCRIPTORS
-            ):  # the first byte may carry the first of them, and so on
+            # The first byte carries the first of them, and so on; the rest of the message those that are left.
+            for first in range(MOST_DESCRIPTORS, len(fds), MOST_DESCRIPTORS):
                 self._sock.sendmsg([data[:1]], _rights(fds[first - MOST_DESCRIPTORS : first]))
                 data = data[1:]
             last = (len(fds) - 1) // MOST_DESCRIPTORS * MOST_DESCRIPTORS
