@@ -75,3 +75,13 @@ def test_tensors_inside_a_list_are_refused_in_one_line(evaluator):
     problem = Problem(name="nested", source=FORM.format(arguments="xs", body="return torch.cat(xs)", inputs="[torch.randn(3), torch.randn(4)]"))  # fmt: skip
     with pytest.raises(ProblemError, match="gives tensors inside a list: pass each as an argument of its own"):
         evaluator.evaluate(problem, candidate(problem, "unchanged"), Options(profile=False, own_work="report"))
+
+
+@pytest.mark.parametrize("change", ["rounded to float16", "0.1 % too large"])
+def test_whole_numbers_as_inputs_do_not_hide_half_precision(evaluator, change):
+    problem = Problem(name="whole", source=FORM.format(arguments="x, y", body="return torch.relu(x) + y", inputs="torch.tensor([1.0, 2.0, 3.0, -4.0]), torch.ones(4)"))  # fmt: skip
+    options = Options(profile=False, torch_compile=False, own_work="report")
+    assert evaluator.evaluate(problem, candidate(problem, "unchanged"), options).correct
+    wrong = evaluator.evaluate(problem, candidate(problem, change), options)
+    assert wrong.failure is not None
+    assert wrong.failure.fault in ("mismatch", "precision")
