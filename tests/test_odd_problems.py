@@ -77,9 +77,11 @@ def test_tensors_inside_a_list_are_refused_in_one_line(evaluator):
         evaluator.evaluate(problem, candidate(problem, "unchanged"), Options(profile=False, own_work="report"))
 
 
+@pytest.mark.parametrize("inputs", ["torch.tensor([1.0, 2.0, 3.0, -4.0]), torch.ones(4)", "torch.tensor(6.0), torch.tensor(3.0)"])  # fmt: skip
 @pytest.mark.parametrize("change", ["rounded to float16", "0.1 % too large"])
-def test_whole_numbers_as_inputs_do_not_hide_half_precision(evaluator, change):
-    problem = Problem(name="whole", source=FORM.format(arguments="x, y", body="return torch.relu(x) + y", inputs="torch.tensor([1.0, 2.0, 3.0, -4.0]), torch.ones(4)"))  # fmt: skip
+def test_whole_numbers_as_inputs_do_not_hide_half_precision(evaluator, change, inputs):
+    """With axes and without: a number without any ended the judge where an answer was a little off on another draw."""
+    problem = Problem(name="whole", source=FORM.format(arguments="x, y", body="return torch.relu(x) + y", inputs=inputs))  # fmt: skip
     options = Options(profile=False, torch_compile=False, own_work="report")
     assert evaluator.evaluate(problem, candidate(problem, "unchanged"), options).correct
     wrong = evaluator.evaluate(problem, candidate(problem, change), options)

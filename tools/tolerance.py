@@ -165,7 +165,7 @@ def _times(value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_r
         return value
     generator = torch.Generator(device=value.device).manual_seed(seed)
     out = value.clone(memory_format=torch.contiguous_format)
-    if by_rows:
+    if by_rows and out.dim():
         return out.mul_(factors(out[..., :1], generator))
     flat = out.view(-1)
     for start in range(0, flat.numel(), 1 << 26):
