@@ -55,10 +55,10 @@ Place = Annotated[
 Level = Annotated[int | None, typer.Option(min=1, help="Of KernelBench; 1 to 3 without.")]
 Samples = Annotated[int, typer.Option(min=1, help="Trajectories a problem. More can be added later.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many problems.")]
-RunName = Annotated[str | None, typer.Option("--run", help="Its name [default: from the suite].")]
-Out = Annotated[Path | None, typer.Option(help="The folder for report and kernels [default: runs/RUN].")]
+RunName = Annotated[str | None, typer.Option("--run", help="Its name.", show_default="from the suite")]
+Out = Annotated[Path | None, typer.Option(help="The folder for report and kernels.", show_default="runs/RUN")]
 AtOnce = Annotated[int, typer.Option(min=1, help="Runs at once.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once [default: one a core].")]
+Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
 Width = Annotated[int, typer.Option(min=1, help="Drafts of best-of-n, width of the beam.")]
 Against = Annotated[str | None, typer.Option(help="Another run, for the paired tests.")]
 

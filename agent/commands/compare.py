@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Which = Annotated[
     list[str], typer.Argument(help="Trajectories' numbers (or last), or runs' names.", show_default=False)
 ]
-AsJson = Annotated[bool, typer.Option("--json")]
-Markdown = Annotated[bool, typer.Option("--markdown")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Markdown, as for a pull request.")]
 
 
 def compare(

@@ -19,7 +19,7 @@ FORMATS = ("py", "jsonl", "sft", "dpo", "grpo", "kernelbench", "inspect")
 Which = Annotated[str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)]
 Run = Annotated[str | None, typer.Option(help="A batch run, instead of one trajectory.")]
 Format = Annotated[str, typer.Option("--format", help=", ".join(FORMATS) + ".")]
-Out = Annotated[Path | None, typer.Option(help="The file, or for several the folder [default: stdout].")]
+Out = Annotated[Path | None, typer.Option(help="The file, or for several the folder.", show_default="stdout")]
 
 
 def export(

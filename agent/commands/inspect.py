@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 Which = Annotated[str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)]
 TurnNumber = Annotated[int | None, typer.Option("--turn", min=1, help="Begin at this turn; with --show print it.")]
-Show = Annotated[str, typer.Option(help="Print turn, prompt, code, diff or ptx of one turn [default: the best one].")]
+Show = Annotated[
+    str, typer.Option(help="Print turn, prompt, code, diff or ptx of one turn.", show_default="the best one")
+]
 Filter = Annotated[str, typer.Option("--filter", help='Such as "fault:mismatch action:repair", "correct speedup:1.2".')]
 Limit = Annotated[int, typer.Option(min=1, help="Trajectories that the plain list shows.")]
 Plain = Annotated[
     bool, typer.Option("--plain", help="Text instead of the viewer; so it is where stdout is no terminal.")
 ]
-AsJson = Annotated[bool, typer.Option("--json")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
 
 
 def inspect(

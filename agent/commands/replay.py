@@ -39,8 +39,8 @@ Rescore = Annotated[bool, typer.Option("--rescore", help="The same, and save the
 Fork = Annotated[int | None, typer.Option(min=1, help="Branch: a new trajectory that goes on after this turn.")]
 ForkPolicy = Annotated[str | None, typer.Option("--policy", help="Who goes on after --fork.")]
 Turns = Annotated[int, typer.Option(min=1, help="Replies to ask for at most, after --fork.")]
-Search = Annotated[str | None, typer.Option(help="serial, best-of-n or beam, after --fork [default: as it was].")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Trajectories at once with --run [default: one a core].")]
+Search = Annotated[str | None, typer.Option(help="serial, best-of-n or beam, after --fork.", show_default="as it was")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Trajectories at once with --run.", show_default="one a core")]
 
 
 def replay(

@@ -24,8 +24,8 @@ Turns = Annotated[int, typer.Option(min=1, help="Replies to ask for at most.")]
 Samples = Annotated[int, typer.Option(min=1, help="Drafts of best-of-n, width of the beam.")]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="Prompt and reply together.")]
 MaxUsd = Annotated[float | None, typer.Option(min=0.0, help="Needs a policy whose price is known.")]
-MaxGpuSeconds = Annotated[float | None, typer.Option(min=0.0)]
-MaxMinutes = Annotated[float | None, typer.Option(min=0.0)]
+MaxGpuSeconds = Annotated[float | None, typer.Option(min=0.0, help="Seconds that its candidates may take of a GPU.")]
+MaxMinutes = Annotated[float | None, typer.Option(min=0.0, help="Ends well after so long, with what there is.")]
 Search = Annotated[str, typer.Option(help="serial, best-of-n or beam.")]
 GoalText = Annotated[
     str | None,
@@ -36,8 +36,8 @@ Temperature = Annotated[
     typer.Option(
         min=0.0,
         max=2.0,
-        help="Of the policy's draws [default: 1; a small policy says first what is likeliest, then draws at 0.8].",
-        show_default=False,
+        help="Of the policy's draws.",
+        show_default="1; a small policy says first what is likeliest, then draws at 0.8",
     ),
 ]
 ReplyTokens = Annotated[int | None, typer.Option(min=1, help="The most that one reply may take.")]
@@ -46,10 +46,10 @@ Adapter = Annotated[str | None, typer.Option(help="A LoRA adapter (vllm, transfo
 PromptFolder = Annotated[Path | None, typer.Option("--prompts", help="A folder with texts of your own.")]
 Patience = Annotated[float, typer.Option(min=0.0, help="Seconds to go on asking a server that is unavailable.")]
 Timeout = Annotated[float, typer.Option(min=1.0, help="Seconds that a server may take for one reply.")]
-Database = Annotated[str | None, typer.Option("--db", help="Where it is kept [default: .kernelwright/runs.db].")]
+Database = Annotated[str | None, typer.Option("--db", help="Where it is kept.", show_default=".kernelwright/runs.db")]
 KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
 OwnWork = Annotated[str, typer.Option(help="What its own kernels must do: strict, share:P or report.")]
-Output = Annotated[Path | None, typer.Option(help="The file for the best kernel [default: PROBLEM_triton.py].")]
+Output = Annotated[Path | None, typer.Option(help="The file for the best kernel.", show_default="PROBLEM_triton.py")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the prompt, the plan and an estimate, and do nothing.")]
 AsJson = Annotated[bool, typer.Option("--json", help="How it ended as one JSON object and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]

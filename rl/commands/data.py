@@ -95,7 +95,7 @@ def mistakes(
         str, typer.Option(help="train, held_out_composition, held_out_depth or held_out_family.")
     ] = "train",
     samples: Annotated[int, typer.Option(min=1, help="Drafts of each problem.")] = 4,
-    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Of the policy's draws.")] = 1.0,
     at_once: Annotated[int, typer.Option(min=1, help="Problems that the policy is asked about together.")] = 16,
     target: Annotated[str, typer.Option(help="GPU to compile for: sm_80 ... sm_120, gfx942.")] = "sm_90",
     workers: Annotated[int, typer.Option(min=1, help="Processes that judge; about 1 GB each.")] = 2,
@@ -186,7 +186,7 @@ def clean(
         bool,
         typer.Option("--correct", help="Label with the tools' verdict on a CPU: it costs about half a second a row."),
     ] = False,
-    workers: Annotated[int, typer.Option(min=1)] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that compile and judge; about 1 GB each.")] = 2,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -216,7 +216,7 @@ def report(
     corpus: Annotated[Path, typer.Argument(help="A corpus: a folder that rl data wrote.")],
     against: Against = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where report.md goes [default: the corpus's folder].")
+        Path | None, typer.Option("--out", help="Where report.md goes.", show_default="the corpus's folder")
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,

@@ -32,15 +32,20 @@ Device = Annotated[str, typer.Option(help="Where candidates are judged: auto, cp
 PolicyDevice = Annotated[str, typer.Option(help="Where the policy computes: auto, cpu or cuda:N.")]
 Temperature = Annotated[
     float | None,
-    typer.Option(min=0.0, max=2.0, help="[default: 0.8; with one sample a small policy's draft is greedy]"),
+    typer.Option(
+        min=0.0,
+        max=2.0,
+        help="Of the policy's draws.",
+        show_default="0.8; with one sample a small policy's draft is greedy",
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Of the policy's draws.")]
 TaskSeed = Annotated[int | None, typer.Option(help="Of generated tasks.")]
 Adapter = Annotated[str | None, typer.Option(help="A LoRA adapter (vllm, transformers).")]
 ReplyTokens = Annotated[int | None, typer.Option(min=1, help="The most that one reply may take.")]
 AtOnce = Annotated[int, typer.Option(min=1, help="Rollouts at once.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once [default: one a core].")]
-Out = Annotated[Path | None, typer.Option(help="The folder [default: runs/evaluate-POLICY-SUITE].")]
+Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
+Out = Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/evaluate-POLICY-SUITE")]
 Card = Annotated[bool, typer.Option("--card", help="Write the figures into the model's own card as well.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The figures as one JSON object and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]

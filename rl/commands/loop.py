@@ -7,6 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl.online.asked import (
+    Against,
+    Database,
+    Group,
+    Judge,
+    Lag,
+    OwnWork,
+    Problems,
+    Prompts,
+    ReplyTokens,
+    Turns,
+    Workers,
+    rollouts,
+)
 from rl.training.asked import (
     AsJson,
     BaselineName,
@@ -25,39 +39,21 @@ from rl.training.asked import (
 if TYPE_CHECKING:
     from rl.online.options import LoopOptions
 
-Problems = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--problems", help="synth, synth:SPLIT, catalogue, a folder, a file. May be repeated.", show_default=False
-    ),
-]
 HeldOut = Annotated[
     list[str] | None,
-    typer.Option(
-        "--held-out", help="What decides a promotion [default: synth's three held-out splits].", show_default=False
-    ),
+    typer.Option("--held-out", help="What decides a promotion.", show_default="synth's three held-out splits"),
 ]
 Count = Annotated[int, typer.Option("--held-out-count", min=1, help="Problems of each held-out split.")]
 Samples = Annotated[int, typer.Option(min=1, help="Drafts of each held-out problem.")]
-Cycles = Annotated[int, typer.Option(min=1)]
+Cycles = Annotated[int, typer.Option(min=1, help="How often; more continue a loop that ended.")]
 Steps = Annotated[int, typer.Option(min=1, help="Optimizer steps a cycle.")]
 How = Annotated[str, typer.Option(help="online, or log: collected once a cycle and trained from what was logged.")]
-Database = Annotated[
-    str | None,
-    typer.Option("--db", help="Where everything is logged [default: .kernelwright/runs.db].", show_default=False),
-]
-Prompts = Annotated[int, typer.Option(min=1, help="Problems a step, or a cycle with --how log.")]
-Group = Annotated[int, typer.Option(min=2, help="Trajectories a problem.")]
-Turns = Annotated[int, typer.Option(min=1)]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes that judge.", show_default=False)]
-Judge = Annotated[str, typer.Option(help="interpreted, compiled or cuda:N.")]
-ReplyTokens = Annotated[int | None, typer.Option(min=1, show_default=False)]
 
 
 def loop(
-    policy: PolicyName = "embedded", output: Output = Path("loop"), problems: Problems = None, held_out: HeldOut = None,
+    policy: PolicyName = "embedded", output: Output = Path("loop"), problems: Problems = None, against: Against = None, held_out: HeldOut = None,
     held_out_count: Count = 64, samples: Samples = 4, cycles: Cycles = 3, steps: Steps = 20, how: How = "online", db: Database = None,
-    prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None, judge: Judge = "interpreted",
+    prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None, judge: Judge = "interpreted", own_work: OwnWork = "strict", lag: Lag = 1,
     reply_tokens: ReplyTokens = None, reward: Reward = "auto", gamma: Gamma = 0.4, baseline: BaselineName = "leave-one-out",
     settings: Settings = None, device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32", as_json: AsJson = False,
     debug: Debug = False,
@@ -70,10 +66,10 @@ def loop(
     if how not in ("online", "log"):
         raise InputError(f"--how {how!r}: choose online or log")
     shared = common(policy, None, output, reward, gamma, baseline, None, None, False, settings, device, seed, storage)
+    own = rollouts(problems, against, db, prompts, group, turns, workers, judge, own_work, lag, reply_tokens)
     asked: dict[str, Any] = {
-        **shared, "problems": tuple(problems or ["synth"]), "held_out": tuple(held_out or ()), "held_out_count": held_out_count, "samples": samples,
-        "cycles": cycles, "steps": steps, "how": how, "db": db, "prompts": prompts, "group": group, "turns": turns, "workers": workers, "judge": judge,
-        "reply_tokens": reply_tokens,
+        **shared, **own, "held_out": tuple(held_out or ()), "held_out_count": held_out_count, "samples": samples, "cycles": cycles, "steps": steps,
+        "how": how,
     }  # fmt: skip
     options = LoopOptions(**asked)
     look_at_problems(options)

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 
 def rewards(
-    db: Annotated[
-        str | None, typer.Option("--db", help="The database [default: .kernelwright/runs.db].", show_default=False)
-    ] = None,
+    db: Annotated[str | None, typer.Option("--db", help="The database.", show_default=".kernelwright/runs.db")] = None,
     explain: Annotated[
         int | None,
         typer.Option(help="A candidate's number: prints each part of its reward, and why.", show_default=False),

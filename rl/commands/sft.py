@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 Base = Annotated[str, typer.Option(help="A folder, a hub name, or new:14m for a model from random weights.")]
 Data = Annotated[Path, typer.Option(help="The corpus: a folder or file that rl data wrote.")]
 Preset = Annotated[
-    str | None, typer.Option(help="qlora-3090, lora, full or scratch [default: scratch for new:, else lora].")
+    str | None, typer.Option(help="qlora-3090, lora, full or scratch.", show_default="scratch for new:, else lora")
 ]
 Output = Annotated[
-    Path | None, typer.Option(help="The model's folder [default: runs/sft-BASE]. Must be empty or not there.")
+    Path | None, typer.Option(help="The model's folder. Must be empty or not there.", show_default="runs/sft-BASE")
 ]
 Tokenizer = Annotated[str | None, typer.Option(help="For new:SIZE; without one it is made from the data.")]
 Vocabulary = Annotated[int, typer.Option(min=300, help="Tokens of a tokenizer that is made.")]
 Adapter = Annotated[str | None, typer.Option(help="A LoRA adapter to go on with.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N. Recipes in 4 bits take a CPU only where it is named.")]
-Form = Annotated[str | None, typer.Option(help="compact or chat [default: compact for new:, else chat].")]
+Form = Annotated[str | None, typer.Option(help="compact or chat.", show_default="compact for new:, else chat")]
 Kinds = Annotated[str | None, typer.Option(help="Of rows, with commas: draft,repair,fim,translate,instruct.")]
 Share = Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the rows.")]
 NoMessage = Annotated[bool, typer.Option("--without-message", help="Repairs without what the tools said.")]
@@ -33,7 +33,7 @@ Repairs = Annotated[int, typer.Option("--repeat-repairs", min=1, help="Times tha
 Fim = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows given as fill-in-the-middle as well.")]
 Drawn = Annotated[int, typer.Option(min=0, help="So many drafts from the generator besides, which no tool has judged.")]
 DrawnSeed = Annotated[int, typer.Option(help="Which drafts are drawn: another number, others.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes that draw [default: one a core].")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes that draw.", show_default="one a core")]
 Against = Annotated[
     list[str] | None,
     typer.Option(help="A suite that no drawn row may be of, besides the known benchmarks. As in rl data synth."),
@@ -48,7 +48,7 @@ MaxMinutes = Annotated[
     float | None, typer.Option(min=0.01, help="Ends well by then: the learning rate falls with the time.")
 ]
 Storage = Annotated[str, typer.Option("--weights", help="How a whole model is written: bf16, fp32 or int8.")]
-Seed = Annotated[int, typer.Option()]
+Seed = Annotated[int, typer.Option(help="Of the first weights, and of the order of the rows.")]
 AsJson = Annotated[bool, typer.Option("--json", help="How it ended as one JSON object and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 

@@ -8,6 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rl.online.asked import (
+    Against,
+    Database,
+    Engine,
+    Flat,
+    Group,
+    Judge,
+    Lag,
+    OwnWork,
+    Places,
+    Problems,
+    Prompts,
+    ReplyTokens,
+    Turns,
+    Workers,
+    rollouts,
+)
 from rl.training.asked import (
     Adapter,
     AsJson,
@@ -46,7 +63,7 @@ Filters = Annotated[
 ]
 MethodName = Annotated[
     str | None,
-    typer.Option("--method", help="grpo, rft, dpo or kto [default: what the log is good for].", show_default=False),
+    typer.Option("--method", help="grpo, rft, dpo or kto.", show_default="what the log is good for"),
 ]
 Epochs = Annotated[float, typer.Option(min=0.01, help="Passes over the log, where --max-steps says nothing.")]
 MaxAge = Annotated[
@@ -61,64 +78,6 @@ Decoupled = Annotated[
 ]
 Force = Annotated[bool, typer.Option(help="Train on a log that is worn out all the same.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be used, and stop.")]
-Problems = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--problems",
-        help="Online: synth, synth:SPLIT, catalogue, a folder, a file. May be repeated.",
-        show_default=False,
-    ),
-]
-Against = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Online: a suite that no generated problem may be of, besides the known benchmarks.", show_default=False
-    ),
-]
-Database = Annotated[
-    str | None,
-    typer.Option(
-        "--db", help="Online: where rollouts are logged [default: .kernelwright/runs.db].", show_default=False
-    ),
-]
-Prompts = Annotated[int, typer.Option(min=1, help="Online: problems a step.")]
-Group = Annotated[int, typer.Option(min=2, help="Online: trajectories a problem.")]
-Turns = Annotated[int, typer.Option(min=1, help="Online: turns a trajectory; the first is a draft.")]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Online: processes that judge [default: cores less two].", show_default=False)
-]
-Judge = Annotated[
-    str, typer.Option(help="Online: what judges: interpreted, compiled (offline compile, then interpreted) or cuda:N.")
-]
-OwnWork = Annotated[
-    str,
-    typer.Option(
-        "--own-work",
-        help="Online: strict: its own kernels must do the work; share:P: at least this part of the GPU time; report: only told.",
-    ),
-]
-Lag = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        max=4,
-        help="Online: rounds that are sampled and judged while one is trained on; 0: one after the other.",
-    ),
-]
-ReplyTokens = Annotated[
-    int | None, typer.Option(min=1, help="Online: of a reply, at most [default: the agent's own].", show_default=False)
-]
-Engine = Annotated[
-    str,
-    typer.Option(help="Online: what samples: transformers, process, vllm, openai:MODEL@URL (a vLLM server), or auto."),
-]
-Places = Annotated[
-    int | None,
-    typer.Option(min=1, help="Online: rows of the running batch [default: 512 on a GPU].", show_default=False),
-]
-Flat = Annotated[
-    str, typer.Option("--zero-variance", help="Online: drop groups that all earned the same, or resample for others.")
-]
 
 
 def train(
@@ -135,7 +94,6 @@ def train(
 
     The same command goes on where it was stopped. Exits with 0 done, 2 where you must change something, 3 for an alarm or this machine's trouble, 130 paused.
     """
-    from agent.asked import own_work_mode
     from agent.exits import InputError
 
     if (from_trajectories is None) == (not online):
@@ -148,21 +106,13 @@ def train(
             {**shared, "db": from_trajectories, "filters": tuple(filters or ()), "force": force}, dry_run, as_json
         )
         return
-    more = {
-        "problems": tuple(problems or ["synth"]),
-        "against": tuple(against or ()),
-        "db": db,
-        "prompts": prompts,
-        "group": group,
-        "turns": turns,
-        "workers": workers,
-        "reply_tokens": reply_tokens,
+    more = rollouts(problems, against, db, prompts, group, turns, workers, judge, own_work, lag, reply_tokens) | {
         "engine": engine,
         "key": os.environ.get("OPENAI_API_KEY"),
         "places": places,
-        "own_work": own_work_mode(own_work),
+        "resample": _resample(zero_variance),
     }
-    _online({**shared, **more, "judge": judge, "lag": lag, "resample": _resample(zero_variance)}, as_json)
+    _online({**shared, **more}, as_json)
 
 
 def _method(asked: str | None) -> Any:

@@ -26,7 +26,7 @@ Settings = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
-Seed = Annotated[int, typer.Option(min=0)]
+Seed = Annotated[int, typer.Option(min=0, help="Of the problems and the draws.")]
 StorageName = Annotated[str, typer.Option("--storage", help="fp32 or bf16: how the weights are written.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an internal error came from.")]

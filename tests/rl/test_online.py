@@ -437,6 +437,21 @@ def test_a_loop_of_another_policy_or_of_none_is_refused(novice, problems, tmp_pa
         begin(LoopOptions(**{**fields, "group": 99}))
 
 
+def test_what_rl_loop_asks_of_its_rollouts_is_what_rl_train_asks(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from rl.cli import build
+
+    asked = []
+    monkeypatch.setattr("rl.commands.loop._looped", lambda options, as_json: asked.append(options))
+    words = ["loop", "--output", str(tmp_path / "loop"), "--own-work", "share:0.8", "--lag", "2"]
+    assert CliRunner().invoke(build(), words).exit_code == 0
+    assert (asked[0].own_work, asked[0].lag) == ("share:0.8", 2)
+    wrong = CliRunner().invoke(build(), [*words, "--own-work", "maybe"])
+    assert isinstance(wrong.exception, InputError)
+    assert len(asked) == 1
+
+
 @pytest.mark.slow
 def test_a_loop_promotes_a_candidate_that_is_better_and_does_no_cycle_twice(novice, problems, tmp_path):
     from rl.online.looping import POLICY, run_loop
