@@ -52,6 +52,7 @@ def main() -> None:
     add("--workers", type=int, default=2)
     add("--together", type=int, default=1, help="draw: problems that the policy is asked about at once")
     add("--seconds", type=float, default=1e9, help="when to stop")
+    add("--untimed", action="store_true", help="judge: whether it is right, and no speed")
     add("--each", type=float, default=12.0, help="sift: seconds for one candidate under the interpreter")
     asked = parser.parse_args()
     asked.work.mkdir(parents=True, exist_ok=True)
@@ -138,7 +139,8 @@ def judge(asked: argparse.Namespace) -> None:
     """Every problem's most frequent candidate before any problem's second: a short sitting solves as many problems as it can."""
     from tools.pipeline import Options
 
-    _judged(asked, "judged.json", _worth_a_gpu(asked), Options(torch_compile=False), asked.device)
+    options = Options(torch_compile=False, profile=not asked.untimed)
+    _judged(asked, "judged.json", _worth_a_gpu(asked), options, asked.device)
 
 
 def _judged(asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]], options: Any, device: str) -> None:
@@ -269,9 +271,10 @@ def _row(level: int, drafts: dict[str, list[str | None]], sifted: dict[str, Any]
     offline = [sifted.get(_key(n, s)) for n, sources in drafts.items() for s in sources if s]
     built = sum(bool(f and _compiled(f)) for f in offline)
     fast = sum(any(f and f["correct"] and (f["speedup"] or 0) >= 1 for f in found) for found in facts.values())
+    timed = any(f["speedup"] for f in verdicts.values())
     share = [f"{100 * sum(pass_at(size, c, k) for c in right.values()) / len(drafts):.1f} %" if k <= size else "" for k in KS]  # fmt: skip
     solved = sum(c > 0 for c in right.values())
-    return f"| {level} | {len(drafts)} | {100 * built / (size * len(drafts)):.0f} % | {' | '.join(share)} | **{solved}** | {fast} |"
+    return f"| {level} | {len(drafts)} | {100 * built / (size * len(drafts)):.0f} % | {' | '.join(share)} | **{solved}** | {fast if timed else 'not timed'} |"
 
 
 def _compiled(facts: dict[str, Any]) -> bool:
@@ -288,7 +291,8 @@ def _solved(drafts: dict[str, list[str | None]], judged: dict[str, Any]) -> list
     for facts in judged.values():
         if facts["correct"]:
             best[facts["problem"]] = max(best.get(facts["problem"], 0.0), facts["speedup"] or 0.0)
-    shown = [f"{name.removeprefix('kernelbench:')} ({best[name]:.2f})" for name in drafts if name in best]
+    speeds = {name: f" ({speed:.2f})" if speed else "" for name, speed in best.items()}
+    shown = [f"{name.removeprefix('kernelbench:')}{speeds[name]}" for name in drafts if name in best]
     return [f"Solved, with the speedup over eager of the fastest: {', '.join(shown) or 'none'}."]
 
 
