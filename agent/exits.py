@@ -46,7 +46,9 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
             return "interrupted", Exit.INTERRUPTED
         case InputError() | ProblemError() | PolicyRefused():
             return str(error), Exit.BAD_INPUT
-        case InfrastructureError() | PolicyUnavailable():
+        case InfrastructureError():
+            return str(error), Exit.BAD_INPUT if error.bad_input else Exit.INFRASTRUCTURE
+        case PolicyUnavailable():
             return str(error), Exit.INFRASTRUCTURE
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk", Exit.INFRASTRUCTURE

@@ -38,12 +38,17 @@ class StoreTrouble(StrEnum):
     OTHER = "other"
 
 
+NAMED_WRONGLY = frozenset({StoreTrouble.MISSING, StoreTrouble.FOREIGN, StoreTrouble.NEWER})
+"""The user named what cannot be used; the rest is trouble of this machine or of a server."""
+
+
 class StoreError(InfrastructureError):
     """The database's trouble, never the candidate's. One line."""
 
     def __init__(self, message: str, trouble: StoreTrouble) -> None:
         super().__init__(" ".join(message.split()))
         self.trouble = trouble
+        self.bad_input = trouble in NAMED_WRONGLY
 
 
 _SQLITE: dict[int, StoreTrouble] = {

@@ -185,6 +185,9 @@ class Failed(Exception):
 class InfrastructureError(RuntimeError):
     """Our own trouble: a busy GPU, a dead driver, a full disk. Never the candidate's fault, never a reward. One line that says what to do."""
 
+    bad_input = False
+    """Something that the user named cannot be used, as a database that is not there: the command exits with 2, not 3."""
+
 
 def clean_text(text: object, limit: int = 2000) -> str:
     """Text from a candidate as data: control characters taken out, the middle cut with a note of how much."""

@@ -231,4 +231,4 @@ def test_the_database_says_where_it_is_what_it_holds_and_finds_words(batched, tm
         refused = agent(tmp_path, "db", *line, *where)
         assert refused.returncode == 2
         assert said in refused.stderr
-    assert agent(tmp_path, "db", "stats", "--db", "nowhere.db").returncode == 3
+    assert agent(tmp_path, "db", "stats", "--db", "nowhere.db").returncode == 2

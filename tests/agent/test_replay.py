@@ -211,7 +211,7 @@ def test_what_cannot_be_replayed_is_refused_in_one_line(store, path, capsys, arg
 @pytest.mark.parametrize("option", ["--execute", "--rescore"])
 def test_a_database_that_is_not_there_is_not_made(tmp_path, capsys, option):
     status, _, err = command(capsys, "1", option, "--device", "cpu", "--db", str(tmp_path / "none.db"))
-    assert status == Exit.INFRASTRUCTURE
+    assert status == Exit.BAD_INPUT
     assert "no database at" in err
     assert not (tmp_path / "none.db").exists()
 

@@ -159,9 +159,9 @@ def test_a_database_of_a_newer_schema_or_of_another_program_is_refused_and_left_
             plain.execute(statement)
             plain.commit()
         before = (tmp_path / name).read_bytes()
-        refused(solve(*script, "--db", name), Exit.INFRASTRUCTURE, f"the database {name}")
+        refused(solve(*script, "--db", name), Exit.BAD_INPUT, f"the database {name}")
         assert (tmp_path / name).read_bytes() == before
-    refused(solve(*script, "--db", "nowhere/runs.db"), Exit.INFRASTRUCTURE, "no folder nowhere for the database")
+    refused(solve(*script, "--db", "nowhere/runs.db"), Exit.BAD_INPUT, "no folder nowhere for the database")
 
 
 def test_a_locked_database_is_waited_for_then_said_so(solve, script, monkeypatch):
