@@ -86,15 +86,27 @@ def _high(relative: Tensor) -> Tensor:
 
 
 def deviation_of_whole_numbers(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Deviation:
-    """Exactly equal to eager's or to float64's; or, where those two differ themselves (a rounding on its edge), at as many places times 8 and no farther."""
+    """Exactly equal to eager's or to float64's; or, where those two differ themselves, at as many places times 8 and no farther than `_reach`."""
     honest = [e] if s is None else [e, s]
     wrong, farthest = _differences(c, r)
     strict, _ = _differences(c, e)
     jumps = max(_differences(h, r) for h in honest)
-    near = wrong <= JUMP_FACTOR * jumps[0] and farthest <= max(1, jumps[1]) and jumps[0] > 0
+    near = wrong <= JUMP_FACTOR * jumps[0] and farthest <= _reach(jumps[1], r) and jumps[0] > 0
     right = strict == 0 or wrong == 0 or near
     ratio = 1.0 if wrong == jumps[0] else (wrong / jumps[0] if jumps[0] else math.inf)
     return Deviation(0.0 if right else math.inf, farthest, jumps[1], ratio, Tolerance())
+
+
+def _reach(jump: float, r: Tensor) -> float:
+    """How far a whole number may be off where eager's are, by `jump` at most.
+
+    A value that was rounded is off by as much. An index among equals (an argmin of what saturates) is off by chance: where eager's are, by an eighth of
+    the range and more, any place in the range is as near as another.
+    """
+    if jump <= 1:
+        return 1
+    low, high = (float(v) for v in r.aminmax())
+    return max(jump, high - low) if jump >= (high - low) / 8 else 2 * jump
 
 
 def _differences(a: Tensor, b: Tensor) -> tuple[int, float]:
