@@ -21,6 +21,7 @@ from tools.situation import (
     Situation,
     expect,
     moved_outputs,
+    names_as_good,
     precise,
     same_bits,
     shaken_model,
@@ -141,6 +142,10 @@ class Checks:
         for number, mine in enumerate(got):
             may_move = expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
             measured = self._measured(mine, expected, name, number, moved if may_move else None)
+            if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_as_good(
+                self.situation, expected, number, mine
+            ):
+                measured = Measured(check=measured.check.with_(passed=True, note="an index among near equals"))
             if expected.exact is not None and len(self._tolerances) <= number:
                 self._tolerances.append(measured.tolerance)
             self.checks.append(measured.check)

@@ -10,6 +10,7 @@ from typing import Any
 from tools.compare import Described, describe
 from tools.cuda_driver import CudaOutOfMemory
 from tools.draws import Draw, apply, keep_edges, shake_weights
+from tools.near_ties import Recorder, as_good
 from tools.problem import Problem, ProblemError
 from tools.reference import Reference, double, doubled
 from tools.results import InfrastructureError
@@ -230,6 +231,25 @@ def moved_outputs(situation: Situation, expected: Expected) -> list[Any]:
         return [_off_by(r, s, error) for r, s, error in zip(expected.exact, shaken, errors, strict=True)]
     except (ProblemError, torch.cuda.OutOfMemoryError):
         return shaken
+
+
+def names_as_good(situation: Situation, expected: Expected, number: int, index: Any) -> bool:
+    """Whether a candidate's whole numbers are indices of values as good as those that the reference's name (tools/near_ties.py)."""
+    import torch
+
+    if expected.exact is None:
+        return False
+    exact, eager = Recorder(), Recorder()
+    try:
+        with exact.noting():
+            outputs = _run_on(situation, expected, double(expected.weights), doubled(expected.inputs))
+        if not exact.calls:
+            return False
+        with eager.noting():
+            _run_on(situation, expected, expected.weights, expected.inputs)
+        return as_good(index, outputs[number], exact.calls, eager.calls)
+    except (ProblemError, torch.cuda.OutOfMemoryError):
+        return False
 
 
 def _errors_nearby(situation: Situation, expected: Expected) -> list[Any]:
