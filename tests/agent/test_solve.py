@@ -204,6 +204,6 @@ def test_a_wrong_key_is_told_at_once(tmp_path):
 def test_a_database_of_another_program_is_refused(tmp_path, script):
     (tmp_path / "other.db").write_text("not a database at all, but long enough to be one" * 30)
     done = solve(tmp_path, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--db", "other.db")
-    assert done.returncode == Exit.INFRASTRUCTURE
+    assert done.returncode == Exit.BAD_INPUT
     assert "is not a kernelwright database" in done.stderr
     assert done.stderr.count("\n") == 1
