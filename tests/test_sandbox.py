@@ -1,5 +1,6 @@
 """The walls round a candidate, tried for real."""
 
+import gc
 import os
 import signal
 import socket
@@ -234,4 +235,41 @@ def test_a_start_that_is_interrupted_leaves_no_folder(tmp_path, monkeypatch):
         Zygote(Kind.INTERPRET)
     with pytest.raises(KeyboardInterrupt):  # the first zygote is there, the second is not
         Evaluator()
+    assert not list(tmp_path.iterdir())
+
+
+INTERRUPTED_CLOSE = """
+from agent.exits import leave
+from tools.pipeline import Evaluator
+from tools.sandbox.process import Process
+from tools.sandbox import Kind
+
+def interrupted(process, seconds=20.0):
+    raise KeyboardInterrupt
+
+evaluator = Evaluator()
+for zygote in evaluator._zygotes.values():
+    zygote.process()
+Process.gone = interrupted
+try:
+    evaluator.close()
+except KeyboardInterrupt:
+    leave(130)
+"""
+
+
+def test_an_end_that_is_interrupted_leaves_no_folder(tmp_path):
+    command, surroundings = [sys.executable, "-c", INTERRUPTED_CLOSE], {**os.environ, "TMPDIR": str(tmp_path)}
+    assert subprocess.run(command, cwd=ROOT, env=surroundings, timeout=120, check=False).returncode == 130
+    assert not list(tmp_path.glob("kernelwright-*"))
+
+
+def test_a_zygote_that_nobody_closed_is_put_away(tmp_path, monkeypatch):
+    """Ctrl-C between its start and the name that it was to have."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    zygote = Zygote(Kind.INTERPRET)
+    running = zygote._process
+    del zygote
+    gc.collect()
+    assert running.returncode == -signal.SIGKILL
     assert not list(tmp_path.iterdir())

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -45,6 +46,16 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path) -> None:
+    """Of a zygote that its own `close` did not come to the end of. A fork of its owner leaves it alone."""
+    if os.getpid() != owner:
+        return
+    for process in begun:
+        process.kill()
+        process.wait()
+    _remove(folder)
+
+
 class Zygote:
     """A warm process of one kind, with a spare candidate process ready. Thread-safe. A context manager."""
 
@@ -65,16 +76,18 @@ class Zygote:
         self._dying: Process | None = None
         self._lock = threading.Lock()
         self._warm = False
-        ours, theirs = pair()
-        self._channel = ours
+        begun: list[subprocess.Popen[bytes]] = []
+        self._unclosed = weakref.finalize(self, _end, os.getpid(), begun, self.folder)  # Ctrl-C may come anywhere
+        self._channel, theirs = pair()
         try:
-            self._process = self._begun(theirs)
-        except BaseException:  # Ctrl-C; what was begun dies as nobody holds its channel
-            ours.close()
-            _remove(self.folder)
+            begun.append(self._begun(theirs))
+        except BaseException:  # what was begun and is not told of dies as nobody holds its channel
+            self._channel.close()
+            self._unclosed()
             raise
         finally:
             theirs.close()
+        self._process = begun[0]
 
     def _begun(self, channel: socket.socket) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tools.untrusted.zygote", str(self.kind), str(channel.fileno())]
@@ -196,6 +209,7 @@ class Zygote:
         if self._process.stderr:
             self._process.stderr.close()
         _remove(self.folder)
+        self._unclosed.detach()
 
     def __enter__(self) -> Zygote:
         return self
