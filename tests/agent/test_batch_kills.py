@@ -2,6 +2,7 @@
 
 import random
 import sqlite3
+import threading
 import time
 from contextlib import closing
 from multiprocessing import get_context
@@ -39,9 +40,22 @@ class Reading:
         )
 
 
-def batch(path, answers, said):
-    """What `agent batch` does, in a process that can be killed; says which turn is finished after it is."""
-    policy = ScriptedPolicy(Script(parts=(Part(answers=answers),), seconds=0.004))
+class Silenced(ScriptedPolicy):
+    """Answers so often and no more: however late the kill comes, the batch is not at its end."""
+
+    def __init__(self, script, answers):
+        super().__init__(script)
+        self.left = threading.Semaphore(answers)
+
+    def sample(self, requests):
+        for _ in requests:
+            self.left.acquire()
+        return super().sample(requests)
+
+
+def batch(path, answers, given, said):
+    """What `agent batch` does, in a process that can be killed; says that its store is open."""
+    policy = Silenced(Script(parts=(Part(answers=answers),), seconds=0.004), given)
     settings = Settings(policy="scripted:kills", budgets=Budgets(turns=TURNS))
     lanes = Lanes(AT_ONCE, 2, gpu=False)
     with Store.open(path) as store:
@@ -53,9 +67,9 @@ def batch(path, answers, said):
         work.run(AT_ONCE)
 
 
-def started(path, answers):
+def started(path, answers, given=TOTAL):
     heard, said = FORK.Pipe(duplex=False)
-    process = FORK.Process(target=batch, args=(path, answers, said))
+    process = FORK.Process(target=batch, args=(path, answers, given, said))
     process.start()
     said.close()
     return process, heard
@@ -63,9 +77,9 @@ def started(path, answers):
 
 def killed_in_the_middle(path, answers, draws, turns):
     """After about so many more turns, and at any moment of the one that comes next."""
-    process, heard = started(path, answers)
-    heard.poll(60)
     before = len(finished(path))
+    process, heard = started(path, answers, TOTAL - 1 - begun(path))
+    heard.poll(60)
     deadline = time.monotonic() + 60
     while process.is_alive() and len(finished(path)) < before + turns and time.monotonic() < deadline:
         time.sleep(0.002)
@@ -79,6 +93,11 @@ def finished(path):
     with Store.open(path, readonly=True) as store:
         entries = store.candidates(CandidateFilter(state=State.JUDGED), limit=None)
         return {(e.trajectory.problem, e.trajectory.sample, e.candidate.turn): e.candidate.verdict_id for e in entries}
+
+
+def begun(path):
+    with Store.open(path, readonly=True) as store:
+        return len(store.candidates(CandidateFilter(), limit=None))
 
 
 def check_whole(path):
