@@ -180,9 +180,10 @@ def test_an_interrupted_check_ends_with_130(tmp_path):
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "agent", "check", str(pipe), "--problem", "fused softmax"]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(2)
+    writer = opened_by_a_reader(pipe, 60)
     started.send_signal(signal.SIGINT)
     _, said = started.communicate(timeout=20)
+    os.close(writer)
     assert started.returncode == Exit.INTERRUPTED
     assert said == "agent: interrupted\n"
 
@@ -204,6 +205,17 @@ def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behi
     assert (started.returncode, said) == (Exit.INTERRUPTED, "agent: interrupted\n")
     wait_until_gone(tmp_path, 10)
     assert not list(tmp_path.glob("kernelwright-*"))
+
+
+def opened_by_a_reader(pipe: Path, seconds: float) -> int:
+    """The writing end, as soon as somebody reads from the pipe."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_debug_shows_the_traceback(tmp_path):

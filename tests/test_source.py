@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tools.results import Fault
 from tools.source import advice, candidate_hash, extract_code, kernels, read_source
 
+ROOT = Path(__file__).parents[1]
 GOOD = """import torch
 import triton
 import triton.language as tl
@@ -221,3 +226,19 @@ def test_a_text_that_failed_once_by_the_interpreters_own_fault_is_parsed_again(m
 
     monkeypatch.setattr(parsing.ast, "parse", parse)
     assert len(parsing.parse_module("x = 1\ny = 2\n").body) == 2
+
+
+ODD = "x = 1if True else 2\ny = '\\\\d'\n"
+MANY_READ = f"""
+from concurrent.futures import ThreadPoolExecutor
+from rl.data.dataflow import graph_hash
+from tools.source import candidate_hash, kernels, read_source
+with ThreadPoolExecutor(8) as pool:
+    for read in (candidate_hash, kernels, read_source, graph_hash):
+        list(pool.map(lambda n: read({ODD!r} + f"z = {{n}}\\\\n"), range(200)))
+"""
+
+
+def test_what_python_warns_of_in_a_candidate_is_not_said_on_our_terminal():
+    done = subprocess.run([sys.executable, "-c", MANY_READ], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

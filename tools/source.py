@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
 
 from tools.parsing import parse_module
@@ -59,7 +58,7 @@ def read_source(text: str) -> Failure | None:
             fault=Fault.NO_CODE, message=f"the code is {len(text)} characters long; at most {LONGEST} are read"
         )
     try:
-        tree = _parse(text)
+        tree = parse_module(text)
     except SyntaxError as error:
         if not _CODE_LINE.search(text):
             return Failure(
@@ -84,27 +83,19 @@ def read_source(text: str) -> Failure | None:
 def kernels(text: str) -> tuple[str, ...]:
     """Names of the functions under @triton.jit (autotune and heuristics included), in order. Empty where the text does not parse."""
     try:
-        return tuple(f.name for f in _kernel_functions(_parse(text)))
+        return tuple(f.name for f in _kernel_functions(parse_module(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
 
 
 def candidate_hash(text: str) -> str:
     """SHA-256 over the syntax tree: layout, comments and docstrings do not change it. Hex, 64."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return source_hash(text)
-
-
-def _parse(text: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return parse_module(text)
+    return source_hash(text)
 
 
 def _is_module(text: str) -> bool:
     try:
-        return bool(_parse(text).body)
+        return bool(parse_module(text).body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 
@@ -209,7 +200,7 @@ def _kernel_advice(text: str) -> list[str]:
     names = kernels(text)
     if not names:
         return []
-    tree = _parse(text)
+    tree = parse_module(text)
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | {
         n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)
     }
@@ -235,7 +226,7 @@ def _calls_torch(node: ast.AST) -> bool:
 def _without_text(text: str) -> str:
     """The code without comments, docstrings and string contents, so that words in prose are no evidence."""
     try:
-        tree = _parse(text)
+        tree = parse_module(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return re.sub(r"#[^\n]*", "", text)
     for node in ast.walk(tree):

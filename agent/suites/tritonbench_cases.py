@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tools.parsing import parse_module
+
 _FENCE = re.compile(r"^#{60,}[ \t]*$", re.MULTILINE)
 _RANDOM = frozenset(
     [
@@ -65,7 +67,7 @@ def convert(text: str, stem: str, number: int | None = None) -> str:
 
 def _parsed(text: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        return parse_module(text)
     except SyntaxError as error:
         raise NotAProblem(f"its file is not Python at line {error.lineno}: {error.msg}") from None
 

@@ -14,6 +14,7 @@ import re
 from functools import lru_cache
 
 from rl.data.spelling import COMMUTATIVE, OPERATORS, TRANSPARENT, einsum_name, operation
+from tools.parsing import parse_module
 
 CONSTANT = "c"
 _DIGEST = 40
@@ -26,7 +27,7 @@ DEEPEST = 12
 def graph_hash(source: str) -> str:
     """SHA-1, hex. Of a text without a model that can be followed: empty."""
     try:
-        return _hash(ast.parse(source))
+        return _hash(parse_module(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
 

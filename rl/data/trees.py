@@ -6,6 +6,7 @@ import ast
 import hashlib
 from functools import lru_cache
 
+from tools.parsing import parse_module
 from tools.problem import tree_text
 
 
@@ -13,7 +14,7 @@ from tools.problem import tree_text
 def tree_hash(source: str) -> str:
     """SHA-1 of the model's syntax tree with names numbered in the order they appear and numbers left out; "" where it does not parse."""
     try:
-        tree = ast.parse(source)
+        tree = parse_module(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from rl.data.rows import Row
+from tools.parsing import parse_module
 
 PARSES = 64
 """Tries for one text: a long file that is nearly Python must not take minutes."""
@@ -29,7 +30,7 @@ def programs_of(row: Row) -> tuple[str, ...]:
 def holds_model(program: str) -> bool:
     """Whether there is a class with a forward: only models are compared by graph and tree."""
     try:
-        tree = ast.parse(program)
+        tree = parse_module(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -58,7 +59,7 @@ def _longest(lines: list[str]) -> tuple[int, int]:
     """How many lines parse together, and the tries that it took: each error cuts what follows it."""
     for tries in range(1, PARSES):
         try:
-            ast.parse("\n".join(lines))
+            parse_module("\n".join(lines))
         except SyntaxError as error:
             lines = lines[: min(max(error.lineno or 1, 1), len(lines)) - 1]
         except (ValueError, RecursionError, MemoryError):

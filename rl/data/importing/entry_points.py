@@ -7,6 +7,8 @@ import io
 import tokenize
 from collections.abc import Mapping
 
+from tools.parsing import parse_module
+
 REFERENCE, CANDIDATE = "Model", "ModelNew"
 
 
@@ -26,7 +28,7 @@ def renamed(reference: str, candidate: str, told: str = "") -> tuple[str, str, s
 
 
 def _entry(reference: str, candidate: str, told: str) -> str:
-    there, new = ast.parse(reference), ast.parse(candidate)
+    there, new = parse_module(reference), parse_module(candidate)
     pairs = [name for name in _classes(there) if f"{name}New" in _classes(new)]
     if not pairs or {REFERENCE, CANDIDATE} & (_names(there) | _names(new)):
         return ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from agent.exits import InputError
 from rl.data.importing.kinds import Asked, count
 from rl.data.rows import Kind, Row, row_of
+from tools.parsing import parse_module
 
 OUTPUT, GRAPH = "output_code.py", "fx_graph_readable.py"
 LONGEST_GRAPH = 6000
@@ -78,7 +79,7 @@ def rows_of(code: str, graph: str, place: str, licence: str, skipped: dict[str, 
 
 def kernels_of(code: str) -> list[Kernel]:
     """The texts given to `async_compile.triton(name, source)`, freed of their wrapping. Raises SyntaxError."""
-    tree, lines = ast.parse(code), code.splitlines()
+    tree, lines = parse_module(code), code.splitlines()
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "async_compile.triton" and len(node.args) >= 2:
@@ -90,7 +91,7 @@ def kernels_of(code: str) -> list[Kernel]:
 
 def _alone(name: str, text: str) -> str:
     """The kernel with the functions and the imports that it needs; "" where there is none."""
-    functions = {n.name: n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and _is_jit(n)}
+    functions = {n.name: n for n in parse_module(text).body if isinstance(n, ast.FunctionDef) and _is_jit(n)}
     if not functions:
         return ""
     # With unique_kernel_names off the kernel is called triton_, and follows what it uses.

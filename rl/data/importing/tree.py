@@ -13,6 +13,7 @@ from agent.exits import InputError
 from rl.data.importing.kinds import Asked, count
 from rl.data.importing.licences import is_permissive, licence_of_folder, licence_of_tag
 from rl.data.rows import Kind, Row, row_of
+from tools.parsing import parse_module
 
 ALLOWED = ("torch", "triton", "math")
 LARGEST = 1 << 20
@@ -46,7 +47,7 @@ def read(path: Path, asked: Asked, skipped: dict[str, int]) -> Iterator[Row]:
 
 def _kernels(text: str, place: Path, licence: str, skipped: dict[str, int]) -> Iterator[Row]:
     try:
-        module = Module.of(ast.parse(text), text)
+        module = Module.of(parse_module(text), text)
     except (SyntaxError, ValueError, RecursionError):
         count(skipped, "not Python")
         return
