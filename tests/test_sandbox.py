@@ -242,7 +242,6 @@ INTERRUPTED_CLOSE = """
 from agent.exits import leave
 from tools.pipeline import Evaluator
 from tools.sandbox.process import Process
-from tools.sandbox import Kind
 
 def interrupted(process, seconds=20.0):
     raise KeyboardInterrupt

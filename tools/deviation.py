@@ -100,8 +100,8 @@ def deviation_of_whole_numbers(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None
 def _reach(jump: float, r: Tensor) -> float:
     """How far a whole number may be off where eager's are, by `jump` at most.
 
-    A value that was rounded is off by as much. An index among equals (an argmin of what saturates) is off by chance: where eager's are, by an eighth of
-    the range and more, any place in the range is as near as another.
+    A value that was rounded: twice as far. An index among equals (an argmin of what saturates) is off by chance: where eager's are, by an eighth of the
+    range and more, any place in the range is as near as another.
     """
     if jump <= 1:
         return 1

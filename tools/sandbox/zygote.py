@@ -47,12 +47,14 @@ def _remove(folder: Path) -> None:
 
 
 def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path) -> None:
-    """Of a zygote that its own `close` did not come to the end of. A fork of its owner leaves it alone."""
+    """By `close`, or where that did not come to its end. A fork of the zygote's owner leaves it alone."""
     if os.getpid() != owner:
         return
     for process in begun:
         process.kill()
         process.wait()
+        if process.stderr:
+            process.stderr.close()
     _remove(folder)
 
 
@@ -204,11 +206,7 @@ class Zygote:
                 self._spare.gone()
                 self._spare = None
         self._channel.close()
-        self._process.kill()
-        self._process.wait()
-        if self._process.stderr:
-            self._process.stderr.close()
-        _remove(self.folder)
+        _end(os.getpid(), [self._process], self.folder)
         self._unclosed.detach()
 
     def __enter__(self) -> Zygote:
