@@ -1,6 +1,6 @@
-"""`python -m agent`, the same as the command `agent`."""
+"""`python -m kernelwright.agent`, the same as the command `agent`."""
 
-from agent.cli import main
+from kernelwright.agent.cli import main
 
 if __name__ == "__main__":
     main()

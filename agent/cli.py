@@ -1,6 +1,7 @@
-"""The command `agent`: names the commands and ends them well. No logic: each command is a module of `agent.commands`.
+"""The command `agent`: names its commands, and ends each with an exit status and at most one line on stderr.
 
-To add a command: write `agent/commands/NAME.py` with one function, and name it in COMMANDS. Nothing heavy at the top of that module.
+Each command is one function in a module of `agent/command_line/` that is named in COMMANDS. Such a module imports
+nothing heavy at its top, so that `agent --help` stays fast.
 """
 
 from __future__ import annotations
@@ -11,25 +12,28 @@ from typing import Any
 
 import typer
 
-from agent.commands.batch import batch
-from agent.commands.check import check
-from agent.commands.compare import compare
-from agent.commands.db import db
-from agent.commands.doctor import doctor
-from agent.commands.export import export
-from agent.commands.inspect import inspect
-from agent.commands.machine import machine
-from agent.commands.problems import problems
-from agent.commands.replay import replay
-from agent.commands.report import report
-from agent.commands.solve import solve
-from agent.commands.version import version
+from kernelwright.agent.command_line.batch import batch
+from kernelwright.agent.command_line.check import check
+from kernelwright.agent.command_line.compare import compare
+from kernelwright.agent.command_line.db import db
+from kernelwright.agent.command_line.doctor import doctor
+from kernelwright.agent.command_line.export import export
+from kernelwright.agent.command_line.inspect import inspect
+from kernelwright.agent.command_line.machine import machine
+from kernelwright.agent.command_line.problems import problems
+from kernelwright.agent.command_line.recheck import recheck
+from kernelwright.agent.command_line.renamed_options import RenamingCommand
+from kernelwright.agent.command_line.replay import replay
+from kernelwright.agent.command_line.report import report
+from kernelwright.agent.command_line.solve import solve
+from kernelwright.agent.command_line.version import version
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
     solve,
     batch,
     check,
     replay,
+    recheck,
     inspect,
     compare,
     report,
@@ -49,11 +53,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in COMMANDS:
-    app.command(command.__name__)(command)
+    app.command(command.__name__, cls=RenamingCommand)(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one command and exits: 0 done (for `check`: correct), 1 incorrect, 2 bad input, 3 this machine's trouble, 130 interrupted."""
-    from agent.exits import run
+    """Runs one command and exits.
+
+    The status is 0 when done (for `check`: correct), 1 for incorrect, 2 for bad input, 3 for this machine's trouble,
+    130 when interrupted.
+    """
+    from kernelwright.agent.errors import run
 
     run(app, "agent", sys.argv[1:] if arguments is None else arguments)

@@ -1,18 +1,26 @@
-"""Where what happened is kept."""
+"""The database that a command opens: the one named with --db, or the default in the current folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from store.database import Store
+from kernelwright.errors import InputError
+from kernelwright.store.database import Store
 
 DEFAULT = Path(".kernelwright") / "runs.db"
 """In the folder where the command is given."""
 
 
 def open_store(where: str | None, *, readonly: bool = False, create: bool = True) -> Store:
-    """A file or a server's URL; without one the default's, whose folder is made (where `create`). Raises StoreError."""
+    """Opens a file or a server's URL; None is the default, whose folder is made where `create` is set.
+
+    Raises:
+        InputError: `where` is a folder.
+        StoreError: The database cannot be opened.
+    """
     create = create and not readonly
+    if where is not None and "://" not in where and Path(where).expanduser().is_dir():
+        raise InputError(f"--db {where} is a folder: name a file in it, such as --db {Path(where) / 'runs.db'}")
     if where is not None:
         return Store.open(where, readonly=readonly, create=create)
     if create:

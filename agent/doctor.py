@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tools.machine_info import Machine
-from tools.results import Value
+from kernelwright.tools.hardware.machine_info import Machine
+from kernelwright.tools.report import Value
 
 ENOUGH_DISK = 2 * 2**30
 """Bytes. A batch with its Triton caches takes some hundred MiB; less than this is worth saying before it starts."""
@@ -85,7 +85,7 @@ def _gpu(machine: Machine) -> list[Trouble]:
             fix = "look at power and cooling (nvidia-smi -q -d PERFORMANCE); timings will scatter"
             found.append(_warning(f"cuda:{gpu.index} is slowed down now: {', '.join(slowed)}", fix))
         if not gpu.rates:
-            fix = "speed of light is given for memory only; add its data sheet to tools/peaks.py"
+            fix = "speed of light is given for memory only; add its data sheet to tools/hardware/peaks.py"
             found.append(_note(f"peak rates of {gpu.name} are not tabulated", fix))
     if machine.versions.get("nvidia-ml-py") is None:
         found.append(

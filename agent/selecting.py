@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agent.exits import InputError
-from agent.samples import Sample, read_samples, sample_of
-from store.database import Store
-from store.lineage import history
-from store.models import Trajectory
-from store.records import CandidateFilter, Order, TrajectoryFilter
+from kernelwright.agent.viewing.report.samples import Sample, read_samples, sample_of
+from kernelwright.errors import InputError
+from kernelwright.store.database import Store
+from kernelwright.store.lineage import history
+from kernelwright.store.models import Trajectory
+from kernelwright.store.records import CandidateFilter, Order, TrajectoryFilter
 
 
 def trajectory_id(store: Store, asked: str) -> int:
@@ -15,7 +15,10 @@ def trajectory_id(store: Store, asked: str) -> int:
     if asked.isdigit():
         return store.trajectory(int(asked)).id
     if asked != "last":
-        raise InputError(f"{asked!r} is no trajectory: give its number, or last (agent db search finds them)")
+        runs = ", ".join(run.name for run in store.runs()[:8]) or "none yet"
+        raise InputError(
+            f"{asked!r} is no trajectory and no run of {store.where}: give its number, or last, or a run (there are {runs})"
+        )
     newest = store.trajectories(limit=1)
     if not newest:
         raise InputError(f"{store.where} holds no trajectory yet: agent solve writes the first")

@@ -15,18 +15,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.batch import Batch, jobs_of
-from agent.judging import Judging
-from agent.lanes import Lanes, PolicyLane
-from agent.problems import find
-from agent.settings import Settings
-from agent.stopping import Budgets
-from policies.scripted import Part, Script, ScriptedPolicy
-from store.database import Store
-from tools.pipeline import Lane, Options
-from tools.problem import Problem
-from tools.results import Failure, Fault, Report, Rung
-from tools.source import candidate_hash
+from kernelwright.agent.batch.lanes import Lanes, PolicyLane
+from kernelwright.agent.batch.runs import Batch, jobs_of
+from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.loop.stopping import Budgets
+from kernelwright.agent.problems.finding import find
+from kernelwright.policies.scripted import Part, Script, ScriptedPolicy
+from kernelwright.store.database import Store
+from kernelwright.tools.pipeline import Lane, Options
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Failure, Fault, Report, Rung
+from kernelwright.tools.source import candidate_hash
 
 
 class SlowTools:

@@ -1,8 +1,9 @@
 """What a verdict costs without a GPU: the commands from cold, and 100 candidates of the catalogue through the CPU rungs.
 
-    python -m bench.cpu_rungs [--candidates 100] [--workers 2] [--repeat 5] [--out bench/cpu_rungs.md]
+    python -m bench.cpu_rungs [--candidates 100] [--workers 2] [--sizes 8] [--repeat 5] [--out bench/cpu_rungs.md]
 
-Wall times are medians; on a machine with other work beside it the processor time printed with them is what compares.
+Wall times are medians; on a machine with other work beside it the processor time printed with them is what compares. That of the batch is counted by a control
+group where this process may make one: a process that is killed in a pid namespace of its own takes its time with it, and is in no other count.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.suite import KERNELS, header, honest, problem_of
-from tools.problem import Problem
+from kernelwright.tools.problem import Problem
 
 GOALS = {"agent --help": 0.4, "agent check, a good softmax": 8.0, "agent check, a syntax error": 1.0}
 
@@ -43,7 +44,10 @@ def command_cost(arguments: Sequence[str], repeat: int) -> Cost:
             before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
             environment = {**os.environ, "TRITON_CACHE_DIR": cache}
             subprocess.run(
-                [sys.executable, "-m", "agent", *arguments], env=environment, capture_output=True, check=False
+                [sys.executable, "-m", "kernelwright.agent", *arguments],
+                env=environment,
+                capture_output=True,
+                check=False,
             )
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -101,41 +105,69 @@ def _descends(pid: int, ancestor: int) -> bool:
     return False
 
 
+MEMORY_EVERY = 10
+"""Verdicts between two looks at the memory of all processes."""
+ACCOUNT = Path("/sys/fs/cgroup/cpuacct") / f"kernelwright-bench-{os.getpid()}"
+
+
+def count_processor_time() -> None:
+    """From now on `processor_time` counts all that this process starts, killed or not, where this host lets us count it."""
+    try:
+        ACCOUNT.mkdir()
+        (ACCOUNT / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError:
+        return
+
+
+def processor_time() -> float | None:
+    """Seconds, of this process and all that it has started; None where that cannot be counted."""
+    try:
+        return int((ACCOUNT / "cpuacct.usage").read_text()) / 1e9
+    except OSError:
+        return None
+
+
 class Batch(NamedTuple):
+    start: float
+    """Until the Evaluator had made a first verdict."""
     seconds: float
-    processor: float
+    processor: float | None
     outcomes: Counter[str]
     most_memory: int
 
 
-def judge_all(chosen: list[tuple[Problem, str]], workers: int) -> Batch:
-    """All through one warm Evaluator. The processes it forks are counted when they have ended."""
-    from tools.pipeline import Evaluator, Options
+def judge_all(chosen: list[tuple[Problem, str]], workers: int, sizes: int) -> Batch:
+    """All through one warm Evaluator; the first is judged before, as a start, and not counted. Memory is looked at after every tenth, which takes a tenth of a second."""
+    from kernelwright.tools.pipeline import Evaluator, Options
 
-    options, outcomes, most = (
-        Options(profile=False, torch_compile=False, compile_seconds=30.0, seconds=30.0),
-        Counter(),
-        0,
-    )
-    start, before = time.monotonic(), sum(os.times()[:4])
+    options = Options(profile=False, torch_compile=False, compile_seconds=30.0, seconds=30.0, sizes=sizes)
+    outcomes, most = Counter[str](), 0
+    count_processor_time()
+    cold = time.monotonic()
     with Evaluator(device="cpu", workers=workers) as evaluator:
-        for job in [evaluator.submit(problem, source, options) for problem, source in chosen]:
+        evaluator.evaluate(*chosen[0], options)
+        before, start = processor_time(), time.monotonic()
+        jobs = [evaluator.submit(problem, source, options) for problem, source in chosen[1:]]
+        for number, job in enumerate(jobs, 1):
             report = job.result()
             outcomes[report.failure.fault if report.failure else "correct"] += 1
-            most = max(most, resident_of_family())
-        seconds = time.monotonic() - start
-    return Batch(seconds, sum(os.times()[:4]) - before, outcomes, most)
+            if number % MEMORY_EVERY == 0:
+                most = max(most, resident_of_family())
+        seconds, after = time.monotonic() - start, processor_time()
+    processor = None if after is None or before is None else after - before
+    return Batch(start - cold, seconds, processor, outcomes, most)
 
 
 def table(costs: list[tuple[str, Cost]], batch: Batch, asked: argparse.Namespace) -> str:
     count = sum(batch.outcomes.values())
     load = os.getloadavg()[1]
+    each = f", {batch.processor / count:.2f} s of processor time each" if batch.processor is not None else ""
     lines = [
         "# What a verdict costs without a GPU",
         "",
-        f"`python -m bench.cpu_rungs --candidates {asked.candidates} --workers {asked.workers}`, {os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, {date.today().isoformat()}, load of the machine over the last five minutes {load:.1f}.",
+        f"`python -m bench.cpu_rungs --candidates {asked.candidates} --workers {asked.workers} --sizes {asked.sizes}`, {os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, {date.today().isoformat()}, load of the machine over the last five minutes {load:.1f}.",
         "",
-        f"- {count} candidates of the catalogue through source, compile (sm_90) and interpreted rungs: **{count / batch.seconds:.2f} a second** ({batch.seconds:.0f} s with {asked.workers} workers, {batch.processor / count:.2f} s of processor time each), at most {batch.most_memory >> 20} MiB in all processes together.",
+        f"- {count} candidates of the catalogue through source, compile (sm_90) and interpreted rungs: **{count / batch.seconds:.2f} a second** ({batch.seconds:.0f} s with {asked.workers} workers{each}; {batch.start:.0f} s before, to start and for a first verdict), at most {batch.most_memory >> 20} MiB in all processes together.",
         f"- Of them: {', '.join(f'{fault} {n}' for fault, n in batch.outcomes.most_common())}.",
         "",
         "| command, cold | wall s | processor s | goal s |",
@@ -149,10 +181,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--candidates", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--sizes", type=int, default=8, help="other sizes that each must be right at; 3 for rollouts")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    text = table(commands(asked.repeat), judge_all(candidates(asked.candidates), asked.workers), asked)
+    text = table(commands(asked.repeat), judge_all(candidates(asked.candidates), asked.workers, asked.sizes), asked)
     print(text)
     if asked.out:
         asked.out.write_text(text)

@@ -17,11 +17,11 @@ from datetime import date
 from itertools import islice
 from pathlib import Path
 
-from rl.data.cleaning.running import Cleaned, clean
-from rl.data.rows import Kind, Row, Split, row_of, write_rows
-from rl.data.synth.mistakes import broken
-from rl.data.synth.tasks import stream
-from rl.data.synth.verifying import prompt_of
+from kernelwright.rl.data.cleaning.running import Cleaned, clean
+from kernelwright.rl.data.rows import Kind, Row, Split, row_of, write_rows
+from kernelwright.rl.data.synth.engine.mistakes import broken
+from kernelwright.rl.data.synth.engine.tasks import stream
+from kernelwright.rl.data.synth.engine.verifying import prompt_of
 
 PAGE = Path(__file__).with_name("data_clean.md")
 

@@ -14,7 +14,7 @@ import tempfile
 from datetime import date
 from pathlib import Path
 
-from rl.data.synth.generating import State, Wanted, generate, state_of
+from kernelwright.rl.data.synth.engine.generating import State, Wanted, generate, state_of
 
 PAGE = Path(__file__).with_name("data_synth.md")
 

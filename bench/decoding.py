@@ -1,7 +1,7 @@
 """How fast a small policy answers on a CPU: `python -m bench.decoding [--model DIR ...] [--out bench/decoding.md]`.
 
-Three ways draw the same requests: transformers' own `generate`, one token a step (policies/stepping.py), and several tokens a step
-(policies/lookahead.py). Processor seconds are reported beside wall seconds: the machine may be shared.
+Three ways draw the same requests: transformers' own `generate`, one token a step (policies/local/stepping.py), and several tokens a step
+(policies/local/lookahead.py). Processor seconds are reported beside wall seconds: the machine may be shared.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent.feedback import told_compactly
-from agent.problems import find
-from agent.prompts import Asked, Prompts
-from policies.base import Completion, PromptForm, Request, Sampling
-from policies.embedded import WEIGHTS
-from policies.small import SmallPolicy
-from policies.transformers import TransformersPolicy
-from rl.sft.card import git_revision, machine_line
-from store.models import Action
-from tools.results import Failure, Fault, Report
+from kernelwright.agent.loop.feedback import told_compactly
+from kernelwright.agent.problems.finding import find
+from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.policies.base import Completion, PromptForm, Request, Sampling
+from kernelwright.policies.local.transformers_policy import TransformersPolicy
+from kernelwright.policies.small.embedded import WEIGHTS
+from kernelwright.policies.small.small_policy import SmallPolicy
+from kernelwright.rl.training.sft.card import git_revision, machine_line
+from kernelwright.store.models import Action
+from kernelwright.tools.report import Failure, Fault, Report
 
 ROWS = ("fused_softmax", "layer_norm", "rms_norm", "row_sum", "row_max", "log_softmax", "row_variance", "mish")
 LOADING = """
@@ -31,7 +31,7 @@ import time
 began, used = time.monotonic(), time.process_time()
 import torch
 torch_used = time.process_time() - used
-from policies.base import Message, Request, Role, Sampling
+from kernelwright.policies.base import Message, Request, Role, Sampling
 from policies.{module} import {policy}
 asked = Request(messages=(Message(role=Role.USER, content="draft"),), sampling=Sampling(temperature=0.0, max_tokens=1))
 {policy}({model!r}, device="cpu").sample([asked])

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rl.data.rows import write_rows
-from rl.sft.drawn import drawn_rows
+from kernelwright.rl.data.rows import write_rows
+from kernelwright.rl.training.sft.drawn import drawn_rows
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import json
 import time
 from typing import Any
 
-from policies.base import Completion, PromptForm, Request, Sampling
+from kernelwright.policies.base import Completion, PromptForm, Request, Sampling
 
 PROBLEMS = ("fused softmax", "fused silu", "add", "layer norm")
 SAMPLES = 16
@@ -21,7 +21,7 @@ HELD = 32
 
 
 def main() -> None:
-    from policies.embedded import WEIGHTS
+    from kernelwright.policies.small.embedded import WEIGHTS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=("transformers", "running", "vllm"))
@@ -51,22 +51,22 @@ def measure(asked: argparse.Namespace) -> None:
 
 def _opened(asked: argparse.Namespace) -> Any:
     if asked.kind == "vllm":
-        from policies.vllm import VLLMPolicy
+        from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
         return VLLMPolicy(asked.policy, engine=asked.engine)
     if asked.kind == "running":
-        from policies.live import LivePolicy
+        from kernelwright.policies.local.in_process_policy import LivePolicy
 
         return LivePolicy(asked.policy, device="cpu")
-    from policies.transformers import TransformersPolicy
+    from kernelwright.policies.local.transformers_policy import TransformersPolicy
 
     return TransformersPolicy(asked.policy, device="cpu", at_once=len(PROBLEMS) * SAMPLES)
 
 
 def _requests() -> list[Request]:
-    from agent.problems import find
-    from agent.prompts import Asked, Prompts
-    from store.models import Action
+    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.prompts import Asked, Prompts
+    from kernelwright.store.models import Action
 
     prompts = Prompts(PromptForm.COMPACT)
     messages = [prompts.messages(Asked(problem=find(name), action=Action.DRAFT)) for name in PROBLEMS]

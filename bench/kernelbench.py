@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def problems_of(asked: argparse.Namespace) -> dict[str, Any]:
-    from rl.evaluation.suites import open_suite
+    from kernelwright.rl.evaluating.suites import open_suite
 
     found = [p for level in LEVELS for p in open_suite(f"kernelbench:{asked.kernelbench}", level=level).problems]
     return {problem.name: problem for problem in found}
@@ -68,11 +68,11 @@ def problems_of(asked: argparse.Namespace) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- draw
 def draw(asked: argparse.Namespace) -> None:
-    from agent.prompts import Asked, Prompts
-    from policies.base import Request, Sampling
-    from policies.names import open_policy
-    from store.models import Action
-    from tools.source import extract_code
+    from kernelwright.agent.prompts import Asked, Prompts
+    from kernelwright.policies.base import Request, Sampling
+    from kernelwright.policies.open_policy import open_policy
+    from kernelwright.store.models import Action
+    from kernelwright.tools.source import extract_code
 
     path, policy, started = asked.work / "drafts.json", open_policy(asked.policy), time.monotonic()
     told = {"policy": policy.name, "samples": asked.samples, "temperature": asked.temperature, "seed": asked.seed}
@@ -128,25 +128,25 @@ def _constructor(source: str, name: str) -> list[str]:
 
 # ---------------------------------------------------------------- judge
 def sift(asked: argparse.Namespace) -> None:
-    from tools.pipeline import Options
+    from kernelwright.tools.pipeline import Options
 
-    options = Options(profile=False, torch_compile=False, hidden_shapes=False, seconds=asked.each)
+    options = Options(profile=False, torch_compile=False, sizes=0, seconds=asked.each)
     todo = ((name, source) for name, sources in _drafts(asked).items() for source in _different(sources))
     _judged(asked, "sifted.json", todo, options, "cpu")
 
 
 def judge(asked: argparse.Namespace) -> None:
     """Every problem's most frequent candidate before any problem's second: a short sitting solves as many problems as it can."""
-    from tools.pipeline import Options
+    from kernelwright.tools.pipeline import Options
 
     options = Options(torch_compile=False, profile=not asked.untimed)
     _judged(asked, "judged.json", _worth_a_gpu(asked), options, asked.device)
 
 
 def _judged(asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]], options: Any, device: str) -> None:
-    from tools.pipeline import Evaluator
-    from tools.problem import ProblemError
-    from tools.results import InfrastructureError
+    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.problem import ProblemError
+    from kernelwright.tools.report import InfrastructureError
 
     path, problems, started = asked.work / name, problems_of(asked), time.monotonic()
     known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
@@ -186,7 +186,7 @@ def facts_of(problem: str, report: Any, seconds: float) -> dict[str, Any]:
 
 
 def _key(problem: str, source: str) -> str:
-    from tools.source import candidate_hash
+    from kernelwright.tools.source import candidate_hash
 
     return f"{problem} {candidate_hash(source)[:16]}"
 
@@ -263,7 +263,7 @@ def _table(
 
 
 def _row(level: int, drafts: dict[str, list[str | None]], sifted: dict[str, Any], verdicts: dict[str, Any]) -> str:
-    from agent.figures import pass_at
+    from kernelwright.agent.viewing.report.figures import pass_at
 
     facts = {n: [verdicts.get(_key(n, s)) if s else None for s in sources] for n, sources in drafts.items()}
     right = {n: sum(bool(f and f["correct"]) for f in found) for n, found in facts.items()}

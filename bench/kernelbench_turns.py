@@ -40,17 +40,17 @@ def main() -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    from agent.batch import Batch, jobs_of
-    from agent.judging import Judging
-    from agent.lanes import Lanes, PolicyLane
-    from agent.prompts import Prompts
-    from agent.settings import Settings
-    from agent.stopping import Budgets
-    from policies.live import LivePolicy
-    from rl.evaluation.suites import open_suite
-    from rl.online.judges import JudgePool
-    from store.database import Store
-    from tools.pipeline import Options
+    from kernelwright.agent.batch.lanes import Lanes, PolicyLane
+    from kernelwright.agent.batch.runs import Batch, jobs_of
+    from kernelwright.agent.loop.run_verdicts import Judging
+    from kernelwright.agent.loop.settings import Settings
+    from kernelwright.agent.loop.stopping import Budgets
+    from kernelwright.agent.prompts import Prompts
+    from kernelwright.policies.local.in_process_policy import LivePolicy
+    from kernelwright.rl.evaluating.suites import open_suite
+    from kernelwright.rl.training.online.judges import JudgePool
+    from kernelwright.store.database import Store
+    from kernelwright.tools.pipeline import Options
 
     problems = open_suite(f"kernelbench:{asked.kernelbench}", asked.limit, asked.level).problems
     policy = LivePolicy(asked.policy.removeprefix("transformers:"), device=asked.device)
@@ -81,8 +81,8 @@ def run(asked: argparse.Namespace) -> None:
 def report(asked: argparse.Namespace) -> None:
     """A line a level: solved within 1, 2, 4 ... turns of all its problems."""
     from bench.paired import rates
-    from store.database import Store
-    from store.records import TrajectoryFilter
+    from kernelwright.store.database import Store
+    from kernelwright.store.records import TrajectoryFilter
 
     path = asked.work / "runs.db"
     right = {turns: rates(path, turns) for turns in sorted({1, 2, 3, 4, 8, asked.turns}) if turns <= asked.turns}

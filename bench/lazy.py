@@ -58,9 +58,9 @@ def lazy(reference: str) -> str:
 
 def rows(asked: argparse.Namespace) -> None:
     """Every other answer is lazy, so that each kind is drawn about as often."""
-    from rl.data.rows import Kind, Split, write_rows
-    from rl.data.synth.tasks import tasks
-    from rl.data.synth.verifying import options, row_for
+    from kernelwright.rl.data.rows import Kind, Split, write_rows
+    from kernelwright.rl.data.synth.engine.tasks import tasks
+    from kernelwright.rl.data.synth.engine.verifying import options, row_for
 
     made = []
     for number, task in enumerate(tasks(Split.TRAIN, asked.n, asked.seed)):
@@ -103,7 +103,7 @@ def _lazy(turns: list[Any]) -> list[Any]:
 
 def by_step(path: Path) -> dict[int, list[Any]]:
     """Judged drafts by the step that they were drawn for."""
-    from store.database import Store
+    from kernelwright.store.database import Store
 
     found: dict[int, list[Any]] = defaultdict(list)
     with Store.open(path, create=False, readonly=True) as store:

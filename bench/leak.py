@@ -1,4 +1,4 @@
-"""The judge's memory over many candidates: good, wrong and crashing ones in turn.
+"""This process's memory and descriptors over many verdicts: good, wrong and crashing candidates in turn.
 
 python -m bench.leak [--device cpu|cuda:0] [--candidates 1000] [--out bench/leak.md]
 """
@@ -29,17 +29,16 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=1000)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    from tools.judge import Judge, Rules
+    from kernelwright.tools.pipeline import Evaluator, Options
 
     chosen = []
     for path in CYCLE:
         source = (GOOD / path).read_text()
-        problem = problem_of(source.split("# problem:", 1)[1].split()[0])
-        chosen.append((problem.with_sizes(problem.cpu_sizes), source))
+        chosen.append((problem_of(source.split("# problem:", 1)[1].split()[0]), source))
     samples, start = [], time.monotonic()
-    with Judge(asked.device) as judge:
+    with Evaluator(asked.device, workers=1) as evaluator:
         for number in range(asked.candidates):
-            judge.judge(*chosen[number % len(chosen)], Rules(seconds=30))
+            evaluator.evaluate(*chosen[number % len(chosen)], Options(profile=False, torch_compile=False))
             if number % (asked.candidates // 10) == asked.candidates // 10 - 1:
                 samples.append((number + 1, resident() >> 20, len(os.listdir("/proc/self/fd"))))
                 print(samples[-1], file=sys.stderr, flush=True)

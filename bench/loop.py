@@ -19,18 +19,18 @@ import tempfile
 import time
 from pathlib import Path
 
-from agent.judging import Judging
-from agent.problems import find
-from agent.run import Run
-from agent.settings import Settings
-from agent.stopping import Budgets
-from policies.scripted import ScriptedPolicy
-from store.database import Store
-from tools.pipeline import Evaluator, Options
-from tools.problem import Problem
-from tools.results import Report
-from tools.source import candidate_hash
-from tools.verdict_cache import VerdictCache
+from kernelwright.agent.loop.run import Run
+from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.loop.stopping import Budgets
+from kernelwright.agent.problems.finding import find
+from kernelwright.policies.scripted import ScriptedPolicy
+from kernelwright.store.database import Store
+from kernelwright.tools.judging.verdict_cache import VerdictCache
+from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Report
+from kernelwright.tools.source import candidate_hash
 
 KERNEL = Path(__file__).parents[1] / "tests" / "kernels" / "good" / "fused_silu.py"
 GOAL = 10.0

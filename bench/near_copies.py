@@ -16,8 +16,8 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.problem import Problem, ProblemError
-from tools.results import InfrastructureError, Report
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import InfrastructureError, Report
 
 VARIANTS = {
     "unchanged": "y",
@@ -92,8 +92,8 @@ def candidate(problem: Problem, variant: str) -> str:
 
 
 def judged(asked: argparse.Namespace) -> Iterator[Outcome]:
-    from agent.problems import suite
-    from tools.pipeline import Evaluator, Options
+    from kernelwright.agent.problems.finding import suite
+    from kernelwright.tools.pipeline import Evaluator, Options
 
     options = Options(profile=False, torch_compile=False, own_work="report", seconds=60)
     suites = [(f"KernelBench {level}", suite("kernelbench", asked.kernelbench, level)) for level in asked.levels]

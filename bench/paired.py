@@ -15,9 +15,9 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from rl.online.measuring import interval
-from store.database import Store
-from store.records import CandidateFilter
+from kernelwright.rl.training.online.measuring import interval
+from kernelwright.store.database import Store
+from kernelwright.store.records import CandidateFilter
 
 
 def all_rates(asked: str, turns: int, split: str) -> dict[str, float]:

@@ -27,7 +27,7 @@ def main() -> None:
     add("--temperature", type=float, default=0.8)
     add("--without-message", action="store_true", help="as `rl sft --without-message` asks: the broken kernel alone")
     asked = parser.parse_args()
-    from rl.sft.encoding import without_message
+    from kernelwright.rl.training.sft.encoding import without_message
 
     rows = repairs(asked.data, asked.rows)
     answers = answered(asked, [without_message(row) if asked.without_message else row.prompt for row in rows])
@@ -36,16 +36,16 @@ def main() -> None:
 
 def repairs(folder: Path, count: int) -> list[Any]:
     """The first so many, each of another problem."""
-    from rl.data.rows import Kind, read_rows
+    from kernelwright.rl.data.rows import Kind, read_rows
 
     found = {row.problem: row for row in read_rows(folder) if row.kind is Kind.REPAIR}
     return list(found.values())[:count]
 
 
 def answered(asked: argparse.Namespace, prompts: list[str]) -> list[str]:
-    from policies.base import Message, Request, Role, Sampling
-    from policies.names import open_policy
-    from tools.source import extract_code
+    from kernelwright.policies.base import Message, Request, Role, Sampling
+    from kernelwright.policies.open_policy import open_policy
+    from kernelwright.tools.source import extract_code
 
     sampling = Sampling(temperature=asked.temperature, seed=0, max_tokens=1024)
     requests = [Request(messages=(Message(role=Role.USER, content=prompt),), sampling=sampling) for prompt in prompts]
@@ -53,8 +53,8 @@ def answered(asked: argparse.Namespace, prompts: list[str]) -> list[str]:
 
 
 def judged(asked: argparse.Namespace, rows: list[Any], answers: list[str]) -> list[Any]:
-    from tools.pipeline import Evaluator, Options
-    from tools.problem import Problem
+    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.problem import Problem
 
     options = Options(profile=False, torch_compile=False, seconds=30.0)
     problems = [Problem(name=row.problem, source=row.reference, suite="synth") for row in rows]

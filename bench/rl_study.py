@@ -96,9 +96,9 @@ def _arguments() -> argparse.Namespace:
 
 def options_of(asked: argparse.Namespace, output: Path, **more: Any) -> Any:
     """OnlineOptions of the study: the variant over the base, the user's settings over both."""
-    from agent.asked import choose_device
-    from rl.online.options import OnlineOptions
-    from rl.sft.presets import read_settings
+    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.rl.training.online.options import OnlineOptions
+    from kernelwright.rl.training.sft.presets import read_settings
 
     variant = dict(VARIANTS[asked.variant])
     settings = {**variant.pop("settings", {}), **read_settings(asked.set)}
@@ -118,7 +118,7 @@ def _policy(name: str | None) -> str:
 
 
 def _line(step: int, steps: int, figures: dict[str, float]) -> None:
-    from rl.show.training import plain_line
+    from kernelwright.rl.command_line.show.training import plain_line
 
     print(plain_line(step, steps, figures), flush=True)
 
@@ -126,7 +126,7 @@ def _line(step: int, steps: int, figures: dict[str, float]) -> None:
 # ---------------------------------------------------------------- parts
 def online(asked: argparse.Namespace) -> None:
     """Trains until the steps or the minutes are up; measures when all steps are done."""
-    from rl.online.training import train_online
+    from kernelwright.rl.training.online.training import train_online
 
     name = f"online-{asked.variant}-{asked.seed}"
     output = asked.work / name
@@ -140,12 +140,12 @@ def online(asked: argparse.Namespace) -> None:
 
 def collect(asked: argparse.Namespace) -> None:
     """Rounds of the policy as it is, into the log that replay trains from. Whole rounds are not done again."""
-    from agent.databases import open_store
-    from rl.online.problem_source import ProblemSource
-    from rl.online.rounds import Rounds
-    from rl.online.sampler import whole_sampler
-    from rl.online.training import examined_judges, formula_of
-    from rl.training.subject import open_subject
+    from kernelwright.agent.databases import open_store
+    from kernelwright.rl.training.online.problem_source import ProblemSource
+    from kernelwright.rl.training.online.rounds import Rounds
+    from kernelwright.rl.training.online.sampler import whole_sampler
+    from kernelwright.rl.training.online.training import examined_judges, formula_of
+    from kernelwright.rl.training.subject import open_subject
 
     options, started = options_of(asked, asked.work / "log"), time.monotonic()
     problems = ProblemSource(options.problems, options.seed)
@@ -165,8 +165,8 @@ def collect(asked: argparse.Namespace) -> None:
 
 def replay(asked: argparse.Namespace) -> None:
     """From the log alone, by method and epochs."""
-    from rl.training.from_log import train_from_log
-    from rl.training.options import LogOptions, Method
+    from kernelwright.rl.training.from_log import train_from_log
+    from kernelwright.rl.training.options import LogOptions, Method
 
     name = (asked.name or [None])[0] or f"replay-{asked.method}-{asked.epochs:g}-{asked.variant}-{asked.seed}"
     output = asked.work / name
@@ -190,9 +190,9 @@ def replay(asked: argparse.Namespace) -> None:
 
 def measure(asked: argparse.Namespace) -> None:
     """pass@1 at T = 1 on held-out problems, a split at a time, so that a short sitting brings some."""
-    from agent.databases import open_store
-    from rl.online.problem_source import held_out
-    from rl.online.training import examined_judges
+    from kernelwright.agent.databases import open_store
+    from kernelwright.rl.training.online.problem_source import held_out
+    from kernelwright.rl.training.online.training import examined_judges
 
     if not asked.name:
         sys.exit("give the measurement a name: measure sft")
@@ -212,7 +212,7 @@ def _measured(
     asked: argparse.Namespace, options: Any, name: str, policy: str, problems: dict[str, Any], judges: Any, store: Any
 ) -> None:
     """One split, into the policy's file, where it is not in it already."""
-    from rl.online.looping import measure_policy
+    from kernelwright.rl.training.online.looping import measure_policy
 
     path, [split] = asked.work / "measured" / f"{name}.json", problems
     path.parent.mkdir(exist_ok=True)
@@ -233,10 +233,10 @@ def throughput(asked: argparse.Namespace) -> None:
     """Tokens a second of the running batch, of the plain batch and of transformers' generate: rows of mixed lengths, as a policy's are."""
     import random
 
-    from agent.asked import choose_device
-    from policies.base import Message, Request, Role, Sampling
-    from policies.live import LivePolicy
-    from policies.transformers import TransformersPolicy
+    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.policies.base import Message, Request, Role, Sampling
+    from kernelwright.policies.local.in_process_policy import LivePolicy
+    from kernelwright.policies.local.transformers_policy import TransformersPolicy
 
     device, folder = choose_device(asked.device), _random_model(asked)
     dice = random.Random(0)
@@ -277,8 +277,8 @@ def throughput(asked: argparse.Namespace) -> None:
 
 
 def _random_model(asked: argparse.Namespace) -> Path:
-    from rl.sft.base_model import SIZES, load_base, load_tokenizer
-    from rl.sft.presets import PRESETS, PresetName
+    from kernelwright.rl.training.sft.base_model import SIZES, load_base, load_tokenizer
+    from kernelwright.rl.training.sft.presets import PRESETS, PresetName
 
     folder = asked.work / f"random-{asked.size}"
     if not (folder / "config.json").is_file():
@@ -439,7 +439,7 @@ def _times(trainings: dict[str, Any]) -> list[str]:
 
 def _gain(before: dict[str, Any], after: dict[str, Any], split: str) -> str:
     """Paired over the problems that both were measured on."""
-    from rl.online.measuring import interval
+    from kernelwright.rl.training.online.measuring import interval
 
     if split not in before or split not in after:
         return "not measured"
@@ -464,7 +464,7 @@ def _draw(path: Path, histories: dict[str, list[dict[str, Any]]]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from rl.training.report import series_of
+    from kernelwright.rl.training.report import series_of
 
     shown = ("pass_at_1", "repair_rate", "reward", "entropy", "zero_variance", "drift/effective_sample_size")
     figure = Figure(figsize=(13, 6), layout="constrained")

@@ -15,14 +15,14 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from agent.asked import choose_device
-from rl.data.rows import read_rows
-from rl.sft.base_model import load_base, load_tokenizer, parameters
-from rl.sft.card import git_revision, machine_line
-from rl.sft.encoding import Choice, Encoded, encode
-from rl.sft.presets import PRESETS, PresetName, sft_config
-from rl.sft.trainer import Clock, make_trainer
-from rl.tokenizing import train_tokenizer, training_texts
+from kernelwright.agent.command_line.arguments import choose_device
+from kernelwright.rl.data.rows import read_rows
+from kernelwright.rl.training.sft.base_model import load_base, load_tokenizer, parameters
+from kernelwright.rl.training.sft.card import git_revision, machine_line
+from kernelwright.rl.training.sft.encoding import Choice, Encoded, encode
+from kernelwright.rl.training.sft.presets import PRESETS, PresetName, sft_config
+from kernelwright.rl.training.sft.trainer import Clock, make_trainer
+from kernelwright.rl.training.tokenizing import train_tokenizer, training_texts
 
 PRESET = PRESETS[PresetName.SCRATCH]
 

@@ -22,10 +22,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "store")]
 
 import turnmaking as make  # noqa: E402
 
-from store.database import Store  # noqa: E402
-from store.models import Action  # noqa: E402
-from store.records import CandidateFilter, Order, TrajectoryFilter  # noqa: E402
-from store.search import words_of  # noqa: E402
+from kernelwright.store.database import Store  # noqa: E402
+from kernelwright.store.models import Action  # noqa: E402
+from kernelwright.store.records import CandidateFilter, Order, TrajectoryFilter  # noqa: E402
+from kernelwright.store.search import words_of  # noqa: E402
 
 TRAJECTORIES, TURNS = 25, 8
 

@@ -1,4 +1,4 @@
-"""The two suites that hold the judge to its word: tests/exploits (must be stopped) and tests/kernels/good (must be accepted)."""
+"""The suites that hold the judge to its word: tests/exploits (must be stopped), tests/kernels/good and tests/honest (must be accepted), tests/dos (must end)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.problem import Problem
-from tools.results import Report
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Report
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPLOITS = ROOT / "tests" / "exploits"
 KERNELS = ROOT / "tests" / "kernels"
-CATALOGUE = ROOT / "agent" / "catalogue"
-FAMILIES = ("answer", "corrupt", "clock", "not_written", "machinery")
+HONEST = ROOT / "tests" / "honest"
+HOSTILE = ROOT / "tests" / "dos"
+CATALOGUE = ROOT / "agent" / "problems" / "catalogue"
+FAMILIES = ("answer", "corrupt", "clock", "not_written", "machinery", "hostile")
 
 
 class Entry(NamedTuple):
@@ -31,6 +33,10 @@ class Entry(NamedTuple):
     naive: str = ""
     """unsafe where it must not run in a process that we care for."""
     own_work: str = "strict"
+    either: bool = False
+    """Of a probe: whichever verdict it gets is right."""
+    on_cpu: str = ""
+    """`needs-gpu` where no CPU can interpret it, and the report has to say so."""
 
     @property
     def name(self) -> str:
@@ -64,21 +70,37 @@ def exploits(names: Iterable[str] = ()) -> list[Entry]:
 def _exploit(path: Path) -> Entry:
     said = header(path.read_text(encoding="utf-8"))
     expect = tuple(word.strip() for word in said["expect"].split(","))
-    return Entry(path, said["problem"], said["family"], said["needs"], expect, said.get("naive", ""))
+    either = said.get("correct") == "either"
+    return Entry(path, said["problem"], said["family"], said["needs"], expect, said.get("naive", ""), either=either)
 
 
 def honest(names: Iterable[str] = ()) -> list[Entry]:
     """Every honest kernel; its family is its problem's."""
     wanted = set(names)
     entries = []
-    for path in sorted((KERNELS / "good").glob("*.py")):
+    for path in (*sorted((KERNELS / "good").glob("*.py")), *sorted(HONEST.glob("*.py"))):
         said = header(path.read_text(encoding="utf-8"))
         if "problem" in said and (not wanted or path.stem in wanted):
-            family = _family(problem_of(said["problem"]))
-            entries.append(
-                Entry(path, said["problem"], family, said.get("needs", "cpu"), own_work=said.get("own-work", "strict"))
-            )
+            entries.append(_honest(path, said))
     return entries
+
+
+def _honest(path: Path, said: dict[str, str]) -> Entry:
+    family = "unusual" if path.parent == HONEST else _family(problem_of(said["problem"]))
+    on_cpu = said.get("on-cpu", "")
+    needs = "cpu" if on_cpu else said.get("needs", "cpu")
+    return Entry(path, said["problem"], family, needs, own_work=said.get("own-work", "strict"), on_cpu=on_cpu)
+
+
+def hostile(names: Iterable[str] = ()) -> list[Entry]:
+    """Every text that tries to end, hold up or flood the judge; either verdict is right, none is not."""
+    wanted = set(names)
+    found = []
+    for path in sorted(HOSTILE.glob("*.py")):
+        said = header(path.read_text(encoding="utf-8"))
+        if "problem" in said and (not wanted or path.stem in wanted):
+            found.append(Entry(path, said["problem"], "hostile", said.get("needs", "cpu"), either=True))
+    return found
 
 
 def problem_of(name: str) -> Problem:

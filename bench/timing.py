@@ -21,8 +21,8 @@ GOOD = Path(__file__).resolve().parents[1] / "tests" / "kernels" / "good"
 
 DO_BENCH = """
 import importlib.util, json, sys, torch, triton
-from tools.problem import Problem
-from tools.reference import Reference
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.reference import Reference
 told = json.load(sys.stdin)
 problem = Problem.model_validate(told["problem"])
 reference = Reference(problem, "cuda:0")
@@ -45,10 +45,10 @@ def do_bench(name: str) -> float:
 
 
 def ours(evaluator, name: str) -> float:
-    from tools.pipeline import Options
+    from kernelwright.tools.pipeline import Options
 
     report = evaluator.evaluate(
-        problem_of(name), (GOOD / f"{name}.py").read_text(), Options(torch_compile=False, hidden_shapes=False)
+        problem_of(name), (GOOD / f"{name}.py").read_text(), Options(torch_compile=False, sizes=0)
     )
     if not report.correct:
         raise SystemExit(f"{name}: {report.failure}")
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    from tools.pipeline import Evaluator
+    from kernelwright.tools.pipeline import Evaluator
 
     with Evaluator(asked.device) as evaluator:
         quiet = measure(evaluator)

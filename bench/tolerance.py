@@ -17,7 +17,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from tools.compare import measure
+from kernelwright.tools.comparing.comparison import measure
 
 Function = Callable[..., torch.Tensor]
 

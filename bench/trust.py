@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.naive import fools_the_naive_judge
-from bench.suite import FAMILIES, Entry, exploits, honest, named_fault, problem_of
+from bench.suite import FAMILIES, Entry, exploits, honest, hostile, named_fault, problem_of
 from bench.traps import Traps
-from tools.results import Report
+from kernelwright.tools.report import Report
 
 
 class Outcome(NamedTuple):
@@ -42,20 +42,25 @@ class Outcome(NamedTuple):
     message: str = ""
     naive_fooled: bool | None = None
 
+    either: bool = False
+    """Whichever verdict is right, as long as there is one."""
+
     @property
     def good(self) -> bool:
-        """The exploit was stopped and reached nothing; the honest kernel was accepted."""
+        """The exploit was stopped and reached nothing; the honest kernel was accepted; what may get either verdict got one."""
+        if self.either:
+            return not self.sprung and self.fault != "unjudged"
         return not self.correct and not self.sprung if self.exploit else self.correct
 
 
-KINDS = ("exploits", "honest")
+KINDS = ("exploits", "honest", "library", "hostile")
 EXPLOIT_SECONDS = 20.0
 """At a rung: what loops for ever is stopped after this; honest kernels have the usual limits."""
 
 
 def options_for(entry: Entry) -> Any:
     """Strict about own work unless the file's header asks for less; no torch.compile baseline, which only costs time here."""
-    from tools.pipeline import Options
+    from kernelwright.tools.pipeline import Options
 
     options = Options(own_work=entry.own_work, torch_compile=False)
     if not entry.expect:
@@ -79,23 +84,36 @@ def outcome_of(entry: Entry, report: Report, sprung: tuple[str, ...] = (), secon
     """What a report means for an exploit."""
     expected = not report.correct and report.failure is not None and report.failure.fault in entry.expect
     return Outcome(
-        entry.name, entry.family, True, report.correct, named_fault(report), expected, sprung, seconds, _message(report)
-    )
+        entry.name, entry.family, True, report.correct, named_fault(report), expected or entry.either, sprung, seconds,
+        _message(report), either=entry.either,
+    )  # fmt: skip
 
 
 def judge_honest(evaluator: Any, entry: Entry) -> Outcome:
     report, seconds = _judged(evaluator, entry)
+    accepted = report.correct or (entry.on_cpu == "needs-gpu" and _says_needs_gpu(report))
     return Outcome(
-        entry.name,
-        entry.family,
-        False,
-        report.correct,
-        named_fault(report),
-        report.correct,
-        (),
-        seconds,
-        _message(report),
+        entry.name, entry.family, False, accepted, named_fault(report), accepted, (), seconds, _message(report)
+    )  # fmt: skip
+
+
+def judge_library(evaluator: Any, kernel: Any) -> Outcome:
+    """A kernel of a public library, used by a candidate of ours."""
+    from kernelwright.tools.pipeline import Options
+
+    start = time.monotonic()
+    options = Options(
+        own_work=kernel.own_work, torch_compile=False, profile=False, allow_import=tuple(kernel.allow_import)
     )
+    report = evaluator.evaluate(kernel.problem, kernel.source, options)
+    accepted = report.correct or _says_needs_gpu(report)
+    seconds = time.monotonic() - start
+    family = f"library {kernel.library.name}"
+    return Outcome(kernel.title, family, False, accepted, named_fault(report), accepted, (), seconds, _message(report))
+
+
+def _says_needs_gpu(report: Report) -> bool:
+    return report.failure is None and any("needs a GPU" in warning for warning in report.warnings)
 
 
 def _judged(evaluator: Any, entry: Entry) -> tuple[Report, float]:
@@ -110,7 +128,7 @@ def _message(report: Report) -> str:
 
 def run(device: str, only: Iterable[str], naive: bool, at_once: int = 1, kinds: Iterable[str] = KINDS) -> list[Outcome]:
     """Every file of the suites through one evaluator; a line on stderr for each."""
-    from tools.pipeline import Evaluator
+    from kernelwright.tools.pipeline import Evaluator
 
     outcomes = []
     with Traps() as traps, Evaluator(device=device) as evaluator:
@@ -120,10 +138,32 @@ def run(device: str, only: Iterable[str], naive: bool, at_once: int = 1, kinds: 
             for entry, outcome in zip(batch, judge_exploits(evaluator, batch, traps), strict=True):
                 fooled = fools_the_naive_judge(entry, device) if naive else None
                 outcomes.append(_told(outcome._replace(naive_fooled=fooled)))
-        kernels = [entry for entry in honest(only) if entry.tried_on(device) and "honest" in kinds]
         with ThreadPoolExecutor(at_once) as threads:
+            hostile_texts = [e for e in hostile(only) if e.tried_on(device) and "hostile" in kinds]
+            outcomes += map(_told, threads.map(lambda e: outcome_of(e, *_judged_apart(evaluator, e)), hostile_texts))
+            kernels = [entry for entry in honest(only) if entry.tried_on(device) and "honest" in kinds]
             outcomes += map(_told, threads.map(lambda entry: judge_honest(evaluator, entry), kernels))
+            libraries = _libraries(device, only) if "library" in kinds else []
+            outcomes += map(_told, threads.map(lambda kernel: judge_library(evaluator, kernel), libraries))
     return outcomes
+
+
+def _judged_apart(evaluator: Any, entry: Entry) -> tuple[Report, tuple[str, ...], float]:
+    report, seconds = _judged(evaluator, entry)
+    return report, (), seconds
+
+
+def _libraries(device: str, only: Iterable[str]) -> list[Any]:
+    """Kernels of public libraries that are installed here, and that run on the device."""
+    from bench.library_kernels import missing, pairs
+
+    if absent := missing():
+        print("library kernels are not judged:", "; ".join(absent), file=sys.stderr)
+        return []
+    wanted = set(only)
+    return [
+        k for k in pairs((), device) if not k.left_out and (not wanted or wanted & {k.title, k.name, k.library.name})
+    ]
 
 
 def _told(outcome: Outcome) -> Outcome:

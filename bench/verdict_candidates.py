@@ -115,6 +115,27 @@ class Entry(NamedTuple):
     source: str
 
 
+TILES = (
+    {"bm": 128, "bn": 64, "bk": 16, "warps": 4}, {"bm": 64, "bn": 128, "bk": 16, "warps": 4}, {"bm": 64, "bn": 64, "bk": 32, "warps": 8}, {"bm": 128, "bn": 128, "bk": 16, "warps": 8},
+    {"bm": 32, "bn": 64, "bk": 32, "warps": 4}, {"bm": 64, "bn": 32, "bk": 32, "warps": 4}, {"bm": 32, "bn": 32, "bk": 64, "warps": 4}, {"bm": 128, "bn": 32, "bk": 16, "warps": 4},
+    {"bm": 32, "bn": 128, "bk": 16, "warps": 4}, {"bm": 64, "bn": 64, "bk": 16, "warps": 8}, {"bm": 128, "bn": 64, "bk": 32, "warps": 8}, {"bm": 64, "bn": 128, "bk": 32, "warps": 8},
+)  # fmt: skip
+BLOCKS = (512, 1024, 2048, 8192, 16384, 256)
+
+
+def variants(half: int) -> list[Entry]:
+    """Honest candidates in other tiles and blocks, no two with the same text: half 0 or half 1 of them, 36 each."""
+    found = [
+        Entry(problem, "correct", HEADER + GEMM.substitute(after=after or "pass", **tile) + "\n\n" + model)
+        for tile in TILES[half::2]
+        for problem, (after, model, _, _) in MODELS.items()
+    ]
+    for block in BLOCKS[half::2]:
+        found.append(Entry("1/19", "correct", HEADER + RELU.format(broken="").replace("4096", str(block))))
+        found.append(Entry("1/23", "correct", HEADER + SOFTMAX.format(wrong="").replace("8192", str(block))))
+    return found
+
+
 def entries() -> list[Entry]:
     """Twenty-four."""
     found: list[Entry] = []

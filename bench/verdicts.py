@@ -3,7 +3,8 @@
     python -m bench.verdicts --kernelbench DIR [--device cuda:0] [--out bench/verdicts.md] [--only-ours]
 
 DIR is a checkout of KernelBench; its harness runs from there, a fresh process a candidate as its own scripts do, with 5 correctness and 100 timing trials.
-Ours is one warm Evaluator with every check of TRUST.md, candidates one after the other; then the same set in a batch.
+Ours is one warm Evaluator with every check of TRUST.md and eight sizes: a batch first, then other candidates one after the other. No text is judged twice, so
+every kernel is compiled from nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from datetime import date
 from pathlib import Path
 
-from bench.verdict_candidates import Entry, entries
+from bench.verdict_candidates import Entry, entries, variants
 
 HARNESS = """
 import json, sys
@@ -67,9 +68,9 @@ class Busy:
     """Samples how busy a GPU is, through nvidia-smi."""
 
     def __init__(self, device: str) -> None:
-        from tools.clock import gpu_of
+        from kernelwright.tools.hardware.machine_info import evaluating_environment
 
-        gpu = gpu_of(device)
+        _, gpu = evaluating_environment(device)
         assert gpu is not None, f"{device} is not there"
         self._process = subprocess.Popen(
             [
@@ -103,6 +104,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only-ours", action="store_true")
+    parser.add_argument("--workers", type=int, default=8)
     parser.add_argument(
         "--limit", type=float, default=520.0, help="seconds for their harness; what does not fit is left out and said"
     )
@@ -116,27 +118,33 @@ def main() -> None:
 
 
 def run(asked: argparse.Namespace) -> tuple[list[dict], dict]:
-    from tools.pipeline import Evaluator, Options
-    from tools.problem import Problem
+    from kernelwright.tools.pipeline import Evaluator, Options
+    from kernelwright.tools.problem import Problem
 
-    options, rows, chosen = Options(torch_compile=False), [], entries()
+    options, rows, first = Options(torch_compile=False), [], entries()
+    chosen = [*first, *variants(1)]
     problems = {
         p: Problem(name=f"kernelbench:{p}", source=reference_of(asked.kernelbench, p), suite="kernelbench")
         for p in {e.problem for e in chosen}
     }
     start = time.monotonic()
-    with Evaluator(asked.device, workers=6) as evaluator:
-        evaluator.evaluate(problems["1/1"], chosen[0].source, options)
-        cold = time.monotonic() - start
+    with Evaluator(asked.device, workers=asked.workers) as evaluator:
+        cold = 0.0
+        for problem in problems:
+            one = next(e for e in variants(0) if e.problem == problem)
+            evaluator.evaluate(problems[problem], one.source + "\n# warm", options)
+            cold = cold or time.monotonic() - start
+        together = batch(evaluator, problems, variants(0), options)
+        print(together, file=sys.stderr, flush=True)
         for entry in chosen:
             begin = time.monotonic()
             report = evaluator.evaluate(problems[entry.problem], entry.source, options)
             rows.append(ours_row(entry, report, time.monotonic() - begin))
             print(rows[-1], file=sys.stderr, flush=True)
-        summary = {"cold": cold, **batch(evaluator, problems, chosen, options)}
+        summary = {"cold": cold, **together, **spread(rows)}
     if not asked.only_ours:
         begin = time.monotonic()
-        for row, entry in zip(rows, chosen, strict=True):
+        for row, entry in zip(rows, first, strict=False):
             if time.monotonic() - begin < asked.limit:
                 row["kb_seconds"], row["kb"] = theirs(asked.kernelbench, entry)
                 print(entry.problem, entry.kind, row["kb_seconds"], row["kb"], file=sys.stderr, flush=True)
@@ -158,20 +166,29 @@ def ours_row(entry: Entry, report, seconds: float) -> dict:
     }  # fmt: skip
 
 
+def spread(rows: list[dict]) -> dict:
+    """Median and 95th percentile of warm verdicts one after the other, and of those that do not compile."""
+    seconds = sorted(r["seconds"] for r in rows)
+    broken = sorted(r["seconds"] for r in rows if r["kind"] == "broken")
+    return {
+        "verdicts": len(seconds), "p50": seconds[len(seconds) // 2], "p95": seconds[int(0.95 * len(seconds))],
+        "broken_p50": broken[len(broken) // 2] if broken else None,
+    }  # fmt: skip
+
+
 def batch(evaluator, problems: dict, chosen: list[Entry], options) -> dict:
-    """Every candidate twice, at once: CPU rungs in the pool while the GPU judges."""
+    """All at once: CPU rungs in the pool while the GPU judges."""
     busy, start = Busy(evaluator.device), time.monotonic()
-    todo = sorted([*chosen, *chosen], key=lambda e: e.problem)
+    todo = sorted(chosen, key=lambda e: e.problem)
     waiting = [evaluator.submit(problems[e.problem], e.source, options) for e in todo]
     done = [w.result() for w in waiting]
     seconds = time.monotonic() - start
-    lane = evaluator.gpu_seconds() if hasattr(evaluator, "gpu_seconds") else None
     return {
         "batch": len(done),
         "batch_seconds": seconds,
         "a_minute": 60 * len(done) / seconds,
         "gpu_busy_percent": busy.stop(),
-        "gpu_lane_seconds": lane,
+        "right": sum(r.correct for r in done),
     }
 
 
@@ -185,6 +202,7 @@ def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
         f"`python -m bench.verdicts --kernelbench DIR`, {gpu}, torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, {date.today().isoformat()}.", "",
         f"- Faster by a geometric mean of **{ratio}** over {summary['judged_by_both']} candidates judged by both; verdicts agree on {summary['agree']} of them.",
         f"- In a batch of {summary['batch']}: **{summary['a_minute']:.0f} candidates a minute** on one GPU, GPU busy {summary['gpu_busy_percent']:.0f} % of the wall clock (nvidia-smi, sampled every 100 ms).",
+        f"- One after the other, {summary['verdicts']} candidates: median **{summary['p50']:.2f} s**, 95th percentile {summary['p95']:.2f} s; one that does not compile {summary['broken_p50']:.2f} s.",
         f"- The first verdict of a fresh Evaluator, imports and CUDA context included: {summary['cold']:.1f} s; the rows below come after it.", "",
         "| problem | kind | ours s | verdict | rung | ms | speedup | KernelBench s | its verdict | its ms | ratio |", "|---|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip

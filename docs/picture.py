@@ -26,8 +26,8 @@ def answers() -> list[str]:
 
 
 async def draw(database: Path) -> str:
-    from agent.viewer.app import Viewer
-    from store.database import Store
+    from kernelwright.agent.viewing.viewer.app import Viewer
+    from kernelwright.store.database import Store
 
     with Store.open(database, readonly=True) as store:
         viewer = Viewer(store, 1)
@@ -44,7 +44,7 @@ def main() -> None:
         (folder / "answers.json").write_text(json.dumps({"parts": [{"answers": answers()}]}))
         line = ["solve", "fused silu", "--policy", "scripted:answers.json", "--device", "cpu", "--db", "runs.db"]
         told = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run([sys.executable, "-m", "agent", *line], cwd=folder, env=told, check=True)
+        subprocess.run([sys.executable, "-m", "kernelwright.agent", *line], cwd=folder, env=told, check=True)
         picture = asyncio.run(draw(folder / "runs.db"))
     without_fonts = re.sub(
         r"\s*@font-face \{.*?\}", "", picture, flags=re.DOTALL

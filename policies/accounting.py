@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.base import Usage, Value
+from kernelwright.policies.base import Usage, Value
 
 
 class Spent(Value):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.base import Capabilities, Policy, PromptForm
+from kernelwright.policies.base import Capabilities, Policy, PromptForm
 
 
 class Forwarding:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError
 
-from policies.base import PolicyRefused, Trouble, Usage, Value
+from kernelwright.policies.base import PolicyRefused, Trouble, Usage, Value
 
 SHIPPED = Path(__file__).parent / "data" / "prices.toml"
 _MILLION = 1_000_000

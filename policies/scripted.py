@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from policies.base import (
+from kernelwright.policies.base import (
     Capabilities,
     Completion,
     FinishReason,

@@ -1,5 +1,5 @@
-"""`python -m rl`."""
+"""`python -m kernelwright.rl`."""
 
-from rl.cli import main
+from kernelwright.rl.cli import main
 
 main()

@@ -12,11 +12,14 @@ from collections.abc import Sequence
 
 import typer
 
-import rl.commands
+import kernelwright.rl.command_line
+
+RENAMED_OPTIONS = {"--output": "--out"}
+"""Options by their names of earlier releases, which are accepted for one more release."""
 
 
 def build() -> typer.Typer:
-    """The command line, from what `rl/commands/` holds."""
+    """Returns the command line, one command for each module of `rl/command_line/`."""
     app = typer.Typer(
         name="rl",
         help="Corpora, fine-tuning and GRPO: trains the policy on what the agent logged.",
@@ -24,8 +27,10 @@ def build() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for found in pkgutil.iter_modules(rl.commands.__path__):
-        module = importlib.import_module(f"rl.commands.{found.name}")
+    for found in pkgutil.iter_modules(kernelwright.rl.command_line.__path__):
+        if found.ispkg:
+            continue
+        module = importlib.import_module(f"kernelwright.rl.command_line.{found.name}")
         group = getattr(module, "app", None)
         if group is not None:
             app.add_typer(group, name=found.name)
@@ -38,8 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits: 0 done, 2 bad input, 3 this machine's trouble, 130 interrupted."""
     import logging
 
-    from agent.exits import run
+    from kernelwright.agent.command_line.renamed_options import with_current_names
+    from kernelwright.agent.errors import run
 
     # It warns of a quicker kernel that it would have to download.
     logging.getLogger("bitsandbytes.backends").setLevel(logging.ERROR)
-    run(build(), "rl", sys.argv[1:] if arguments is None else arguments)
+    run(build(), "rl", with_current_names(sys.argv[1:] if arguments is None else arguments, RENAMED_OPTIONS))

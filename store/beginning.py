@@ -9,13 +9,13 @@ from sqlalchemy import bindparam, func, select
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
-from store.blobs import pack_text, save_blobs
-from store.errors import StoreError, StoreTrouble
-from store.lease import LEASE_SECONDS, is_free
-from store.models import BatchRun, Candidate, Trajectory
-from store.records import Start
-from store.rows import add, added, change, check_there, made, the
-from tools.results import clean_text
+from kernelwright.store.blobs import pack_text, save_blobs
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.lease import LEASE_SECONDS, is_free
+from kernelwright.store.models import BatchRun, Candidate, Trajectory
+from kernelwright.store.records import Start
+from kernelwright.store.rows import add, added, change, check_there, made, the
+from kernelwright.tools.report import clean_text
 
 _RUN = select(col(BatchRun.id)).where(col(BatchRun.name) == bindparam("name"))
 _IN_RUN = select(Trajectory).where(

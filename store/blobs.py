@@ -20,15 +20,15 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
-from store.columns import Row
-from store.errors import StoreError, StoreTrouble
-from store.models import Blob, Link
+from kernelwright.store.connection.column_types import Row
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.models import Blob, Link
 
 TOKENS = "tokens"
 """Label of the links that hold token ids."""
 
 TOKENS_A_LINK = 512
-AT_ONCE = 500
+MAX_VALUES_PER_QUERY = 500
 """Names in one IN (...): under every database's limit of parameters."""
 
 
@@ -96,10 +96,10 @@ def decompress(packed: bool, body: bytes) -> bytes:
 
 
 def in_parts(values: Iterable[Any]) -> Iterator[list[Any]]:
-    """Distinct values, at most AT_ONCE at a time."""
+    """Distinct values, at most MAX_VALUES_PER_QUERY at a time."""
     rest = list(dict.fromkeys(values))
-    for start in range(0, len(rest), AT_ONCE):
-        yield rest[start : start + AT_ONCE]
+    for start in range(0, len(rest), MAX_VALUES_PER_QUERY):
+        yield rest[start : start + MAX_VALUES_PER_QUERY]
 
 
 @cache

@@ -14,19 +14,19 @@ from pydantic import JsonValue
 from sqlalchemy import select
 from sqlmodel import col
 
-from policies.base import Completion, Request
-from store import beginning, finding, recording, sweep
-from store.blobs import load_blobs, unpack_text
-from store.engine import Engines, refresh_statistics
-from store.lease import new_owner, retire
-from store.models import Action, BatchRun, Candidate, State, Trajectory, Verdict
-from store.records import CandidateFilter, Entry, Found, Order, Start, Stats, Swept, TrajectoryFilter, Turn
-from store.rows import the
-from store.stats import count_everything
-from store.transactions import Transactions, open_engines
-from store.turns import turns
-from tools.problem import Problem
-from tools.results import Report
+from kernelwright.policies.base import Completion, Request
+from kernelwright.store import beginning, finding, recording, sweep
+from kernelwright.store.blobs import load_blobs, unpack_text
+from kernelwright.store.connection.engine import Engines, refresh_statistics
+from kernelwright.store.connection.transactions import Transactions, open_engines
+from kernelwright.store.finding import count_everything
+from kernelwright.store.lease import new_owner, retire
+from kernelwright.store.models import Action, BatchRun, Candidate, State, Trajectory, Verdict
+from kernelwright.store.records import CandidateFilter, Entry, Found, Order, Start, Stats, Swept, TrajectoryFilter, Turn
+from kernelwright.store.rows import the
+from kernelwright.store.turns import turns
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Report
 
 PAGE = 100
 """Turns that `samples` reads at a time: no reading transaction stays open between two pages."""
@@ -233,6 +233,11 @@ class Store:
     def count(self, wanted: CandidateFilter | None = None) -> int:
         with self._transactions.read() as session:
             return finding.count(session, wanted or CandidateFilter())
+
+    def formulas(self, wanted: CandidateFilter | None = None) -> list[str]:
+        """Names and versions of the formulas that have scored verdicts of these candidates, earlier verdicts too."""
+        with self._transactions.read() as session:
+            return finding.formulas(session, wanted or CandidateFilter())
 
     def verdicts(self, candidate_id: int) -> list[Verdict]:
         """All there ever were, the first first."""

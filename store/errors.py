@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from sqlalchemy.exc import DBAPIError
 
-from tools.results import InfrastructureError
+from kernelwright.tools.report import InfrastructureError
 
 
 class StoreTrouble(StrEnum):

@@ -1,19 +1,22 @@
-"""What is read: lists, counts, search. Nothing here loads a text unless it is asked for."""
+"""Reads trajectories, candidates and verdicts by filters, and counts what the database holds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
 from sqlmodel import Session, col
 
-from store.blobs import load_blobs, unpack_text
-from store.models import BatchRun, Candidate, Trajectory, Verdict
-from store.records import CandidateFilter, Entry, Found, Order, TrajectoryFilter, load_report
-from store.rows import the
-from store.search import CANDIDATE, VERDICT, Term, excerpt, matching, terms_of
-from tools.results import Report
+from kernelwright.store.blobs import load_blobs, unpack_text
+from kernelwright.store.connection.engine import Engines
+from kernelwright.store.migrations import CURRENT
+from kernelwright.store.models import BatchRun, Blob, Candidate, Reward, State, Trajectory, Verdict
+from kernelwright.store.records import CandidateFilter, Entry, Found, Order, Stats, TrajectoryFilter, load_report
+from kernelwright.store.rows import the
+from kernelwright.store.search import CANDIDATE, VERDICT, Term, excerpt, matching, terms_of
+from kernelwright.tools.report import Report
 
 FIRST_RANGE = 2000
 """Ids that a search looks through at first."""
@@ -122,6 +125,15 @@ def count(session: Session, wanted: CandidateFilter) -> int:
     return session.execute(_listed(wanted).with_only_columns(func.count(), maintain_column_froms=True)).scalar_one()
 
 
+def formulas(session: Session, wanted: CandidateFilter) -> list[str]:
+    """Names of the formulas that have scored any verdict of these candidates, those no longer in force too."""
+    chosen = _listed(wanted).with_only_columns(col(Candidate.id), maintain_column_froms=True).subquery().select()
+    scored = select(col(Reward.formula)).join(Verdict, col(Reward.verdict_id) == col(Verdict.id)).distinct()
+    return list(
+        session.execute(scored.where(col(Verdict.candidate_id).in_(chosen)).order_by(col(Reward.formula))).scalars()
+    )
+
+
 def search(session: Session, query: str, wanted: CandidateFilter, *, before: int | None, limit: int) -> list[Found]:
     """Newest first. A candidate is found by its problem, answer and code, and by the failure of the verdict in force.
 
@@ -162,3 +174,35 @@ def report(session: Session, verdict_id: int) -> Report:
     connection = session.connection()
     verdict = the(connection, Verdict, verdict_id)
     return load_report(load_blobs(connection, [verdict.report_id])[verdict.report_id])
+
+
+def count_everything(session: Session, engines: Engines) -> Stats:
+    unfinished = session.execute(select(func.count()).select_from(Trajectory).where(col(Trajectory.finished).is_(None)))
+    states = select(col(Candidate.state), func.count()).group_by(col(Candidate.state))
+    correct = select(func.count()).select_from(Candidate).join(Verdict, col(Candidate.verdict_id) == col(Verdict.id))
+    sizes = select(func.sum(col(Blob.size)), func.sum(func.length(col(Blob.body))))
+    blob_bytes, stored_bytes = session.execute(sizes).one()
+    return Stats(
+        version=CURRENT,
+        where=engines.where,
+        bytes=None if engines.path is None else _file_size(engines.path),
+        runs=_count(session, BatchRun),
+        trajectories=_count(session, Trajectory),
+        unfinished=unfinished.scalar_one(),
+        candidates={State(state): number for state, number in session.execute(states)},
+        verdicts=_count(session, Verdict),
+        correct=session.execute(correct.where(col(Verdict.correct))).scalar_one(),
+        rewards=_count(session, Reward),
+        blobs=_count(session, Blob),
+        blob_bytes=int(blob_bytes or 0),
+        stored_bytes=int(stored_bytes or 0),
+    )
+
+
+def _count(session: Session, table: Any) -> int:
+    return session.execute(select(func.count()).select_from(table)).scalar_one()
+
+
+def _file_size(path: Path) -> int:
+    files = (path, path.with_name(path.name + "-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 
 import networkx as nx
 
-from store.database import Store
-from store.models import Trajectory
-from store.records import CandidateFilter, Entry, Order, Turn
+from kernelwright.store.database import Store
+from kernelwright.store.models import Trajectory
+from kernelwright.store.records import CandidateFilter, Entry, Order, Turn
 
 
 def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
@@ -54,26 +53,3 @@ def best(graph: nx.DiGraph) -> int | None:
 def _speed(graph: nx.DiGraph, id: int) -> float:
     speedup = graph.nodes[id]["entry"].verdict.speedup
     return -math.inf if speedup is None else speedup
-
-
-def path_to(graph: nx.DiGraph, id: int) -> list[int]:
-    """From the draft down to this candidate."""
-    path = [id]
-    while parents := list(graph.predecessors(path[-1])):
-        path += parents
-    return path[::-1]
-
-
-def best_path(graph: nx.DiGraph) -> list[int]:
-    """How the best one came about; empty where none is correct."""
-    return [] if (id := best(graph)) is None else path_to(graph, id)
-
-
-def diff_to_parent(store: Store, candidate_id: int) -> str:
-    """Unified diff of the code; against nothing for a draft; empty where nothing changed."""
-    turn = store.turn(candidate_id)
-    parent = None if turn.parent_id is None else store.turn(turn.parent_id)
-    before = (parent.source if parent else None) or ""
-    names = f"candidate {parent.candidate_id}" if parent else "nothing", f"candidate {candidate_id}"
-    lines = difflib.unified_diff(before.splitlines(), (turn.source or "").splitlines(), *names, lineterm="")
-    return "\n".join(lines)

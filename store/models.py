@@ -11,9 +11,9 @@ from pydantic import StringConstraints
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, LargeBinary, String, UniqueConstraint
 from sqlmodel import Field
 
-from policies.base import FinishReason
-from store.columns import EnumText, JsonText, Row
-from tools.results import Cheat, Fault, Rung
+from kernelwright.policies.base import FinishReason
+from kernelwright.store.connection.column_types import EnumText, JsonText, Row
+from kernelwright.tools.report import Cheat, Fault, Rung
 
 
 class Action(StrEnum):

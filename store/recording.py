@@ -10,17 +10,17 @@ from sqlalchemy import bindparam, func, select
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
-from policies.base import Completion, Request
-from store.beginning import held
-from store.blobs import pack_integers, pack_numbers, pack_text, save_blobs, save_chain, token_pieces
-from store.errors import StoreError, StoreTrouble
-from store.migrations import CURRENT
-from store.models import Action, Candidate, Reward, State, Trajectory, Verdict
-from store.records import dump_report, fingerprint
-from store.rows import add, added, change, missing, the
-from store.search import index_candidate, index_verdict
-from tools.problem import source_hash
-from tools.results import Report, clean_text
+from kernelwright.policies.base import Completion, Request
+from kernelwright.store.beginning import held
+from kernelwright.store.blobs import pack_integers, pack_numbers, pack_text, save_blobs, save_chain, token_pieces
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.migrations import CURRENT
+from kernelwright.store.models import Action, Candidate, Reward, State, Trajectory, Verdict
+from kernelwright.store.records import dump_report, fingerprint
+from kernelwright.store.rows import add, added, change, missing, the
+from kernelwright.store.search import index_candidate, index_verdict
+from kernelwright.tools.problem import source_hash
+from kernelwright.tools.report import Report, clean_text
 
 _DEPTH = select(col(Candidate.depth)).where(col(Candidate.id) == bindparam("parent_id")).scalar_subquery()
 _LAST = (

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from policies.base import Completion, Message, Sampling, Value
-from store.models import Action, Candidate, State, Trajectory, Verdict
-from tools.problem import Problem
-from tools.results import Cheat, Environment, Fault, Report, Rung
+from kernelwright.policies.base import Completion, Message, Sampling, Value
+from kernelwright.store.models import Action, Candidate, State, Trajectory, Verdict
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Cheat, Environment, Fault, Report, Rung
 
 
 class Start(Value):

@@ -11,8 +11,8 @@ from pydantic.fields import FieldInfo
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.engine import Connection
 
-from store.columns import Row
-from store.errors import StoreError, StoreTrouble
+from kernelwright.store.connection.column_types import Row
+from kernelwright.store.errors import StoreError, StoreTrouble
 
 AnyRow = TypeVar("AnyRow", bound=Row)
 

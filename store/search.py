@@ -14,12 +14,12 @@ from sqlalchemy import ColumnElement, Integer, and_, column, delete, func, inser
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
-from store.blobs import load_blobs, unpack_text
-from store.errors import StoreError, StoreTrouble
-from store.migrations.m0002_search import search_text
-from store.models import Candidate, Trajectory, Verdict
-from store.records import load_report
-from tools.results import Failure, Report
+from kernelwright.store.blobs import load_blobs, unpack_text
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.migrations.m0002_search import search_text
+from kernelwright.store.models import Candidate, Trajectory, Verdict
+from kernelwright.store.records import load_report
+from kernelwright.tools.report import Failure, Report
 
 SEARCHED = 100_000
 """Characters of a text that are indexed."""

@@ -8,14 +8,14 @@ from sqlalchemy import Engine, delete, func, select, union, update
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
-from store.beginning import held
-from store.blobs import in_parts
-from store.engine import outside_transaction
-from store.errors import StoreError, StoreTrouble
-from store.models import Blob, Candidate, Link, Reward, Row, Trajectory, Verdict
-from store.records import Swept
-from store.rows import the
-from store.search import sweep_index
+from kernelwright.store.beginning import held
+from kernelwright.store.blobs import in_parts
+from kernelwright.store.connection.engine import outside_transaction
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.models import Blob, Candidate, Link, Reward, Row, Trajectory, Verdict
+from kernelwright.store.records import Swept
+from kernelwright.store.rows import the
+from kernelwright.store.search import sweep_index
 
 
 def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -> None:

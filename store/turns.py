@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 from sqlmodel import Session
 
-from policies.base import Completion, Message, Role, Sampling, Usage
-from store.blobs import in_parts, join_tokens, load_blobs, load_chains, unpack_numbers, unpack_text
-from store.models import Candidate, Reward
-from store.records import Entry, Turn, load_report
+from kernelwright.policies.base import Completion, Message, Role, Sampling, Usage
+from kernelwright.store.blobs import in_parts, join_tokens, load_blobs, load_chains, unpack_numbers, unpack_text
+from kernelwright.store.models import Candidate, Reward
+from kernelwright.store.records import Entry, Turn, load_report
 
 Chain = list[tuple[str, bytes]]
 

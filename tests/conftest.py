@@ -14,8 +14,8 @@ def pytest_configure() -> None:
 
 def gpu_present() -> bool:
     """Whether CUDA finds a GPU and this torch can use it."""
-    from tools.gpus import read_driver
-    from tools.machine_info import version
+    from kernelwright.tools.hardware.gpus import read_driver
+    from kernelwright.tools.hardware.machine_info import version
 
     return bool(read_driver().gpus) and not (version("torch") or "").endswith("+cpu")
 

@@ -1,68 +1,66 @@
-"""evaluate(problem, source) -> Report: the cheapest rung first, and no further than the first failure."""
+"""evaluate(problem, source) -> Report: the cheapest rung first, and no further than the first failure.
+
+Text, then trace (host code on tensors without values), then compile, then replay: under Triton's interpreter on a CPU, with the binaries on a GPU.
+"""
 
 from __future__ import annotations
 
-import platform
-import tempfile
+import errno
+import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tools.baseline import Baseline, Baselines
-from tools.descriptors import allow_many
-from tools.handover import copy_new
-from tools.judge import Judge, Judged, Rules
-from tools.lease import gpu_lease
-from tools.ownwork import Rule
-from tools.physics import work_of
-from tools.problem import Problem, check_form
-from tools.results import CompileResult, Environment, InfrastructureError, Report, Rung, Value
-from tools.sandbox import Kind, Limits, Zygote
-from tools.source import advice, candidate_hash, read_source
-from tools.verdict_cache import VerdictCache, evaluator_version
+from kernelwright.tools.compiling.compiler import WORDS, Compiler
+from kernelwright.tools.hardware.lease import gpu_lease
+from kernelwright.tools.hardware.machine_info import evaluating_environment
+from kernelwright.tools.hardware.open_files import allow_many
+from kernelwright.tools.judging.front import Front, without_failed_configurations
+from kernelwright.tools.judging.judge import Judge
+from kernelwright.tools.judging.options import TRACE_TARGET, Lane, Options
+from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.report_parts import (
+    compile_warnings,
+    degenerate,
+    isolation_warnings,
+    unjudged,
+    with_verdict,
+)
+from kernelwright.tools.judging.rules import Rules
+from kernelwright.tools.judging.verdict_cache import VerdictCache
+from kernelwright.tools.problem import Problem, ProblemError, check_form
+from kernelwright.tools.report import Environment, Failed, InfrastructureError, Report, Rung
+from kernelwright.tools.sandbox import Kind, Limits, Zygote
+from kernelwright.tools.sizing.selection import Selection, select
+from kernelwright.tools.source import advice, candidate_hash, read_source
+from kernelwright.tools.timing.baseline import Baseline, Baselines
+from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
-    from tools.bare.compile import Bare
+    from kernelwright.tools.hardware.gpus import Gpu
+    from kernelwright.tools.launchless.launchless_compile import Bare
 
 Progress = Callable[[str], None]
+log = logging.getLogger(__name__)
+OUT_OF_SOMETHING = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT})
+"""Of this machine, not of a candidate's limits: those end its own processes."""
+COMPILING = max(1, min(8, (os.cpu_count() or 2) // 2))
+"""Processes that the kernels of one candidate are compiled in."""
+WARM = {
+    Kind.COMPILE: "kernelwright.tools.tracing.pretended_gpu.warming:warm", Kind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm", Kind.CUDA: "kernelwright.tools.replaying.gpu.launching:warm",
+}  # fmt: skip
 
 
 def _quiet(_: str) -> None: ...
 
 
-class Lane(StrEnum):
-    """Where a verdict is at work. Waiting for the GPU is neither."""
-
-    CPU = "cpu"
-    GPU = "gpu"
-
-
 def _unmetered(_: Lane) -> AbstractContextManager[None]:
     return nullcontext()
-
-
-class Options(Value):
-    """What is asked of a verdict."""
-
-    targets: tuple[str, ...] = ("sm_90",)
-    """The first decides; the others make the portability matrix. None: nothing is compiled ahead (rollouts that the interpreter or the GPU judges)."""
-    own_work: str = "strict"
-    profile: bool = True
-    torch_compile: bool = True
-    ncu: bool = False
-    sanitizer: bool = False
-    hidden_shapes: bool = True
-    interpret: bool | None = None
-    """The interpreted rung; None: where there is no GPU."""
-    compile_seconds: float = 60.0
-    seconds: float = 120.0
-    """For the conversation with one candidate at one rung."""
-    lease_seconds: float = 600.0
 
 
 class Evaluator:
@@ -78,44 +76,78 @@ class Evaluator:
         """
         allow_many()
         self.device = device
-        self._lane, self._sharers = lane, sharers
-        self._limits = limits
+        self._lane, self._sharers, self._limits = lane, sharers, limits
         self._baselines = Baselines(device, cache_dir)
         self._cache = VerdictCache(cache_dir) if cache_dir else None
-        self._ahead = ThreadPoolExecutor(workers, thread_name_prefix="compile-ahead")
+        self._cache_dir = cache_dir
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
         self._zygotes: dict[Kind, Zygote] = {}
+        self._front: Front | None = None
         self._here = threading.local()
-        self._all_judges: list[Judge] = []
+        self._judges: list[Judge] = []
+        self._free: list[Judge] = []
+        """Judges on a CPU that no verdict has."""
         self._lock, self._gpu_lock = threading.Lock(), threading.Lock()
-        self._gpu_judge: Judge | None = None
         self._environment: Environment | None = None
-        self._gpu = ""
-        """Its UUID, whatever this process calls it."""
+        self._closed = False
+        self._gpu: Gpu | None = None
         try:
             self._zygote(Kind.COMPILE)
-            self._zygote(Kind.CUDA if self._on_gpu else Kind.INTERPRET)
+            self._zygote(Kind.CUDA if self.on_gpu else Kind.INTERPRET)
         except BaseException:  # Ctrl-C between the two
             self.close()
             raise
 
     @property
-    def _on_gpu(self) -> bool:
+    def on_gpu(self) -> bool:
+        """Whether this judges on a GPU."""
         return self.device.startswith("cuda")
 
     def _zygote(self, kind: Kind) -> Zygote:
         with self._lock:
             if kind not in self._zygotes:
                 gpu = int(self.device.partition(":")[2] or 0) if kind is Kind.CUDA else None
-                self._zygotes[kind] = Zygote(kind, gpu=gpu, limits=self._limits)
+                untrusted = kind is Kind.COMPILE
+                self._zygotes[kind] = Zygote(
+                    kind,
+                    gpu=gpu,
+                    limits=self._limits,
+                    private_scratch=True,
+                    warm=WARM[kind],
+                    handed_out=(WORDS,) if untrusted else (),
+                )
             return self._zygotes[kind]
 
-    def _cpu_judge(self) -> Judge:
-        """One a thread: a judge holds a conversation at a time. The zygote is common."""
-        if not hasattr(self._here, "judge"):
-            self._here.judge = Judge("cpu", zygote=self._zygote(Kind.INTERPRET))
-            self._all_judges.append(self._here.judge)
-        return self._here.judge
+    def front(self) -> Front:
+        """What traces and compiles. Its compiler is one for all candidates: what was compiled for one is known for all."""
+        self.environment()
+        zygote = self._zygote(Kind.COMPILE)
+        with self._lock:
+            if self._front is None:
+                self._front = Front(zygote, Compiler(zygote, processes=COMPILING), self.device, self._own_target())
+            return self._front
+
+    @contextmanager
+    def _judge(self, problem: Problem) -> Iterator[Judge]:
+        """On a CPU one for this verdict alone, of those that are free rather one that knows the problem; on a GPU the one that there is."""
+        if self.on_gpu:
+            with self._lock:
+                if not self._judges:
+                    gpu = Judge(self.device, self._zygotes[Kind.CUDA], gpu=self._gpu, sharers=self._sharers)
+                    self._judges.append(gpu)
+            yield self._judges[0]
+            return
+        zygote = self._zygote(Kind.INTERPRET)
+        with self._lock:
+            place = next((i for i, j in enumerate(self._free) if j.knows(problem)), len(self._free) - 1)
+            judge = self._free.pop(place) if self._free else Judge("cpu", zygote)
+            if judge not in self._judges:
+                self._judges.append(judge)
+        try:
+            yield judge
+        finally:
+            with self._lock:
+                self._free.append(judge)
 
     # -------------------------------------------------------------- the ladder
     def submit(
@@ -139,120 +171,139 @@ class Evaluator:
             key = self._cache.key(own, problem.hash, self.environment(), asked.model_dump_json())
             if known := self._cache.find(key):
                 return known
-        report = Report(
-            problem=problem.name, problem_hash=problem.hash, candidate_hash=own, advice=advice(source)
-        )  # fmt: skip
-        if failure := read_source(source):
-            return report.with_(failure=failure, environment=self.environment(), seconds=time.monotonic() - start)
-        check_form(problem.source)
-        report = report.with_(environment=self.environment(), degenerate=_degenerate(problem))
-        report = self._climb(report, problem, source, asked, rule, say)
+        report = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash=own)
+        try:
+            report = self._evaluated(report, problem, source, asked, rule, say)
+        except (ProblemError, InfrastructureError):
+            raise
+        except Exception as error:  # an exception inside the judge is a verdict on this candidate, and ends no batch
+            if self._closed or getattr(error, "errno", None) in OUT_OF_SOMETHING:
+                raise InfrastructureError(f"the verdict was not made: {type(error).__name__}: {error}") from error
+            log.exception("the judge failed on a candidate of %s", problem.name)
+            report = report.with_(failure=unjudged(error), environment=self.environment(), correct=False)
         report = report.with_(seconds=time.monotonic() - start - self._here.waited)
         if self._cache:
             self._cache.keep(key, report)
         return report
 
+    def _evaluated(
+        self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
+    ) -> Report:
+        report = report.with_(advice=advice(source))
+        if failure := read_source(source, asked.allow_import):
+            return report.with_(failure=failure, environment=self.environment())
+        check_form(problem.source)
+        report = report.with_(environment=self.environment(), degenerate=degenerate(problem))
+        return self._climb(report, problem, source, asked, rule, say)
+
     def _climb(
         self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
     ) -> Report:
-        say(f"compiling for {', '.join(asked.targets)}")
-        inside = self._zygote(Kind.COMPILE).folder  # until the GPU rung has used what the compile rung made
-        with tempfile.TemporaryDirectory("", "compiled-", inside, ignore_cleanup_errors=True) as folder:
-            cache = Path(folder)
-            with self._at(Lane.CPU, asked, say):
-                compiles = self._compile(problem, source, asked, cache) if asked.targets else ()
-            report = report.with_(
-                rung=Rung.COMPILE, compiles=compiles, warnings=report.warnings + _compile_warnings(compiles)
+        with self._judge(problem) as judge:
+            return self._climb_with(judge, report, problem, source, asked, rule, say)
+
+    def _climb_with(
+        self, judge: Judge, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
+    ) -> Report:
+        seed = asked.seed if asked.seed is not None else judge.seed_for(problem)
+        with self._at(Lane.CPU, asked, say):
+            say("tracing")
+            selection = select(problem, source, self.device, seed, asked.sizes)
+            candidate, compiles, binaries = self.front().traced_and_compiled(
+                problem, source, selection, asked, seed, say
             )
-            if compiles and (failure := compiles[0].failure):
-                return report.with_(failure=failure)
-            if asked.interpret or (asked.interpret is None and not self._on_gpu):
-                with self._at(Lane.CPU, asked, say):
-                    report = self._interpreted(report, problem, source, asked, rule, say)
-            if report.failure is None and self._on_gpu:
-                report = self._on_the_gpu(report, problem, source, asked, rule, say, cache)
-        return report
-
-    def _compile(self, problem: Problem, source: str, asked: Options, cache: Path) -> tuple[CompileResult, ...]:
-        from tools.compile import compile_candidate
-        from tools.spec import input_spec
-
-        return compile_candidate(
-            self._zygote(Kind.COMPILE),
-            input_spec(problem),
-            source,
-            asked.targets,
-            seconds=asked.compile_seconds,
-            cache_dir=cache,
+            report = report.with_(output=candidate.output, isolation=candidate.isolation)
+        report = report.with_(
+            rung=Rung.COMPILE, compiles=compiles, warnings=(*isolation_warnings(report), *compile_warnings(compiles))
         )
+        if compiles and (failure := compiles[0].failure):
+            return report.with_(failure=failure)
+        candidate = without_failed_configurations(candidate, binaries)
+        if self.on_gpu:
+            return self._on_the_gpu(
+                judge, report, problem, source, candidate, selection, seed, asked, rule, binaries, say
+            )
+        return self._interpreted(judge, report, problem, source, candidate, selection, seed, asked, rule, say)
+
+    # -------------------------------------------------------------- trace and compile
+    def _own_target(self) -> str:
+        """Of the GPU that this judges on; where there is none, or it has no name here, the default."""
+        from kernelwright.tools.hardware.targets import TARGETS
+
+        return self._gpu.target if self._gpu and self._gpu.target in TARGETS else TRACE_TARGET
 
     def compile_bare(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> Bare:
         """Of kernels that nobody launches. Raises InfrastructureError."""
-        from tools.bare.compile import compile_bare
+        from kernelwright.tools.launchless.launchless_compile import compile_bare
 
         return compile_bare(self._zygote(Kind.COMPILE), source, targets, seconds=seconds)
 
+    # -------------------------------------------------------------- on a CPU
     def _interpreted(
-        self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
-    ) -> Report:
-        from tools.shrink import hidden_sizes, shrink
-
-        small = shrink(problem)
-        if not small.fits:
-            return report.with_(warnings=(*report.warnings, f"not interpreted: {small.note}"))
-        hidden = tuple(hidden_sizes(problem, small.sizes))[:2] if asked.hidden_shapes else ()
-        rules = Rules(own_work=rule, hidden=_over(small.sizes, hidden), seconds=asked.seconds)
+        self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate, selection: Selection, seed: int,
+        asked: Options, rule: Rule, say: Progress,
+    ) -> Report:  # fmt: skip
+        """Replays under the interpreter. Not asked for: the report as it is."""
+        if asked.interpret is False:
+            return report
+        if selection.too_large:
+            return report.with_(warnings=(*report.warnings, f"not interpreted: {selection.too_large}"))
         say("interpreting at small sizes")
-        judged = self._cpu_judge().judge(problem.with_sizes(small.sizes), source, rules, progress=say)
-        note = (small.note,) if small.note else ()
-        result = judged.correctness.with_(sizes=small.sizes, notes=judged.correctness.notes + note)
-        return _with_verdict(report, judged, Rung.INTERPRETED, interpreted=result)
+        rules = Rules(own_work=rule, seconds=asked.seconds)
+        with self._at(Lane.CPU, asked, say):
+            judged = judge.judge(candidate, selection.base, selection.others, seed, rules, progress=say)
+            judged = self.front().all_kernels_checked(
+                judge, judged, problem, source, candidate, selection, seed, asked, rules
+            )
+        result = judged.result.with_(sizes=selection.base.sizes, notes=(*judged.result.notes, *selection.notes))
+        if judged.needs_gpu:
+            return report.with_(warnings=(*report.warnings, f"not interpreted: needs a GPU ({judged.needs_gpu})"))
+        return with_verdict(report, judged.with_result(result), Rung.INTERPRETED, interpreted=result)
 
+    # -------------------------------------------------------------- on a GPU
     def _on_the_gpu(
-        self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress, cache: Path
-    ) -> Report:
-        from tools.shrink import hidden_on_gpu
-
-        hidden = hidden_on_gpu(problem) if asked.hidden_shapes else ()
-        ahead = self._compile_ahead(problem, source, asked, hidden, cache)
-        if asked.profile:
-            self._ahead.submit(work_of, problem)
-        rules = Rules(own_work=rule, hidden=hidden, seconds=asked.seconds, profile=asked.profile, before_hidden=ahead)
+        self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate, selection: Selection, seed: int,
+        asked: Options, rule: Rule, binaries: Mapping[str, Any], say: Progress,
+    ) -> Report:  # fmt: skip
+        rules = Rules(own_work=rule, seconds=asked.seconds)
         with self._at(Lane.GPU, asked, say):
-            if self._gpu_judge is None:
-                self._gpu_judge = Judge(self.device, zygote=self._zygote(Kind.CUDA), sharers=self._sharers)
             say("judging on the GPU")
-            judged = self._gpu_judge.judge(problem, source, rules, warm_cache=cache, progress=say)
-        report = _with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.correctness)
-        if judged.profile is not None:
-            report = report.with_(rung=Rung.PROFILE, profile=judged.profile)
+            judged = judge.judge(
+                candidate, selection.base, selection.others, seed, rules, binaries=binaries, progress=say
+            )
+            report = with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.result)
+            if report.correct and asked.profile:
+                report = self._profiled(report, candidate, selection, seed, rule, binaries, judge, say)
         if report.correct and asked.profile:
             report = self._extras(report, problem, source, asked, say)
         return report
 
-    def _compile_ahead(
-        self, problem: Problem, source: str, asked: Options, hidden: tuple[dict[str, int], ...], cache: Path
-    ) -> Callable[[Path], None]:
-        """Compiles for the other sizes while the GPU is busy with the problem's own. Gives what waits for it and copies it over."""
-        from tools.compile import compile_candidate
-        from tools.spec import input_spec
-
-        folder = cache / "hidden"
-        todo = [
-            self._ahead.submit(compile_candidate, self._zygote(Kind.COMPILE), input_spec(problem, sizes), source, asked.targets[:1], seconds=asked.compile_seconds, cache_dir=folder)
-            for sizes in hidden
-        ]  # fmt: skip
-
-        def put(target: Path) -> None:
-            wait(todo)
-            copy_new(folder, target)
-
-        return put
+    def _profiled(
+        self, report: Report, candidate: TracedCandidate, selection: Selection, seed: int, rule: Rule,
+        binaries: Mapping[str, Any], judge: Judge, say: Progress,
+    ) -> Report:  # fmt: skip
+        """The clock's answer; an answer that is wrong while it is timed is a failure."""
+        say("timing")
+        try:
+            profile, work = judge.profile(
+                candidate,
+                selection.base,
+                seed,
+                rule,
+                report.own_work,
+                binaries,
+                report.compiles[0].kernels if report.compiles else (),
+            )
+        except Failed as failed:
+            return report.with_(rung=Rung.PROFILE, failure=failed.failure, correct=False)
+        return report.with_(rung=Rung.PROFILE, profile=profile, own_work=work)
 
     def _extras(self, report: Report, problem: Problem, source: str, asked: Options, say: Progress) -> Report:
         """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
-        from tools.extras import add_extras
-        from tools.shrink import is_small
+        from contextlib import ExitStack
+
+        from kernelwright.tools.sizing.small_sizes import is_small
+        from kernelwright.tools.timing.extras import add_extras
 
         if not (asked.torch_compile or asked.ncu or asked.sanitizer):
             return report
@@ -280,35 +331,20 @@ class Evaluator:
     def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> Iterator[None]:
         """Nobody of this process is judged on the GPU meanwhile, and no other process measures there. Raises InfrastructureError after so many seconds."""
         self.environment()
-        with self._gpu_lock, gpu_lease(self._gpu, seconds, say or _quiet):
+        with self._gpu_lock, gpu_lease(self._gpu.uuid if self._gpu else "", seconds, say or _quiet):
             yield
 
     def environment(self) -> Environment:
         """What verdicts are made with. Read once."""
         if self._environment is None:
-            from tools.machine_info import version
-
-            base = Environment(
-                evaluator=evaluator_version(), python=platform.python_version(), torch=version("torch") or "", triton=version("triton") or "", host=platform.node(), fp_fusion="1",
-            )  # fmt: skip
-            self._environment = base.with_(**self._gpu_facts()) if self._on_gpu else base
+            self._environment, self._gpu = evaluating_environment(self.device)
         return self._environment
 
-    def _gpu_facts(self) -> dict[str, Any]:
-        from tools.gpus import read_driver
-
-        driver = read_driver()
-        index = int(self.device.partition(":")[2] or 0)
-        gpu = next((g for g in driver.gpus if g.index == index), None)
-        if gpu is None:
-            raise InfrastructureError(f"{self.device} is not there: use --device cpu, or run `agent doctor`")
-        self._gpu = gpu.uuid
-        return {"gpu": gpu.name, "driver": driver.version or ""}
-
     def close(self) -> None:
-        for pool in (self._pool, self._ahead):
-            pool.shutdown(wait=False, cancel_futures=True)
-        for judge in [*self._all_judges, *([self._gpu_judge] if self._gpu_judge else [])]:
+        """Ends every process. Verdicts that are under way raise InfrastructureError."""
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for judge in self._judges:
             judge.close()
         for zygote in self._zygotes.values():
             zygote.close()
@@ -318,33 +354,3 @@ class Evaluator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _over(base: dict[str, int], hidden: tuple[dict[str, int], ...]) -> tuple[dict[str, int], ...]:
-    return tuple({**base, **sizes} for sizes in hidden)
-
-
-def _with_verdict(report: Report, judged: Judged, rung: Rung, **stage: Any) -> Report:
-    """The report with one correctness rung put on."""
-    result = judged.correctness
-    failure = result.failure or (judged.profile.failure if judged.profile else None)
-    return report.with_(
-        rung=rung, failure=report.failure or failure, correct=failure is None, correct_kb=result.correct_kb, judged_on=result.device, own_work=result.own_work, isolation=judged.isolation, output=judged.output,
-        warnings=report.warnings + _isolation_warnings(judged), **stage,
-    )  # fmt: skip
-
-
-def _isolation_warnings(judged: Judged) -> tuple[str, ...]:
-    missing = judged.isolation.missing if judged.isolation else ()
-    return (f"isolation layers missing: {'; '.join(missing)}",) if missing else ()
-
-
-def _compile_warnings(compiles: tuple[CompileResult, ...]) -> tuple[str, ...]:
-    return tuple(f"{c.target}: {c.failure.message}" for c in compiles[1:] if c.failure)
-
-
-def _degenerate(problem: Problem) -> tuple[str, ...]:
-    from tools.manifest import load
-
-    manifest = load(problem)
-    return tuple(manifest.degenerate) if manifest else ()

@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tools.parsing import parse_module
+from kernelwright.tools.parsing import parse_module
 
 CPU_SIZES = "CPU_SIZES"
 """Module-level dict in a reference: the module-level integers that the CPU rungs use instead, such as {"batch_size": 4}."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 
-from tools.parsing import parse_module
-from tools.problem import source_hash
-from tools.results import Failure, Fault, SourceLine, clean_text
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.problem import source_hash
+from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 
 ENTRY_POINT = "ModelNew"
 LONGEST = 512 * 1024
@@ -18,6 +20,12 @@ _BLOCK = re.compile(
     r"^[ \t]*(?:```|~~~)[ \t]*([\w+.-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
 )
 _PYTHON = {"python", "py", "python3", "triton"}
+LONGEST_WORD = 200
+"""Characters of a name or a number that are looked at."""
+_NO_CODE = frozenset(
+    {tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
+    | {kind for name in ("FSTRING_MIDDLE",) if (kind := getattr(tokenize, name, None)) is not None}
+)
 _ANSWER = re.compile(r"</think(?:ing)?>")
 _CODE_LINE = re.compile(
     r"^\s*(?:import \w|from [\w.]+ import|def \w+\s*\(|class \w+\s*[(:]|@\w|\w+ ?= ?\S|\w+(?:\.\w+)*\()", re.MULTILINE
@@ -49,8 +57,11 @@ def extract_code(text: str) -> str:
     return max((body for language, body in blocks if not language and _is_module(body)), key=len, default="")
 
 
-def read_source(text: str) -> Failure | None:
-    """Why the text cannot be a candidate: no code, not Python, no `class ModelNew`, no forward, no Triton kernel. None where it can."""
+def read_source(text: str, allow_import: tuple[str, ...] = ()) -> Failure | None:
+    """Why the text cannot be a candidate: no code, not Python, no `class ModelNew`, no forward, no Triton kernel. None where it can.
+
+    allow_import: packages whose kernels count as its own; a text that uses those need not have one, nor import triton.
+    """
     if not text.strip():
         return Failure(fault=Fault.NO_CODE, message="there is no code")
     if len(text) > LONGEST:
@@ -72,7 +83,7 @@ def read_source(text: str) -> Failure | None:
             fault=Fault.ENTRY_POINT,
             message=f"no `class {ENTRY_POINT}`: a candidate defines `class {ENTRY_POINT}(nn.Module)`",
         )
-    if not _kernel_functions(tree) and not _imports_triton(tree):
+    if not allow_import and not _kernel_functions(tree) and not _imports_triton(tree):
         return Failure(
             fault=Fault.NO_KERNEL,
             message="no Triton kernel: triton is not even imported, and no function is decorated with @triton.jit",
@@ -220,16 +231,30 @@ def _kernel_advice(text: str) -> list[str]:
 
 def _calls_torch(node: ast.AST) -> bool:
     calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-    return any(ast.unparse(f).split(".")[0] in ("torch", "F") for f in calls)
+    return any(_root(f) in ("torch", "F") for f in calls)
+
+
+def _root(node: ast.AST) -> str:
+    """The first name of a chain of attributes; empty where it begins with something else."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _without_text(text: str) -> str:
-    """The code without comments, docstrings and string contents, so that words in prose are no evidence."""
+    """The code without comments and string contents, so that words in prose are no evidence; names cut at LONGEST_WORD, so that no pattern takes long."""
+    lines: list[list[str]] = [[]]
     try:
-        tree = parse_module(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return re.sub(r"#[^\n]*", "", text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            node.value = ""
-    return ast.unparse(tree)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in (tokenize.NEWLINE, tokenize.NL):
+                lines.append([])
+            elif token.type not in _NO_CODE:
+                lines[-1].append('""' if token.type == tokenize.STRING else token.string[:LONGEST_WORD])
+    except (tokenize.TokenError, SyntaxError, IndentationError, ValueError, RecursionError):
+        pass
+    return "\n".join(_joined(line) for line in lines)
+
+
+def _joined(tokens: list[str]) -> str:
+    """Tokens as a formatter would write them: nothing round a dot, before a bracket or after an opening one."""
+    return re.sub(r" ?([.\[\](){},:]) ?", r"\1", " ".join(tokens))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from agent.comparison.sides import Metrics, Side, side_of, together
-from agent.comparison.trajectories import Kind, parting
-from agent.exits import InputError
-from agent.figures import by_problem
-from agent.pairing import Paired, compare_runs
-from agent.samples import read_samples
-from policies.base import Value
-from store.database import Store
-from store.models import Trajectory
-from store.records import CandidateFilter, Entry, Order, TrajectoryFilter
+from kernelwright.agent.comparison.sides import Metrics, Side, side_of, together
+from kernelwright.agent.comparison.trajectories import Kind, parting
+from kernelwright.agent.viewing.report.figures import by_problem
+from kernelwright.agent.viewing.report.pairing import Paired, compare_runs
+from kernelwright.agent.viewing.report.samples import read_samples
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+from kernelwright.store.database import Store
+from kernelwright.store.models import Trajectory
+from kernelwright.store.records import CandidateFilter, Entry, Order, TrajectoryFilter
 
 
 class RunSide(Value):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from agent.samples import Cost, best_entry, cost_of
-from policies.base import Value
-from store.models import Trajectory
-from store.records import Entry
-from tools.results import Rung
+from kernelwright.agent.viewing.report.samples import Cost, best_entry, cost_of
+from kernelwright.policies.base import Value
+from kernelwright.store.models import Trajectory
+from kernelwright.store.records import Entry
+from kernelwright.tools.report import Rung
 
 
 class Metrics(Value):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agent.comparison.runs import ComparedRuns, ProblemRow
-from agent.comparison.sides import Metrics, Side
-from agent.comparison.trajectories import Cell, Compared, Kind, Parting
-from agent.report.texts import AGAINST_HEAD, markdown_table, paired_cells, plain
-from policies.base import Value
-from tools.results import Rung
+from kernelwright.agent.comparison.runs import ComparedRuns, ProblemRow
+from kernelwright.agent.comparison.sides import Metrics, Side
+from kernelwright.agent.comparison.trajectories import Cell, Compared, Kind, Parting
+from kernelwright.agent.viewing.report.texts import AGAINST_HEAD, markdown_table, paired_cells, plain
+from kernelwright.policies.base import Value
+from kernelwright.tools.report import Rung
 
 WORDS = {
     Kind.PROBLEM: "they are about different problems",
@@ -22,18 +22,18 @@ WORDS = {
 }
 
 
-class Table(Value):
+class ComparisonTable(Value):
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-def trajectory_tables(found: Compared) -> list[Table]:
+def trajectory_tables(found: Compared) -> list[ComparisonTable]:
     names = tuple(f"{side.trajectory_id}" for side in found.sides)
     return [
-        Table(title="trajectories", head=("", *names), rows=(*_about(found.sides), *_metrics([side.metrics for side in found.sides]))),
-        Table(title="where they part", head=("trajectory", f"parts from {names[0]}"), rows=tuple(zip(names[1:], map(parting_words, found.partings), strict=True))),
-        Table(title="turns", head=("turn", *names), rows=tuple((str(row.number), *(_cell(cell, place, row.number) for place, cell in enumerate(row.cells))) for row in found.turns)),
+        ComparisonTable(title="trajectories", head=("", *names), rows=(*_about(found.sides), *_metrics([side.metrics for side in found.sides]))),
+        ComparisonTable(title="where they part", head=("trajectory", f"parts from {names[0]}"), rows=tuple(zip(names[1:], map(parting_words, found.partings), strict=True))),
+        ComparisonTable(title="turns", head=("turn", *names), rows=tuple((str(row.number), *(_cell(cell, place, row.number) for place, cell in enumerate(row.cells))) for row in found.turns)),
     ]  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def _cell(cell: Cell | None, place: int, number: int) -> str:
     return f"{cell.action}{of}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
 
 
-def run_tables(found: ComparedRuns) -> list[Table]:
+def run_tables(found: ComparedRuns) -> list[ComparisonTable]:
     names = tuple(side.run for side in found.sides)
     metrics = [side.metrics for side in found.sides]
     about: tuple[tuple[str, ...], ...] = (
@@ -131,15 +131,17 @@ def run_tables(found: ComparedRuns) -> list[Table]:
     )
     parted = tuple((name, _counted(kinds)) for name, kinds in zip(names[1:], found.partings, strict=True))
     tests = [
-        Table(title=f"{names[0]} against {name}", head=AGAINST_HEAD, rows=tuple(map(paired_cells, own)))
+        ComparisonTable(title=f"{names[0]} against {name}", head=AGAINST_HEAD, rows=tuple(map(paired_cells, own)))
         for name, own in zip(names[1:], found.tests, strict=True)
     ]
     head = ("problem", *names, f"{names[1]} parts from {names[0]}", "at turn")
     return [
-        Table(title="runs", head=("", *names), rows=(*about, *_metrics(metrics))),
-        Table(title="where their samples part", head=("run", f"from {names[0]}, pairs of samples"), rows=parted),
+        ComparisonTable(title="runs", head=("", *names), rows=(*about, *_metrics(metrics))),
+        ComparisonTable(
+            title="where their samples part", head=("run", f"from {names[0]}, pairs of samples"), rows=parted
+        ),
         *tests,
-        Table(title="problems", head=head, rows=tuple(_problem(row) for row in found.problems)),
+        ComparisonTable(title="problems", head=head, rows=tuple(_problem(row) for row in found.problems)),
     ]
 
 
@@ -154,7 +156,7 @@ def _standing(metrics: Metrics) -> str:
     return f"{metrics.correct} of {metrics.trajectories} correct{speed}{failed}"
 
 
-def tables_markdown(title: str, tables: Sequence[Table]) -> str:
+def tables_markdown(title: str, tables: Sequence[ComparisonTable]) -> str:
     lines = [f"# {plain(title)}", ""]
     for table in tables:
         lines += [f"## {plain(table.title)}", "", *markdown_table(table.head, table.rows), ""]

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from agent.comparison.sides import Side, side_of
-from policies.base import Value
-from store.database import Store
-from store.models import Candidate, Trajectory
-from store.records import CandidateFilter, Entry, Order
+from kernelwright.agent.comparison.sides import Side, side_of
+from kernelwright.policies.base import Value
+from kernelwright.store.database import Store
+from kernelwright.store.models import Candidate, Trajectory
+from kernelwright.store.records import CandidateFilter, Entry, Order
 
 
 class Kind(StrEnum):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.figures import by_problem, figures
-from agent.samples import Sample
-from store.database import Store
-from store.records import Turn
+from kernelwright.agent.viewing.report.figures import by_problem, figures
+from kernelwright.agent.viewing.report.samples import Sample
+from kernelwright.store.database import Store
+from kernelwright.store.records import Turn
 
 SCORER = "kernelwright"
 

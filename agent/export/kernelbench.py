@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.figures import pass_at
-from agent.samples import Sample, compiled
-from store.database import Store
-from tools.results import Report, Timing
+from kernelwright.agent.viewing.report.figures import pass_at
+from kernelwright.agent.viewing.report.samples import Sample, compiled
+from kernelwright.store.database import Store
+from kernelwright.tools.report import Report, Timing
 
 KS = (1, 5, 10)
 ABSENT = -1.0

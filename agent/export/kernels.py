@@ -1,15 +1,19 @@
-"""The best kernels as Python files, each with its provenance in the header."""
+"""Kernels as Python files with their provenance in the header: the best of a run, or the one that the viewer shows."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from agent.kernel_file import MARK, verified
-from agent.samples import Sample
-from store.database import Store
-from tools.results import clean_text
+from kernelwright.agent.solve.kernel_file import MARK, check_path, verified
+from kernelwright.agent.viewing.report.files import write_text
+from kernelwright.agent.viewing.report.samples import Sample
+from kernelwright.errors import InputError
+from kernelwright.store.database import Store
+from kernelwright.store.records import Turn
+from kernelwright.tools.report import clean_text
 
 
 def kernel_files(store: Store, samples: Sequence[Sample]) -> Iterator[tuple[str, str]]:
@@ -37,3 +41,29 @@ def kernel_text(store: Store, candidate_id: int) -> str:
     ]
     lines = [" ".join(clean_text(line, 300).split()) for line in header]
     return "\n".join(lines) + "\n" + turn.source.strip() + "\n"
+
+
+def default_name(turn: Turn) -> str:
+    """`fused_softmax_trajectory_3_turn_2.py`."""
+    stem = re.sub(r"\W+", "_", turn.problem.removesuffix(".py")).strip("_") or "kernel"
+    return f"{stem}_trajectory_{turn.trajectory_id}_turn_{turn.turn + 1}.py"
+
+
+def check_kernel(turn: Turn) -> None:
+    """Raises InputError where there is nothing to write."""
+    if not turn.source:
+        raise InputError("this turn holds no code: there is nothing to export")
+    if turn.report is None:
+        raise InputError("this turn is not judged yet: r reads the database again")
+
+
+def save_kernel(store: Store, turn: Turn, path: str) -> Path:
+    """Raises InputError where it cannot be written, or would take the place of someone's own file."""
+    check_kernel(turn)
+    if not path.strip():
+        raise InputError("give the name of a file")
+    chosen = check_path(Path(path.strip()).expanduser())
+    try:
+        return write_text(chosen, kernel_text(store, turn.candidate_id))
+    except OSError as error:
+        raise InputError(f"{chosen} cannot be written: {error.strerror or error}") from None

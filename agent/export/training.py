@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from policies.base import Message
-from store.records import Turn
-from tools.problem import ProblemError
+from kernelwright.policies.base import Message
+from kernelwright.store.records import Turn
+from kernelwright.tools.problem import ProblemError
 
 MEASURING = frozenset({"kernelbench", "tritonbench-t"})
 FASTER = 1.1
@@ -48,7 +48,7 @@ def trainable(turns: Iterable[Turn], references: dict[str, str], left: Left) -> 
 
 def is_held_out(source: str) -> bool:
     """A reference that says of itself `HELD_OUT = True`."""
-    from agent.suites.reading import problem_of
+    from kernelwright.agent.problems.reading import problem_of
 
     try:
         return "held_out" in problem_of(source, "reference", "file").tags

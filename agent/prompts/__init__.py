@@ -1,6 +1,6 @@
 """What a policy is asked: texts in files, versioned, that a user can override with a folder of the same names."""
 
-from agent.prompts.compact import compact_reference
-from agent.prompts.writing import Asked, Prompts
+from kernelwright.agent.prompts.compact import compact_reference
+from kernelwright.agent.prompts.writing import Asked, Prompts
 
 __all__ = ["Asked", "Prompts", "compact_reference"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from tools.problem import CPU_SIZES, parse
+from kernelwright.tools.problem import CPU_SIZES, parse
 
 _LEFT_OUT = {"FAMILY", "TAGS", "ALIASES", CPU_SIZES}
 

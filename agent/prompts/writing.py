@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-from agent.exits import InputError
-from agent.prompts.compact import FORM, compact_reference
-from policies.base import Message, PromptForm, Role, Value
-from store.models import Action
-from tools.problem import Problem
+from kernelwright.agent.prompts.compact import FORM, compact_reference
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Message, PromptForm, Role, Value
+from kernelwright.store.models import Action
+from kernelwright.tools.problem import Problem
 
 VERSION = "v1"
 SHIPPED = Path(__file__).parent / VERSION

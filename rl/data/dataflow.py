@@ -13,8 +13,8 @@ import hashlib
 import re
 from functools import lru_cache
 
-from rl.data.spelling import COMMUTATIVE, OPERATORS, TRANSPARENT, einsum_name, operation
-from tools.parsing import parse_module
+from kernelwright.rl.data.spelling import COMMUTATIVE, OPERATORS, TRANSPARENT, einsum_name, operation
+from kernelwright.tools.parsing import parse_module
 
 CONSTANT = "c"
 _DIGEST = 40

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from agent.exits import InputError
-from tools.results import Value
+from kernelwright.errors import InputError
+from kernelwright.tools.report import Value
 
 SHARD_ROWS = 4096
 """Rows of one file. A shard of long rows is some tens of MB in memory."""

@@ -6,8 +6,8 @@ import ast
 import hashlib
 from functools import lru_cache
 
-from tools.parsing import parse_module
-from tools.problem import tree_text
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.problem import tree_text
 
 
 @lru_cache(maxsize=65536)

@@ -8,10 +8,10 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rl.pool import before_leaving, pool_of
+from kernelwright.rl.worker_pool import before_leaving, pool_of
 
 if TYPE_CHECKING:
-    from tools.pipeline import Evaluator
+    from kernelwright.tools.pipeline import Evaluator
 
 CLOSING_SECONDS = 4.0
 _here: dict[str, Any] = {}
@@ -70,7 +70,7 @@ def _open() -> None:
 
     import torch
 
-    from tools.pipeline import Evaluator
+    from kernelwright.tools.pipeline import Evaluator
 
     torch.set_num_threads(1)
     _here["opening"] = True

@@ -11,11 +11,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from agent.exits import InputError
-from policies.base import Value
-from rl.training.checkpoints import refuse_what_is_there, write_policy
-from rl.training.options import Storage
-from rl.training.subject import Subject, load_weights, open_subject, parameters
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+from kernelwright.rl.training.checkpoints import refuse_what_is_there, write_policy
+from kernelwright.rl.training.options import Storage
+from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
 
 
 class Averaged(Value):

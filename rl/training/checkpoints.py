@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.exits import InputError
-from rl.training.options import Storage, TrainOptions
-from rl.training.subject import Subject, write_notes
+from kernelwright.errors import InputError
+from kernelwright.rl.training.options import Storage, TrainOptions
+from kernelwright.rl.training.subject import Subject, write_notes
 
 WHOLE = "whole.json"
 """Written last into a checkpoint: without it the checkpoint was cut off."""
@@ -41,7 +41,7 @@ def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
 def refuse_what_is_there(output: Path) -> None:
     """Raises InputError; an empty folder is in nobody's way."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise InputError(f"{output} is there already: choose another --output, or move it away")
+        raise InputError(f"{output} is there already: choose another --out, or move it away")
 
 
 def training_id(options: TrainOptions) -> str:

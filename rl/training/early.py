@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from agent.databases import open_store
-from policies.identity import adapter_folder, model_config
-from rl.online.options import OnlineOptions
-from rl.online.problem_source import ProblemSource
-from rl.training.options import LogOptions, TrainOptions
-from rl.training.plan import refuse_empty
-from rl.training.subject import path_of
-from store.database import Store
+from kernelwright.agent.databases import open_store
+from kernelwright.policies.model_identity import adapter_folder, model_config
+from kernelwright.rl.training.online.options import OnlineOptions
+from kernelwright.rl.training.online.problem_source import ProblemSource
+from kernelwright.rl.training.options import LogOptions, TrainOptions
+from kernelwright.rl.training.plan import refuse_empty
+from kernelwright.rl.training.subject import path_of
+from kernelwright.store.database import Store
 
 
 def look_at_log(options: LogOptions) -> None:

@@ -2,54 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import math
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from agent.exits import InputError
-from agent.interrupts import stopping
-from policies.base import Value
-from rl.grpo.config import grpo_config
-from rl.grpo.rows import Replay, in_order, row_of
-from rl.safety.alarms import TrainingAlarm
-from rl.training.checkpoints import facts_of, newest, prepare, publish
-from rl.training.options import LogOptions, Method
-from rl.training.plan import Material, Plan, make_plan, refuse_empty
-from rl.training.processes import first_before_others, only_first, place_of
-from rl.training.subject import Subject, load_weights, open_subject, parameters
-from rl.training.watching import Watch, Watching, unwatched
-from store.database import Store
-from tools.results import InfrastructureError
+from kernelwright.agent.interrupts import stopping
+from kernelwright.errors import InputError
+from kernelwright.rl.training.checkpoints import facts_of, newest, prepare, publish
+from kernelwright.rl.training.grpo.config import grpo_config
+from kernelwright.rl.training.grpo.rows import Replay, in_order, row_of
+from kernelwright.rl.training.options import LogOptions, Method
+from kernelwright.rl.training.plan import Material, Plan, make_plan, refuse_empty
+from kernelwright.rl.training.processes import first_before_others, only_first, place_of
+from kernelwright.rl.training.report import TrainingResult, draw_curves, write_training_report
+from kernelwright.rl.training.safety.alarms import Limits, TrainingAlarm
+from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
+from kernelwright.rl.training.trl_settings import warm_up_steps
+from kernelwright.rl.training.watching import Watch, Watching, unwatched
+from kernelwright.store.database import Store
+from kernelwright.tools.report import InfrastructureError
 
 Say = Callable[[str], None]
-
-
-class Trained(Value):
-    """How a training ended."""
-
-    output: str
-    method: Method
-    steps: int
-    rows: int
-    seconds: float
-    loss: float | None
-    resumed_at: int
-    paused: bool = False
-    """The time was up: `output` is a checkpoint, and the same command goes on."""
-    plan: Plan | None = None
-    figures: dict[str, float] = {}
-    """Of the last step."""
-    base: str | None = None
-    """Of an adapter: what it is to be loaded with."""
-    first: bool = True
-    """Whether the process that says so is the one that writes."""
 
 
 def train_from_log(
     options: LogOptions, *, show: Callable[[Plan], None], say: Say = lambda step: None, watch: Watch = unwatched,
     dry_run: bool = False,
-) -> Trained | None:  # fmt: skip
+) -> TrainingResult | None:  # fmt: skip
     """Says what it will use (`show`), then trains; None for a dry run. Raises InputError, PolicyRefused, TrainingAlarm, StoreError; KeyboardInterrupt after a checkpoint."""
     place = place_of(options.device)
     show, say, options = only_first(place, show), only_first(place, say), options.with_(device=place.device)
@@ -71,7 +54,7 @@ def train_from_log(
 
 def _train(
     options: LogOptions, subject: Subject, model: Any, material: Material, resumes: bool, say: Say, watch: Watch
-) -> Trained:
+) -> TrainingResult:
     plan = material.plan
     build = _grpo if plan.method is Method.GRPO else _other
     with readable_settings():
@@ -80,7 +63,7 @@ def _train(
     earlier = 0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"])
     facts = {"method": str(plan.method), "formula": plan.formula, "trained_from": options.db}
     watching = Watching(
-        subject, options.work, watch, options.limits, max_minutes=options.max_minutes, earlier=earlier, facts=facts
+        subject, options.work, watch, _limits(options), max_minutes=options.max_minutes, earlier=earlier, facts=facts
     )
     quieten(trainer)
     trainer.add_callback(watching)
@@ -91,18 +74,19 @@ def _train(
     return finish(trainer, options, subject, watching, plan.method, rows, begun, plan, facts)
 
 
+def _limits(options: LogOptions) -> Limits:
+    """With --force a log of an unrelated policy is trained on: its divergence is then no alarm."""
+    return options.limits.with_(kl=math.inf) if options.force else options.limits
+
+
 def finish(
     trainer: Any, options: Any, subject: Subject, watching: Watching, method: Method, rows: int, begun: int, plan: Plan | None,
     facts: dict[str, Any], lineage: tuple[str, ...] = (),
-) -> Trained:  # fmt: skip
+) -> TrainingResult:  # fmt: skip
     """Writes curves, report and policy; the checkpoints stay until the policy is whole."""
-    import shutil
-
-    from rl.training.report import write_training_report
-
     history = trainer.state.log_history
     last: dict[str, Any] = next((entry for entry in reversed(history) if "loss" in entry), {})
-    trained = Trained(
+    trained = TrainingResult(
         output=str(options.output), method=method, steps=trainer.state.global_step, rows=rows, seconds=watching.seconds, loss=last.get("loss"),
         resumed_at=begun, plan=plan, base=_base_of(trainer, subject), first=trainer.is_world_process_zero(), figures={name: value for name, value in last.items() if isinstance(value, float)},
     )  # fmt: skip
@@ -141,7 +125,7 @@ def trainer_step(checkpoint: Any) -> int:
 
 
 def _grpo(options: LogOptions, subject: Subject, model: Any, material: Material) -> tuple[Any, int]:
-    from rl.grpo.trainer import TrajectoryGRPOTrainer
+    from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
 
     samples = material.log.samples
     longest = max(len(sample.completion_ids) for sample in samples)
@@ -157,6 +141,8 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: Material)
         options.seed,
     )
     probe.max_steps = options.max_steps or max(1, round(options.epochs * replay.steps_an_epoch))
+    for name, value in warm_up_steps(probe.max_steps, settings).items():
+        setattr(probe, name, value)
     trainer = TrajectoryGRPOTrainer(
         model, probe, replay, decoupled=options.decoupled, processing_class=subject.tokenizer
     )
@@ -164,7 +150,7 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: Material)
 
 
 def _other(options: LogOptions, subject: Subject, model: Any, material: Material) -> tuple[Any, int]:
-    from rl.training.other_methods import make_trainer
+    from kernelwright.rl.training.other_methods import make_trainer
 
     on_gpu = options.device.startswith("cuda")
     fixed = {
@@ -191,10 +177,6 @@ def _other(options: LogOptions, subject: Subject, model: Any, material: Material
 @contextmanager
 def reported(options: Any, trainer: Any) -> Iterator[None]:
     """What an alarm saw lies beside the checkpoints: alarm.json and the curves."""
-    import json
-
-    from rl.training.report import draw_curves
-
     try:
         yield
     except TrainingAlarm as alarm:

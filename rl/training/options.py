@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field
 
-from policies.base import Value
-from rl.credit import GAMMA, Baseline
-from rl.safety.alarms import Limits
+from kernelwright.policies.base import Value
+from kernelwright.rl.credit.turn_credit import GAMMA, Baseline
+from kernelwright.rl.training.safety.alarms import Limits
 
 
 class Method(StrEnum):

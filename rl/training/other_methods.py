@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.exits import InputError
-from rl.dataset import Sample
-from rl.refusals import WORDS, Refusal
-from rl.training.options import Method
-from rl.training.subject import Subject
-from rl.trl_settings import check_settings, make_config
+from kernelwright.errors import InputError
+from kernelwright.rl.log.dataset import Sample
+from kernelwright.rl.log.refusals import WORDS, Refusal
+from kernelwright.rl.training.options import Method
+from kernelwright.rl.training.subject import Subject
+from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
 
 COMMON: dict[str, Any] = {
     "report_to": "none", "disable_tqdm": True, "logging_steps": 1, "save_total_limit": 2, "logging_nan_inf_filter": False, "adam_beta2": 0.95,
-    "max_grad_norm": 0.5, "lr_scheduler_type": "constant_with_warmup", "warmup_steps": 5, "weight_decay": 0.0, "save_steps": 20,
+    "max_grad_norm": 0.5, "lr_scheduler_type": "constant_with_warmup", "weight_decay": 0.0, "save_steps": 20,
 }  # fmt: skip
 
 
@@ -122,12 +122,13 @@ def make_trainer(
         own |= {"packing": False, "completion_only_loss": True, "max_length": longest}
     batch = own["per_device_train_batch_size"] * own.get("gradient_accumulation_steps", 1)
     own["max_steps"] = max_steps or max(1, round(epochs * len(rows) / batch))
+    own |= warm_up_steps(own["max_steps"], given)
     return _trainer(method, model, subject, Dataset.from_list(rows), make_config(kinds[method], own)), len(rows)
 
 
 def _trainer(method: Method, model: Any, subject: Subject, rows: Any, config: Any) -> Any:
-    from rl.safety.gradients import FiniteGradients
-    from rl.training.tokenized import TokenizedDPOTrainer, TokenizedKTOTrainer, TokenizedSFTTrainer
+    from kernelwright.rl.training.safety.gradients import FiniteGradients
+    from kernelwright.rl.training.tokenized import TokenizedDPOTrainer, TokenizedKTOTrainer, TokenizedSFTTrainer
 
     kinds = {Method.RFT: TokenizedSFTTrainer, Method.DPO: TokenizedDPOTrainer, Method.KTO: TokenizedKTOTrainer}
     trainer = kinds[method](model=model, args=config, train_dataset=rows, processing_class=subject.tokenizer)

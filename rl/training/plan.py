@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from agent.exits import InputError
-from policies.base import Value
-from rl.choosing import choose_formula, parse_filter
-from rl.dataset import Log, Sample, Wanted, age_of, load
-from rl.grpo.drift import WORN, WORN_OUT, Drift, measure_drift
-from rl.grpo.rows import row_of
-from rl.refusals import Counted, Refusal, Refused
-from rl.reward.formula import Formula
-from rl.training.options import LogOptions, Method
-from rl.training.other_methods import prompts_of
-from rl.training.subject import Subject
-from store.database import Store
-from store.records import CandidateFilter
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+from kernelwright.rl.credit.formula import Formula
+from kernelwright.rl.log.dataset import Log, Sample, Wanted, age_of, load
+from kernelwright.rl.log.defaults import choose_formula, parse_filter
+from kernelwright.rl.log.refusals import Counted, Refusal, Refused
+from kernelwright.rl.training.grpo.drift import (
+    MAX_KL_NATS_PER_TOKEN,
+    WORN_EFFECTIVE_SAMPLE_SIZE,
+    Drift,
+    measure_drift,
+)
+from kernelwright.rl.training.grpo.rows import row_of
+from kernelwright.rl.training.options import LogOptions, Method
+from kernelwright.rl.training.other_methods import prompts_of
+from kernelwright.rl.training.subject import Subject
+from kernelwright.store.database import Store
+from kernelwright.store.records import CandidateFilter
 
 
 class Plan(Value):
@@ -122,11 +127,18 @@ def choose_method(asked: Method | None, log: Log, drift: Drift | None) -> tuple[
         most = log.refused[0].found if log.refused else "nothing was logged"
         return Method.RFT, f"no group gives an exact gradient ({most}): the correct turns are learnt from instead"
     assert drift is not None
-    if drift.effective < WORN:
+    if drift.kl > MAX_KL_NATS_PER_TOKEN:
         return (
             Method.RFT,
-            f"the policy has moved from the one that wrote the log (effective sample size {drift.effective:.2f}, under {WORN}): "
-            "on such a log fine-tuning on the correct turns was found as good or better",
+            f"another policy wrote the log (KL {drift.kl:.2f} nats a token, over {MAX_KL_NATS_PER_TOKEN}): "
+            "its correct turns are learnt from instead",
+        )
+    if drift.effective < WORN_EFFECTIVE_SAMPLE_SIZE:
+        return (
+            Method.RFT,
+            f"the policy has moved from the one that wrote the log (effective sample size {drift.effective:.2f}, "
+            f"under {WORN_EFFECTIVE_SAMPLE_SIZE}): on such a log fine-tuning on the correct turns was found as good "
+            "or better",
         )
     return Method.GRPO, f"the log is exact and fresh (effective sample size {drift.effective:.2f})"
 
@@ -140,10 +152,11 @@ def _refuse_grpo(options: LogOptions, log: Log, drift: Drift | None) -> None:
     if not log.samples:
         raise InputError(f"nothing in this log gives an exact gradient{_reasons(log.refused)}")
     assert drift is not None
-    if drift.effective < WORN_OUT and drift.rows >= 32 and not options.force:
+    if drift.is_worn_out and not options.force:
         raise InputError(
-            f"the log is worn out: effective sample size {drift.effective:.3f} over {drift.rows} turns (KL {drift.kl:.3f} nats a token): "
-            "collect anew, use --method rft, or --force"
+            f"the log is worn out: effective sample size {drift.effective:.3f} over {drift.rows} turns, "
+            f"KL {drift.kl:.3f} nats a token (at most {MAX_KL_NATS_PER_TOKEN}): "
+            "collect a new log with this policy, use --method rft, or --force"
         )
 
 
@@ -173,9 +186,10 @@ def _age(sample: Sample, subject: Subject) -> str:
 
 def _warnings(method: Method, drift: Drift | None, ages: Counter[str]) -> list[str]:
     found = []
-    if method is Method.GRPO and drift is not None and drift.effective < WORN:
+    if method is Method.GRPO and drift is not None and drift.effective < WORN_EFFECTIVE_SAMPLE_SIZE:
         found.append(
-            f"effective sample size {drift.effective:.2f} is under {WORN}: most of the gradient comes from a few turns"
+            f"effective sample size {drift.effective:.2f} is under {WORN_EFFECTIVE_SAMPLE_SIZE}: "
+            "most of the gradient comes from a few turns"
         )
     if strangers := ages.get("unknown"):
         found.append(

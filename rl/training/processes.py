@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from agent.exits import InputError
+from kernelwright.errors import InputError
 
 LONGEST_WAIT = timedelta(hours=2)
 """For the slowest process's round."""
@@ -101,7 +101,7 @@ def shared(place: Place, own: Callable[[], Any]) -> list[Any]:
     if trouble is not None:
         raise trouble
     if said := next((said for _, said in shares if said is not None), None):
-        from tools.results import InfrastructureError
+        from kernelwright.tools.report import InfrastructureError
 
         raise InfrastructureError(f"another process of this training stopped: {said}")
     return [share for share, _ in shares]

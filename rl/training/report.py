@@ -1,4 +1,4 @@
-"""Curves as a picture, and a page with all that was measured."""
+"""The result of a training: its figures, its curves as a picture, and a page with all that was measured."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rl.training.from_log import Trained
-    from rl.training.plan import Plan
+from kernelwright.policies.base import Value
+from kernelwright.rl.training.options import Method
+from kernelwright.rl.training.plan import Plan
 
 CURVES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("reward", ("reward", "return")),
@@ -31,6 +31,27 @@ CURVES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 """Each picture with what it shows."""
 SMOOTH = 0.8
+
+
+class TrainingResult(Value):
+    """How a training ended."""
+
+    output: str
+    method: Method
+    steps: int
+    rows: int
+    seconds: float
+    loss: float | None
+    resumed_at: int
+    paused: bool = False
+    """The time was up: `output` is a checkpoint, and the same command goes on."""
+    plan: Plan | None = None
+    figures: dict[str, float] = {}
+    """Of the last step."""
+    base: str | None = None
+    """Of an adapter: what it is to be loaded with."""
+    first: bool = True
+    """Whether the process that says so is the one that writes."""
 
 
 def series_of(history: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
@@ -74,7 +95,9 @@ def _smooth(values: Sequence[float]) -> list[float]:
     return found
 
 
-def write_training_report(folder: Path, history: Sequence[dict[str, Any]], trained: Trained, plan: Plan | None) -> None:
+def write_training_report(
+    folder: Path, history: Sequence[dict[str, Any]], trained: TrainingResult, plan: Plan | None
+) -> None:
     """history.json, curves.png and report.html: one page, nothing loaded from anywhere."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "history.json").write_text(json.dumps(list(history)), encoding="utf-8")
@@ -83,10 +106,10 @@ def write_training_report(folder: Path, history: Sequence[dict[str, Any]], train
     (folder / "report.html").write_text(_page(history, trained, plan, picture), encoding="utf-8")
 
 
-def _page(history: Sequence[dict[str, Any]], trained: Trained, plan: Plan | None, picture: str) -> str:
+def _page(history: Sequence[dict[str, Any]], trained: TrainingResult, plan: Plan | None, picture: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    from agent import report as beside
+    from kernelwright.agent.viewing import report as beside
 
     folders = [str(Path(__file__).parent), str(Path(beside.__file__).parent)]
     environment = Environment(

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent.exits import InputError
-from policies.base import PromptForm
-from policies.embedded import WEIGHTS
-from policies.identity import (
+from kernelwright.errors import InputError
+from kernelwright.policies.base import PromptForm
+from kernelwright.policies.model_identity import (
     SIDECAR,
     Identity,
     adapter_folder,
@@ -19,6 +18,7 @@ from policies.identity import (
     sidecar,
     weights_revision,
 )
+from kernelwright.policies.small.embedded import WEIGHTS
 
 LOCAL = ("embedded", "transformers:", "vllm:")
 REMEMBERED = 512
@@ -46,7 +46,7 @@ class Subject(NamedTuple):
 
 def open_subject(policy: str, adapter: str | None = None) -> Subject:
     """Reads config and tokenizer, no weights. Raises InputError and PolicyRefused."""
-    from rl.sft.base_model import load_tokenizer
+    from kernelwright.rl.training.sft.base_model import load_tokenizer
 
     path = path_of(policy)
     config = model_config(path) or {}
@@ -85,7 +85,7 @@ def load_weights(subject: Subject, device: str, lora: bool) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from policies.storage import has_int8, read_int8
+    from kernelwright.policies.small.quantised_weights import has_int8, read_int8
 
     folder = Path(subject.path)
     try:
@@ -118,7 +118,7 @@ def _adapted(model: Any, subject: Subject, lora: bool) -> Any:
             raise InputError(
                 f"the adapter {subject.adapter} does not fit {subject.path}: {str(error).strip().splitlines()[0][:200]}"
             ) from error
-    from rl.sft.presets import Lora
+    from kernelwright.rl.training.sft.presets import Lora
 
     recipe = Lora()
     config = LoraConfig(

@@ -7,8 +7,8 @@ from types import ModuleType
 from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, insert, inspect, select, update
 from sqlalchemy.engine import Connection
 
-from store.errors import StoreError, StoreTrouble
-from store.migrations import m0001_tables, m0002_search
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.migrations import m0001_tables, m0002_search
 
 MIGRATIONS: tuple[ModuleType, ...] = (m0001_tables, m0002_search)
 """Each has `apply(connection)`; the first makes version 1."""

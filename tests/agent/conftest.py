@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.judging import Judging
-from agent.problems import find
-from agent.prompts import Prompts
-from agent.run import Run
-from agent.settings import Settings
-from policies.base import Completion, Policy
-from policies.scripted import ScriptedPolicy, open_scripted
-from store.database import Store
-from tools.pipeline import Evaluator, Options
+from kernelwright.agent.loop.run import Run
+from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.problems.finding import find
+from kernelwright.agent.prompts import Prompts
+from kernelwright.policies.base import Completion, Policy
+from kernelwright.policies.scripted import ScriptedPolicy, open_scripted
+from kernelwright.store.database import Store
+from kernelwright.tools.pipeline import Evaluator, Options
 
 GOOD = Path(__file__).parents[1] / "kernels" / "good" / "fused_silu.py"
 
@@ -91,7 +91,7 @@ def batch_script(tmp_path_factory, does_not_compile, right) -> Path:
 @pytest.fixture(scope="session")
 def batched(tmp_path_factory, batch_script) -> Path:
     """The database of a finished run `three`: three problems, two samples each, judged by the real tools. Beside it lies its report."""
-    from agent.batching import run_batch
+    from kernelwright.agent.batch.running import run_batch
 
     folder = tmp_path_factory.mktemp("batched")
     problems = [find(name) for name in ("fused_silu", "vector_add", "row_sum")]

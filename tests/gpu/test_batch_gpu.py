@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.batching import run_batch
-from agent.databases import open_store
-from agent.problems import find
-from agent.settings import Settings
-from agent.stopping import Budgets, StopReason
-from policies.transformers import TransformersPolicy
-from store.records import TrajectoryFilter
+from kernelwright.agent.batch.running import run_batch
+from kernelwright.agent.databases import open_store
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.loop.stopping import Budgets, StopReason
+from kernelwright.agent.problems.finding import find
+from kernelwright.policies.local.transformers_policy import TransformersPolicy
+from kernelwright.store.records import TrajectoryFilter
 
 pytestmark = pytest.mark.gpu
 WEIGHTS = Path(__file__).parents[2] / "policies" / "weights"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tools.pipeline import Evaluator, Options
-from tools.problem import Problem
-from tools.results import Fault
+from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Fault
 
 pytestmark = pytest.mark.gpu
 REFERENCE = """

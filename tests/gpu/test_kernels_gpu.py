@@ -9,7 +9,7 @@ import pytest
 
 from bench.suite import KERNELS, Entry, header, honest, problem_of
 from bench.trust import options_for
-from tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Evaluator, Options
 
 pytestmark = pytest.mark.gpu
 BAD = sorted((KERNELS / "bad").iterdir())

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from bench.suite import Entry, honest, problem_of
-from tools.pipeline import Evaluator, Options
-from tools.results import Report
+from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.report import Report
 
 pytestmark = [
     pytest.mark.gpu,
@@ -32,8 +32,8 @@ def test_each_gpu_judges_what_it_is_given():
 
 def test_a_graph_is_captured_on_the_gpu_of_its_model(tmp_path):
     """torch keeps one stream for all captures, of the GPU that captured first: the second's graph was empty there too."""
-    from policies.stepping import CacheKind
-    from policies.transformers import TransformersPolicy
+    from kernelwright.policies.local.stepping import CacheKind
+    from kernelwright.policies.local.transformers_policy import TransformersPolicy
     from tests.policies.test_live_policy import requests
     from tests.tiny_model import save_tiny_model
 
@@ -48,8 +48,8 @@ def test_a_graph_is_captured_on_the_gpu_of_its_model(tmp_path):
 
 def test_a_policy_of_the_second_gpu_answers_from_any_thread(tmp_path):
     """On the first GPU's stream its graph was captured empty: replayed for ever, and no row ever ended."""
-    from policies.live import LivePolicy
-    from policies.transformers import TransformersPolicy
+    from kernelwright.policies.local.in_process_policy import LivePolicy
+    from kernelwright.policies.local.transformers_policy import TransformersPolicy
     from tests.policies.test_live_policy import requests
     from tests.tiny_model import save_tiny_model
 

@@ -28,7 +28,7 @@ import torch
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PLACES = (HERE / "problems", ROOT / "agent" / "catalogue")
+PLACES = (HERE / "problems", ROOT / "agent" / "problems" / "catalogue")
 DEADLINE = 120
 """Seconds a file."""
 
@@ -191,8 +191,8 @@ def work(path: Path, answer) -> None:
     from triton.runtime import driver
 
     sys.path.insert(0, str(ROOT))
-    from tools.untrusted.interpreter import repair_splat
-    from tools.untrusted.libdevice import provide_libdevice
+    from kernelwright.tools.replaying.interpreter.repairs import repair_splat
+    from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
 
     driver.set_active(StubDriver())
     repair_splat()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from policies.base import Message, PolicyError, Request, Role, Sampling
-from policies.names import open_policy
+from kernelwright.policies.base import Message, PolicyError, Request, Role, Sampling
+from kernelwright.policies.open_policy import open_policy
 
 
 def ask(text: str, **sampling: object) -> Request:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from policies.base import Completion
+from kernelwright.policies.base import Completion
 
 
 def teacher_forced(

@@ -12,9 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from policies.apart import ApartPolicy  # noqa: E402
-from policies.base import Message, PolicyRefused, PolicyUnavailable, Request, Role, Sampling, Trouble  # noqa: E402
-from policies.live import LivePolicy, fingerprint  # noqa: E402
+from kernelwright.policies.base import Message, PolicyRefused, PolicyUnavailable, Request, Role, Sampling, Trouble  # noqa: E402
+from kernelwright.policies.local.in_process_policy import LivePolicy, fingerprint  # noqa: E402
+from kernelwright.policies.local.process_policy import ApartPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
 

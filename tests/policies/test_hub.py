@@ -7,9 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from huggingface_hub import constants
 
-from policies.base import PolicyRefused
-from policies.hub import reach
-from policies.identity import model_config
+from kernelwright.policies.base import PolicyRefused
+from kernelwright.policies.hub_models import reach
+from kernelwright.policies.model_identity import model_config
 
 COMMIT = "0" * 40
 

@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from policies.base import Message, PolicyRefused, Request, Role, Sampling, Trouble  # noqa: E402
-from policies.live import PATIENCE, LivePolicy, Question, fingerprint  # noqa: E402
-from policies.transformers import TransformersPolicy  # noqa: E402
+from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling, Trouble  # noqa: E402
+from kernelwright.policies.local.in_process_policy import PATIENCE, LivePolicy, Question, fingerprint  # noqa: E402
+from kernelwright.policies.local.transformers_policy import TransformersPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
 WORDS = ("softmax", "add", "a longer prompt with many more words in it than the others have", "x", "store and load")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.base import (
+from kernelwright.policies.base import (
     FinishReason,
     Message,
     PolicyError,
@@ -27,9 +27,9 @@ from policies.base import (
     Sampling,
     Trouble,
 )
-from policies.openai_compatible import OpenAICompatible
-from policies.patient import Patient
-from policies.prices import read_prices
+from kernelwright.policies.openai.openai_policy import OpenAICompatible
+from kernelwright.policies.prices import read_prices
+from kernelwright.policies.retrying import Patient
 from tests.policies.loopback import Handler, loopback, reply
 
 ROOT = Path(__file__).parents[2]
@@ -146,7 +146,7 @@ def test_a_server_that_is_down_is_unavailable():
 
 
 def test_an_answer_larger_than_the_cap_is_stopped(monkeypatch):
-    monkeypatch.setattr("policies.openai_connection.LARGEST_REPLY", 1 << 16)
+    monkeypatch.setattr("kernelwright.policies.openai.connection.LARGEST_REPLY", 1 << 16)
     with loopback(endless_stream_fast) as server, pytest.raises(PolicyUnavailable, match="without end"):
         OpenAICompatible("m", server.url, timeout=20).sample([ask()])
 
@@ -356,7 +356,7 @@ def test_an_address_that_is_none_has_a_typed_outcome(url):
 
 def test_ctrl_c_ends_the_wait_for_a_slow_server_at_once():
     code = (
-        "import sys; from policies.names import open_policy; from policies.base import Message, Request, Role\n"
+        "import sys; from kernelwright.policies.open_policy import open_policy; from kernelwright.policies.base import Message, Request, Role\n"
         "print('asking', flush=True)\n"
         "try: open_policy(sys.argv[1]).sample([Request(messages=(Message(role=Role.USER, content='x'),))])\n"
         "except KeyboardInterrupt: print('interrupted', flush=True)\n"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from policies.base import Completion, Message, PolicyRefused, PolicyUnavailable, Request, Role, Trouble
-from policies.patient import Patient
-from policies.scripted import ScriptedPolicy
+from kernelwright.policies.base import Completion, Message, PolicyRefused, PolicyUnavailable, Request, Role, Trouble
+from kernelwright.policies.retrying import Patient
+from kernelwright.policies.scripted import ScriptedPolicy
 
 ASK = Request(messages=(Message(role=Role.USER, content="add"),))
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from policies.accounting import Spent
-from policies.base import Message, Policy, PolicyRefused, Request, Role, Sampling, Trouble, Usage
-from policies.names import FORMS, open_policy
-from policies.prices import SHIPPED, Prices, read_prices
+from kernelwright.policies.accounting import Spent
+from kernelwright.policies.base import Message, Policy, PolicyRefused, Request, Role, Sampling, Trouble, Usage
+from kernelwright.policies.open_policy import FORMS, open_policy
+from kernelwright.policies.prices import SHIPPED, Prices, read_prices
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
     "name", ["", "gpt", "openai", "openai:", "vllm:", "mock", "scripted:", "embedded:x", "claude:x"]
 )
 def test_an_unknown_name_lists_the_forms(name):
-    with pytest.raises(PolicyRefused, match="the forms are embedded, openai:MODEL@URL") as caught:
+    with pytest.raises(PolicyRefused, match="the forms are embedded, compiler, openai:MODEL@URL") as caught:
         open_policy(name)
     assert caught.value.trouble is Trouble.NAME
 
@@ -78,7 +78,7 @@ def _has_vllm() -> bool:
 
 def test_naming_policies_pays_for_no_heavy_library():
     code = (
-        "import sys, policies.names; "
+        "import sys, kernelwright.policies.open_policy; "
         "print([name for name in ('torch', 'transformers', 'vllm', 'openai', 'tenacity', 'httpx') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -135,7 +135,14 @@ def test_totals_say_what_they_leave_out():
 
 
 def test_every_form_is_described():
-    assert list(FORMS) == ["embedded", "openai:MODEL@URL", "vllm:PATH", "transformers:PATH", "scripted:FILE"]
+    assert list(FORMS) == [
+        "embedded",
+        "compiler",
+        "openai:MODEL@URL",
+        "vllm:PATH",
+        "transformers:PATH",
+        "scripted:FILE",
+    ]
 
 
 def test_repeated_requests_have_seeds_of_their_own():

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from policies.base import (
+from kernelwright.policies.base import (
     Completion,
     FinishReason,
     Message,
@@ -24,9 +24,9 @@ from policies.base import (
     Sampling,
     Trouble,
 )
-from policies.openai_compatible import OpenAICompatible
-from policies.patient import Patient
-from policies.transformers import TransformersPolicy
+from kernelwright.policies.local.transformers_policy import TransformersPolicy
+from kernelwright.policies.openai.openai_policy import OpenAICompatible
+from kernelwright.policies.retrying import Patient
 from tests.policies.exactness import teacher_forced
 from tests.policies.servers import ROOT, environment, free_port, serving, vllm_python
 

@@ -12,16 +12,16 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytest.importorskip("transformers")
 
-from policies.base import Message, Request, Role, Sampling  # noqa: E402
-from policies.live import LivePolicy  # noqa: E402
-from policies.transformers import TransformersPolicy  # noqa: E402
+from kernelwright.policies.base import Message, Request, Role, Sampling  # noqa: E402
+from kernelwright.policies.local.in_process_policy import LivePolicy  # noqa: E402
+from kernelwright.policies.local.transformers_policy import TransformersPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
 ERRORS = '''
 def errors(device, dtype, heads, kept, head, length=96, rows=7):
     """Largest error of each row against torch's attention in float32 over the row's own columns, in order."""
     import torch
-    from policies.ring_attention import attend
+    from kernelwright.policies.local.continuous_batch_attention import attend
 
     dice = torch.Generator().manual_seed(heads * head)
     def some(*shape):
@@ -44,9 +44,9 @@ SMALL = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
 RING = """
 import json, sys, torch
-from policies.base import Sampling
-from policies.decoding import Row
-from policies.ring import Ring
+from kernelwright.policies.base import Sampling
+from kernelwright.policies.local.decoding import Row
+from kernelwright.policies.local.continuous_batch import Ring
 from transformers import AutoModelForCausalLM
 
 def answers(model, windows):
@@ -79,14 +79,14 @@ def interpreted(script: str, *arguments: str) -> object:
     """What the script prints, with Triton interpreted: that is chosen when triton is imported."""
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=300, check=False,
-        env={"PYTHONPATH": ".", "TRITON_INTERPRET": "1", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": "src", "TRITON_INTERPRET": "1", "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_an_interpreted_window_gives_what_torch_gives_for_its_columns():
-    head = "import json, torch\nfrom tools.untrusted.interpreter import repair_dot\nrepair_dot()\n"
+    head = "import json, torch\nfrom kernelwright.tools.replaying.interpreter.repairs import repair_dot\nrepair_dot()\n"
     calls = f"print(json.dumps([errors('cpu', getattr(torch, s[0]), *s[1:]) for s in {SHAPES}]))"
     for (dtype, *_), worst in zip(SHAPES, interpreted(head + ERRORS + calls), strict=True):
         assert max(worst) < SMALL[dtype], (dtype, worst)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from policies.base import Completion, FinishReason, Message, PolicyRefused, Request, Role, Trouble, Usage
-from policies.scripted import Part, Script, ScriptedPolicy, open_scripted
+from kernelwright.policies.base import Completion, FinishReason, Message, PolicyRefused, Request, Role, Trouble, Usage
+from kernelwright.policies.scripted import Part, Script, ScriptedPolicy, open_scripted
 
 
 def ask(text: str = "add", **more: object) -> Request:

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from policies.base import Message, PolicyRefused, Request, Role, Sampling
-from policies.decoding import Row
-from policies.lookahead import Followers, ahead_of, draw_ahead
-from policies.small import SmallPolicy, open_local
-from policies.small_model import Cache, is_small, load_small
-from policies.storage import write_int8
-from policies.transformers import TransformersPolicy
+from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling
+from kernelwright.policies.local.decoding import Row
+from kernelwright.policies.local.lookahead import Followers, ahead_of, draw_ahead
+from kernelwright.policies.local.transformers_policy import TransformersPolicy
+from kernelwright.policies.small.quantised_weights import write_int8
+from kernelwright.policies.small.small_model import Cache, is_small, load_small
+from kernelwright.policies.small.small_policy import SmallPolicy, open_local
 from tests.tiny_model import CONTEXT, TEXTS, save_tiny_adapter, save_tiny_model
 
 

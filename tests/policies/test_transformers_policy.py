@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from policies.base import (
+from kernelwright.policies.base import (
     FinishReason,
     Message,
     PolicyRefused,
@@ -19,10 +19,10 @@ from policies.base import (
     Sampling,
     Trouble,
 )
-from policies.embedded import open_embedded
-from policies.identity import SIDECAR
-from policies.stepping import CacheKind
-from policies.transformers import TransformersPolicy
+from kernelwright.policies.local.stepping import CacheKind
+from kernelwright.policies.local.transformers_policy import TransformersPolicy
+from kernelwright.policies.model_identity import SIDECAR
+from kernelwright.policies.small.embedded import open_embedded
 from tests.policies.exactness import teacher_forced
 from tests.tiny_model import CONTEXT, save_tiny_model
 

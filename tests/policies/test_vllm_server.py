@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from policies.base import PolicyRefused, PolicyUnavailable
-from policies.openai_compatible import OpenAICompatible
-from policies.vllm_server import ServedVLLM
+from kernelwright.policies.base import PolicyRefused, PolicyUnavailable
+from kernelwright.policies.openai.openai_policy import OpenAICompatible
+from kernelwright.policies.vllm.server import ServedVLLM
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_server_that_was_not_started_for_it_is_told_how(url, tiny_model, tiny_
 
 
 def test_a_server_that_reads_other_weights_or_is_asked_by_others_is_refused(url, answers, tiny_model):
-    from policies.identity import weights_revision
+    from kernelwright.policies.model_identity import weights_revision
 
     answers["/collective_rpc"] = (200, {"results": ["another"]})
     with pytest.raises(PolicyRefused, match="share that folder"):

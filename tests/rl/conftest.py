@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from policies.base import Completion, Message, Request, Role, Sampling
-from store.database import Store
-from store.models import Action
-from store.records import Start
+from kernelwright.policies.base import Completion, Message, Request, Role, Sampling
+from kernelwright.store.database import Store
+from kernelwright.store.models import Action
+from kernelwright.store.records import Start
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Report
 from tests.rl.logged import REFERENCE
-from tools.problem import Problem
-from tools.results import Report
 
 
 @pytest.fixture

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.base import Completion, FinishReason, Usage
-from tools.results import Cheat, Check, CorrectnessResult, Environment, Failure, Fault, ProfileResult, Report, Rung
+from kernelwright.policies.base import Completion, FinishReason, Usage
+from kernelwright.tools.report import (
+    Cheat,
+    Check,
+    CorrectnessResult,
+    Environment,
+    Failure,
+    Fault,
+    ProfileResult,
+    Report,
+    Rung,
+)
 
 REFERENCE = (
     "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.{}(x)\n"

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from agent.prompts import Asked, Prompts
-from policies.base import PromptForm
-from store.models import Action
-from tools.problem import Problem
+from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.policies.base import PromptForm
+from kernelwright.store.models import Action
+from kernelwright.tools.problem import Problem
 
 OPERATIONS = {
     "double": ("x * 2.0", "x * 2.0", "x * 3.0"),

@@ -6,11 +6,11 @@ import random
 import re
 from pathlib import Path
 
-from agent.problems import find
-from agent.prompts import Asked, Prompts
-from policies.base import PromptForm
-from rl.data.rows import Kind, Row, Split, row_of, write_rows
-from store.models import Action
+from kernelwright.agent.problems.finding import find
+from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.policies.base import PromptForm
+from kernelwright.rl.data.rows import Kind, Row, Split, row_of, write_rows
+from kernelwright.store.models import Action
 
 GOOD = Path(__file__).parents[1] / "kernels" / "good"
 NAMES = ("vector_add", "fused_silu", "leaky_relu_bias", "row_sum", "row_max", "fused_softmax", "rms_norm", "mish")

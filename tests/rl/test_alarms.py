@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from rl.online.looping import promote, read_record
-from rl.online.measuring import Compared, Measured, better, compare, interval
-from rl.safety.alarms import Alarm, Limits, Seen, TrainingAlarm, check_drift, check_entropy, check_step
-from rl.training.report import draw_curves, series_of
+from kernelwright.rl.training.online.looping import promote, read_record
+from kernelwright.rl.training.online.measuring import Compared, Measured, better, compare, interval
+from kernelwright.rl.training.report import draw_curves, series_of
+from kernelwright.rl.training.safety.alarms import (
+    Alarm,
+    Limits,
+    Seen,
+    TrainingAlarm,
+    check_drift,
+    check_entropy,
+    check_step,
+)
 
 LIMITS = Limits()
 
@@ -65,6 +73,15 @@ def test_rows_that_all_but_one_say_nothing_stop_it_and_a_single_such_step_does_n
     assert stopped.value.alarm is Alarm.WORN_OUT
 
 
+def test_a_policy_far_from_the_sampler_stops_the_training_however_few_rows_a_step_has():
+    few_rows = [0.3, 0.3, 0.3]
+    check_drift(few_rows, LIMITS, [0.1, 0.2, 0.1])
+    check_drift(few_rows, LIMITS, [7.3, 0.2, 7.3])
+    with pytest.raises(TrainingAlarm, match=r"KL 7\.30 nats a token") as stopped:
+        check_drift(few_rows, LIMITS, [7.1, 7.2, 7.3])
+    assert stopped.value.alarm is Alarm.WORN_OUT
+
+
 def measured(split, scores):
     by_problem = {f"h{n}": score for n, score in enumerate(scores)}
     mean = sum(scores) / len(scores)
@@ -111,7 +128,7 @@ def test_steps_without_a_row_are_no_collapse_of_entropy(tmp_path):
     pytest.importorskip("transformers")
     from types import SimpleNamespace
 
-    from rl.training.watching import Watching, unwatched
+    from kernelwright.rl.training.watching import Watching, unwatched
 
     watching = Watching(None, tmp_path, unwatched, LIMITS, max_minutes=None)
     state = SimpleNamespace(log_history=[], is_world_process_zero=True, global_step=1, max_steps=20)

@@ -9,12 +9,12 @@ import pytest
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from agent.exits import InputError
-from policies.identity import SIDECAR, weights_revision
-from rl.cli import build
-from rl.training.averaging import average
-from rl.training.options import Storage
-from rl.training.subject import open_subject
+from kernelwright.errors import InputError
+from kernelwright.policies.model_identity import SIDECAR, weights_revision
+from kernelwright.rl.cli import build
+from kernelwright.rl.training.averaging import average
+from kernelwright.rl.training.options import Storage
+from kernelwright.rl.training.subject import open_subject
 from tests.tiny_model import save_tiny_model
 
 
@@ -47,8 +47,8 @@ def test_the_mean_is_written_whole_and_knows_where_it_comes_from(tmp_path, polic
 
 
 def test_it_answers_as_a_policy(tmp_path, policies):
-    from policies.base import Message, Request, Role, Sampling
-    from policies.transformers import TransformersPolicy
+    from kernelwright.policies.base import Message, Request, Role, Sampling
+    from kernelwright.policies.local.transformers_policy import TransformersPolicy
 
     average(policies, tmp_path / "mean", storage=Storage.BF16)
     asked = Request(messages=(Message(role=Role.USER, content="import"),), sampling=Sampling(max_tokens=4, seed=1))
@@ -74,7 +74,7 @@ def test_what_cannot_be_averaged_is_refused(tmp_path, policies):
 
 
 def test_the_command(tmp_path, policies):
-    asked = ["average", *policies, "--output", str(tmp_path / "mean")]
+    asked = ["average", *policies, "--out", str(tmp_path / "mean")]
     done = CliRunner().invoke(build(), [*asked, "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["parameters"] > 0
@@ -89,3 +89,16 @@ def test_its_config_names_the_type_that_is_stored(tmp_path, policies, storage, k
     stored = load_file(tmp_path / "mean" / "model.safetensors")
     assert json.loads((tmp_path / "mean" / "config.json").read_text())["dtype"] == kind
     assert {str(value.dtype) for value in stored.values()} == {f"torch.{kind}"}
+
+
+def test_an_option_by_its_old_name_is_accepted_for_a_release_with_a_warning(capsys):
+    from kernelwright.agent.command_line.renamed_options import with_current_names
+    from kernelwright.rl.cli import RENAMED_OPTIONS
+
+    assert with_current_names(["train", "--output=x", "--output", "y"], RENAMED_OPTIONS) == [
+        "train",
+        "--out=x",
+        "--out",
+        "y",
+    ]
+    assert "--output is now called --out" in capsys.readouterr().err

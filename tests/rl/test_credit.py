@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rl.credit import Baseline, Move, credit, returns
+from kernelwright.rl.credit.turn_credit import Baseline, Move, credit, returns
 
 
 def test_a_turn_is_paid_for_what_comes_of_it():

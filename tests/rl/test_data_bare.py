@@ -5,17 +5,17 @@ import os
 
 import pytest
 
-from rl.data.cleaning.bare_rows import bare_program
-from rl.data.cleaning.labelling import Unlabelled, label
-from rl.data.report_text import sections
-from rl.data.reporting import gather
-from rl.data.rows import Kind, read_rows, row_of, schema, write_rows
-from tools.bare.assuming import assume
-from tools.bare.compile import compile_bare
-from tools.bare.module import read_module
-from tools.bare.undefined import undefined
-from tools.sandbox import Kind as Process
-from tools.sandbox import Zygote
+from kernelwright.rl.data.cleaning.bare_rows import bare_program
+from kernelwright.rl.data.cleaning.labelling import Unlabelled, label
+from kernelwright.rl.data.corpus_figures import gather
+from kernelwright.rl.data.corpus_report import sections
+from kernelwright.rl.data.rows import Kind, read_rows, row_of, schema, write_rows
+from kernelwright.tools.launchless.candidate_signatures import assume
+from kernelwright.tools.launchless.launchless_compile import compile_bare
+from kernelwright.tools.launchless.module_functions import read_module
+from kernelwright.tools.launchless.undefined_names import undefined
+from kernelwright.tools.sandbox import Kind as Process
+from kernelwright.tools.sandbox import Zygote
 
 IMPORTS = "import triton\nimport triton.language as tl\n\n\n"
 GATHER = """\

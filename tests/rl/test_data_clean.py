@@ -5,19 +5,19 @@ import os
 
 import pytest
 
-from agent.exits import InputError
-from agent.problems import find
-from rl.data.cleaning.labelling import Unlabelled, label
-from rl.data.cleaning.near import Near, signature
-from rl.data.cleaning.programs import programs_in
-from rl.data.cleaning.running import clean
-from rl.data.cleaning.suites import Benchmarks, problems_of
-from rl.data.dataflow import graph_hash
-from rl.data.report_text import remarks
-from rl.data.reporting import gather, write_report
-from rl.data.rows import Kind, Split, read_rows, row_of, write_rows
-from rl.data.synth.tasks import tasks
-from rl.data.trees import tree_hash
+from kernelwright.agent.problems.finding import find
+from kernelwright.errors import InputError
+from kernelwright.rl.data.cleaning.labelling import Unlabelled, label
+from kernelwright.rl.data.cleaning.near import Near, signature
+from kernelwright.rl.data.cleaning.programs import programs_in
+from kernelwright.rl.data.cleaning.running import clean
+from kernelwright.rl.data.cleaning.suites import Benchmarks, problems_of
+from kernelwright.rl.data.corpus_figures import gather
+from kernelwright.rl.data.corpus_report import remarks, write_report
+from kernelwright.rl.data.dataflow import graph_hash
+from kernelwright.rl.data.rows import Kind, Split, read_rows, row_of, write_rows
+from kernelwright.rl.data.synth.engine.tasks import tasks
+from kernelwright.rl.data.trees import tree_hash
 
 FORM = """
 import torch

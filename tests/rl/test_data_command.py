@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from agent.suite_choice import choose_problems
-from rl.cli import main
-from rl.data.asked import targets_asked
-from rl.data.rows import Kind, read_rows, row_of, write_rows
-from rl.online.problem_source import MEASURED_FROM, ProblemSource
+from kernelwright.agent.batch.suite_choice import choose_problems
+from kernelwright.rl.cli import main
+from kernelwright.rl.data.corpus_arguments import parse_target_names
+from kernelwright.rl.data.rows import Kind, read_rows, row_of, write_rows
+from kernelwright.rl.training.online.problem_source import MEASURED_FROM, ProblemSource
 
 
 def ran(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -100,5 +100,5 @@ def test_an_option_without_its_value_is_told_of_by_the_program_that_was_called(c
 
 
 def test_targets_come_one_by_one_or_with_commas():
-    assert targets_asked(["sm_80", "sm_90, gfx942", "sm_80", ""]) == ("sm_80", "sm_90", "gfx942")
-    assert targets_asked([]) == ()
+    assert parse_target_names(["sm_80", "sm_90, gfx942", "sm_80", ""]) == ("sm_80", "sm_90", "gfx942")
+    assert parse_target_names([]) == ()

@@ -6,14 +6,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent.exits import InputError
-from rl.data.importing.collecting import collect
-from rl.data.importing.entry_points import renamed
-from rl.data.importing.inductor import kernels_of
-from rl.data.importing.kinds import Asked, Form, read_in
-from rl.data.importing.licences import is_permissive, licence_of_tag, licence_of_text
-from rl.data.rows import Kind, read_rows
-from tools.problem import Problem
+from kernelwright.errors import InputError
+from kernelwright.rl.data.importing.collecting import collect
+from kernelwright.rl.data.importing.formats import CorpusFormat, ImportOptions
+from kernelwright.rl.data.importing.inductor import kernels_of
+from kernelwright.rl.data.importing.kernelbook import renamed
+from kernelwright.rl.data.importing.licences import is_permissive, licence_of_tag, licence_of_text
+from kernelwright.rl.data.importing.reading import import_corpus
+from kernelwright.rl.data.rows import Kind, read_rows
+from kernelwright.tools.problem import Problem
 
 MIT = "Permission is hereby granted, free of charge, to any person obtaining a copy"
 GPL = "GNU GENERAL PUBLIC LICENSE Version 3"
@@ -77,14 +78,14 @@ def triton_poi_fused_exp_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
 """
 
 
-def imported(form: Form, path, tmp_path, **asked):
-    result = read_in(form, path, tmp_path / "out", Asked(**asked))
+def imported(form: CorpusFormat, path, tmp_path, **asked):
+    result = import_corpus(form, path, tmp_path / "out", ImportOptions(**asked))
     return result, list(read_rows(tmp_path / "out"))
 
 
-def refused(form: Form, path, tmp_path, match: str) -> None:
+def refused(form: CorpusFormat, path, tmp_path, match: str) -> None:
     with pytest.raises(InputError, match=match):
-        read_in(form, path, tmp_path / "out", Asked())
+        import_corpus(form, path, tmp_path / "out", ImportOptions())
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))
 
@@ -94,7 +95,7 @@ def test_the_two_csv_layout_gives_its_two_kinds_with_indentation_kept(tmp_path):
     place.mkdir()
     (place / "fim_sft.csv").write_text('prompt,completion\n"def f(x):\n    if x:\n        return","1\n    return 2"\n')
     (place / "cu2triton_sft.csv").write_text('prompt,completion\n__global__ void k(),@triton.jit\n"  ",nothing\n')
-    result, rows = imported(Form.CSV, place, tmp_path, licence="MIT")
+    result, rows = imported(CorpusFormat.CSV, place, tmp_path, licence="MIT")
     assert [(row.kind, row.source, row.licence) for row in rows] == [
         (Kind.FIM, "two_csv", "MIT"),
         (Kind.TRANSLATE, "two_csv", "MIT"),
@@ -108,7 +109,7 @@ def test_the_two_csv_layout_gives_its_two_kinds_with_indentation_kept(tmp_path):
     [
         (b"question,answer\na,b\n", "no column completion, prompt"),
         (b"", "no column"),
-        (b"prompt,completion\na,b\nc\n", "another number of fields"),
+        (b"prompt,completion\nc\n", "another number of fields"),
         (b'prompt,completion\na,"b\n', "not well-formed CSV"),
         (b"prompt,completion\n\xff\xfe,b\n", "not UTF-8"),
         (b"prompt,completion\n", "gave no rows"),
@@ -116,7 +117,27 @@ def test_the_two_csv_layout_gives_its_two_kinds_with_indentation_kept(tmp_path):
 )
 def test_a_malformed_csv_is_refused_and_nothing_is_written(tmp_path, text, match):
     (tmp_path / "fim_sft.csv").write_bytes(text)
-    refused(Form.CSV, tmp_path / "fim_sft.csv", tmp_path, match)
+    refused(CorpusFormat.CSV, tmp_path / "fim_sft.csv", tmp_path, match)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"one field\n", "the record of line 4 has another number of fields"),
+        (b"a,b,c\n", "the record of line 4 has another number of fields"),
+        (b"\xff\xfe,b\n", "the record of line 4 is not UTF-8"),
+        (b'"quoted" and more,b\n', "the record of line 4 is not well-formed CSV"),
+        (b'"never closed,b\nfoo(a, b)\n', "the record of line 4 is not well-formed CSV"),
+    ],
+)
+def test_one_bad_record_costs_a_csv_file_no_other_record_and_is_reported_with_its_line(tmp_path, bad, reason):
+    good = [b'"first\nof two lines","1"\n', b'"second","2"\n', b'"third","3"\n']
+    text = b"prompt,completion\n" + good[0] + bad + b"".join(good[1:])
+    (tmp_path / "fim_sft.csv").write_bytes(text)
+    result, rows = imported(CorpusFormat.CSV, tmp_path / "fim_sft.csv", tmp_path)
+    assert [row.completion for row in rows] == ["1", "2", "3"]
+    assert len(result.skipped) == 1
+    assert reason in next(iter(result.skipped))
 
 
 def test_kernels_of_a_tree_come_with_their_own_files_helpers_and_nothing_else(tmp_path):
@@ -124,7 +145,7 @@ def test_kernels_of_a_tree_come_with_their_own_files_helpers_and_nothing_else(tm
     place.mkdir()
     (place / "LICENSE").write_text(MIT)
     (place / "kernels.py").write_text(KERNEL)
-    result, rows = imported(Form.TREE, place, tmp_path)
+    result, rows = imported(CorpusFormat.TREE, place, tmp_path)
     copy = next(row for row in rows if "copy_kernel(" in row.prompt)
     assert "SCALE = 2.0" in copy.completion
     assert "def halve(x)" in copy.completion
@@ -138,7 +159,7 @@ def test_kernels_of_a_tree_come_with_their_own_files_helpers_and_nothing_else(tm
 
 def of_tree(text: str, tmp_path):
     (tmp_path / "kernels.py").write_text(text)
-    return imported(Form.TREE, tmp_path / "kernels.py", tmp_path, licence="MIT")
+    return imported(CorpusFormat.TREE, tmp_path / "kernels.py", tmp_path, licence="MIT")
 
 
 def test_a_kernel_is_kept_where_triton_is_tried_for(tmp_path):
@@ -194,7 +215,7 @@ def test_a_file_without_a_kernel_is_counted(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.py").write_text(KERNEL)
     (tmp_path / "in" / "b.py").write_text("import triton  # jit\n")
-    result, _ = imported(Form.TREE, tmp_path / "in", tmp_path, licence="MIT")
+    result, _ = imported(CorpusFormat.TREE, tmp_path / "in", tmp_path, licence="MIT")
     assert result.skipped["no kernel at the top of the file"] == 1
 
 
@@ -204,9 +225,9 @@ def test_sources_under_other_licences_are_left_out_unless_told_otherwise(tmp_pat
     (place / "LICENSE").write_text(GPL)
     (place / "a.py").write_text(KERNEL)
     (place / "free" / "b.py").write_text("# SPDX-License-Identifier: BSD-3-Clause\n" + KERNEL)
-    _, rows = imported(Form.TREE, place, tmp_path)
+    _, rows = imported(CorpusFormat.TREE, place, tmp_path)
     assert {row.licence for row in rows} == {"BSD-3-Clause"}
-    all_of_it = read_in(Form.TREE, place, tmp_path / "all", Asked(any_licence=True))
+    all_of_it = import_corpus(CorpusFormat.TREE, place, tmp_path / "all", ImportOptions(any_licence=True))
     assert all_of_it.rows == 2 * len(rows)
 
 
@@ -247,14 +268,14 @@ def test_a_files_tag_is_read_whole():
 def test_a_rows_list_of_licences_holds_together(tmp_path):
     row = {"python_code": ["a"], "triton_code": ["b"], "licenses": [["MIT", "GPL-3.0"]]}
     pq.write_table(pa.table(row), tmp_path / "kb.parquet")
-    refused(Form.KERNELBOOK, tmp_path / "kb.parquet", tmp_path, "1 licence MIT, GPL-3.0")
+    refused(CorpusFormat.KERNELBOOK, tmp_path / "kb.parquet", tmp_path, "1 licence MIT, GPL-3.0")
 
 
 def test_inductors_kernels_stand_alone_with_the_graph_they_came_from(tmp_path):
     place = tmp_path / "torch_compile_debug" / "run_1" / "torchinductor" / "model__0_inference_0.0"
     place.mkdir(parents=True)
     (place / "output_code.py").write_text(OUTPUT)
-    _, (row,) = imported(Form.INDUCTOR, tmp_path / "torch_compile_debug", tmp_path)
+    _, (row,) = imported(CorpusFormat.INDUCTOR, tmp_path / "torch_compile_debug", tmp_path)
     assert "aten.exp" in row.prompt
     assert "triton_heuristics" not in row.completion
     assert "import libdevice" in row.completion
@@ -298,7 +319,7 @@ def test_without_a_fragment_the_whole_graph_is_the_prompt(tmp_path):
         "\n".join(line for line in OUTPUT.splitlines() if not line.startswith("#"))
     )
     (tmp_path / "fx_graph_readable.py").write_text("class GraphModule: exp = torch.ops.aten.exp.default(arg0)")
-    _, (row,) = imported(Form.INDUCTOR, tmp_path / "output_code.py", tmp_path)
+    _, (row,) = imported(CorpusFormat.INDUCTOR, tmp_path / "output_code.py", tmp_path)
     assert "GraphModule" in row.prompt
     assert kernels_of(OUTPUT)[0].graph.startswith("%exp")
 
@@ -311,7 +332,7 @@ def test_kernelbook_style_parquet_is_read_and_other_columns_are_refused(tmp_path
         "repo_name": ["a/b", "a/b"],
     }
     pq.write_table(pa.table(table), tmp_path / "kb.parquet")
-    result, (row,) = imported(Form.KERNELBOOK, tmp_path / "kb.parquet", tmp_path)
+    result, (row,) = imported(CorpusFormat.KERNELBOOK, tmp_path / "kb.parquet", tmp_path)
     assert (row.kind, row.reference, row.completion, row.licence) == (
         Kind.TRANSLATE,
         "class Model: ...",
@@ -345,7 +366,7 @@ def test_a_pair_of_classes_gets_the_names_that_the_tools_ask_for(tmp_path):
     triton = LAYER.replace("LayerNorm(nn", "LayerNormNew(nn").replace("super(LayerNorm,", "super(LayerNormNew,")
     table = {"python_code": [LAYER], "triton_code": [triton], "licenses": [["MIT"]], "entry_point": ["LayerNorm"]}
     pq.write_table(pa.table(table), tmp_path / "kb.parquet")
-    _, (row,) = imported(Form.KERNELBOOK, tmp_path / "kb.parquet", tmp_path)
+    _, (row,) = imported(CorpusFormat.KERNELBOOK, tmp_path / "kb.parquet", tmp_path)
     assert "class Model(nn.Module)" in row.reference
     assert "class ModelNew(nn.Module)" in row.completion
     assert "super(ModelNew, self)" in row.completion
@@ -370,9 +391,9 @@ def test_texts_without_such_a_pair_stay_as_they_are(reference, candidate):
 
 def test_parquet_that_is_broken_or_of_another_form_is_refused(tmp_path):
     pq.write_table(pa.table({"code": ["a"]}), tmp_path / "other.parquet")
-    refused(Form.KERNELBOOK, tmp_path / "other.parquet", tmp_path, "no column python_code, triton_code")
+    refused(CorpusFormat.KERNELBOOK, tmp_path / "other.parquet", tmp_path, "no column python_code, triton_code")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "other.parquet").read_bytes()[:60])
-    refused(Form.KERNELBOOK, tmp_path / "cut.parquet", tmp_path, "not a readable parquet")
+    refused(CorpusFormat.KERNELBOOK, tmp_path / "cut.parquet", tmp_path, "not a readable parquet")
 
 
 def test_jsonl_of_instructions_is_read_and_a_bad_line_is_named(tmp_path):
@@ -381,14 +402,14 @@ def test_jsonl_of_instructions_is_read_and_a_bad_line_is_named(tmp_path):
         {"instruction": "Write", "output": "more", "license": "MIT"},
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n\n")
-    _, rows = imported(Form.JSONL, tmp_path / "a.jsonl", tmp_path)
+    _, rows = imported(CorpusFormat.JSONL, tmp_path / "a.jsonl", tmp_path)
     assert [(row.prompt, row.completion, row.licence) for row in rows] == [
         ("Write\nsoftmax", "code", ""),
         ("Write", "more", "MIT"),
     ]
     (tmp_path / "b.jsonl").write_text('{"instruction": "a", "output": "b"}\n{"instruction": 1}\n')
     with pytest.raises(InputError, match=r"b\.jsonl:2"):
-        read_in(Form.JSONL, tmp_path / "b.jsonl", tmp_path / "out2", Asked())
+        import_corpus(CorpusFormat.JSONL, tmp_path / "b.jsonl", tmp_path / "out2", ImportOptions())
     assert not (tmp_path / "out2").exists()
 
 
@@ -397,15 +418,15 @@ def test_a_folder_that_is_there_is_not_written_over(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")
     with pytest.raises(InputError, match="there already"):
-        read_in(Form.JSONL, tmp_path / "a.jsonl", tmp_path / "out", Asked())
+        import_corpus(CorpusFormat.JSONL, tmp_path / "a.jsonl", tmp_path / "out", ImportOptions())
     with pytest.raises(InputError, match="nothing at"):
-        read_in(Form.JSONL, tmp_path / "none.jsonl", tmp_path / "new", Asked())
+        import_corpus(CorpusFormat.JSONL, tmp_path / "none.jsonl", tmp_path / "new", ImportOptions())
 
 
 @pytest.mark.slow
 def test_inductor_writes_triton_for_a_reference_without_a_gpu(tmp_path):
-    from rl.data.rows import Split
-    from rl.data.synth.tasks import tasks
+    from kernelwright.rl.data.rows import Split
+    from kernelwright.rl.data.synth.engine.tasks import tasks
 
     problem = next(t.problem for t in tasks(Split.TRAIN, 60) if t.family == "softmax")
     broken = Problem(name="broken", source=problem.source.replace("def forward(self, ", "def forward(self, missing, "))
@@ -419,11 +440,11 @@ def test_inductor_writes_triton_for_a_reference_without_a_gpu(tmp_path):
 def test_an_array_of_instructions_is_read_as_its_lines_are(tmp_path):
     told = [{"instruction": "write it", "input": "x", "output": "a = 1"}, {"instruction": "again", "output": "b = 2"}]
     (tmp_path / "a.json").write_text("\n" + json.dumps(told, indent=2))
-    _, rows = imported(Form.JSONL, tmp_path / "a.json", tmp_path)
+    _, rows = imported(CorpusFormat.JSONL, tmp_path / "a.json", tmp_path)
     assert [(row.prompt, row.provenance) for row in rows] == [("write it\nx", "a.json:1"), ("again", "a.json:2")]
     (tmp_path / "b.json").write_text(json.dumps([told[0], {"instruction": 1}]))
     with pytest.raises(InputError, match=r"b\.json:2 has no texts"):
-        read_in(Form.JSONL, tmp_path / "b.json", tmp_path / "out2", Asked())
+        import_corpus(CorpusFormat.JSONL, tmp_path / "b.json", tmp_path / "out2", ImportOptions())
     (tmp_path / "c.json").write_text("[{")
     with pytest.raises(InputError, match=r"c\.json is not JSON"):
-        read_in(Form.JSONL, tmp_path / "c.json", tmp_path / "out2", Asked())
+        import_corpus(CorpusFormat.JSONL, tmp_path / "c.json", tmp_path / "out2", ImportOptions())

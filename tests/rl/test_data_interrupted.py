@@ -8,15 +8,27 @@ import time
 
 import pytest
 
-from agent.exits import Exit
-from tests.test_cli import ROOT, processes_in, wait_until_gone
+from kernelwright.agent.errors import Exit
+from tests.agent.command_line.test_cli import ROOT, processes_in, wait_until_gone
 
 SOON = 20.0
 
 
 @pytest.mark.parametrize("seconds", [2.0, 12.0], ids=["while they start", "while they verify"])
 def test_a_corpus_interrupted_as_from_a_terminal_ends_soon_and_leaves_no_process_behind(seconds, tmp_path):
-    command = [sys.executable, "-m", "rl", "data", "synth", "--n", "4000", "--workers", "2", "--out", "corpus"]
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.rl",
+        "data",
+        "synth",
+        "--n",
+        "4000",
+        "--workers",
+        "2",
+        "--out",
+        "corpus",
+    ]
     surroundings = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     started = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=surroundings, start_new_session=True

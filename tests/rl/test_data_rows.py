@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.exits import InputError
-from rl.data.rows import Kind, Split, count_rows, normalised, read_rows, row_of, write_rows
+from kernelwright.errors import InputError
+from kernelwright.rl.data.rows import Kind, Split, count_rows, normalised, read_rows, row_of, write_rows
 
 
 def row(number: int = 0):

@@ -8,11 +8,11 @@ from itertools import islice
 
 import pytest
 
-from rl.data.rows import Split
-from rl.data.synth.launching import Launch, _free, _read_from_meta
-from rl.data.synth.naming import _replaced
-from rl.data.synth.tasks import stream, tasks
-from rl.data.synth.verifying import options
+from kernelwright.rl.data.rows import Split
+from kernelwright.rl.data.synth.engine.launching import Launch, _free, _read_from_meta
+from kernelwright.rl.data.synth.engine.naming import _replaced
+from kernelwright.rl.data.synth.engine.tasks import stream, tasks
+from kernelwright.rl.data.synth.engine.verifying import options
 
 STYLES = {"tuned": "@triton.autotune", "meta": "lambda meta", "strided": "stride_am"}
 CONSTRUCTORS = {
@@ -106,7 +106,7 @@ def test_blocks_that_something_else_was_counted_by_are_not_tuned():
 @pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES | CONSTRUCTORS | PARAMETERS)
 def test_each_style_passes_the_tools(style):
-    from tools.pipeline import Evaluator
+    from kernelwright.tools.pipeline import Evaluator
 
     mark = (STYLES | CONSTRUCTORS | PARAMETERS)[style]
     some = islice((t for t in stream(Split.TRAIN, 91) if mark in t.solution), 2)

@@ -7,28 +7,28 @@ from itertools import pairwise
 
 import pytest
 
-from agent.prompts import Asked, Prompts
-from policies.base import PromptForm
-from rl.data.cleaning.suites import graphs_of
-from rl.data.dataflow import graph_hash
-from rl.data.rows import Kind, Split, read_rows
-from rl.data.synth.drawing import FAMILIES, draw
-from rl.data.synth.generating import Wanted, generate, state_of
-from rl.data.synth.mistakes import MISTAKES, broken
-from rl.data.synth.sketch import NameTaken, Sketch
-from rl.data.synth.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, held_out
-from rl.data.synth.tasks import tasks
-from rl.data.synth.verifying import options, verify
-from store.models import Action
-from tools.problem import check_form
-from tools.source import extract_code, read_source
+from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.policies.base import PromptForm
+from kernelwright.rl.data.cleaning.suites import graphs_of
+from kernelwright.rl.data.dataflow import graph_hash
+from kernelwright.rl.data.rows import Kind, Split, read_rows
+from kernelwright.rl.data.synth.engine.drawing import FAMILIES, draw
+from kernelwright.rl.data.synth.engine.generating import Wanted, generate, state_of
+from kernelwright.rl.data.synth.engine.mistakes import MISTAKES, broken
+from kernelwright.rl.data.synth.engine.sketch import NameTaken, Sketch
+from kernelwright.rl.data.synth.engine.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, held_out
+from kernelwright.rl.data.synth.engine.tasks import tasks
+from kernelwright.rl.data.synth.engine.verifying import options, verify
+from kernelwright.store.models import Action
+from kernelwright.tools.problem import check_form
+from kernelwright.tools.source import extract_code, read_source
 
 FEW = 150
 
 
 @pytest.fixture(scope="module")
 def evaluator():
-    from tools.pipeline import Evaluator
+    from kernelwright.tools.pipeline import Evaluator
 
     with Evaluator(device="cpu", workers=1) as found:
         yield found
@@ -122,7 +122,7 @@ def test_a_drawn_kernel_is_right_and_its_broken_versions_are_told_why(evaluator,
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [f.make.__name__ for f in FAMILIES])
 def test_kernels_of_every_family_pass_the_tools(evaluator, family):
-    from tools.problem import Problem
+    from kernelwright.tools.problem import Problem
 
     make = next(f.make for f in FAMILIES if f.make.__name__ == family)
     for seed in range(4):
@@ -135,7 +135,7 @@ def test_kernels_of_every_family_pass_the_tools(evaluator, family):
 
 @pytest.mark.slow
 def test_a_corpus_is_gone_on_with_and_another_seed_is_refused(tmp_path):
-    from agent.exits import InputError
+    from kernelwright.errors import InputError
 
     wanted = Wanted(seed=5, repairs=1)
     generate(wanted, 1, tmp_path, 1, lambda _: None)

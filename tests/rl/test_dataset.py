@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from agent.exits import InputError
-from policies.base import FinishReason
-from rl.choosing import choose_formula, parse_filter
-from rl.cli import main
-from rl.dataset import Wanted, age_of, load
-from rl.refusals import WORDS, Refusal
-from rl.reward.formula import PRESETS
-from rl.stats import stats_of
+from kernelwright.errors import InputError
+from kernelwright.policies.base import FinishReason
+from kernelwright.rl.cli import main
+from kernelwright.rl.credit.formula import PRESETS
+from kernelwright.rl.log.dataset import Wanted, age_of, load
+from kernelwright.rl.log.defaults import choose_formula, parse_filter
+from kernelwright.rl.log.refusals import WORDS, Refusal
+from kernelwright.rl.log.statistics import stats_of
+from kernelwright.tools.report import Fault
 from tests.rl.logged import TEMPLATE, TOKENIZER, answer, verdict
-from tools.results import Fault
 
 EXECUTION = PRESETS["execution"]
 WANTED = Wanted(formula=EXECUTION, tokenizer_hash=TOKENIZER, chat_template_hash=TEMPLATE)

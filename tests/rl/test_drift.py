@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from rl.grpo.drift import measure_drift  # noqa: E402
+from kernelwright.rl.training.grpo.drift import measure_drift  # noqa: E402
 from tests.rl.tiny_rows import loaded, on_policy, random_rows  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.exits import InputError
-from rl.data.rows import Split
-from rl.evaluation.light import Lightly, has_patterns, light_figures, overlap, separation
-from rl.evaluation.measures import evaluation_of
-from rl.evaluation.page import text
-from rl.evaluation.rollouts import Rollout, Turned
-from rl.evaluation.suites import open_suite
-from rl.sft.card import put_evaluation
-from tests.test_problems import OPERATOR, tritonbench_file
-from tools.problem import ProblemError
+from kernelwright.errors import InputError
+from kernelwright.rl.data.rows import Split
+from kernelwright.rl.evaluating.measures import evaluation_of
+from kernelwright.rl.evaluating.page import text
+from kernelwright.rl.evaluating.rollouts import Rollout, Turned
+from kernelwright.rl.evaluating.suites import open_suite
+from kernelwright.rl.evaluating.text_checks import TextChecked, has_patterns, light_figures, overlap, separation
+from kernelwright.rl.training.sft.card import put_evaluation
+from kernelwright.tools.problem import ProblemError
+from tests.agent.problems.test_problems import OPERATOR, tritonbench_file
 
 ROOT = Path(__file__).parents[2]
 GOOD = ROOT / "tests" / "kernels" / "good"
@@ -35,7 +35,7 @@ def measured(tmp_path_factory):
     place = tmp_path_factory.mktemp("evaluate")
     (place / "problems").mkdir()
     for name in ("vector_add", "row_max"):
-        shutil.copy(ROOT / "agent" / "catalogue" / f"{name}.py", place / "problems")
+        shutil.copy(ROOT / "agent" / "problems" / "catalogue" / f"{name}.py", place / "problems")
     broken = answer("vector_add").replace("offsets < n", "offsets < m")
     parts = [
         {"when": "torch.max", "answers": [answer("vector_add")] * 2},
@@ -43,7 +43,7 @@ def measured(tmp_path_factory):
     ]
     (place / "script.json").write_text(json.dumps({"parts": parts}))
     command = [
-        sys.executable, "-m", "rl", "evaluate", "--policy", f"scripted:{place / 'script.json'}", "--suite", str(place / "problems"),
+        sys.executable, "-m", "kernelwright.rl", "evaluate", "--policy", f"scripted:{place / 'script.json'}", "--suite", str(place / "problems"),
         "--turns", "2", "--device", "cpu", "--out", str(place / "out"), "--json", "--workers", "1",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -110,7 +110,7 @@ def test_separation_tells_whether_overlap_knows_right_from_wrong():
     assert separation([0.9, 0.8], [0.1]) == 1.0
     assert separation([0.5], [0.5]) == 0.5
     assert separation([], [0.5]) is None
-    wrong = Lightly(patterns=True, overlap=0.9, compiled=True, correct=False)
+    wrong = TextChecked(patterns=True, overlap=0.9, compiled=True, correct=False)
     assert light_figures([wrong, wrong]).passed_of_wrong == 1.0
     assert overlap("a b", "a b") == 1.0
     assert not has_patterns("import torch")

@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from rl.grpo.rows import Row  # noqa: E402
-from rl.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
+from kernelwright.rl.training.grpo.rows import Row  # noqa: E402
+from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
 from tests.rl.tiny_rows import loaded, loss_of, on_policy, random_rows, scored, trainer  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
@@ -172,7 +172,7 @@ def test_lora_trains_the_adapter_only(tiny, rows, tmp_path):
 
 
 def test_the_same_number_gives_the_same_rows_and_an_epoch_gives_each_once():
-    from rl.grpo.rows import Replay
+    from kernelwright.rl.training.grpo.rows import Replay
 
     rows = [Row([1], [place], [0.0], 0.0) for place in range(23)]
     replay = Replay(rows, 5, seed=1)

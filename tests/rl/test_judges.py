@@ -11,11 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rl.online.judges import JudgePool, _sendable  # noqa: E402
-from rl.online.rounds import judge_options  # noqa: E402
+from kernelwright.rl.training.online.judges import JudgePool, _sendable  # noqa: E402
+from kernelwright.rl.training.online.rounds import judge_options  # noqa: E402
+from kernelwright.tools.problem import Problem  # noqa: E402
+from kernelwright.tools.references.prepared_problem import DoesNotFit  # noqa: E402
 from tests.rl.novice import KERNEL, problem  # noqa: E402
-from tools.problem import Problem  # noqa: E402
-from tools.situation import DoesNotFit  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 SHORT_OF_MEMORY = """
@@ -54,7 +54,7 @@ def test_a_temporary_folder_with_a_long_path_is_told_of_before_anything_begins(t
     long = tmp_path / ("x" * 60) / ("y" * 60)
     long.mkdir(parents=True)
     began = subprocess.run(
-        [sys.executable, "-c", "from rl.online.judges import JudgePool; JudgePool('cpu', 1)"],
+        [sys.executable, "-c", "from kernelwright.rl.training.online.judges import JudgePool; JudgePool('cpu', 1)"],
         cwd=ROOT, env={**os.environ, "TMPDIR": str(long)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     last = began.stderr.strip().splitlines()[-1]
@@ -65,8 +65,8 @@ def test_a_temporary_folder_with_a_long_path_is_told_of_before_anything_begins(t
 
 
 ONE_VERDICT = """
-from rl.online.judges import JudgePool
-from rl.online.rounds import judge_options
+from kernelwright.rl.training.online.judges import JudgePool
+from kernelwright.rl.training.online.rounds import judge_options
 from tests.rl.novice import KERNEL, problem
 
 if __name__ == "__main__":

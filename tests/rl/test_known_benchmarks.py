@@ -2,16 +2,16 @@
 
 import pytest
 
-from agent.exits import InputError
-from rl.data.cleaning import known as module
-from rl.data.cleaning.known import known, suite_of
-from rl.data.cleaning.suites import Benchmarks, graphs_of
-from rl.data.dataflow import graph_hash
-from rl.data.rows import Split
-from rl.data.synth.tasks import task_of, tasks
-from rl.online.problem_source import ProblemSource
-from rl.sft.drawn import drawn_rows
-from tools.problem import Problem
+from kernelwright.errors import InputError
+from kernelwright.rl.data.cleaning import known as module
+from kernelwright.rl.data.cleaning.known import known, suite_of
+from kernelwright.rl.data.cleaning.suites import Benchmarks, graphs_of
+from kernelwright.rl.data.dataflow import graph_hash
+from kernelwright.rl.data.rows import Split
+from kernelwright.rl.data.synth.engine.tasks import task_of, tasks
+from kernelwright.rl.training.online.problem_source import ProblemSource
+from kernelwright.rl.training.sft.drawn import drawn_rows
+from kernelwright.tools.problem import Problem
 
 RELU = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, t):\n        return t.relu()\n"
 DRAWS = 600

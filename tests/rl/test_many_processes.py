@@ -14,8 +14,8 @@ pytest.importorskip("trl")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from store.database import Store  # noqa: E402
-from store.records import TrajectoryFilter  # noqa: E402
+from kernelwright.store.database import Store  # noqa: E402
+from kernelwright.store.records import TrajectoryFilter  # noqa: E402
 from tests.rl.novice import save_novice, write_problems  # noqa: E402
 from tests.rl.test_train_from_log import logged  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
@@ -40,7 +40,7 @@ def train(log: Path, model: Path, output: Path, processes: int) -> dict:
         str(29_400 + os.getpid() % 500),
     ]
     command = [
-        sys.executable, *(launcher if processes > 1 else []), "-m", "rl", "train", "--from-trajectories", str(log), "--policy", f"transformers:{model}",
+        sys.executable, *(launcher if processes > 1 else []), "-m", "kernelwright.rl", "train", "--from-trajectories", str(log), "--policy", f"transformers:{model}",
         "--output", str(output), "--method", "grpo", "--max-steps", "3", "--device", "cpu",
         *[part for name, value in settings.items() for part in ("--set", f"{name}={value}")],
     ]  # fmt: skip
@@ -66,7 +66,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path, rows):
 
 ONE_SAYS_SO = """
 import torch.distributed as distributed
-from rl.training.processes import part, said_by_any
+from kernelwright.rl.training.processes import part, said_by_any
 distributed.init_process_group("gloo")
 first = distributed.get_rank() == 0
 assert said_by_any(first, not first, False, True) == (True, True, False, True)
@@ -95,7 +95,7 @@ def test_two_processes_sample_judge_and_train_together(tmp_path):
     """Each samples and judges for its own problems, in a process of its own as on a GPU; both train on all of it: the later rounds come from weights that both made."""
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(28_900 + os.getpid() % 500),
-        "-m", "rl", "train", "--online", "--policy", f"transformers:{save_novice(tmp_path / 'novice')}", "--engine", "process",
+        "-m", "kernelwright.rl", "train", "--online", "--policy", f"transformers:{save_novice(tmp_path / 'novice')}", "--engine", "process",
         "--problems", str(write_problems(tmp_path / "toys")), "--max-steps", "4", "--lag", "2", "--prompts", "4", "--group", "8", "--reply-tokens", "40", "--workers", "1",
         "--device", "cpu", "--db", str(tmp_path / "runs.db"), "--output", str(tmp_path / "better"),
     ]  # fmt: skip

@@ -13,24 +13,24 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from agent.exits import InputError  # noqa: E402
-from policies.base import Message, PolicyError, PolicyRefused, Request, Role, Sampling  # noqa: E402
-from rl.online.followers import ByFolder  # noqa: E402
-from rl.online.judges import JudgePool  # noqa: E402
-from rl.online.options import OnlineOptions  # noqa: E402
-from rl.online.problem_source import ProblemSource, held_out  # noqa: E402
-from rl.online.rounds import Rounds, judge_options  # noqa: E402
-from rl.online.sampler import InPlace, open_samplers, whole_weights  # noqa: E402
-from rl.online.training import formula_of, train_online  # noqa: E402
-from rl.reward.formula import PRESETS  # noqa: E402
-from rl.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
-from rl.safety.exam import refuse_a_blind_judge  # noqa: E402
-from rl.training.from_log import train_from_log  # noqa: E402
-from rl.training.options import LogOptions, Method  # noqa: E402
-from rl.training.subject import load_weights, open_subject  # noqa: E402
-from store.database import Store  # noqa: E402
+from kernelwright.errors import InputError  # noqa: E402
+from kernelwright.policies.base import Message, PolicyError, PolicyRefused, Request, Role, Sampling  # noqa: E402
+from kernelwright.rl.credit.formula import PRESETS  # noqa: E402
+from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
+from kernelwright.rl.training.online.followers import ByFolder  # noqa: E402
+from kernelwright.rl.training.online.judges import JudgePool  # noqa: E402
+from kernelwright.rl.training.online.options import OnlineOptions  # noqa: E402
+from kernelwright.rl.training.online.problem_source import ProblemSource, held_out  # noqa: E402
+from kernelwright.rl.training.online.rounds import Rounds, judge_options  # noqa: E402
+from kernelwright.rl.training.online.sampler import InPlace, open_samplers, whole_weights  # noqa: E402
+from kernelwright.rl.training.online.training import formula_of, train_online  # noqa: E402
+from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
+from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
+from kernelwright.rl.training.safety.exam import refuse_a_blind_judge  # noqa: E402
+from kernelwright.rl.training.subject import load_weights, open_subject  # noqa: E402
+from kernelwright.store.database import Store  # noqa: E402
+from kernelwright.tools.report import Report  # noqa: E402
 from tests.rl.novice import KERNEL, OPERATIONS, Deadly, problem, save_novice, write_problems  # noqa: E402
-from tools.results import Report  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +68,10 @@ def options(novice: Path, problems: str, output: Path, **more) -> OnlineOptions:
 
 def right(path: Path | str, samples: int = 20) -> float:
     """Share of drafts at temperature 1 that are the right program, on seeds that no round draws."""
-    from agent.prompts import Asked, Prompts
-    from policies.base import PromptForm
-    from policies.live import LivePolicy
-    from store.models import Action
+    from kernelwright.agent.prompts import Asked, Prompts
+    from kernelwright.policies.base import PromptForm
+    from kernelwright.policies.local.in_process_policy import LivePolicy
+    from kernelwright.store.models import Action
 
     prompts, policy = Prompts(PromptForm.COMPACT), LivePolicy(str(path), device="cpu")
     asked = [(name, prompts.messages(Asked(problem=problem(name), action=Action.DRAFT))) for name in OPERATIONS]
@@ -168,7 +168,7 @@ def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(
     novice, problems, tmp_path, monkeypatch
 ):
     lines, said = [], []
-    monkeypatch.setattr("rl.online.training.SILENCE", 0.05)
+    monkeypatch.setattr("kernelwright.rl.training.online.training.SILENCE", 0.05)
     asked = options(novice, problems, tmp_path / "better", max_steps=5, lag=2, group=4)
     trained = train_online(asked, watch=lambda step, of, figures: lines.append(figures), say=said.append)
     waiting = [line for line in said if line.startswith("waiting for round 1 ")]
@@ -244,7 +244,7 @@ def test_an_adapter_is_folded_into_the_weights_that_sample(novice, tmp_path):
 
 
 def test_a_policy_that_takes_adapters_follows_by_a_folder_a_round(novice, tmp_path):
-    from policies.transformers import TransformersPolicy
+    from kernelwright.policies.local.transformers_policy import TransformersPolicy
 
     subject = open_subject(f"transformers:{novice}")
     model = load_weights(subject, "cpu", lora=True)
@@ -300,7 +300,7 @@ def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
     """On a GPU every candidate that waited was held to have killed the judge, and a hundred runs were stopped for one."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from tools.results import InfrastructureError
+    from kernelwright.tools.report import InfrastructureError
 
     deadly = KERNEL.format("x * 666.0")
     with JudgePool("cpu", 1, tmp_path / "verdicts") as own, ThreadPoolExecutor(8) as threads:
@@ -317,7 +317,7 @@ def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
 
 
 def test_judges_that_cannot_begin_are_not_begun_for_ever():
-    from tools.results import InfrastructureError
+    from kernelwright.tools.report import InfrastructureError
 
     with (
         JudgePool("cpu", 1, Deadly()) as own,
@@ -425,26 +425,26 @@ def test_the_reward_of_a_gpus_verdicts_counts_speed_where_none_is_named(novice, 
 
 
 def test_a_loop_of_another_policy_or_of_none_is_refused(novice, problems, tmp_path):
-    from rl.online.looping import begin, run_loop
-    from rl.online.options import LoopOptions
+    from kernelwright.rl.training.online.looping import begin, run_loop
+    from kernelwright.rl.training.online.options import LoopOptions
 
     fields = {**options(novice, problems, tmp_path / "loop").model_dump(), "held_out": (problems,), "cycles": 1}
     with pytest.raises(PolicyRefused, match="no model at"):
         run_loop(LoopOptions(**{**fields, "policy": "transformers:/nowhere"}))
     assert begin(LoopOptions(**fields)) == []
     assert begin(LoopOptions(**{**fields, "cycles": 9})) == []
-    with pytest.raises(InputError, match="another --output"):
+    with pytest.raises(InputError, match="another --out"):
         begin(LoopOptions(**{**fields, "group": 99}))
 
 
 def test_what_rl_loop_asks_of_its_rollouts_is_what_rl_train_asks(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from rl.cli import build
+    from kernelwright.rl.cli import build
 
     asked = []
-    monkeypatch.setattr("rl.commands.loop._looped", lambda options, as_json: asked.append(options))
-    words = ["loop", "--output", str(tmp_path / "loop"), "--own-work", "share:0.8", "--lag", "2"]
+    monkeypatch.setattr("kernelwright.rl.command_line.loop._looped", lambda options, as_json: asked.append(options))
+    words = ["loop", "--out", str(tmp_path / "loop"), "--own-work", "share:0.8", "--lag", "2"]
     assert CliRunner().invoke(build(), words).exit_code == 0
     assert (asked[0].own_work, asked[0].lag) == ("share:0.8", 2)
     wrong = CliRunner().invoke(build(), [*words, "--own-work", "maybe"])
@@ -454,8 +454,8 @@ def test_what_rl_loop_asks_of_its_rollouts_is_what_rl_train_asks(tmp_path, monke
 
 @pytest.mark.slow
 def test_a_loop_promotes_a_candidate_that_is_better_and_does_no_cycle_twice(novice, problems, tmp_path):
-    from rl.online.looping import POLICY, run_loop
-    from rl.online.options import LoopOptions
+    from kernelwright.rl.training.online.looping import POLICY, run_loop
+    from kernelwright.rl.training.online.options import LoopOptions
 
     fields = options(novice, problems, tmp_path / "loop").model_dump()
     asked = LoopOptions(**{**fields, "held_out": (problems,), "cycles": 1, "steps": 4, "samples": 16})
@@ -468,8 +468,8 @@ def test_a_loop_promotes_a_candidate_that_is_better_and_does_no_cycle_twice(novi
 
 @pytest.mark.slow
 def test_a_loop_can_train_from_what_each_cycle_logged(novice, problems, tmp_path):
-    from rl.online.looping import run_loop
-    from rl.online.options import LoopOptions
+    from kernelwright.rl.training.online.looping import run_loop
+    from kernelwright.rl.training.online.options import LoopOptions
 
     fields = options(novice, problems, tmp_path / "loop", group=16).model_dump()
     fields["settings"] = {"per_device_train_batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 0}

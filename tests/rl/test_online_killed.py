@@ -18,7 +18,7 @@ pytest.importorskip("trl")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from store.database import Store  # noqa: E402
+from kernelwright.store.database import Store  # noqa: E402
 from tests.rl.novice import save_novice, write_problems  # noqa: E402
 
 STEPS = 4
@@ -27,7 +27,7 @@ STEPS = 4
 def command(novice: Path, problems: Path, output: Path) -> list[str]:
     settings = ("learning_rate=1e-3", "warmup_steps=0", "gradient_accumulation_steps=2", "save_steps=1")
     return [
-        sys.executable, "-m", "rl", "train", "--online", "--policy", f"transformers:{novice}", "--problems", str(problems),
+        sys.executable, "-m", "kernelwright.rl", "train", "--online", "--policy", f"transformers:{novice}", "--problems", str(problems),
         "--output", str(output), "--max-steps", str(STEPS), "--prompts", "2", "--group", "4", "--turns", "1", "--reply-tokens", "40",
         "--workers", "1", "--lag", "0", "--device", "cpu", "--json", "--db", str(output.with_suffix(".db")), *[part for s in settings for part in ("--set", s)],
     ]  # fmt: skip

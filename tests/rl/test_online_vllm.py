@@ -12,16 +12,16 @@ pytest.importorskip("vllm")
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from agent.exits import InputError  # noqa: E402
-from policies.base import Message, PolicyRefused, Request, Role, Sampling  # noqa: E402
-from policies.vllm_worker import NAME  # noqa: E402
-from rl.dataset import revision_of  # noqa: E402
-from rl.online.options import OnlineOptions  # noqa: E402
-from rl.online.sampler import engine_of, open_samplers, refuse_engine  # noqa: E402
-from rl.online.training import train_online  # noqa: E402
-from rl.training.subject import load_weights, open_subject  # noqa: E402
-from store.database import Store  # noqa: E402
-from store.records import CandidateFilter  # noqa: E402
+from kernelwright.errors import InputError  # noqa: E402
+from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling  # noqa: E402
+from kernelwright.policies.vllm.worker import NAME  # noqa: E402
+from kernelwright.rl.log.dataset import revision_of  # noqa: E402
+from kernelwright.rl.training.online.options import OnlineOptions  # noqa: E402
+from kernelwright.rl.training.online.sampler import engine_of, open_samplers, refuse_engine  # noqa: E402
+from kernelwright.rl.training.online.training import train_online  # noqa: E402
+from kernelwright.rl.training.subject import load_weights, open_subject  # noqa: E402
+from kernelwright.store.database import Store  # noqa: E402
+from kernelwright.store.records import CandidateFilter  # noqa: E402
 from tests.policies.servers import free_port, serving  # noqa: E402
 from tests.rl.novice import save_novice, write_problems  # noqa: E402
 

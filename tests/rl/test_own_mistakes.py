@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agent.exits import InputError
-from policies.scripted import ScriptedPolicy
-from rl.data.rows import Kind, Split, read_rows
-from rl.data.synth.own_mistakes import Wanted, drafted, harvest
-from rl.data.synth.tasks import tasks
+from kernelwright.errors import InputError
+from kernelwright.policies.scripted import ScriptedPolicy
+from kernelwright.rl.data.rows import Kind, Split, read_rows
+from kernelwright.rl.data.synth.engine.own_mistakes import Wanted, drafted, harvest
+from kernelwright.rl.data.synth.engine.tasks import tasks
 
 WRONG = "class ModelNew:\n    pass\n"
 

@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from rl.grpo.padding import let_padding_see_itself, pairs  # noqa: E402
-from rl.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
+from kernelwright.rl.training.grpo.padding import let_padding_see_itself, pairs  # noqa: E402
+from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
 from tests.rl.tiny_rows import loaded, random_rows, trainer  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 

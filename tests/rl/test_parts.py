@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from rl.grpo.rows import EMPTY, Row, parts_of
+from kernelwright.rl.training.grpo.rows import EMPTY, Row, parts_of
 
 CASES = list(itertools.product(range(1, 12), (1, 3, 4), (1, 2, 3)))
 """Rows, parts, processes."""

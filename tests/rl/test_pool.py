@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from rl.pool import pool_of
-from tests.test_cli import ROOT
+from kernelwright.rl.worker_pool import pool_of
+from tests.agent.command_line.test_cli import ROOT
 
 ENDLESS = """
 import time
-from rl.pool import pool_of
+from kernelwright.rl.worker_pool import pool_of
 if __name__ == "__main__":
     with pool_of(2) as pool:
         print(*pool._processes, flush=True)

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from policies.base import Message, PromptForm, Request, Role, Sampling
-from policies.transformers import TransformersPolicy
-from rl.sft.base_model import load_base, load_tokenizer, parameters
-from rl.sft.encoding import Choice
-from rl.sft.options import Options
-from rl.sft.presets import PRESETS, PresetName
-from rl.sft.running import Trained, train
+from kernelwright.policies.base import Message, PromptForm, Request, Role, Sampling
+from kernelwright.policies.local.transformers_policy import TransformersPolicy
+from kernelwright.rl.training.sft.base_model import load_base, load_tokenizer, parameters
+from kernelwright.rl.training.sft.encoding import Choice
+from kernelwright.rl.training.sft.options import FineTuned, Options
+from kernelwright.rl.training.sft.presets import PRESETS, PresetName
+from kernelwright.rl.training.sft.running import train
+from kernelwright.tools.sandbox.zygote import visible
 from tests.rl.small_corpus import small_corpus
 from tests.tiny_model import save_tiny_model
-from tools.sandbox.zygote import visible
 
 pytest.importorskip("bitsandbytes", reason="needs bitsandbytes: pip install 'kernelwright[qlora]'")
 
@@ -28,7 +28,7 @@ DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
 SHORT_OF_MEMORY = """
 import sys, torch
 torch.cuda.set_per_process_memory_fraction(1e-6)
-from rl.cli import main
+from kernelwright.rl.cli import main
 main(sys.argv[1:])
 """
 
@@ -43,7 +43,7 @@ def tiny(tmp_path_factory) -> str:
     return str(save_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
 
 
-def trained(corpus: Path, tiny: str, output: Path, device: str, **changes) -> Trained:
+def trained(corpus: Path, tiny: str, output: Path, device: str, **changes) -> FineTuned:
     given = {"settings": QUICK, "choice": Choice(form=PromptForm.COMPACT), **changes}
     options = Options(base=tiny, data=corpus, output=output, preset=PresetName.QLORA_3090, device=device, **given)
     return train(options, lambda text: None)
@@ -98,7 +98,7 @@ def test_recomputing_is_as_the_settings_say(corpus, tiny, tmp_path, monkeypatch,
         folder.mkdir()
         seen.append(model)
 
-    monkeypatch.setattr("rl.sft.running._save_weights", keep)
+    monkeypatch.setattr("kernelwright.rl.training.sft.running._save_weights", keep)
     trained(
         corpus, tiny, tmp_path / "lora", "cpu", settings={**QUICK, "max_steps": 1, "gradient_checkpointing": wanted}
     )

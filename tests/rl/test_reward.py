@@ -6,15 +6,15 @@ import math
 
 import pytest
 
-from agent.exits import InputError
-from policies.base import FinishReason
-from rl.reward.explaining import explain_candidate
-from rl.reward.formula import PRESETS, Formula, find_formula
-from rl.reward.scoring import BREAKS_THE_RULE, Reply, score
-from rl.reward.storing import store_rewards
-from rl.safety.suspects import suspects_of
+from kernelwright.errors import InputError
+from kernelwright.policies.base import FinishReason
+from kernelwright.rl.credit.explaining import explain_candidate
+from kernelwright.rl.credit.formula import PRESETS, Formula, find_formula
+from kernelwright.rl.credit.scoring import BREAKS_THE_RULE, Reply, score
+from kernelwright.rl.credit.storing import store_rewards
+from kernelwright.rl.training.safety.suspects import suspects_of
+from kernelwright.tools.report import Fault
 from tests.rl.logged import answer, verdict
-from tools.results import Fault
 
 EVERY = sorted(PRESETS)
 
@@ -66,6 +66,17 @@ def test_autotriton_is_rule_times_execution():
 
 def test_kevin_is_three_tenths_and_the_speedup():
     assert score(PRESETS["kevin"], verdict(True, gpu=True, speedup=2.0)).total == pytest.approx(0.3 + 1.8)
+
+
+def test_drkernel_is_the_reward_of_kernelgym():
+    """0.5 correct + 0.5 min(speedup, 3) + 0.5 coverage; the speedup is the lower end of its interval, 0.9 of it here."""
+    preset = PRESETS["drkernel"]
+    assert preset.label == "drkernel@2"
+    twice = score(preset, verdict(True, gpu=True, speedup=2.0, share=0.8))
+    assert twice.total == pytest.approx(0.5 + 0.5 * 1.8 + 0.5 * 0.8)
+    fast = score(preset, verdict(True, gpu=True, speedup=40.0, share=1.0))
+    assert fast.total == pytest.approx(0.5 + 0.5 * 3.0 + 0.5)
+    assert score(preset, verdict(False)).total == 0.0
 
 
 def test_the_default_takes_the_lower_bound_and_a_clipped_logarithm():

@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from agent.exits import InputError
-from policies.base import Message, PolicyRefused, PromptForm, Request, Role, Sampling
-from policies.transformers import TransformersPolicy, prompt_ids
-from rl.cli import build
-from rl.data.rows import Kind, read_rows, row_of
-from rl.sft.asked import device_of
-from rl.sft.batches import Buckets, widths_of
-from rl.sft.encoding import Choice, chat_messages, encode, gather, without_message
-from rl.sft.options import Options
-from rl.sft.presets import PresetName
-from rl.sft.running import _prepare as prepared
-from rl.sft.running import train
-from rl.tokenizing import train_tokenizer, training_texts
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Message, PolicyRefused, PromptForm, Request, Role, Sampling
+from kernelwright.policies.local.transformers_policy import TransformersPolicy, prompt_ids
+from kernelwright.rl.cli import build
+from kernelwright.rl.data.rows import Kind, read_rows, row_of
+from kernelwright.rl.training.sft.batches import Buckets, widths_of
+from kernelwright.rl.training.sft.encoding import Choice, chat_messages, encode, gather, without_message
+from kernelwright.rl.training.sft.options import Options
+from kernelwright.rl.training.sft.presets import PresetName
+from kernelwright.rl.training.sft.running import _prepare as prepared
+from kernelwright.rl.training.sft.running import train
+from kernelwright.rl.training.sft.sft_arguments import parse_device
+from kernelwright.rl.training.tokenizing import train_tokenizer, training_texts
+from kernelwright.tools.hardware.gpus import Driver
 from tests.rl.small_corpus import small_corpus
 from tests.tiny_model import save_tiny_adapter, save_tiny_model
-from tools.gpus import Driver
 
 QUICK = {"logging_steps": 1, "save_steps": 4, "num_train_epochs": 4, "learning_rate": 5e-3}
 
@@ -157,7 +157,7 @@ def test_weights_in_int8_are_small_and_say_nearly_the_same(tiny, tmp_path):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from policies.storage import read_int8, write_int8
+    from kernelwright.policies.small.quantised_weights import read_int8, write_int8
 
     whole = AutoModelForCausalLM.from_pretrained(tiny).eval()
     write_int8(whole, tmp_path / "small")
@@ -207,12 +207,12 @@ def test_what_cannot_be_used_is_one_line_and_leaves_no_model(corpus, tiny, token
 
 
 def test_a_recipe_in_four_bits_is_refused_without_a_gpu_and_taken_to_a_cpu_that_is_named(corpus, tiny, monkeypatch):
-    monkeypatch.setattr("tools.gpus.read_driver", Driver)
+    monkeypatch.setattr("kernelwright.tools.hardware.gpus.read_driver", Driver)
     asked = ["sft", "--base", tiny, "--data", str(corpus), "--preset", "qlora-3090"]
     refused = CliRunner().invoke(build(), asked).exception
     assert isinstance(refused, InputError)
     assert "needs an NVIDIA GPU" in str(refused)
-    assert device_of("cpu", PresetName.QLORA_3090) == device_of("auto", PresetName.LORA) == "cpu"
+    assert parse_device("cpu", PresetName.QLORA_3090) == parse_device("auto", PresetName.LORA) == "cpu"
 
 
 def test_without_bitsandbytes_the_recipe_says_what_to_install(corpus, tiny, tmp_path, monkeypatch):
@@ -241,10 +241,10 @@ def test_widths_are_exact_where_there_are_few():
 def test_our_loss_is_the_models_own(corpus, tokenizer):
     import torch
 
-    from rl.sft.base_model import load_base
-    from rl.sft.batches import Padded
-    from rl.sft.presets import PRESETS
-    from rl.sft.trainer import head_loss, sum_of_losses
+    from kernelwright.rl.training.sft.base_model import load_base
+    from kernelwright.rl.training.sft.batches import Padded
+    from kernelwright.rl.training.sft.presets import PRESETS
+    from kernelwright.rl.training.sft.trainer import head_loss, sum_of_losses
 
     rows = encode(read_rows(corpus), tokenizer, Choice()).train
     model = load_base("new:tiny", tokenizer, PRESETS[PresetName.SCRATCH], "cpu", 0).model.eval()
@@ -264,9 +264,9 @@ def test_a_compiled_step_is_the_same_step_and_compiles_one_layer_for_all(tokeniz
     import torch
     from torch._dynamo.utils import counters
 
-    from rl.sft.base_model import load_base
-    from rl.sft.presets import PRESETS, PresetName
-    from rl.sft.trainer import compile_by_region, head_loss, sum_of_losses
+    from kernelwright.rl.training.sft.base_model import load_base
+    from kernelwright.rl.training.sft.presets import PRESETS, PresetName
+    from kernelwright.rl.training.sft.trainer import compile_by_region, head_loss, sum_of_losses
 
     plain = load_base("new:tiny", tokenizer, PRESETS[PresetName.SCRATCH], "cpu", 0).model.train()
     compiled = load_base("new:tiny", tokenizer, PRESETS[PresetName.SCRATCH], "cpu", 0).model.train()
@@ -302,7 +302,7 @@ def test_repairs_are_trained_on_as_often_as_asked_and_never_where_they_are_kept_
 
 
 def test_a_repair_can_be_asked_in_sentences_and_without_its_message(corpus):
-    from agent.prompts import Prompts
+    from kernelwright.agent.prompts import Prompts
 
     row = next(row for row in read_rows(corpus) if row.kind is Kind.REPAIR)
     asked = chat_messages(row, row.prompt, Prompts(PromptForm.CHAT))[-1]["content"]
@@ -313,7 +313,7 @@ def test_a_repair_can_be_asked_in_sentences_and_without_its_message(corpus):
 
 
 def test_drafts_from_the_generator_are_counted_as_not_judged(corpus, tokenizer):
-    from rl.sft.drawn import _chunk, drawn_rows
+    from kernelwright.rl.training.sft.drawn import _chunk, drawn_rows
 
     one = list(drawn_rows(30, 5, 1))
     assert [row.id for row in one] == list(dict.fromkeys(row.id for row in _chunk((5, 0, ()))))[:30]
@@ -323,7 +323,7 @@ def test_drafts_from_the_generator_are_counted_as_not_judged(corpus, tokenizer):
 
 
 def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes(tokenizer):
-    from rl.sft.drawn import drawn_ready, drawn_rows
+    from kernelwright.rl.training.sft.drawn import drawn_ready, drawn_rows
 
     choice = Choice(fim=0.5, longest=1000)
     apart = gather(drawn_ready(60, 5, 2, (), tokenizer, choice), tokenizer.eos_token_id, choice)
@@ -337,10 +337,10 @@ def test_rows_made_ready_where_they_are_drawn_are_those_that_one_process_encodes
 
 def test_drawing_processes_load_no_deep_learning_library(tokenizer):
     """A machine with 64 cores starts 64 of them, and each would read thousands of files."""
-    from rl.sft.light import LightTokenizer
+    from kernelwright.rl.training.sft.light import LightTokenizer
 
     code = (
-        "import pickle, sys; from rl.sft import drawn; drawn.CHUNK = 8; drawn._begin(*pickle.loads(sys.stdin.buffer.read()));"
+        "import pickle, sys; from kernelwright.rl.training.sft import drawn; drawn.CHUNK = 8; drawn._begin(*pickle.loads(sys.stdin.buffer.read()));"
         "rows = drawn._ready_chunk((5, 0, ())); print(len(rows), {'torch', 'transformers', 'pyarrow'} & sys.modules.keys())"
     )
     told = subprocess.run(
@@ -353,7 +353,7 @@ def test_drawing_processes_load_no_deep_learning_library(tokenizer):
 def test_a_template_that_does_more_is_left_to_transformers(tokenizer):
     from copy import deepcopy
 
-    from rl.sft.light import LightTokenizer
+    from kernelwright.rl.training.sft.light import LightTokenizer
 
     trimming = deepcopy(tokenizer)
     trimming.chat_template = trimming.chat_template.replace("m['content'] }}", "m['content'] | trim }}")

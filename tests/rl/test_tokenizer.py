@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.exits import InputError
-from rl.tokenizing import PAD, START, make_tokenizer, train_tokenizer, training_texts
+from kernelwright.errors import InputError
+from kernelwright.rl.training.tokenizing import PAD, START, make_tokenizer, train_tokenizer, training_texts
 from tests.rl.small_corpus import small_corpus
 
 ROOT = Path(__file__).parents[2]

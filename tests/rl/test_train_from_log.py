@@ -15,22 +15,22 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from agent.exits import InputError  # noqa: E402
-from policies.base import Completion, Message, Request, Role, Sampling  # noqa: E402
-from policies.names import open_policy  # noqa: E402
-from rl.cli import main  # noqa: E402
-from rl.grpo.rows import Row  # noqa: E402
-from rl.safety.alarms import TrainingAlarm  # noqa: E402
-from rl.show.training import trained_view  # noqa: E402
-from rl.training.from_log import train_from_log  # noqa: E402
-from rl.training.options import LogOptions, Method  # noqa: E402
-from store.database import Store  # noqa: E402
-from store.models import Action  # noqa: E402
-from store.records import Start  # noqa: E402
+from kernelwright.errors import InputError  # noqa: E402
+from kernelwright.policies.base import Completion, Message, Request, Role, Sampling  # noqa: E402
+from kernelwright.policies.open_policy import open_policy  # noqa: E402
+from kernelwright.rl.cli import main  # noqa: E402
+from kernelwright.rl.command_line.show.training import trained_view  # noqa: E402
+from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
+from kernelwright.rl.training.grpo.rows import Row  # noqa: E402
+from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
+from kernelwright.rl.training.safety.alarms import TrainingAlarm  # noqa: E402
+from kernelwright.store.database import Store  # noqa: E402
+from kernelwright.store.models import Action  # noqa: E402
+from kernelwright.store.records import Start  # noqa: E402
+from kernelwright.tools.problem import Problem  # noqa: E402
 from tests.rl.logged import REFERENCE, verdict  # noqa: E402
 from tests.rl.tiny_rows import loaded, scored  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
-from tools.problem import Problem  # noqa: E402
 
 LOW = 150
 """The toy task: at least five of ten tokens have a smaller number."""
@@ -214,6 +214,43 @@ def test_the_plan_of_fine_tuning_counts_what_it_learns_from(log, tiny, tmp_path)
     assert {row.reason.value: row.turns for row in plan.refused} == {"incorrect": 96 - plan.used}
 
 
+def unrelated_model(folder: Path) -> Path:
+    """A model with the tiny one's tokenizer whose weights have nothing to do with it, and which is sure of itself."""
+    model, tokenizer = loaded(save_tiny_model(folder / "other"))
+    torch.manual_seed(99)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randn_like(weight) * 2.0)
+    model.save_pretrained(folder / "unrelated")
+    tokenizer.save_pretrained(folder / "unrelated")
+    return folder / "unrelated"
+
+
+def test_a_short_log_of_an_unrelated_model_is_refused_by_its_kl_divergence(tiny, tmp_path):
+    """Eighteen rows are too few for the effective sample size: one of them alone is a larger share than its limit."""
+    short = logged(tmp_path, tiny, samples=6)
+    other = unrelated_model(tmp_path)
+    with pytest.raises(InputError, match=r"the log is worn out: .* nats a token"):
+        train(short, other, tmp_path / "out", method=Method.GRPO, max_steps=1)
+    plans = []
+    train_from_log(options(short, other, tmp_path / "out"), show=plans.append, dry_run=True)
+    assert plans[0].method is Method.RFT
+    assert plans[0].drift.rows < 32
+    assert "another policy wrote the log" in plans[0].why
+
+
+@pytest.mark.parametrize(("max_steps", "warm_up"), [(1, 0), (6, 0), (10, 1), (60, 6)])
+def test_the_warm_up_is_a_tenth_of_the_training(max_steps, warm_up, tmp_path):
+    from kernelwright.rl.training.grpo.config import grpo_config
+
+    fixed = {
+        "output_dir": str(tmp_path), "max_steps": max_steps, "seed": 0, "device": "cpu", "parameters": 1, "lora": False,
+        "temperature": 1.0, "longest_completion": 8,
+    }  # fmt: skip
+    assert grpo_config({}, **fixed).warmup_steps == warm_up
+    assert grpo_config({"warmup_steps": 3}, **fixed).warmup_steps == 3
+
+
 def test_an_alarm_leaves_what_was_seen(log, tiny, tmp_path):
     settings = {"learning_rate": 1e38, "max_grad_norm": 1e38, "warmup_steps": 0}
     with pytest.raises(TrainingAlarm):
@@ -265,7 +302,7 @@ def command(log: Path, tiny: Path, output: Path, *more: str) -> list[str]:
         "lr_scheduler_type=linear",
     ]
     return [
-        sys.executable, "-m", "rl", "train", "--from-trajectories", str(log), "--policy", f"transformers:{tiny}", "--output", str(output),
+        sys.executable, "-m", "kernelwright.rl", "train", "--from-trajectories", str(log), "--policy", f"transformers:{tiny}", "--output", str(output),
         "--method", "grpo", "--max-steps", "8", "--device", "cpu", *[part for s in settings for part in ("--set", s)], *more,
     ]  # fmt: skip
 
@@ -313,7 +350,7 @@ def test_a_training_whose_time_is_up_leaves_a_checkpoint_that_loads_and_goes_on(
 
 
 def test_a_checkpoint_that_was_cut_off_is_thrown_away(tmp_path):
-    from rl.training.checkpoints import WHOLE, newest
+    from kernelwright.rl.training.checkpoints import WHOLE, newest
 
     for step in (2, 4, 6):
         (tmp_path / f"checkpoint-{step}").mkdir()

@@ -1,4 +1,4 @@
-"""The private names of trl that the trainer stands on. When this fails, trl has changed: read rl/grpo/trainer.py before raising the pin."""
+"""The private names of trl that the trainer stands on. When this fails, trl has changed: read rl/training/grpo/trainer.py before raising the pin."""
 
 from __future__ import annotations
 

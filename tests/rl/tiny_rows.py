@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from rl.grpo.rows import Row
+from kernelwright.rl.training.grpo.rows import Row
 
 
 def loaded(folder: Path) -> tuple[Any, Any]:
@@ -60,8 +60,8 @@ def trainer(
     **settings: Any,
 ) -> Any:
     """One batch of all rows a step, on the CPU."""
-    from rl.grpo.config import grpo_config
-    from rl.grpo.trainer import TrajectoryGRPOTrainer
+    from kernelwright.rl.training.grpo.config import grpo_config
+    from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
 
     own = {
         "per_device_train_batch_size": 8,

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from store.database import Store
+from kernelwright.store.database import Store
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 NUMBERS = itertools.count()

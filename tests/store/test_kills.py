@@ -10,10 +10,10 @@ from multiprocessing import get_context
 import pytest
 import turnmaking as make
 
-from store.database import Store
-from store.errors import StoreError, StoreTrouble
-from store.models import Action, State
-from store.records import CandidateFilter, TrajectoryFilter
+from kernelwright.store.database import Store
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.models import Action, State
+from kernelwright.store.records import CandidateFilter, TrajectoryFilter
 
 FORK = get_context("fork")
 SAMPLES, TURNS, KILLS = 40, 5, 50

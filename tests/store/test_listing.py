@@ -2,9 +2,9 @@
 
 import turnmaking
 
-from store.models import Action
-from store.records import CandidateFilter, TrajectoryFilter
-from tools.results import Fault
+from kernelwright.store.models import Action
+from kernelwright.store.records import CandidateFilter, TrajectoryFilter
+from kernelwright.tools.report import Fault
 
 
 def test_trajectories_are_listed_by_what_one_of_their_candidates_is(store):

@@ -15,14 +15,13 @@ import pytest
 import turnmaking as make
 from sqlalchemy import create_engine, inspect
 
-from store.columns import Row
-from store.database import Store
-from store.disks import network_disk
-from store.engine import open_file, set_journal
-from store.errors import StoreError, StoreTrouble
-from store.migrations import APPLICATION, CURRENT, migrate
-from store.models import Action
-from store.records import TrajectoryFilter
+from kernelwright.store.connection.column_types import Row
+from kernelwright.store.connection.engine import network_disk, open_file, set_journal
+from kernelwright.store.database import Store
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.migrations import APPLICATION, CURRENT, migrate
+from kernelwright.store.models import Action
+from kernelwright.store.records import TrajectoryFilter
 
 FORK = get_context("fork")
 
@@ -377,7 +376,7 @@ def test_a_network_disk_is_recognised_by_its_mount(tmp_path):
 
 
 def test_on_a_network_disk_the_journal_is_no_wal(path, monkeypatch, caplog):
-    monkeypatch.setattr("store.engine.network_disk", lambda path: "nfs4")
+    monkeypatch.setattr("kernelwright.store.connection.engine.network_disk", lambda path: "nfs4")
     with Store.open(path) as store:
         write(store)
         assert store.count() == 2

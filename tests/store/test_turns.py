@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from policies.base import FinishReason
-from store.blobs import pack_integers, pack_numbers, pack_text, unpack_numbers, unpack_text
-from store.database import Store
-from store.errors import StoreError, StoreTrouble
-from store.models import Action, State
-from store.records import CandidateFilter, Order, TrajectoryFilter, dump_report, load_report
+from kernelwright.policies.base import FinishReason
+from kernelwright.store.blobs import pack_integers, pack_numbers, pack_text, unpack_numbers, unpack_text
+from kernelwright.store.database import Store
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.models import Action, State
+from kernelwright.store.records import CandidateFilter, Order, TrajectoryFilter, dump_report, load_report
 
 
 def write_turn(store, trajectory_id, turn, number=0, report=None, parent_id=None, **changes):
@@ -138,7 +138,7 @@ def test_rewards_come_later_and_again_and_the_latest_counts(store):
 
 
 def test_samples_are_judged_turns_in_order_however_many(store, monkeypatch):
-    monkeypatch.setattr("store.database.PAGE", 7)
+    monkeypatch.setattr("kernelwright.store.database.PAGE", 7)
     trajectory = store.begin(make.start())
     with store.transaction():
         ids = [write_turn(store, trajectory.id, turn) for turn in range(23)]

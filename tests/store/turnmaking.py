@@ -3,10 +3,10 @@
 import random
 import struct
 
-from policies.base import Completion, FinishReason, Message, Request, Role, Sampling, Usage
-from store.records import Start
-from tools.problem import Problem
-from tools.results import (
+from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Sampling, Usage
+from kernelwright.store.records import Start
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import (
     CompileResult,
     Environment,
     Failure,

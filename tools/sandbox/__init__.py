@@ -1,9 +1,10 @@
 """The sandbox's trusted side: zygotes, processes, walls."""
 
-from tools.sandbox.channel import BadMessage, Channel
-from tools.sandbox.isolation import Kind, Limits, available
-from tools.sandbox.process import Process, ProcessDied, ProcessTimedOut
-from tools.sandbox.zygote import Zygote
+from kernelwright.tools.sandbox.channel import BadMessage, Channel
+from kernelwright.tools.sandbox.limits import Kind, Limits
+from kernelwright.tools.sandbox.process import Process, ProcessDied, ProcessTimedOut
+from kernelwright.tools.sandbox.walls.isolation import available
+from kernelwright.tools.sandbox.zygote import Zygote
 
 __all__ = [
     "BadMessage",

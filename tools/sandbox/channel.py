@@ -1,6 +1,6 @@
 """Length-prefixed JSON over a Unix socket, with file descriptors beside it. Used on both sides; nothing is ever unpickled.
 
-A message is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an object at the top.
+A message is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an object at the top (messages.py says what is refused).
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+
+from kernelwright.tools.sandbox.messages import BadMessage, Message, decode
+
+__all__ = ["LONGEST", "BadMessage", "Channel", "ChannelClosed", "ChannelTimeout", "Message", "pair"]
 
 LONGEST = 32 << 20
-"""Bytes of the largest message that is read."""
+"""Bytes of the largest message that is read, unless a channel is given another bound."""
 MOST_DESCRIPTORS = 253
 """That Linux sends beside one piece of a message (SCM_MAX_FD, unix(7))."""
 
-Message = dict[str, Any]
+SENDING_SECONDS = 60.0
+"""In which the other side must take a message where no deadline is given; it counts as closed after that."""
 
 
 class ChannelClosed(EOFError):
@@ -31,41 +35,56 @@ class ChannelClosed(EOFError):
 
 
 class ChannelTimeout(TimeoutError):
-    """Nothing whole arrived before the deadline."""
-
-
-class BadMessage(ValueError):
-    """What arrived is not a message."""
+    """Nothing whole arrived, or was taken, before the deadline."""
 
 
 class Channel:
-    """One end. `receive` gives the message; descriptors that came with it wait in `descriptors`."""
+    """One end. `receive` gives the message; descriptors that came with it wait in `descriptors`.
 
-    def __init__(self, sock: socket.socket) -> None:
+    longest: bytes of the largest message that is read. takes_descriptors: without it the kernel closes what the other side sends along, so that a candidate
+    cannot fill the table of open files of whoever listens to it.
+    """
+
+    def __init__(self, sock: socket.socket, *, longest: int = LONGEST, takes_descriptors: bool = True) -> None:
         self._sock = sock
         self._sock.setblocking(True)
+        self.longest = longest
+        self._takes_descriptors = takes_descriptors
         self.descriptors: list[int] = []
 
     def fileno(self) -> int:
         return self._sock.fileno()
 
     @contextmanager
-    def or_die(self) -> Iterator[None]:
-        """While nothing is awaited: this process dies (SIGIO) as soon as the other side closes, whatever it is at."""
+    def or_die(self, last: Callable[[], object]) -> Iterator[None]:
+        """While nothing is awaited: soon after the other side closes this process calls `last` and dies (SIGIO), whatever it is at.
+
+        Soon is as soon as the interpreter runs: an import of a large library is not cut short.
+        """
+
+        def die(*_: object) -> None:
+            last()
+            signal.signal(signal.SIGIO, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGIO)
+
         flags = fcntl.fcntl(self._sock, fcntl.F_GETFL)
+        signal.signal(signal.SIGIO, die)
         fcntl.fcntl(self._sock, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(self._sock, fcntl.F_SETFL, flags | os.O_ASYNC)
-        if select.select([self._sock], [], [], 0)[0]:  # it had closed before
-            os.kill(os.getpid(), signal.SIGIO)
+        waiting = select.poll()
+        waiting.register(self._sock, select.POLLIN)
+        if waiting.poll(0):  # it had closed before
+            die()
         yield
         fcntl.fcntl(self._sock, fcntl.F_SETFL, flags)
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
 
-    def send(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Raises ChannelClosed when nobody listens."""
+    def send(self, message: Message, fds: Sequence[int] = (), deadline: float | None = None) -> None:
+        """Raises ChannelClosed when nobody listens, ChannelTimeout when it is not taken before `deadline`, a time.monotonic()."""
         body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
         data = struct.pack("<I", len(body)) + body
         try:
-            self._sock.settimeout(60)
+            self._sock.settimeout(SENDING_SECONDS if deadline is None else max(deadline - time.monotonic(), 1e-4))
             # The first byte carries the first of them, and so on; the rest of the message those that are left.
             for first in range(MOST_DESCRIPTORS, len(fds), MOST_DESCRIPTORS):
                 self._sock.sendmsg([data[:1]], _rights(fds[first - MOST_DESCRIPTORS : first]))
@@ -74,38 +93,42 @@ class Channel:
             if rest := data[self._sock.sendmsg([data], _rights(fds[last:])) :]:
                 # Not for nothing: even an empty `sendall` asks whether anybody listens, and who has read it all may have answered and gone.
                 self._sock.sendall(rest)
-        except (BrokenPipeError, ConnectionResetError, TimeoutError) as error:
+        except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed(str(error)) from error
+        except TimeoutError as error:
+            if deadline is None:
+                raise ChannelClosed(str(error)) from error
+            raise ChannelTimeout("the message was not taken in time") from error
 
     def receive(self, deadline: float | None = None) -> Message:
         """The next message; `deadline` is a time.monotonic(). Raises ChannelClosed, ChannelTimeout, BadMessage."""
         (length,) = struct.unpack("<I", self._read(4, deadline))
-        if length > LONGEST:
-            raise BadMessage(f"a message of {length} bytes")
-        try:
-            message = json.loads(self._read(length, deadline))
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise BadMessage(f"not JSON: {error}") from error
-        if not isinstance(message, dict):
-            raise BadMessage("not an object")
-        return message
+        if length > self.longest:
+            raise BadMessage(f"a message of {length} bytes, and {self.longest} are read at most")
+        return decode(self._read(length, deadline))
 
     def _read(self, count: int, deadline: float | None) -> bytes:
         parts: list[bytes] = []
         while count:
             self._sock.settimeout(None if deadline is None else max(deadline - time.monotonic(), 1e-4))
             try:
-                data, extra, _, _ = self._sock.recvmsg(min(count, 1 << 20), socket.CMSG_SPACE(4 * MOST_DESCRIPTORS))
+                data = self._piece(min(count, 1 << 20))
             except TimeoutError as error:
                 raise ChannelTimeout("no answer in time") from error
             except ConnectionResetError as error:
                 raise ChannelClosed(str(error)) from error
-            self._keep(extra)
             if not data:
                 raise ChannelClosed("the other side closed")
             parts.append(data)
             count -= len(data)
         return b"".join(parts)
+
+    def _piece(self, count: int) -> bytes:
+        if not self._takes_descriptors:
+            return self._sock.recv(count)
+        data, extra, _, _ = self._sock.recvmsg(count, socket.CMSG_SPACE(4 * MOST_DESCRIPTORS))
+        self._keep(extra)
+        return data
 
     def _keep(self, extra: Sequence[tuple[int, int, bytes]]) -> None:
         for level, kind, data in extra:
@@ -127,7 +150,7 @@ def _rights(fds: Sequence[int]) -> list[tuple[int, int, array.array[int]]]:
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
 
 
-def pair() -> tuple[Channel, socket.socket]:
-    """A channel for this side and a bare socket to hand over."""
+def pair(longest: int = LONGEST) -> tuple[Channel, socket.socket]:
+    """A channel for this side, which takes no descriptors, and a bare socket to hand over."""
     ours, theirs = socket.socketpair()
-    return Channel(ours), theirs
+    return Channel(ours, longest=longest, takes_descriptors=False), theirs

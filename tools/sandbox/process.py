@@ -13,30 +13,50 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.results import InfrastructureError, Isolation, clean_text
-from tools.sandbox.channel import BadMessage, ChannelClosed, ChannelTimeout, Message, pair
+from kernelwright.tools.report import InfrastructureError, Isolation, clean_text
+from kernelwright.tools.sandbox.channel import (
+    LONGEST,
+    BadMessage,
+    Channel,
+    ChannelClosed,
+    ChannelTimeout,
+    Message,
+    pair,
+)
+from kernelwright.tools.sandbox.inside.usage_watch import Bound
+from kernelwright.tools.sandbox.limits import Limits
 
 if TYPE_CHECKING:
-    from tools.sandbox.zygote import Zygote
+    from kernelwright.tools.sandbox.zygote import Zygote
 
 READY_SECONDS = 60.0
 LAST_SECONDS = 3.0
 """To die in: a process closes its channel first and its CUDA context last, which takes over a second where many share a GPU."""
 
 
-class ProcessDied(Exception):
-    """The candidate's process ended without an answer."""
+LONGEST_OUTPUT = 8000
+"""Characters, and bytes of UTF-8, of what a candidate printed."""
+BREATH = 0.001
+"""Seconds of sleep after each piece that is thrown away: whoever prints without end costs little to listen to."""
 
-    def __init__(self, exit_code: int | None, signal_number: int | None) -> None:
-        self.exit_code, self.signal_number = exit_code, signal_number
+
+class ProcessDied(Exception):
+    """The candidate's process ended without an answer. `limit` says which bound it went over, where that is why: "held more than 8 GiB of memory"."""
+
+    def __init__(self, exit_code: int | None, signal_number: int | None, limit: str = "") -> None:
+        self.exit_code, self.signal_number, self.limit = exit_code, signal_number, limit
         super().__init__(self.describe())
 
     def describe(self) -> str:
+        if self.limit:
+            return f"the process was ended because it {self.limit}"
         if self.signal_number is not None:
             try:
                 return f"the process was killed by {signal.Signals(self.signal_number).name}"
             except ValueError:
                 return f"the process was killed by signal {self.signal_number}"
+        if self.exit_code is None:
+            return "the process was ended from outside, and nothing says how"
         return f"the process ended by itself with exit code {self.exit_code}"
 
 
@@ -48,26 +68,43 @@ class Process:
     """One candidate's process. A context manager: leaving it kills the process and everything it started."""
 
     def __init__(self, zygote: Zygote) -> None:
-        self._scratch = Path(tempfile.mkdtemp(prefix="candidate-", dir=zygote.folder))
-        self._channel, theirs = pair()
+        self._limits = zygote.limits
         self.isolation = Isolation()
         self._collected = bytearray()
-        self._limit = zygote.limits.output
-        self._status = ""
         self._ready = False
         self._end: threading.Thread | None = None
+        zygote.wait_warm()
+        self._scratch = Path(tempfile.mkdtemp(prefix="candidate-", dir=zygote.folder))
+        self._group = zygote.group()
+        try:
+            self._channel, output, status = self._ask(zygote)
+        except BaseException:
+            self._remove_folders()
+            raise
+        self._status_pipe = os.fdopen(status, "r")
+        self._drain = threading.Thread(target=self._collect, args=(output,), daemon=True)
+        self._drain.start()
+        self._pid = self._read_pid()
+        self._handle = _open_handle(self._pid)
+
+    def _ask(self, zygote: Zygote) -> tuple[Channel, int, int]:
+        """Has the process forked: our end of its channel, and where what it prints and its end are read."""
+        channel, theirs = pair()
         output_read, output_write = os.pipe()
         status_read, status_write = os.pipe()
         try:
-            zygote.request(self._scratch, [theirs.fileno(), output_write, status_write])
+            descriptors = [theirs.fileno(), output_write, status_write]
+            zygote.request(self._scratch, descriptors, self._group.folders if self._group else ())
+        except BaseException:
+            channel.close()
+            os.close(output_read)
+            os.close(status_read)
+            raise
         finally:
             theirs.close()
             os.close(output_write)
             os.close(status_write)
-        self._status_pipe = os.fdopen(status_read, "r")
-        self._drain = threading.Thread(target=self._collect, args=(output_read,), daemon=True)
-        self._drain.start()
-        self._pid = self._read_pid()
+        return channel, output_read, status_read
 
     @property
     def scratch(self) -> Path:
@@ -76,8 +113,13 @@ class Process:
 
     @property
     def output(self) -> str:
-        """What was printed, capped. Data."""
-        return clean_text(bytes(self._collected).decode("utf-8", "replace"), 8000)
+        """What was printed: data, without control characters, at most LONGEST_OUTPUT bytes of UTF-8 and so no more than three times that in any JSON."""
+        text = clean_text(bytes(self._collected).decode("utf-8", "replace"), LONGEST_OUTPUT)
+        longest = LONGEST_OUTPUT
+        while len(text.encode()) > LONGEST_OUTPUT:
+            longest //= 2
+            text = clean_text(bytes(self._collected).decode("utf-8", "replace"), longest)
+        return text
 
     def wait_ready(self, seconds: float = READY_SECONDS) -> None:
         """Returns once the walls stand (and, on a GPU, the context exists). Raises InfrastructureError."""
@@ -97,14 +139,18 @@ class Process:
         self.wait_ready()
         self.send({"entry": entry, "payload": payload}, fds)
 
-    def send(self, message: Message, fds: Sequence[int] = ()) -> None:
+    def send(self, message: Message, fds: Sequence[int] = (), *, seconds: float | None = None) -> None:
+        """Raises ProcessDied, and ProcessTimedOut where it is not taken within `seconds`."""
         try:
-            self._channel.send(message, fds)
+            self._channel.send(message, fds, None if seconds is None else time.monotonic() + seconds)
+        except ChannelTimeout as error:
+            raise ProcessTimedOut(f"a message was not taken within {seconds:g} s") from error
         except ChannelClosed as error:
             raise self._death() from error
 
-    def receive(self, seconds: float) -> Message:
-        """The next message. Raises ProcessDied, ProcessTimedOut, BadMessage (what arrived is no message)."""
+    def receive(self, seconds: float, *, longest: int = LONGEST) -> Message:
+        """The next message, of at most `longest` bytes. Raises ProcessDied, ProcessTimedOut, BadMessage (what arrived is no message)."""
+        self._channel.longest = longest
         try:
             return self._channel.receive(time.monotonic() + seconds)
         except ChannelTimeout as error:
@@ -113,18 +159,24 @@ class Process:
             raise self._death() from error
 
     def _death(self) -> ProcessDied:
-        with contextlib.suppress(OSError):
-            os.kill(self._pid, signal.SIGKILL) if self._closed_but_alive() else None
-        ended = self._status_pipe.readline().split()
-        if len(ended) != 2:
+        if self._closed_but_alive():
+            self._send_kill()
+        word, _, value = self._status_pipe.readline().strip().partition(" ")
+        if word == "limit":
+            return ProcessDied(None, None, _went_over(Bound(value), self._limits))
+        if self._group and self._group.memory_ran_out():
+            return ProcessDied(None, None, _went_over(Bound.MEMORY, self._limits))
+        if not value:
             return ProcessDied(None, None)
-        return ProcessDied(int(ended[1]), None) if ended[0] == "exit" else ProcessDied(None, int(ended[1]))
+        return ProcessDied(int(value), None) if word == "exit" else ProcessDied(None, int(value))
 
     def _closed_but_alive(self) -> bool:
         """It closed its channel and lives on: give it a moment to end by itself, then it is killed."""
         import select
 
-        return not select.select([self._status_pipe], [], [], LAST_SECONDS)[0]
+        waiting = select.poll()  # unlike `select`, for descriptors of any number
+        waiting.register(self._status_pipe, select.POLLIN | select.POLLHUP)
+        return not waiting.poll(LAST_SECONDS * 1000)
 
     def _read_pid(self) -> int:
         line = self._status_pipe.readline().split()
@@ -135,24 +187,43 @@ class Process:
     def _collect(self, fd: int) -> None:
         with os.fdopen(fd, "rb", buffering=0) as pipe:
             while data := pipe.read(1 << 16):
-                room = self._limit - len(self._collected)
+                room = self._limits.output - len(self._collected)
                 self._collected += data[: max(room, 0)]
+                if room <= 0:
+                    time.sleep(BREATH)
+
+    def stop(self) -> None:
+        """Kills it for a thread that waits for its answer, which hears of its death. To be called before `kill`."""
+        self._send_kill()
 
     def kill(self) -> None:
-        """The process, its group and (through its pid namespace) all it started. Returns at once; `gone` waits. Safe to call twice."""
-        for send_signal in (lambda: os.killpg(self._pid, signal.SIGKILL), lambda: os.kill(self._pid, signal.SIGKILL)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                send_signal()
-        self._channel.close()
+        """The process and all it started. Returns at once; `gone` waits. Safe to call twice."""
         if self._end is None:
+            self._send_kill()
+            self._channel.close()
             self._end = threading.Thread(target=self._bury, daemon=True)
             self._end.start()
+
+    def _send_kill(self) -> None:
+        """To the first process: all that is left of the candidate goes with it. By a handle, since the number may be somebody else's by now."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._handle is None:
+                os.kill(self._pid, signal.SIGKILL)
+            else:
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def _bury(self) -> None:
         """A process with a CUDA context takes a third of a second to die: nobody needs to watch."""
         with contextlib.suppress(ValueError):
             self._status_pipe.read()
             self._status_pipe.close()
+        if self._handle is not None:
+            os.close(self._handle)
+        self._remove_folders()
+
+    def _remove_folders(self) -> None:
+        if self._group:
+            self._group.remove()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def gone(self, seconds: float = 20.0) -> None:
@@ -165,3 +236,21 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+def _open_handle(pid: int) -> int | None:
+    """A pidfd, where the kernel has them. Of a process that is gone already there is none either, and nothing to kill."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _went_over(bound: Bound, limits: Limits) -> str:
+    gigabytes = 1 << 30
+    return {
+        Bound.MEMORY: f"held more than {limits.memory / gigabytes:.3g} GiB of memory",
+        Bound.PROCESSES: f"ran more than {limits.processes} processes at once",
+        Bound.DISK: f"wrote more than {limits.disk / gigabytes:.3g} GiB of files",
+        Bound.FILES: f"made more than {limits.files:,} files",
+    }[bound]

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from tools.results import InfrastructureError
-from tools.sandbox.channel import ChannelClosed, ChannelTimeout, Message, pair
-from tools.sandbox.isolation import Kind, Limits
-from tools.sandbox.process import Process
+import kernelwright
+from kernelwright.tools.report import InfrastructureError
+from kernelwright.tools.sandbox import folders
+from kernelwright.tools.sandbox.channel import ChannelClosed, ChannelTimeout, Message, pair
+from kernelwright.tools.sandbox.limits import Kind, Limits
+from kernelwright.tools.sandbox.process import Process
+from kernelwright.tools.sandbox.request import Request
+from kernelwright.tools.sandbox.walls.cgroup import Group, Groups, find_groups
 
 WARM_SECONDS = 120.0
-REMOVING_SECONDS = 1.0
+CLOSING_SECONDS = 10.0
 KEPT = (
     "PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH",
 )  # fmt: skip
@@ -37,16 +38,7 @@ def visible(gpu: int | None) -> str:
     return shown[gpu] if gpu < len(shown) else str(gpu)
 
 
-def _remove(folder: Path) -> None:
-    """With what a process that is just dying there may still write."""
-    deadline = time.monotonic() + REMOVING_SECONDS
-    shutil.rmtree(folder, ignore_errors=True)
-    while folder.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path) -> None:
+def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path, lock: int) -> None:
     """By `close`, or where that did not come to its end. A fork of the zygote's owner leaves it alone."""
     if os.getpid() != owner:
         return
@@ -55,11 +47,18 @@ def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path) -> None
         process.wait()
         if process.stderr:
             process.stderr.close()
-    _remove(folder)
+    folders.remove(folder)
+    os.close(lock)
 
 
 class Zygote:
-    """A warm process of one kind, with a spare candidate process ready. Thread-safe. A context manager."""
+    """A warm process of one kind, with a spare candidate process ready. Thread-safe. A context manager.
+
+    warm: "package.module:function", called once in the warm process after its imports and before anything is forked; it may leave no thread running.
+    private_scratch: a candidate's folder is a file system in memory, bounded in bytes and files, that goes with it; nobody outside sees what is in it, so
+    whatever is to come back comes over the channel, but for the beginnings of the files named by `handed_out`, which are found in `Process.scratch` after
+    the process has ended by itself. memfd_create is closed then, too (but with CUDA, whose driver may need it).
+    """
 
     def __init__(
         self,
@@ -69,17 +68,23 @@ class Zygote:
         limits: Limits | None = None,
         spare: bool = True,
         pid_namespace: bool = True,
+        private_scratch: bool = False,
+        handed_out: Sequence[str] = (),
+        warm: str = "",
     ) -> None:
         self.kind, self.gpu, self.limits = kind, gpu, limits or Limits()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"kernelwright-{kind}-"))
+        folders.sweep(str(kind))
+        self.folder, lock = folders.make_folder(str(kind))
         self._keep_spare, self._pid_namespace = spare, pid_namespace
+        self._private_scratch, self._handed_out, self._hook = private_scratch, tuple(handed_out), warm
+        self._groups: Groups | None = None
         self._spare: Process | None = None
         self._last: Process | None = None
         self._dying: Process | None = None
         self._lock = threading.Lock()
         self._warm = False
         begun: list[subprocess.Popen[bytes]] = []
-        self._unclosed = weakref.finalize(self, _end, os.getpid(), begun, self.folder)  # Ctrl-C may come anywhere
+        self._unclosed = weakref.finalize(self, _end, os.getpid(), begun, self.folder, lock)  # Ctrl-C may come anywhere
         self._channel, theirs = pair()
         try:
             begun.append(self._begun(theirs))
@@ -92,7 +97,14 @@ class Zygote:
         self._process = begun[0]
 
     def _begun(self, channel: socket.socket) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tools.untrusted.zygote", str(self.kind), str(channel.fileno())]
+        command = [
+            sys.executable,
+            "-m",
+            "kernelwright.tools.sandbox.inside.zygote_process",
+            str(self.kind),
+            str(channel.fileno()),
+            self._hook,
+        ]
         return subprocess.Popen(
             command, pass_fds=[channel.fileno()], env=self._environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, start_new_session=True, cwd=self.folder,
@@ -101,7 +113,7 @@ class Zygote:
     def _environment(self) -> dict[str, str]:
         """Nothing of the user's but what Python, Triton and CUDA need."""
         kept = {k: v for k, v in os.environ.items() if k in KEPT}
-        root = str(Path(__file__).resolve().parents[2])
+        root = str(Path(kernelwright.__file__).parents[1])
         ours = {
             "PYTHONPATH": os.pathsep.join([root, *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]),
             "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
@@ -132,7 +144,19 @@ class Zygote:
         lines = self._process.stderr.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else ""
 
-    def request(self, scratch: Path, fds: Sequence[int]) -> None:
+    def group(self) -> Group | None:
+        """Control groups for one process, where this host lets us bound memory by them. Only `Process` calls this, and removes it."""
+        if self._groups is None:
+            self._groups = find_groups()
+            self._groups.sweep()
+        if not self._groups.bound_memory:
+            return None
+        try:
+            return self._groups.create(self.limits.memory + self.limits.disk, self.limits.processes)
+        except OSError:
+            return None
+
+    def request(self, scratch: Path, fds: Sequence[int], groups: Sequence[Path] = ()) -> None:
         """Asks for one forked process. Only `Process` calls this."""
         self.wait_warm()
         environment = {
@@ -144,15 +168,19 @@ class Zygote:
             "CUDA_CACHE_PATH": str(scratch / "cuda"),
             "TRITON_HOME": str(scratch),
         }
-        message: dict[str, Any] = {
-            "scratch": str(scratch),
-            "environment": environment,
-            "limits": asdict(self.limits),
-            "gpu": visible(self.gpu),
-            "pid_namespace": self._pid_namespace,
-        }
+        request = Request(
+            scratch=str(scratch),
+            environment=environment,
+            limits=self.limits,
+            gpu=visible(self.gpu),
+            pid_namespace=self._pid_namespace,
+            private_scratch=self._private_scratch,
+            handed_out=self._handed_out,
+            memory_files=not self._private_scratch or self.kind is Kind.CUDA,
+            groups=tuple(str(folder) for folder in groups),
+        )
         try:
-            self._channel.send(message, fds)
+            self._channel.send(request.as_message(), fds)
         except ChannelClosed as error:
             raise InfrastructureError(
                 f"the sandbox is gone: {self._last_words() or error}; run the command again"
@@ -167,6 +195,8 @@ class Zygote:
                 self._spare = Process(self)
             before, self._last = self._last, taken
             self._dying = before
+        if before is not None and not self._pid_namespace:
+            before.gone()  # nothing but the zygote ends what a candidate has left behind there
         try:
             taken.wait_ready()
         except InfrastructureError:
@@ -189,14 +219,6 @@ class Zygote:
         process.start(entry, payload, fds)
         return process
 
-    def settle(self) -> None:
-        """Waits until the spare is ready and the one before is gone, so that nothing of them disturbs a measurement."""
-        with self._lock:
-            if self._spare:
-                self._spare.wait_ready()
-            if self._dying:
-                self._dying.gone()
-
     def close(self) -> None:
         if not self._warm:
             self._process.kill()  # who waits for it holds the lock
@@ -205,9 +227,15 @@ class Zygote:
                 self._spare.kill()
                 self._spare.gone()
                 self._spare = None
+            if self._last:
+                self._last.gone()
         self._channel.close()
-        _end(os.getpid(), [self._process], self.folder)
-        self._unclosed.detach()
+        if (
+            self._warm
+        ):  # it ends its candidates and removes their folder by itself, and is killed where it takes too long
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(CLOSING_SECONDS)
+        self._unclosed()
 
     def __enter__(self) -> Zygote:
         return self

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rl.data.cleaning.near import signature
-from rl.data.cleaning.suites import Benchmarks
-from rl.data.dataflow import graph_hash
-from rl.data.rows import Kind, Row, normalised, read_rows, row_of
-from tools.problem import Problem
+from kernelwright.rl.data.cleaning.near import signature
+from kernelwright.rl.data.cleaning.suites import Benchmarks
+from kernelwright.rl.data.dataflow import graph_hash
+from kernelwright.rl.data.rows import Kind, Row, normalised, read_rows, row_of
+from kernelwright.tools.problem import Problem
 
 FORM = 2
 """Of the files that `analyse` writes: those of an interrupted run of another form are not used."""

@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rl.data.rows import Kind, Row
-from tools.parsing import parse_module
-from tools.source import LONGEST, extract_code, kernels
+from kernelwright.rl.data.rows import Kind, Row
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.source import LONGEST, extract_code, kernels
 
 if TYPE_CHECKING:
-    from tools.pipeline import Evaluator
+    from kernelwright.tools.pipeline import Evaluator
 
 SECONDS = 30.0
 """For one row, all its kernels and targets."""

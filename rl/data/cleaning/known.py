@@ -1,6 +1,6 @@
 """Benchmarks as hashes: what training data must not hold is known without a checkout of theirs, and none of their text lies here.
 
-python -m rl.data.cleaning.known kernelbench:DIR tritonbench-t:DIR     # reads the checkouts and writes known_benchmarks.json anew
+python -m kernelwright.rl.data.cleaning.known kernelbench:DIR tritonbench-t:DIR     # reads the checkouts and writes known_benchmarks.json anew
 
 A dataflow graph or a syntax tree cannot be read back from its hash. Whoever gives `--against kernelbench:DIR` has the comparison of words besides.
 """
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from agent.exits import InputError
-from rl.data.dataflow import graph_hash
-from rl.data.trees import tree_hash
-from tools.problem import Problem
-from tools.results import Value
+from kernelwright.errors import InputError
+from kernelwright.rl.data.dataflow import graph_hash
+from kernelwright.rl.data.trees import tree_hash
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Value
 
 FILE = Path(__file__).parent / "known_benchmarks.json"
 CANARY = (
@@ -60,7 +60,7 @@ def known() -> Known:
     found = Known.model_validate_json(FILE.read_text(encoding="utf-8"))
     if found.canary != canary():
         raise InputError(
-            f"{FILE.name} was written by another graph hash: run python -m rl.data.cleaning.known SUITE:DIR ..."
+            f"{FILE.name} was written by another graph hash: run python -m kernelwright.rl.data.cleaning.known SUITE:DIR ..."
         )
     return found
 
@@ -82,7 +82,7 @@ def suite_of(name: str, problems: Sequence[Problem]) -> Suite:
 
 def checkout(text: str) -> list[Problem]:
     """The problems of `NAME:DIR`. Raises InputError and ProblemError."""
-    from agent.problems import suite
+    from kernelwright.agent.problems.finding import suite
 
     name, _, place = text.partition(":")
     if not place:

@@ -11,10 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rl.data.cleaning.bare_rows import bare_program, label_bare
-from rl.data.rows import Row, read_rows, shards, write_shard
-from rl.data.worker import evaluating, evaluator
-from tools.results import Value
+from kernelwright.rl.data.cleaning.bare_rows import bare_program, label_bare
+from kernelwright.rl.data.rows import Row, read_rows, shards, write_shard
+from kernelwright.rl.data.worker import evaluating, evaluator
+from kernelwright.tools.report import Value
 
 
 class Unlabelled(StrEnum):
@@ -104,14 +104,14 @@ def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labe
 # -------------------------------------------------------------- in a worker
 def judge(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
     """The row with its labels. A reference that cannot be used leaves it as it was."""
-    from tools.pipeline import Options
-    from tools.problem import Problem, ProblemError
+    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.problem import Problem, ProblemError
 
     row, targets, correct = asked
     if _lacks(row):
         return label_bare(row, targets, evaluator())
     problem = Problem(name=row.problem or "row", source=row.reference)
-    options = Options(targets=targets, hidden_shapes=False, profile=False, torch_compile=False, interpret=correct)
+    options = Options(targets=targets, sizes=0, profile=False, torch_compile=False, interpret=correct)
     try:
         report = evaluator().evaluate(problem, row.completion, options)
     except ProblemError:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from rl.data.rows import Row
-from tools.parsing import parse_module
+from kernelwright.rl.data.rows import Row
+from kernelwright.tools.parsing import parse_module
 
 PARSES = 64
 """Tries for one text: a long file that is nearly Python must not take minutes."""

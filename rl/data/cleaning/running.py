@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from agent.exits import InputError
-from rl.data.cleaning.analysing import FORM, analyse, cleaned, open_worker, read_analysis
-from rl.data.cleaning.known import known
-from rl.data.cleaning.near import Near
-from rl.data.cleaning.suites import Comparison, problems_of
-from rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
-from rl.pool import pool_of
-from tools.problem import Problem
-from tools.results import Value
+from kernelwright.errors import InputError
+from kernelwright.rl.data.cleaning.analysing import FORM, analyse, cleaned, open_worker, read_analysis
+from kernelwright.rl.data.cleaning.known import known
+from kernelwright.rl.data.cleaning.near import Near
+from kernelwright.rl.data.cleaning.suites import Comparison, problems_of
+from kernelwright.rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
+from kernelwright.rl.worker_pool import pool_of
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Value
 
 RESULT, FLAGGED, WORK = "clean.json", "flagged.jsonl", ".work"
 

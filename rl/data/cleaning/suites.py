@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.exits import InputError
-from rl.data.cleaning.known import checkout, known, suite_of
-from rl.data.cleaning.programs import holds_model, programs_of
-from rl.data.dataflow import graph_hash
-from rl.data.rows import Row
-from rl.data.trees import tree_hash
-from tools.problem import Problem
-from tools.results import Value
+from kernelwright.errors import InputError
+from kernelwright.rl.data.cleaning.known import checkout, known, suite_of
+from kernelwright.rl.data.cleaning.programs import holds_model, programs_of
+from kernelwright.rl.data.dataflow import graph_hash
+from kernelwright.rl.data.rows import Row
+from kernelwright.rl.data.trees import tree_hash
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Value
 
 WORDS_LIMIT = 0.8
 """Jaccard of words from which a row is put before a person."""
@@ -43,7 +43,7 @@ class Comparison(Value):
 
 def problems_of(against: Sequence[str]) -> list[Problem]:
     """`kernelbench:DIR`, `tritonbench-t:DIR`, a folder of problem files; the catalogue's held-out problems always. Raises InputError or ProblemError."""
-    from agent.problems import catalogue, suite
+    from kernelwright.agent.problems.finding import catalogue, suite
 
     found = [p for p in catalogue() if "held_out" in p.tags]
     for text in against:

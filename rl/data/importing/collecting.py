@@ -1,6 +1,6 @@
 """`rl data inductor`: torch.compile over references, and what Inductor writes for them.
 
-On a GPU the whole of it runs. Without one Inductor's Triton code generation is asked for CPU tensors (`cpu_backend="triton"`) with a driver that
+On a GPU the whole of it runs. Without one Inductor's Triton code generation is options for CPU tensors (`cpu_backend="triton"`) with a driver that
 stands in: the code is written and caught, and what would launch it fails, which is expected. References are run as they stand.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.exits import InputError
-from rl.data.importing.inductor import GENERATED, rows_of
-from rl.data.importing.kinds import Imported, count
-from rl.data.rows import Row, write_rows
-from rl.pool import pool_of
-from tools.problem import Problem
+from kernelwright.errors import InputError
+from kernelwright.rl.data.importing.formats import Imported, count_skipped
+from kernelwright.rl.data.importing.inductor import GENERATED, rows_of
+from kernelwright.rl.data.rows import Row, write_rows
+from kernelwright.rl.worker_pool import pool_of
+from kernelwright.tools.problem import Problem
 
 
 def collect(problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]) -> Imported:
@@ -31,7 +31,7 @@ def collect(problems: Sequence[Problem], out: Path, device: str, say: Callable[[
                 say(f"{number} of {len(problems)}: {problem.name}")
                 codes, trouble = pool.submit(compiled, problem, device).result()
                 if trouble:
-                    count(skipped, trouble)
+                    count_skipped(skipped, trouble)
                 for code in codes:
                     facts = {"problem": problem.name, "reference": problem.source, "family": problem.family}
                     yield from rows_of(code, "", problem.name, GENERATED, skipped, **facts)
@@ -70,7 +70,7 @@ def compiled(problem: Problem, device: str) -> tuple[list[str], str]:
 def _run(problem: Problem, device: str) -> None:
     import torch
 
-    from tools.reference import Reference
+    from kernelwright.tools.references.reference import Reference
 
     small = problem.with_sizes(problem.cpu_sizes) if device == "cpu" else problem
     reference = Reference(small, device)

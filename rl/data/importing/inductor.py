@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.exits import InputError
-from rl.data.importing.kinds import Asked, count
-from rl.data.rows import Kind, Row, row_of
-from tools.parsing import parse_module
+from kernelwright.errors import InputError
+from kernelwright.rl.data.importing.formats import ImportOptions, count_skipped
+from kernelwright.rl.data.rows import Kind, Row, row_of
+from kernelwright.tools.parsing import parse_module
 
 OUTPUT, GRAPH = "output_code.py", "fx_graph_readable.py"
 LONGEST_GRAPH = 6000
@@ -36,7 +36,7 @@ class Kernel:
     """Lines of the graph that the kernel computes, as Inductor's comment has them; "" where there is none."""
 
 
-def read(path: Path, asked: Asked, skipped: dict[str, int]) -> Iterator[Row]:
+def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterator[Row]:
     """Raises InputError where there is no `output_code.py`."""
     files = [path] if path.is_file() else sorted(path.rglob(OUTPUT))
     if not files:
@@ -48,7 +48,7 @@ def read(path: Path, asked: Asked, skipped: dict[str, int]) -> Iterator[Row]:
         graph = whole.read_text(encoding="utf-8", errors="replace") if whole.is_file() else ""
         code = file.read_text(encoding="utf-8", errors="replace")
         place = str(file.relative_to(path)) if path.is_dir() else file.name
-        yield from rows_of(code, graph, place, asked.licence, skipped)
+        yield from rows_of(code, graph, place, options.licence, skipped)
 
 
 def rows_of(code: str, graph: str, place: str, licence: str, skipped: dict[str, int], **facts: object) -> Iterator[Row]:
@@ -56,14 +56,14 @@ def rows_of(code: str, graph: str, place: str, licence: str, skipped: dict[str, 
     try:
         found = kernels_of(code)
     except (SyntaxError, ValueError, RecursionError):
-        count(skipped, "not Python")
+        count_skipped(skipped, "not Python")
         return
     if not found:
-        count(skipped, "no Triton kernel in it")
+        count_skipped(skipped, "no Triton kernel in it")
     for kernel in found:
         shown = kernel.graph or graph.strip()[:LONGEST_GRAPH]
         if not shown:
-            count(skipped, "no graph")
+            count_skipped(skipped, "no graph")
             continue
         prompt = f"Write one Triton kernel for this graph.\n{shown}"
         yield row_of(

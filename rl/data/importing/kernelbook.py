@@ -1,23 +1,30 @@
-"""Parquet with python_code (a module) and triton_code (what Inductor, or a person, made of it)."""
+"""KernelBook: parquet files with python_code (a PyTorch module) and triton_code (its kernel by Inductor or a person).
+
+A pair of classes `Foo` and `FooNew` is renamed to `Model` and `ModelNew`, the names that the tools ask for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import io
+import tokenize
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.exits import InputError
-from rl.data.importing.entry_points import renamed
-from rl.data.importing.kinds import Asked, count
-from rl.data.importing.licences import is_permissive
-from rl.data.rows import Kind, Row, row_of
+from kernelwright.errors import InputError
+from kernelwright.rl.data.importing.formats import ImportOptions, count_skipped
+from kernelwright.rl.data.importing.licences import is_permissive
+from kernelwright.rl.data.rows import Kind, Row, row_of
+from kernelwright.tools.parsing import parse_module
 
 COLUMNS = ("python_code", "triton_code")
 FACTS = ("licenses", "license", "repo_name", "module_name", "uuid", "entry_point")
-BATCH = 256
+BATCH_ROWS = 256
+REFERENCE_CLASS, CANDIDATE_CLASS = "Model", "ModelNew"
 
 
-def read(path: Path, asked: Asked, skipped: dict[str, int]) -> Iterator[Row]:
+def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterator[Row]:
     """Raises InputError for a file that is not parquet, or has other columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -32,24 +39,24 @@ def read(path: Path, asked: Asked, skipped: dict[str, int]) -> Iterator[Row]:
             if missing := [name for name in COLUMNS if name not in names]:
                 raise InputError(f"{file} has no column {', '.join(missing)}: it needs {' and '.join(COLUMNS)}")
             columns = [*COLUMNS, *(name for name in FACTS if name in names)]
-            for cells in (c for batch in parquet.iter_batches(BATCH, columns=columns) for c in batch.to_pylist()):
-                if row := _row(file, cells, asked, skipped):
+            for cells in (c for batch in parquet.iter_batches(BATCH_ROWS, columns=columns) for c in batch.to_pylist()):
+                if row := _row(file, cells, options, skipped):
                     yield row
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{file} is not a readable parquet file: {str(error).splitlines()[0]}") from error
 
 
-def _row(file: Path, cells: dict[str, Any], asked: Asked, skipped: dict[str, int]) -> Row | None:
+def _row(file: Path, cells: dict[str, Any], options: ImportOptions, skipped: dict[str, int]) -> Row | None:
     python, triton = (cells[name] if isinstance(cells[name], str) else "" for name in COLUMNS)
     if not python.strip() or not triton.strip():
-        count(skipped, "empty")
+        count_skipped(skipped, "empty")
         return None
-    licence = _licence(cells) or asked.licence
-    if not asked.any_licence and licence and not is_permissive(licence):
-        count(skipped, f"licence {licence}")
+    licence = _licence(cells) or options.licence
+    if not options.any_licence and licence and not is_permissive(licence):
+        count_skipped(skipped, f"licence {licence}")
         return None
-    if not asked.any_licence and not licence:
-        count(skipped, "licence not known (give --licence, or --any-licence)")
+    if not options.any_licence and not licence:
+        count_skipped(skipped, "licence not known (give --licence, or --any-licence)")
         return None
     place = next((str(cells[name]) for name in ("uuid", "module_name", "entry_point") if cells.get(name)), "")
     repository = str(cells.get("repo_name") or "")
@@ -62,8 +69,53 @@ def _row(file: Path, cells: dict[str, Any], asked: Asked, skipped: dict[str, int
 
 
 def _licence(cells: dict[str, Any]) -> str:
-    """A list is what was found in a repository, not a choice: all of it holds."""
-    told = cells.get("licenses") or cells.get("license")
-    if isinstance(told, list):
-        told = ", ".join(str(one) for one in told)
-    return told.strip() if isinstance(told, str) else ""
+    """The row's licence. A list names what was found in a repository, not a choice: all of it holds."""
+    licence = cells.get("licenses") or cells.get("license")
+    if isinstance(licence, list):
+        licence = ", ".join(str(one) for one in licence)
+    return licence.strip() if isinstance(licence, str) else ""
+
+
+def renamed(reference: str, candidate: str, entry_point: str = "") -> tuple[str, str, str]:
+    """Both texts with the tools' class names, and the name that the reference had; "" where nothing was renamed.
+
+    `entry_point` is the class that the corpus names. Texts without such a pair of classes, and texts that use Model or
+    ModelNew for something else, are left as they are.
+    """
+    try:
+        entry = _entry(reference, candidate, entry_point)
+        if not entry:
+            return reference, candidate, ""
+        names = {entry: REFERENCE_CLASS, f"{entry}New": CANDIDATE_CLASS}
+        return _replaced(reference, names), _replaced(candidate, names), entry
+    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
+        return reference, candidate, ""
+
+
+def _entry(reference: str, candidate: str, entry_point: str) -> str:
+    there, new = parse_module(reference), parse_module(candidate)
+    pairs = [name for name in _classes(there) if f"{name}New" in _classes(new)]
+    if not pairs or {REFERENCE_CLASS, CANDIDATE_CLASS} & (_names(there) | _names(new)):
+        return ""
+    return entry_point if entry_point in pairs else pairs[-1]
+
+
+def _classes(tree: ast.Module) -> list[str]:
+    return [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def _names(tree: ast.Module) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | set(_classes(tree))
+
+
+def _replaced(text: str, names: Mapping[str, str]) -> str:
+    """Whole names that are nobody's attribute: `nn.LayerNorm` stays where the class is LayerNorm. Texts and comments stay."""
+    lines, before, places = list(io.StringIO(text)), "", []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME and token.string in names and before != ".":
+            places.append(token)
+        before = token.string
+    for token in reversed(places):
+        row, first, last = token.start[0] - 1, token.start[1], token.end[1]
+        lines[row] = lines[row][:first] + names[token.string] + lines[row][last:]
+    return "".join(lines)

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.exits import InputError
-from rl.data.importing.kinds import Asked, count
-from rl.data.importing.licences import is_permissive, licence_of_folder, licence_of_tag
-from rl.data.rows import Kind, Row, row_of
-from tools.parsing import parse_module
+from kernelwright.errors import InputError
+from kernelwright.rl.data.importing.formats import ImportOptions, count_skipped
+from kernelwright.rl.data.importing.licences import is_permissive, licence_of_folder, licence_of_tag
+from kernelwright.rl.data.rows import Kind, Row, row_of
+from kernelwright.tools.parsing import parse_module
 
 ALLOWED = ("torch", "triton", "math")
 LARGEST = 1 << 20
@@ -21,7 +21,7 @@ LARGEST = 1 << 20
 BUILTINS = frozenset(dir(builtins))
 
 
-def read(path: Path, asked: Asked, skipped: dict[str, int]) -> Iterator[Row]:
+def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterator[Row]:
     """Rows of kind instruct: what the kernel is called and says of itself -> the kernel. Raises InputError where there is no Python."""
     top = path if path.is_dir() else path.parent
     files = (
@@ -33,14 +33,14 @@ def read(path: Path, asked: Asked, skipped: dict[str, int]) -> Iterator[Row]:
         raise InputError(f"{path} holds no .py file")
     for file in files:
         if file.is_symlink() or file.stat().st_size > LARGEST:
-            count(skipped, "link, or over 1 MiB")
+            count_skipped(skipped, "link, or over 1 MiB")
             continue
         text = file.read_text(encoding="utf-8", errors="replace")
         if "triton" not in text or "jit" not in text:
             continue
-        licence = licence_of_tag(text) or licence_of_folder(file.parent, top) or asked.licence
-        if not asked.any_licence and not is_permissive(licence):
-            count(skipped, f"licence {licence or 'not known'}")
+        licence = licence_of_tag(text) or licence_of_folder(file.parent, top) or options.licence
+        if not options.any_licence and not is_permissive(licence):
+            count_skipped(skipped, f"licence {licence or 'not known'}")
             continue
         yield from _kernels(text, file.relative_to(top), licence, skipped)
 
@@ -49,14 +49,14 @@ def _kernels(text: str, place: Path, licence: str, skipped: dict[str, int]) -> I
     try:
         module = Module.of(parse_module(text), text)
     except (SyntaxError, ValueError, RecursionError):
-        count(skipped, "not Python")
+        count_skipped(skipped, "not Python")
         return
     if not module.kernels:
-        count(skipped, "no kernel at the top of the file")
+        count_skipped(skipped, "no kernel at the top of the file")
     for name, node in module.kernels.items():
         made, why = module.alone(node)
         if not made:
-            count(skipped, why)
+            count_skipped(skipped, why)
             continue
         said = " ".join((ast.get_docstring(node) or "").split())
         prompt = f"Write the Triton kernel `{name}({ast.unparse(node.args)})`." + (f" {said}" if said else "")

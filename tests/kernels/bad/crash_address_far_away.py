@@ -1,5 +1,5 @@
 # problem: vector_add
-# fault: crash
+# fault: out_of_bounds
 # gpu-fault: out_of_bounds
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # problem: fake_quantize
-# fault: precision
+# fault: untraceable
 import time
 
 import torch

@@ -1,0 +1,124 @@
+"""`agent batch` without its options: opens what a batch needs, runs it, and leaves its report in a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.agent.batch.lanes import JudgingLane, Lanes, PolicyLane
+from kernelwright.agent.batch.runs import Batch, Standing, jobs_of
+from kernelwright.agent.databases import open_store, verdicts_beside
+from kernelwright.agent.export.kernelbench import write_layout
+from kernelwright.agent.interrupts import deferred
+from kernelwright.agent.loop.gpu_turns import taking_turns
+from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.prompts import Prompts
+from kernelwright.agent.selecting import candidate_filter
+from kernelwright.agent.solve.drafting import Drafter
+from kernelwright.agent.solve.solving import note_of
+from kernelwright.agent.viewing.report.files import write_report
+from kernelwright.agent.viewing.report.run_report import RunReport, report_run
+from kernelwright.agent.viewing.report.samples import Sample, read_samples
+from kernelwright.policies.base import Policy, Value
+from kernelwright.store.database import Store
+from kernelwright.store.records import TrajectoryFilter
+from kernelwright.tools.hardware.machine_info import version
+from kernelwright.tools.problem import Problem
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Evaluator, Options
+
+AT_ONCE = 32
+"""Runs at once: enough to keep the tools busy while most of them wait for text."""
+
+
+class Batched(Value):
+    """How a batch ended."""
+
+    run: str
+    standing: Standing
+    report: RunReport
+    folder: str
+    files: tuple[str, ...]
+    interrupted: bool = False
+    note: str = ""
+
+
+def run_batch(
+    problems: Sequence[Problem], policy: Policy, settings: Settings, *, name: str, samples: int, folder: Path,
+    db: str | None = None, at_once: int = AT_ONCE, workers: int = 2, against: str | None = None,
+    watch: Callable[[Batch], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
+) -> Batched:  # fmt: skip
+    """Begins or goes on, until all is done or Ctrl-C; the report is written either way. Raises what concerns every run."""
+    settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
+    interrupted = False
+    with open_store(db) as store:
+        if against is not None:
+            candidate_filter(store, None, against)  # before hours of work, not after
+        run = store.open_run(name, {"problems": [problem.name for problem in problems], "samples": samples})
+        lanes = _lanes(policy, settings, at_once, workers)
+        with Drafter(say) as drafter, _evaluator(settings, lanes, db, say) as evaluator:
+            judging = Judging(JudgingLane(evaluator, lanes), _options(settings))
+            asked = taking_turns(policy, evaluator)
+            lane = PolicyLane(asked, lanes.policy, lanes.close, computes_here(settings.policy))
+            jobs = jobs_of(problems, samples)
+            batch = Batch(
+                store, run, jobs, lane, judging, settings, lanes, version("kernelwright") or "", drafter.policy_for
+            )
+            try:
+                batch.run(at_once, watch)
+            except KeyboardInterrupt:
+                interrupted = True
+            standing = batch.standing
+        say("writing the report")
+        report, files = write_everything(store, name, folder, against, {p.name: p.title for p in problems if p.title})
+    return Batched(
+        run=name, standing=standing, report=report, folder=str(folder), files=tuple(map(str, files)),
+        interrupted=interrupted, note=note_of(settings.policy),
+    )  # fmt: skip
+
+
+def computes_here(policy: str) -> bool:
+    """By the policy's name: such a one is given many questions in one call; a server or a script is called by each run itself."""
+    return policy.partition(":")[0].partition(" ")[0] in ("embedded", "transformers", "vllm")
+
+
+def _lanes(policy: Policy, settings: Settings, at_once: int, workers: int) -> Lanes:
+    places = 1 if computes_here(settings.policy) else max(1, min(at_once, policy.capabilities.at_once))
+    return Lanes(places, workers, gpu=settings.device != "cpu")
+
+
+def _options(settings: Settings) -> Options:
+    from kernelwright.tools.pipeline import Options
+
+    return Options(targets=settings.targets, own_work=settings.own_work)
+
+
+def _evaluator(settings: Settings, lanes: Lanes, db: str | None, say: Callable[[str], None]) -> Evaluator:
+    from kernelwright.tools.pipeline import Evaluator
+
+    say("starting the tools")
+    threads = JudgingLane.threads(lanes.workers, gpu=settings.device != "cpu")
+    with deferred():
+        import torch  # noqa: F401 (in the main thread, before others need it)
+
+        return Evaluator(device=settings.device, workers=threads, cache_dir=verdicts_beside(db), lane=lanes)
+
+
+def write_everything(
+    store: Store, name: str, folder: Path, against: str | None, titles: Mapping[str, str]
+) -> tuple[RunReport, list[Path]]:
+    """report.md, .csv, .json and .html, and KernelBench's layout where the run has problems of it, a folder a policy where there are several."""
+    report = report_run(store, name, against)
+    files = write_report(report, folder)
+    groups: dict[tuple[str, str], list[Sample]] = {}
+    for sample in read_samples(store, TrajectoryFilter(run=name)):
+        groups.setdefault((sample.policy, sample.options), []).append(sample)
+    for place, samples in enumerate(groups.values()):
+        slug = re.sub(r"\W+", "_", samples[0].policy).strip("_")[:60]
+        own = folder if len(groups) == 1 else folder / f"{place + 1}_{slug}"
+        files += [layout / "eval_results.json" for layout in write_layout(store, samples, own, titles)]
+    return report, files

@@ -1,0 +1,198 @@
+"""Many runs at once over the lanes. What a batch has to do follows from the store, so the same command goes on where it stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from kernelwright.agent.batch.lanes import Lanes, Traffic
+from kernelwright.agent.loop.run import Run
+from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.loop.stopping import PAUSES, StopReason
+from kernelwright.policies.base import Policy, Value
+from kernelwright.store.database import Store
+from kernelwright.store.errors import StoreError, StoreTrouble
+from kernelwright.store.models import BatchRun
+from kernelwright.store.records import TrajectoryFilter
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import InfrastructureError
+
+IN_A_ROW = 5
+"""Runs that this machine's trouble may stop, with none that ends between them, before the whole batch stops."""
+SEED_STEP = 1_000_003
+"""Between the seeds of a problem's samples."""
+
+
+class Job(NamedTuple):
+    problem: Problem
+    sample: int
+
+
+class Doing(NamedTuple):
+    """One run at work, for whoever watches."""
+
+    problem: str
+    sample: int
+    turn: int
+    state: str
+    doing: str
+    best: float | None
+
+
+class Standing(Value):
+    """How far the batch is."""
+
+    jobs: int
+    done: int
+    """Finished, earlier sittings among them."""
+    here: int
+    """Finished in this sitting."""
+    paused: int
+    busy_elsewhere: int
+    """That another process works on."""
+    correct: int
+    faster: int
+    """Correct and, on a GPU, faster than eager PyTorch."""
+    seconds: float
+    lanes: tuple[Traffic, ...] = ()
+
+
+def jobs_of(problems: Sequence[Problem], samples: int) -> list[Job]:
+    """Each problem's first sample before any second, so that a batch that is stopped early has seen them all."""
+    return [Job(problem, sample) for sample in range(samples) for problem in problems]
+
+
+class Batch:
+    """`run` returns when all is done, or paused; the first trouble that concerns every run is raised."""
+
+    def __init__(
+        self, store: Store, run: BatchRun, jobs: Iterable[Job], policy: Policy, judging: Judging, settings: Settings,
+        lanes: Lanes, program: str = "", first: Callable[[Policy, Problem, Settings], Policy] | None = None,
+    ) -> None:  # fmt: skip
+        """first: the policy with the answer to a problem's first question from elsewhere, as the settings say."""
+        self._first = first
+        self._store, self._run, self._settings, self._lanes = store, run, settings, lanes
+        self._policy, self._judging, self._program = policy, judging, program
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+        self._jobs = list(jobs)
+        self._todo = self._unfinished()
+        self._before = len(self._jobs) - len(self._todo)
+        self._todo.reverse()
+        self._doing: dict[int, Doing] = {}
+        self._reasons: list[StopReason] = []
+        self._busy = self._correct = self._faster = self._troubled = 0
+        self._trouble: BaseException | None = None
+
+    def _unfinished(self) -> list[Job]:
+        done = self._store.trajectories(TrajectoryFilter(run=self._run.name, finished=True), limit=None)
+        known = {(row.key, row.sample) for row in done}
+        return [job for job in self._jobs if (self._settings.start(job.problem).key, job.sample) not in known]
+
+    @property
+    def left(self) -> int:
+        return len(self._todo)
+
+    @property
+    def standing(self) -> Standing:
+        with self._lock:
+            paused = sum(reason in PAUSES for reason in self._reasons)
+            here = len(self._reasons) - paused
+            return Standing(
+                jobs=len(self._jobs), done=self._before + here, here=here, paused=paused, busy_elsewhere=self._busy,
+                correct=self._correct, faster=self._faster, seconds=time.monotonic() - self._started,
+                lanes=tuple(gate.traffic for gate in self._lanes.gates),
+            )  # fmt: skip
+
+    @property
+    def doing(self) -> list[Doing]:
+        with self._lock:
+            return list(self._doing.values())
+
+    def run(self, at_once: int, watch: Callable[[Batch], None] = lambda batch: None) -> Standing:
+        """Ctrl-C lets what is inside a lane end, then pauses; a second one leaves at once, and nothing that was finished is lost."""
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(at_once, len(self._todo)))]
+        for thread in threads:
+            thread.start()
+        try:
+            self._wait(threads, watch)
+        except KeyboardInterrupt as interrupt:
+            self._lanes.close(interrupt)
+            self._wait(threads, watch)
+            raise
+        if self._trouble is not None:
+            raise self._trouble
+        self._lanes.cpu.check()
+        return self.standing
+
+    def _wait(self, threads: Sequence[threading.Thread], watch: Callable[[Batch], None]) -> None:
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.1)
+                watch(self)
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            try:
+                self._one(job)
+            except StoreError as error:
+                if error.trouble is not StoreTrouble.BUSY:
+                    self._stop(error)
+                with self._lock:
+                    self._busy += error.trouble is StoreTrouble.BUSY
+            except BaseException as error:
+                self._stop(error)
+
+    def _next(self) -> Job | None:
+        with self._lock:
+            return self._todo.pop() if self._todo and self._trouble is None and not self._closed() else None
+
+    def _closed(self) -> bool:
+        try:
+            self._lanes.cpu.check()
+        except BaseException:
+            return True
+        return False
+
+    def _one(self, job: Job) -> None:
+        trajectory = self._store.begin(
+            self._settings.start(job.problem, self._program), run_id=self._run.id, sample=job.sample
+        )
+        settings = self._settings.with_(repeated=job.sample > 0)
+        if settings.seed is not None:
+            settings = settings.with_(seed=settings.seed + SEED_STEP * job.sample)
+
+        def watch(run: Run, doing: str) -> None:
+            best = run.best.speedup if run.best else None
+            with self._lock:
+                self._doing[trajectory.id] = Doing(
+                    job.problem.name, job.sample, len(run.attempts) + 1, run.state.value, doing, best
+                )
+
+        policy = self._first(self._policy, job.problem, settings) if self._first else self._policy
+        run = Run(self._store, trajectory, job.problem, policy, self._judging, settings, watch)
+        try:
+            reason = run.run()
+        finally:
+            with self._lock:
+                self._doing.pop(trajectory.id, None)
+        self._count(run, reason)
+
+    def _count(self, run: Run, reason: StopReason) -> None:
+        with self._lock:
+            self._reasons.append(reason)
+            self._correct += run.best is not None
+            self._faster += run.best is not None and (run.best.speedup or 0.0) > 1.0
+            self._troubled = self._troubled + 1 if reason is StopReason.INFRASTRUCTURE else 0
+            hopeless = self._troubled >= IN_A_ROW
+        if hopeless:
+            self._stop(InfrastructureError(f"{IN_A_ROW} runs in a row were stopped: {run.message}"))
+
+    def _stop(self, error: BaseException) -> None:
+        """The first trouble is the one that is told."""
+        with self._lock:
+            self._trouble = self._trouble or error
+        self._lanes.close(error if isinstance(error, InfrastructureError) else KeyboardInterrupt())

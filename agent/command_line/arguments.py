@@ -1,0 +1,131 @@
+"""What a user asked for on the command line, checked before anything heavy starts. Every refusal is an InputError."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.errors import InputError
+from kernelwright.tools.hardware.machine_info import version
+from kernelwright.tools.hardware.peaks import PEAKS, Peak, peak_of
+from kernelwright.tools.hardware.targets import DEFAULT, TARGETS, parse_target
+
+if TYPE_CHECKING:
+    from kernelwright.agent.loop.search import SearchKind
+    from kernelwright.agent.loop.stopping import Goal
+
+LARGEST = 2 * 2**20
+"""Bytes of a candidate's file."""
+
+
+def read_candidate(path: Path) -> str:
+    """The text of a candidate's file."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give a Python file with `class ModelNew`")
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}: give the path of a Python file with `class ModelNew`") from None
+    except PermissionError:
+        raise InputError(f"{path} may not be read: check its permissions") from None
+    if len(raw) > LARGEST:
+        raise InputError(f"{path} has more than {LARGEST:,} bytes: a candidate is one Python file of source text")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text in UTF-8: give a Python file with `class ModelNew`") from None
+    if "\0" in text:
+        raise InputError(f"{path} is not Python: it holds null bytes")
+    return text
+
+
+def choose_targets(asked: list[str], device: str) -> tuple[str, ...]:
+    """The targets in the order asked for, each once, by their proper names; with none, the device's own, or sm_90 where there is no GPU."""
+    try:
+        named = [parse_target(name).name for name in asked]
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    return tuple(dict.fromkeys(named)) or (_own_target(device) or DEFAULT,)
+
+
+def _own_target(device: str) -> str:
+    if device == "cpu":
+        return ""
+    from kernelwright.tools.hardware.gpus import read_driver
+
+    index = int(device.removeprefix("cuda:"))
+    own = next((gpu.target for gpu in read_driver().gpus if gpu.index == index), "")
+    return own if own in TARGETS else ""
+
+
+def choose_device(asked: str) -> str:
+    """`cpu` or `cuda:N`. `auto` takes the first GPU that CUDA finds and torch can use, else the CPU."""
+    if asked == "cpu":
+        return "cpu"
+    match = re.fullmatch(r"auto|cuda(?::(\d+))?", asked)
+    if match is None:
+        raise InputError(f"unknown device {asked!r}: choose auto, cpu or cuda:N")
+    from kernelwright.tools.hardware.gpus import read_driver
+
+    gpus = {gpu.index for gpu in read_driver().gpus}
+    torch = version("torch") or ""
+    usable = bool(gpus) and not torch.endswith("+cpu")
+    if asked == "auto":
+        return "cuda:0" if usable else "cpu"
+    index = int(match[1] or 0)
+    if not gpus:
+        raise InputError(f"{asked} was asked for, but CUDA finds no GPU here: use --device cpu, or see agent doctor")
+    if not usable:
+        raise InputError(
+            f"{asked} was asked for, but torch {torch} is built without CUDA: install a CUDA build, or use --device cpu"
+        )
+    if index not in gpus:
+        raise InputError(f"there is no cuda:{index} here: choose from {', '.join(f'cuda:{i}' for i in sorted(gpus))}")
+    return f"cuda:{index}"
+
+
+def own_work_mode(asked: str) -> str:
+    """`strict`, `report` or `share:P` with 0 < P <= 1, as it was written."""
+    if asked in ("strict", "report"):
+        return asked
+    kind, _, share = asked.partition(":")
+    try:
+        fits = kind == "share" and 0 < float(share) <= 1
+    except ValueError:
+        fits = False
+    if not fits:
+        raise InputError(
+            f"--own-work {asked!r}: choose strict, report or share:P with P over 0 and at most 1, such as share:0.5"
+        )
+    return asked
+
+
+def peak_for_estimates() -> Peak:
+    """This machine's first GPU where it is tabulated, else the H200."""
+    from kernelwright.tools.hardware.gpus import read_driver
+
+    own = next((peak for gpu in read_driver().gpus if (peak := peak_of(gpu.name))), None)
+    return own or next(peak for peak in PEAKS if peak.gpu == "H200")
+
+
+def choose_search(asked: str) -> SearchKind:
+    from kernelwright.agent.loop.search import SearchKind
+
+    try:
+        return SearchKind(asked)
+    except ValueError:
+        raise InputError(f"--search {asked!r}: choose {', '.join(SearchKind)}") from None
+
+
+def choose_goal(asked: str | None, device: str) -> Goal:
+    """Without one: nine tenths of the speed of light on a GPU; on a CPU, where no speed is measured, a correct kernel."""
+    from kernelwright.agent.loop.stopping import Goal, GoalKind
+
+    if asked is None:
+        return Goal.parse("correct" if device == "cpu" else "roofline:0.9")
+    goal = Goal.parse(asked)
+    if device == "cpu" and goal.kind is not GoalKind.CORRECT:
+        raise InputError(f"--goal {asked}: no speed is measured on a CPU: use --goal correct, or --device cuda:0")
+    return goal

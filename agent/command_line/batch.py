@@ -1,0 +1,147 @@
+"""`agent batch`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kernelwright.agent.command_line.options import (
+    AsJson,
+    BudgetOptions,
+    Database,
+    Debug,
+    JudgingOptions,
+    PolicyName,
+    SamplingOptions,
+    SearchOptions,
+    expand_groups,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from kernelwright.agent.batch.running import Batched
+    from kernelwright.agent.loop.settings import Settings
+    from kernelwright.policies.base import Policy
+    from kernelwright.tools.problem import Problem
+
+What = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="kernelbench, tritonbench-t, catalogue, a folder, a parquet file, or problems.", show_default=False
+    ),
+]
+Problems = Annotated[list[str] | None, typer.Option("--problems", help="A problem; may be given several times.")]
+Place = Annotated[
+    Path | None,
+    typer.Option(
+        "--path", "--kernelbench", "--tritonbench", help="Where the suite's checkout, or its parquet file, is."
+    ),
+]
+Level = Annotated[int | None, typer.Option(min=1, help="Of KernelBench; 1 to 3 without.")]
+Samples = Annotated[int, typer.Option(min=1, help="Trajectories a problem. More can be added later.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many problems.")]
+RunName = Annotated[str | None, typer.Option("--run", help="Its name.", show_default="from the suite")]
+Out = Annotated[Path | None, typer.Option(help="The folder for report and kernels.", show_default="runs/RUN")]
+AtOnce = Annotated[int, typer.Option(min=1, help="Runs at once.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
+Against = Annotated[str | None, typer.Option(help="Another run, for the paired tests.")]
+
+
+@expand_groups
+def batch(
+    sampling: SamplingOptions,
+    search: SearchOptions,
+    budget: BudgetOptions,
+    judging: JudgingOptions,
+    what: What = None,
+    problems: Problems = None,
+    path: Place = None,
+    level: Level = None,
+    limit: Limit = None,
+    samples: Samples = 1,
+    run: RunName = None,
+    policy: PolicyName = "embedded",
+    db: Database = None,
+    out: Out = None,
+    at_once: AtOnce = 32,
+    workers: Workers = None,
+    against: Against = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write kernels for many problems at once; then a report: compiled, correct, fast_p, pass@k, speedups, cost.
+
+    Budgets are a trajectory's. Ctrl-C pauses, and the same command goes on; with more --samples, or another --policy, it adds to the run.
+    Exits with 0 where every trajectory is finished, 2 where you must change something, 3 for this machine's trouble, 130 where it was paused.
+    """
+    names = [*(what or []), *(problems or [])]
+    _say_skipped(names)
+    chosen, name = _chosen(names, path, level, limit, run)
+    settings = settings_of(policy, sampling, search, budget, judging)
+    how = {
+        "samples": samples,
+        "db": db,
+        "at_once": at_once,
+        "workers": workers or os.cpu_count() or 2,
+        "against": against,
+    }
+    _run(chosen, settings, sampling.open_policy(policy), name, out or Path("runs") / name, how, as_json)
+
+
+def _say_skipped(names: list[str]) -> None:
+    """Lists on stderr the files of the named folders that are left out."""
+    from kernelwright.agent.problems.finding import SUITES, files_without_model
+
+    for folder in (Path(name) for name in names if name not in SUITES and Path(name).is_dir()):
+        if skipped := files_without_model(folder):
+            typer.echo(f"skipped, for they define no Model: {', '.join(map(str, skipped))}", err=True)
+
+
+def _chosen(
+    what: list[str], path: Path | None, level: int | None, limit: int | None, run: str | None
+) -> tuple[list[Problem], str]:
+    """The problems, and what the run is called."""
+    from kernelwright.agent.batch.suite_choice import choose_problems, default_run
+
+    return choose_problems(what, path, level, limit), run or default_run(what, level)
+
+
+def _run(
+    chosen: list[Problem],
+    settings: Settings,
+    policy: Policy,
+    name: str,
+    folder: Path,
+    how: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from kernelwright.agent.batch.running import run_batch
+    from kernelwright.agent.batch.suite_choice import check_folder
+    from kernelwright.agent.viewing.show.batch import live_batch
+
+    check_folder(folder)
+    try:
+        with live_batch(quiet=as_json) as (watch, say):
+            batched = run_batch(chosen, policy, settings, name=name, folder=folder, watch=watch, say=say, **how)
+    finally:
+        policy.close()
+    _show(batched, as_json)
+
+
+def _show(batched: Batched, as_json: bool) -> None:
+    from kernelwright.agent.errors import Exit
+
+    if as_json:
+        typer.echo(batched.model_dump_json(indent=2))
+    else:
+        from kernelwright.agent.viewing.show.batch import batched_view
+        from kernelwright.agent.viewing.show.progress import console
+
+        console().print(batched_view(batched))
+    unfinished = batched.standing.done < batched.standing.jobs
+    if batched.interrupted:
+        raise typer.Exit(int(Exit.INTERRUPTED))
+    raise typer.Exit(int(Exit.INFRASTRUCTURE if unfinished else Exit.DONE))

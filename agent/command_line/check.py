@@ -1,0 +1,196 @@
+"""`agent check`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kernelwright.agent.viewing.verdicts.trace import CandidateTrace
+    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.problem import Problem
+    from kernelwright.tools.report import Failure, Report
+
+Kernel = Annotated[Path, typer.Argument(help="The candidate: a Python file with `class ModelNew`.", show_default=False)]
+Named = Annotated[
+    str, typer.Option("--problem", "-p", help='"fused softmax", model.py or kernelbench:1/23.', show_default=False)
+]
+Targets = Annotated[
+    list[str] | None, typer.Option("--target", help="sm_80, 86, 89, 90, 100, 120 or gfx942; several make a matrix.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
+OwnWork = Annotated[str, typer.Option(help="What its own kernels must do: strict, share:P or report.")]
+KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
+TritonBench = Annotated[Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")]
+Profile = Annotated[bool, typer.Option("--profile/--no-profile", help="Measure its speed (needs a GPU).")]
+Ncu = Annotated[bool, typer.Option("--ncu", help="Read hardware counters with NVIDIA Nsight Compute.")]
+Sanitizer = Annotated[bool, typer.Option("--sanitizer", help="Run under NVIDIA compute-sanitizer too.")]
+Cache = Annotated[Path | None, typer.Option("--cache", help="A folder to keep verdicts in, and to take them from.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, help="Repeats the verdict that told this seed, exactly.", show_default="drawn anew"),
+]
+Sizes = Annotated[int, typer.Option(min=0, max=64, help="Other sizes than its own at which it must be right.")]
+AllowImport = Annotated[
+    list[str] | None,
+    typer.Option("--allow-import", metavar="NAME[,NAME]", help="Installed packages whose kernels it may use."),
+]
+ShowTrace = Annotated[bool, typer.Option("--show-trace", help="Print what its host code asks for too, step by step.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The report as one JSON object and nothing else.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+
+
+def check(
+    context: typer.Context, kernel: Kernel, problem: Named, target: Targets = None, device: Device = "auto", own_work: OwnWork = "strict",
+    seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
+    tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
+    show_trace: ShowTrace = False, cache: Cache = None, as_json: AsJson = False, debug: Debug = False,
+) -> None:  # fmt: skip
+    """Judge one kernel: does it compile, is it right, does it do its own work, how fast is it?
+
+    Exits with 0 only for a correct kernel that does its own work, 1 where it is not, 2 for what cannot be used, 3 where this machine failed.
+    """
+    from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
+
+    source = read_candidate(kernel)
+    from kernelwright.agent.problems.finding import find
+    from kernelwright.tools.source import read_source
+
+    found = find(problem, kernelbench=kernelbench, tritonbench=tritonbench)
+    asked = own_work_mode(own_work)
+    packages = allowed_packages(allow_import or [])
+    place = choose_device(device)
+    refuse_gpu_tools_on_cpu(place, ncu, sanitizer)
+    targets = choose_targets(target or [], place)
+    failure = read_source(source, packages)
+    trace = None
+    if show_trace and _runs(failure):
+        trace = _trace(found, source, targets[0], place, packages, quiet=as_json)
+    if failure is not None:
+        report = _unreadable(found, source, failure)
+    else:
+        from kernelwright.tools.pipeline import Options
+
+        options = Options(
+            targets=targets, own_work=asked, profile=profile, ncu=ncu, sanitizer=sanitizer, seed=seed, sizes=sizes,
+            allow_import=packages,
+        )  # fmt: skip
+        report = _judge(found, source, place, options, cache, quiet=as_json)
+    _show(report, trace, source, asked_again(context), as_json)
+    raise typer.Exit(0 if report.correct else 1)
+
+
+def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:
+    """Raises InputError where an option that runs the kernel on a GPU was given and candidates are judged on the CPU."""
+    from kernelwright.errors import InputError
+
+    given = [name for name, chosen in (("--ncu", ncu), ("--sanitizer", sanitizer)) if chosen]
+    if device == "cpu" and given:
+        raise InputError(
+            f"{' and '.join(given)} need a GPU: use --device cuda:0 on a machine with one, or leave it out"
+        )
+
+
+def asked_again(context: typer.Context) -> str:
+    """The command as it was given, without its seed and what only changes the output: `--seed N` is to be put after it."""
+    words = ["agent", "check"]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        origin = context.get_parameter_source(name)
+        if name in ("seed", "show_trace", "as_json", "debug") or origin is None or origin.name != "COMMANDLINE":
+            continue
+        value = context.params[name]
+        if isinstance(value, bool):
+            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
+            continue
+        option = [parameter.opts[0]] if parameter.opts[0].startswith("-") else []
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [*option, str(one)]
+    return shlex.join(words)
+
+
+def allowed_packages(asked: Sequence[str]) -> tuple[str, ...]:
+    """The packages of `--allow-import`, each once: comma-separated or repeated. Raises InputError for one that is not installed."""
+    from importlib.util import find_spec
+
+    from kernelwright.errors import InputError
+
+    names = [name.strip() for part in asked for name in part.split(",") if name.strip()]
+    for name in names:
+        if "." in name:
+            raise InputError(f"--allow-import {name}: give the whole package, {name.partition('.')[0]}")
+        if not name.isidentifier() or find_spec(name) is None:
+            raise InputError(
+                f"--allow-import {name}: no package of that name is installed here: pip install it (-e for your own), or put its folder on PYTHONPATH"
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def _runs(failure: Failure | None) -> bool:
+    """Whether Python can run the text, whatever else is wrong with it."""
+    from kernelwright.tools.report import Fault
+
+    return failure is None or failure.fault not in (Fault.SYNTAX, Fault.NO_CODE)
+
+
+def _unreadable(problem: Problem, source: str, failure: Failure) -> Report:
+    """The report of a text that cannot be a candidate: no process is started for it."""
+    from kernelwright.tools.report import Report
+    from kernelwright.tools.source import advice, candidate_hash
+
+    return Report(
+        problem=problem.name,
+        problem_hash=problem.hash,
+        candidate_hash=candidate_hash(source),
+        failure=failure,
+        advice=advice(source),
+    )
+
+
+def _judge(problem: Problem, source: str, device: str, options: Options, cache: Path | None, quiet: bool) -> Report:
+    from kernelwright.agent.interrupts import deferred
+    from kernelwright.agent.viewing.show.progress import progress
+    from kernelwright.tools.pipeline import Evaluator
+
+    with progress(quiet) as say, Evaluator(device=device, cache_dir=cache) as evaluator:
+        with deferred():
+            import torch  # noqa: F401 (here, while the evaluator's processes warm up)
+        return evaluator.evaluate(problem, source, options, progress=say)
+
+
+def _trace(
+    problem: Problem, source: str, target: str, device: str, packages: tuple[str, ...], quiet: bool
+) -> CandidateTrace:  # fmt: skip
+    from kernelwright.agent.interrupts import deferred
+    from kernelwright.agent.viewing.show.progress import progress
+    from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code
+
+    with progress(quiet) as say:
+        say("tracing the host code")
+        with deferred():
+            import torch  # noqa: F401 (Ctrl-C in the middle of its import aborts the process)
+        return trace_host_code(problem, source, target, device, packages)
+
+
+def _show(report: Report, trace: CandidateTrace | None, source: str, command: str, as_json: bool) -> None:
+    """With a trace: before the report; in JSON the report's object has a key `trace` more."""
+    if as_json:
+        told = json.loads(report.model_dump_json())
+        if trace is not None:
+            told["trace"] = json.loads(trace.model_dump_json())
+        typer.echo(json.dumps(told, indent=2))
+        return
+    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.agent.viewing.verdicts.verdict import report_view
+
+    if trace is not None:
+        from kernelwright.agent.viewing.verdicts.trace import trace_view
+        from kernelwright.tools.judging.own_work import kind_of
+
+        console().print(trace_view(trace, source, kind_of), "")
+    console().print(report_view(report, command))

@@ -1,0 +1,71 @@
+"""`agent compare`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelwright.agent.command_line.options import Database, Debug
+
+if TYPE_CHECKING:
+    from kernelwright.agent.comparison.runs import ComparedRuns
+    from kernelwright.agent.comparison.trajectories import Compared
+    from kernelwright.store.database import Store
+
+Which = Annotated[
+    list[str], typer.Argument(help="Trajectories' numbers (or last), or runs' names.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Markdown, as for a pull request.")]
+
+
+def compare(
+    which: Which, as_json: AsJson = False, markdown: Markdown = False, db: Database = None, debug: Debug = False
+) -> None:
+    """Put trajectories, or batch runs, side by side: turns aligned, where each parts from the first, what differs in cost, speed and rungs."""
+    from kernelwright.agent.databases import open_store
+    from kernelwright.errors import InputError
+
+    if len(which) < 2:
+        raise InputError("give two or more to compare: numbers of trajectories, or names of runs")
+    if as_json and markdown:
+        raise InputError("choose one of --json and --markdown")
+    with open_store(db, readonly=True) as store:
+        found = _compared(store, which)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    from kernelwright.agent.comparison.tables import run_tables, tables_markdown, trajectory_tables
+    from kernelwright.agent.comparison.trajectories import Compared
+
+    tables = trajectory_tables(found) if isinstance(found, Compared) else run_tables(found)
+    if markdown:
+        typer.echo(tables_markdown(" against ".join(which), tables))
+        return
+    from kernelwright.agent.viewing.show.listings import tables_view
+    from kernelwright.agent.viewing.show.progress import console
+
+    console().print(tables_view(tables))
+
+
+def _compared(store: Store, which: list[str]) -> Compared | ComparedRuns:
+    """A name that a run has is that run's."""
+    from kernelwright.agent.comparison.runs import compare_batches
+    from kernelwright.agent.comparison.trajectories import compare_trajectories
+    from kernelwright.agent.selecting import trajectory_id
+    from kernelwright.errors import InputError
+
+    names = {run.name for run in store.runs()}
+    runs = [name for name in which if name in names]
+    if len(runs) == len(which):
+        return compare_batches(store, which)
+    others = [name for name in which if name not in names]
+    if not runs:
+        return compare_trajectories(store, [trajectory_id(store, name) for name in others])
+    if strange := [name for name in others if not name.isdigit() and name != "last"]:
+        known = ", ".join(sorted(names)[:8])
+        raise InputError(f"no run {strange[0]!r} in {store.where}: there are {known}")
+    raise InputError(
+        f"{runs[0]} is a run and {others[0]} a trajectory: compare runs with runs, trajectories with trajectories"
+    )

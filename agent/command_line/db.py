@@ -1,0 +1,102 @@
+"""`agent db`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelwright.agent.command_line.options import AsJson, Database, Debug
+
+if TYPE_CHECKING:
+    from kernelwright.store.records import Found, Stats
+
+ACTIONS = ("path", "stats", "search", "gc", "migrate")
+
+Action = Annotated[str, typer.Argument(help=", ".join(ACTIONS) + ".", show_default=False)]
+Words = Annotated[list[str] | None, typer.Argument(help='For search: words, "a phrase", a begin*.', show_default=False)]
+Run = Annotated[str | None, typer.Option(help="Search in this batch run only.")]
+Correct = Annotated[bool | None, typer.Option("--correct/--incorrect", help="Search among these only.")]
+Limit = Annotated[int, typer.Option(min=1, help="Lines that search shows.")]
+
+
+def db(
+    action: Action,
+    words: Words = None,
+    where: Database = None,
+    run: Run = None,
+    correct: Correct = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Look at the database: where it is, how much it holds, what is in it; free room (gc), or bring it to this version (migrate)."""
+    from kernelwright.errors import InputError
+
+    if action not in ACTIONS:
+        raise InputError(f"agent db {action}: choose {', '.join(ACTIONS)}")
+    if bool(words) != (action == "search"):
+        raise InputError("agent db search needs words, and the other actions take none")
+    if action == "search":
+        _search(" ".join(words or []), where, run, correct, limit, as_json)
+    else:
+        _do(action, where, as_json)
+
+
+def _do(action: str, where: str | None, as_json: bool) -> None:
+    from kernelwright.agent.databases import open_store
+
+    with open_store(where, readonly=action in ("path", "stats")) as store:
+        match action:
+            case "path":
+                typer.echo(store.where)
+            case "stats":
+                _stats(store.stats(), as_json)
+            case "gc":
+                swept = store.gc()
+                said = f"{swept.blobs} texts and {swept.links} links that nothing refers to are gone, {swept.bytes:,} bytes"
+                typer.echo(swept.model_dump_json() if as_json else said)
+            case "migrate":
+                typer.echo(f"{store.where} is at schema {store.stats().version}")
+
+
+def _stats(stats: Stats, as_json: bool) -> None:
+    if as_json:
+        typer.echo(stats.model_dump_json(indent=2))
+        return
+    from kernelwright.agent.viewing.show.listings import stats_view
+    from kernelwright.agent.viewing.show.progress import console
+
+    console().print(stats_view(stats))
+
+
+def _search(query: str, where: str | None, run: str | None, correct: bool | None, limit: int, as_json: bool) -> None:
+    from kernelwright.agent.databases import open_store
+    from kernelwright.store.records import CandidateFilter
+
+    with open_store(where, readonly=True) as store:
+        found = store.search(query, CandidateFilter(run=run, correct=correct), limit=limit)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps([_facts(line) for line in found], indent=2))
+        return
+    from kernelwright.agent.viewing.show.listings import found_view
+    from kernelwright.agent.viewing.show.progress import console
+
+    console().print(found_view(found))
+
+
+def _facts(found: Found) -> dict[str, object]:
+    candidate, trajectory, verdict = found.entry
+    return {
+        "trajectory": trajectory.id,
+        "candidate": candidate.id,
+        "turn": candidate.turn,
+        "problem": trajectory.problem,
+        "policy": trajectory.policy,
+        "correct": verdict.correct if verdict else None,
+        "fault": verdict.fault.value if verdict and verdict.fault else None,
+        "speedup": verdict.speedup if verdict else None,
+        "excerpt": found.excerpt,
+    }

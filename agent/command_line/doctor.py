@@ -1,0 +1,30 @@
+"""`agent doctor`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="The facts and the troubles as one JSON object.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
+) -> None:
+    """Say what this machine can do, what is wrong with it, and how to mend it."""
+    import json
+
+    from kernelwright.agent.doctor import Severity, diagnose
+    from kernelwright.tools.hardware.machine_info import read_machine
+
+    machine = read_machine()
+    troubles = diagnose(machine)
+    if as_json:
+        found = {"machine": machine.model_dump(mode="json"), "troubles": [t.model_dump(mode="json") for t in troubles]}
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        from kernelwright.agent.viewing.show.machine import machine_view
+        from kernelwright.agent.viewing.show.progress import console
+
+        console().print(machine_view(machine, troubles))
+    raise typer.Exit(3 if any(t.severity is Severity.ERROR for t in troubles) else 0)

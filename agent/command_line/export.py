@@ -1,0 +1,114 @@
+"""`agent export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelwright.agent.command_line.options import Database, Debug
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kernelwright.store.database import Store
+
+FORMATS = ("py", "jsonl", "sft", "dpo", "grpo", "kernelbench", "inspect")
+
+Which = Annotated[str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)]
+Run = Annotated[str | None, typer.Option(help="A batch run, instead of one trajectory.")]
+Format = Annotated[str, typer.Option("--format", help=", ".join(FORMATS) + ".")]
+Out = Annotated[Path | None, typer.Option(help="The file, or for several the folder.", show_default="stdout")]
+
+
+def export(
+    id: Which = None, run: Run = None, format: Format = "py", out: Out = None, db: Database = None, debug: Debug = False
+) -> None:
+    """Write what the database holds for other programs: kernels, turns, training lines, KernelBench's layout, an Inspect log.
+
+    With neither ID nor --run it is all that there is. What is left out is said on stderr.
+    """
+    from kernelwright.agent.databases import open_store
+    from kernelwright.errors import InputError
+
+    if format not in FORMATS:
+        raise InputError(f"--format {format!r}: choose {', '.join(FORMATS)}")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {out.absolute().parent}: make it first, or name another with --out")
+    with open_store(db, readonly=True) as store:
+        if format in ("py", "kernelbench"):
+            _folders(store, id, run, format, out)
+        else:
+            _text(store, id, run, format, out)
+
+
+def _folders(store: Store, id: str | None, run: str | None, format: str, out: Path | None) -> None:
+    from kernelwright.agent.export.kernelbench import write_layout
+    from kernelwright.agent.export.kernels import kernel_files
+    from kernelwright.agent.selecting import samples_of
+    from kernelwright.agent.viewing.report.files import write_text
+    from kernelwright.errors import InputError
+
+    samples = samples_of(store, id, run)
+    if format == "kernelbench":
+        folder = out or Path("runs") / (run or "export")
+        folders = write_layout(store, samples, folder)
+        if not folders:
+            raise InputError("none of these problems is KernelBench's: its layout has no place for them")
+        _say(f"written to {', '.join(map(str, folders))}")
+        return
+    files = list(kernel_files(store, samples))
+    if not files:
+        raise InputError("there is no correct kernel among them")
+    if out is None or (len(files) == 1 and out.suffix == ".py"):
+        _write("".join(text for _, text in files), out)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in files:
+        write_text(out / name, text)
+    _say(f"{len(files)} kernels written to {out}")
+
+
+def _text(store: Store, id: str | None, run: str | None, format: str, out: Path | None) -> None:
+    import json
+
+    from kernelwright.agent.export.inspect_log import inspect_log
+    from kernelwright.agent.export.training import Left, dpo_lines, grpo_lines, sft_lines, trainable
+    from kernelwright.agent.selecting import candidate_filter, references, samples_of
+    from kernelwright.errors import InputError
+
+    if format == "inspect":
+        log = inspect_log(store, run or f"trajectory-{id or 'all'}", samples_of(store, id, run))
+        _write(json.dumps(log, indent=2) + "\n", out)
+        return
+    turns = store.samples(candidate_filter(store, id, run))
+    if not store.trajectories(limit=1):
+        raise InputError(f"{store.where} holds no turn yet: agent solve or agent batch writes the first")
+    if format == "jsonl":
+        _write("".join(turn.model_dump_json() + "\n" for turn in turns), out)
+        return
+    left = Left()
+    fit = trainable(turns, references(store, id, run), left)
+    lines: Iterable[object] = (
+        {"sft": sft_lines, "dpo": dpo_lines}[format](fit) if format != "grpo" else grpo_lines(fit, left)
+    )
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    if left.out:
+        _say(f"left out: {left}")
+    if not text:
+        raise InputError(f"nothing here makes a line of {format}")
+    _write(text, out)
+
+
+def _write(text: str, out: Path | None) -> None:
+    from kernelwright.agent.viewing.report.files import write_text
+
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        _say(f"written to {write_text(out, text)}")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

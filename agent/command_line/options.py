@@ -1,0 +1,276 @@
+"""Options that several commands share: the same option has the same name, meaning and help panel in every command.
+
+A group is a frozen dataclass whose fields are typer options. A command that is decorated with `expand_groups` names
+groups as its parameters; on the command line each field of a group is an option of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from kernelwright.agent.loop.settings import Settings
+    from kernelwright.agent.loop.stopping import Budgets
+    from kernelwright.policies.base import Policy
+
+POLICY_PANEL = "Policy"
+SEARCH_PANEL = "Search and goal"
+BUDGET_PANEL = "Budgets of one trajectory"
+JUDGING_PANEL = "Judging"
+OUTPUT_PANEL = "Database and output"
+
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        help="embedded, compiler, openai:MODEL@URL, vllm:PATH, transformers:PATH or scripted:FILE.",
+        rich_help_panel=POLICY_PANEL,
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.", rich_help_panel=JUDGING_PANEL)]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        help="sm_80, 86, 89, 90, 100, 120 or gfx942; several make a matrix.",
+        rich_help_panel=JUDGING_PANEL,
+    ),
+]
+OwnWork = Annotated[
+    str,
+    typer.Option(
+        help="Share of the work that the candidate's own kernels must do: strict, share:P or report.",
+        rich_help_panel=JUDGING_PANEL,
+    ),
+]
+KernelBench = Annotated[
+    Path | None, typer.Option(help="A KernelBench checkout or parquet file.", rich_help_panel=JUDGING_PANEL)
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        help="The database: a file, or the URL of a server.",
+        show_default=".kernelwright/runs.db",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print the result as one JSON object and nothing else.", rich_help_panel=OUTPUT_PANEL),
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How the policy is asked."""
+
+    adapter: Annotated[
+        str | None, typer.Option(help="A LoRA adapter (vllm, transformers).", rich_help_panel=POLICY_PANEL)
+    ] = None
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=2.0,
+            help="Sampling temperature.",
+            show_default="1; a small policy answers greedily first, then samples at 0.8",
+            rich_help_panel=POLICY_PANEL,
+        ),
+    ] = None
+    reply_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of one reply at most.", rich_help_panel=POLICY_PANEL)
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="Seed of the sampling.", rich_help_panel=POLICY_PANEL)] = None
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="A folder with prompt templates of your own.", rich_help_panel=POLICY_PANEL),
+    ] = None
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Seconds to retry a server that became unavailable during the run.",
+            rich_help_panel=POLICY_PANEL,
+        ),
+    ] = 600.0
+    timeout: Annotated[
+        float, typer.Option(min=1.0, help="Seconds that a server may take for one reply.", rich_help_panel=POLICY_PANEL)
+    ] = 600.0
+
+    def open_policy(self, name: str) -> Policy:
+        """Opens the policy. The hosted service, which an `openai:` name without an address means, is contacted first and
+        refused within five seconds where it cannot be reached. A server of the user's own that is down pauses the run.
+
+        Raises:
+            InputError: The hosted service was named and OPENAI_API_KEY is not set.
+            PolicyUnavailable: No connection to the server could be made.
+            PolicyRefused: No policy has that name.
+        """
+        from kernelwright.agent.command_line.server_check import check_server
+
+        policy = self.open_unchecked(name)
+        try:
+            if "@http" not in name:
+                check_server(name, os.environ.get("OPENAI_API_KEY"))
+        except BaseException:
+            policy.close()
+            raise
+        return policy
+
+    def open_unchecked(self, name: str) -> Policy:
+        """Opens the policy without contacting a server. Raises PolicyRefused."""
+        from kernelwright.policies.open_policy import open_policy
+
+        key = os.environ.get("OPENAI_API_KEY")
+        return open_policy(name, key=key, adapter=self.adapter, patience=self.patience, timeout=self.timeout)
+
+    def policy_label(self, name: str) -> str:
+        """The policy's name as it is stored, with its adapter."""
+        return name if self.adapter is None else f"{name} with {self.adapter}"
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Which candidate comes next, and when the run is done."""
+
+    search: Annotated[str, typer.Option(help="serial, best-of-n or beam.", rich_help_panel=SEARCH_PANEL)] = "serial"
+    width: Annotated[
+        int, typer.Option(min=1, help="Drafts of best-of-n, width of the beam.", rich_help_panel=SEARCH_PANEL)
+    ] = 4
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            help="correct, speedup:1.2 or roofline:0.9.",
+            show_default="roofline:0.9 on a GPU, else correct",
+            rich_help_panel=SEARCH_PANEL,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class BudgetOptions:
+    """What one trajectory may spend."""
+
+    turns: Annotated[int, typer.Option(min=1, help="Replies to ask for at most.", rich_help_panel=BUDGET_PANEL)] = 10
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of prompts and replies together.", rich_help_panel=BUDGET_PANEL)
+    ] = None
+    max_usd: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Dollars; needs a policy whose price is known.", rich_help_panel=BUDGET_PANEL),
+    ] = None
+    max_gpu_seconds: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Seconds that the candidates may take of a GPU.", rich_help_panel=BUDGET_PANEL),
+    ] = None
+    max_minutes: Annotated[
+        float | None, typer.Option(min=0.0, help="Minutes of wall-clock time.", rich_help_panel=BUDGET_PANEL)
+    ] = None
+
+    def budgets(self) -> Budgets:
+        """The budgets as a value. A limit of zero is no limit."""
+        from kernelwright.agent.loop.stopping import Budgets
+
+        return Budgets(
+            turns=self.turns,
+            tokens=self.max_tokens,
+            dollars=self.max_usd or None,
+            gpu_seconds=self.max_gpu_seconds or None,
+            minutes=self.max_minutes or None,
+        )
+
+
+@dataclass(frozen=True)
+class JudgingOptions:
+    """On what, and how strictly, candidates are judged."""
+
+    target: Targets = None
+    device: Device = "auto"
+    own_work: OwnWork = "strict"
+
+
+def settings_of(
+    policy: str,
+    sampling: SamplingOptions,
+    search: SearchOptions,
+    budget: BudgetOptions,
+    judging: JudgingOptions,
+    draft: str = "policy",
+) -> Settings:
+    """Returns the settings of a run, checked. Raises InputError for a value that no option has.
+
+    The policy `compiler` has one answer to give, so its runs have one turn.
+    """
+    from kernelwright.agent.command_line.arguments import (
+        choose_device,
+        choose_goal,
+        choose_search,
+        choose_targets,
+        own_work_mode,
+    )
+    from kernelwright.agent.loop.settings import Settings
+    from kernelwright.agent.solve.drafting import draft_kind
+
+    device = choose_device(judging.device)
+    budgets = budget.budgets()
+    return Settings(
+        policy=sampling.policy_label(policy),
+        targets=choose_targets(judging.target or [], device),
+        device=device,
+        own_work=own_work_mode(judging.own_work),
+        search=choose_search(search.search),
+        samples=search.width,
+        goal=choose_goal(search.goal, device),
+        draft=draft_kind(draft, policy),
+        budgets=budgets.with_(turns=1) if policy == "compiler" else budgets,
+        temperature=sampling.temperature,
+        reply_tokens=sampling.reply_tokens,
+        seed=sampling.seed,
+        prompts=sampling.prompts,
+    )
+
+
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives typer a function with one parameter for each field of the groups that `command` takes."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    hints = get_type_hints(command, include_extras=True)
+    for parameter in inspect.signature(command).parameters.values():
+        annotation = hints[parameter.name]
+        if is_dataclass(annotation):
+            groups[parameter.name] = annotation
+            parameters += _parameters_of(annotation)
+        else:
+            parameters.append(parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @functools.wraps(command)
+    def expanded(**values: Any) -> None:
+        made = {
+            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**values, **made)
+
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return expanded
+
+
+def _parameters_of(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(group)
+    ]

@@ -1,0 +1,92 @@
+"""`agent problems`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kernelwright.tools.manifests.manifest import Manifest
+    from kernelwright.tools.problem import Problem
+
+Query = Annotated[
+    str | None, typer.Argument(help="Words to look for; all of the catalogue without.", show_default=False)
+]
+Suite = Annotated[
+    str | None,
+    typer.Option(
+        "--manifest",
+        help="Measure what a suite cannot tell from right: kernelbench, tritonbench-t, catalogue, a folder.",
+    ),
+]
+Place = Annotated[
+    Path | None, typer.Option("--path", "--kernelbench", "--tritonbench", help="Where the suite's checkout is.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Keep the manifest in this file, and go on from what it holds.")
+]
+Device = Annotated[str, typer.Option(help="Where to measure: auto, cpu or cuda:N.")]
+AsJson = Annotated[bool, typer.Option("--json", help="A JSON list, without any source.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+
+
+def problems(
+    query: Query = None,
+    manifest: Suite = None,
+    path: Place = None,
+    out: Out = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List the catalogue of references, or those nearest to QUERY; or measure a whole suite with --manifest."""
+    if manifest:
+        _show_manifests(_measure(manifest, path, device, out, quiet=as_json), as_json)
+        return
+    from kernelwright.agent.problems.finding import catalogue, nearest
+
+    found = nearest(query) if query else catalogue()
+    if as_json:
+        typer.echo(json.dumps([_facts(problem) for problem in found], indent=2))
+        return
+    from kernelwright.agent.viewing.show.listings import problems_view
+    from kernelwright.agent.viewing.show.progress import console
+
+    console().print(problems_view(found))
+
+
+def _facts(problem: Problem) -> dict[str, object]:
+    return {**problem.model_dump(mode="json", exclude={"source"}), "hash": problem.hash, "cpu_sizes": problem.cpu_sizes}
+
+
+def _measure(name: str, path: Path | None, device: str, out: Path | None, quiet: bool) -> list[Manifest]:
+    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.problems.finding import suite
+    from kernelwright.agent.viewing.show.progress import progress
+    from kernelwright.tools.manifests.suite import compute_suite
+
+    found, place = suite(name, path), choose_device(device)
+    with progress(quiet) as say:
+
+        def told(done: int, total: int, latest: Manifest) -> None:
+            say(f"{done} of {total}: {latest.problem}")
+
+        return compute_suite(found, place, told, sizes="cpu" if place == "cpu" else "full", out=out)
+
+
+def _show_manifests(manifests: list[Manifest], as_json: bool) -> None:
+    if as_json:
+        found = [
+            {**m.model_dump(mode="json"), "degenerate": m.degenerate, "degenerate_kb": m.degenerate_kb}
+            for m in manifests
+        ]
+        typer.echo(json.dumps(found, indent=2))
+        return
+    from kernelwright.agent.command_line.arguments import peak_for_estimates
+    from kernelwright.agent.viewing.show.listings import manifests_view
+    from kernelwright.agent.viewing.show.progress import console
+
+    console().print(manifests_view(manifests, peak_for_estimates()))

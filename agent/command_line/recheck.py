@@ -1,0 +1,65 @@
+"""`agent recheck`."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from kernelwright.agent.command_line.options import Debug, Device
+
+Where = Annotated[
+    str | None, typer.Argument(metavar="DATABASE", help="The database.", show_default=".kernelwright/runs.db")
+]
+Run = Annotated[str | None, typer.Option(help="Only the candidates of this batch run.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Candidates at once.", show_default="one a core")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Candidates at most, this time.", show_default="all")]
+AsJson = Annotated[bool, typer.Option("--json", help="What changed as one JSON object and nothing else.")]
+
+
+def recheck(
+    database: Where = None, run: Run = None, device: Device = "auto", workers: Workers = None, limit: Limit = None,
+    as_json: AsJson = False, debug: Debug = False,
+) -> None:  # fmt: skip
+    """Judge stored candidates again with today's judge, and say which verdicts changed and why.
+
+    The new verdicts are saved, the old ones kept; rewards that were stored are computed for the new ones too. What this version of the judge has judged is
+    not judged again, so the same command goes on where it was stopped. Exits with 0 when all are judged (changed or not), 2 for what cannot be used, 3
+    where some could not be judged on this machine, 130 where it was interrupted.
+    """
+    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.errors import Exit
+    from kernelwright.agent.replay.rechecking import Asked
+    from kernelwright.agent.replay.rechecking import recheck as recheck_all
+    from kernelwright.agent.viewing.show.progress import console, progress
+
+    _check_there(database)
+    asked = Asked(run=run, device=choose_device(device), workers=workers or os.cpu_count() or 2, limit=limit)
+    with progress(quiet=as_json) as say:
+        found = recheck_all(asked, database, say)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        from kernelwright.agent.viewing.show.outcomes import rechecks_view
+
+        console().print(rechecks_view(found), soft_wrap=True)
+    if found.interrupted:
+        raise typer.Exit(int(Exit.INTERRUPTED))
+    raise typer.Exit(int(Exit.INFRASTRUCTURE if found.not_judged else Exit.DONE))
+
+
+def _check_there(database: str | None) -> None:
+    """Raises InputError where there is no such file; a server is asked when it is opened."""
+    from pathlib import Path
+
+    from kernelwright.agent.databases import DEFAULT
+    from kernelwright.errors import InputError
+
+    if database is not None and "://" in database:
+        return
+    path = Path(database).expanduser() if database is not None else DEFAULT
+    if not path.is_file():
+        raise InputError(
+            f"there is no database {path}: give the path of one, as agent solve and agent batch write them"
+        )

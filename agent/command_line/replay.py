@@ -1,0 +1,130 @@
+"""`agent replay`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelwright.agent.command_line.options import (
+    SEARCH_PANEL,
+    AsJson,
+    BudgetOptions,
+    Database,
+    Debug,
+    Device,
+    SamplingOptions,
+    expand_groups,
+)
+from kernelwright.agent.command_line.solve import KernelFile, finish_solve
+
+if TYPE_CHECKING:
+    from kernelwright.policies.base import Policy
+
+Which = Annotated[str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)]
+Run = Annotated[str | None, typer.Option(help="All trajectories of a batch run.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Run today's tools on the stored candidates, report drift.")]
+Rescore = Annotated[bool, typer.Option("--rescore", help="The same, and save the new verdicts; the old ones are kept.")]
+Fork = Annotated[int | None, typer.Option(min=1, help="Branch: a new trajectory that goes on after this turn.")]
+ForkPolicy = Annotated[str | None, typer.Option("--policy", help="Who goes on after --fork.")]
+Search = Annotated[str | None, typer.Option(help="serial, best-of-n or beam, after --fork.", show_default="as it was")]
+ForkGoal = Annotated[
+    str | None,
+    typer.Option(
+        "--goal",
+        help="correct, speedup:1.2 or roofline:0.9, after --fork.",
+        show_default="as it was",
+        rich_help_panel=SEARCH_PANEL,
+    ),
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="Trajectories at once with --run.", show_default="one a core")]
+
+
+@expand_groups
+def replay(
+    sampling: SamplingOptions,
+    budget: BudgetOptions,
+    id: Which = None,
+    run: Run = None,
+    execute: Execute = False,
+    rescore: Rescore = False,
+    fork: Fork = None,
+    policy: ForkPolicy = None,
+    search: Search = None,
+    goal: ForkGoal = None,
+    out: KernelFile = None,
+    device: Device = "auto",
+    workers: Workers = None,
+    db: Database = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Send a stored trajectory through the machine again: show it, judge it with today's tools, or branch off.
+
+    The replies are the stored ones. Exits with 1 where a verdict differs, 130 where it was interrupted; with --fork as `agent solve` does.
+    """
+    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.errors import InputError
+
+    if fork is None and policy is not None:
+        raise InputError("--policy is for a branch: say after which turn, such as --fork 3")
+    if fork is None:
+        place = choose_device(device) if execute or rescore else "cpu"
+        return _replay(id, run, execute, rescore, place, workers or os.cpu_count() or 2, db, as_json)
+    if id is None or run is not None or policy is None or execute or rescore:
+        raise InputError("--fork TURN needs a trajectory and --policy, and neither --run, --execute nor --rescore")
+    told: dict[str, object] = {
+        name: value
+        for name in ("temperature", "reply_tokens", "seed", "prompts")
+        if (value := getattr(sampling, name)) is not None
+    }
+    told |= {
+        "policy": sampling.policy_label(policy),
+        "device": choose_device(device),
+        "budgets": budget.budgets(),
+    }
+    return _fork(id, fork, told, (search, goal), lambda: sampling.open_policy(policy), db, out, as_json)
+
+
+def _replay(
+    id: str | None, run: str | None, execute: bool, rescore: bool, device: str, workers: int, db: str | None, as_json: bool
+) -> None:  # fmt: skip
+    from kernelwright.agent.errors import Exit
+    from kernelwright.agent.replay.rejudging import Asked, replay_all
+    from kernelwright.agent.viewing.show.progress import console, progress
+
+    asked = Asked(id=id, run=run, execute=execute, rescore=rescore, device=device, workers=workers if run else 1)
+    with progress(quiet=as_json) as say:
+        replays = replay_all(asked, db, say)
+    if as_json:
+        typer.echo(replays.model_dump_json(indent=2))
+    else:
+        from kernelwright.agent.viewing.show.outcomes import replays_view
+
+        console().print(replays_view(replays))
+    if replays.interrupted:
+        raise typer.Exit(int(Exit.INTERRUPTED))
+    raise typer.Exit(int(Exit.INCORRECT if replays.verdicts_changed else Exit.DONE))
+
+
+def _fork(
+    id: str, turn: int, told: dict[str, object], chosen: tuple[str | None, str | None],
+    open_policy: Callable[[], Policy], db: str | None, out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    from kernelwright.agent.command_line.arguments import choose_goal, choose_search
+    from kernelwright.agent.databases import open_store
+    from kernelwright.agent.loop.settings import Settings
+    from kernelwright.agent.selecting import fork_point, trajectory_id
+
+    with open_store(db, readonly=True) as store:
+        row = store.trajectory(trajectory_id(store, id))
+        origin, problem = fork_point(store, row, turn), store.problem(row.id)
+    search, goal = chosen
+    settings = Settings.of(row).with_(**told)
+    if search is not None:
+        settings = settings.with_(search=choose_search(search))
+    settings = settings.with_(goal=choose_goal(goal or row.goal, settings.device))
+    finish_solve(problem, open_policy(), settings, db, out, as_json, forked_from=origin)

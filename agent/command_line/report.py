@@ -1,0 +1,89 @@
+"""`agent report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelwright.agent.command_line.options import Database, Debug
+
+if TYPE_CHECKING:
+    from kernelwright.store.database import Store
+
+Which = Annotated[str, typer.Argument(help="A trajectory's number, last, or a run's name.", show_default=False)]
+Html = Annotated[bool, typer.Option("--html", help="One self-contained page.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Markdown, as for a pull request.")]
+Csv = Annotated[bool, typer.Option("--csv", help="A line a problem (of a run).")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for machines.")]
+Against = Annotated[str | None, typer.Option(help="Another run, for the paired tests.")]
+Out = Annotated[Path | None, typer.Option(help="The file.", show_default="report-ID.html for --html, else stdout")]
+
+
+def report(
+    id: Which,
+    html: Html = False,
+    markdown: Markdown = False,
+    csv: Csv = False,
+    as_json: AsJson = False,
+    against: Against = None,
+    out: Out = None,
+    db: Database = None,
+    debug: Debug = False,
+) -> None:
+    """What came of a trajectory (prompts, diffs, verdicts, speed) or of a batch run (figures, tests, a table of problems)."""
+    from kernelwright.agent.databases import open_store
+    from kernelwright.errors import InputError
+
+    if html + markdown + csv + as_json > 1:
+        raise InputError("choose one of --html, --markdown, --csv and --json")
+    form = "html" if html else "csv" if csv else "json" if as_json else "markdown" if markdown else ""
+    with open_store(db, readonly=True) as store:
+        is_run = any(row.name == id for row in store.runs())
+        text = _run(store, id, form, against) if is_run else _trajectory(store, id, form)
+    _write(text, out or (Path(f"report-{id}.html") if html else None))
+
+
+def _run(store: Store, name: str, form: str, against: str | None) -> str:
+    from kernelwright.agent.viewing.report.run_report import report_run
+    from kernelwright.agent.viewing.report.texts import csv_text, markdown
+
+    found = report_run(store, name, against)
+    match form:
+        case "html":
+            from kernelwright.agent.viewing.report.files import run_page
+
+            return run_page(found)
+        case "csv":
+            return csv_text(found)
+        case "json":
+            return found.model_dump_json(indent=2) + "\n"
+    return markdown(found)
+
+
+def _trajectory(store: Store, asked: str, form: str) -> str:
+    from kernelwright.agent.selecting import trajectory_id
+    from kernelwright.agent.viewing.report.trajectory_report import report_trajectory, trajectory_markdown
+    from kernelwright.errors import InputError
+
+    if form == "csv":
+        raise InputError("a trajectory has no table of problems: choose --html, --markdown or --json")
+    found = report_trajectory(store, trajectory_id(store, asked))
+    match form:
+        case "html":
+            from kernelwright.agent.viewing.report.files import trajectory_page
+
+            return trajectory_page(found)
+        case "json":
+            return found.model_dump_json(indent=2) + "\n"
+    return trajectory_markdown(found)
+
+
+def _write(text: str, out: Path | None) -> None:
+    from kernelwright.agent.viewing.report.files import write_text
+
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        typer.echo(f"written to {write_text(out, text)}", err=True)

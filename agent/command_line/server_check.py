@@ -1,0 +1,66 @@
+"""Whether the server of an `openai:` policy can be reached, found out before a run begins."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from urllib.parse import urlsplit
+
+CONNECT_SECONDS = 4.0
+"""Seconds for finding the host's address and connecting to it."""
+
+
+def check_server(policy: str, key: str | None) -> None:
+    """Connects to the server that the policy's name gives, and hangs up. Other policies need no server.
+
+    A host that is reached through a proxy is not checked: the connection is the proxy's.
+
+    Raises:
+        InputError: The hosted service was named without a key.
+        PolicyUnavailable: There is no connection within CONNECT_SECONDS.
+    """
+    if not policy.startswith("openai:"):
+        return
+    from kernelwright.errors import InputError
+    from kernelwright.policies.base import PolicyUnavailable, Trouble
+    from kernelwright.policies.open_policy import model_and_url
+    from kernelwright.policies.openai.openai_policy import HOSTED
+
+    model, url = model_and_url(policy.removeprefix("openai:"))
+    if url == HOSTED and not key:
+        raise InputError(
+            f"{policy} asks {HOSTED} and no key is set: set OPENAI_API_KEY, or name your own server with "
+            f"--policy openai:{model}@http://HOST:PORT/v1"
+        )
+    trouble = _connection_trouble(url)
+    if trouble:
+        raise PolicyUnavailable(
+            f"no connection to {url} ({trouble}): check that the server runs and the network is up, or name another "
+            f"with --policy openai:{model}@http://HOST:PORT/v1",
+            Trouble.CONNECTION,
+        )
+
+
+def _connection_trouble(url: str) -> str:
+    """Why no connection can be made; empty where one was made."""
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme in getproxies() and not proxy_bypass(host):
+        return ""
+    found = [f"no answer within {CONNECT_SECONDS:g} s"]
+
+    def connect() -> None:
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            with socket.create_connection((host, port), timeout=CONNECT_SECONDS):
+                found.append("")
+        except OSError as error:
+            found.append(error.strerror or str(error))
+
+    # The resolver has no time limit of its own, so it is waited for from outside.
+    thread = threading.Thread(target=connect, name="server-check", daemon=True)
+    thread.start()
+    thread.join(CONNECT_SECONDS)
+    return found[-1]

@@ -1,0 +1,117 @@
+"""`agent solve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelwright.agent.command_line.options import (
+    OUTPUT_PANEL,
+    SEARCH_PANEL,
+    AsJson,
+    BudgetOptions,
+    Database,
+    Debug,
+    JudgingOptions,
+    KernelBench,
+    PolicyName,
+    SamplingOptions,
+    SearchOptions,
+    expand_groups,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from kernelwright.agent.loop.settings import Settings
+    from kernelwright.policies.base import Policy
+    from kernelwright.tools.problem import Problem
+
+Named = Annotated[str, typer.Argument(help='"fused softmax", model.py or kernelbench:1/23.', show_default=False)]
+DraftKindText = Annotated[
+    str,
+    typer.Option(
+        help="Who writes the first candidate: auto (policy and compiler), policy, compiler, or a file with a kernel.",
+        rich_help_panel=SEARCH_PANEL,
+    ),
+]
+KernelFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="The file for the best kernel.", show_default="PROBLEM_triton.py", rich_help_panel=OUTPUT_PANEL
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the prompt, the plan and an estimate, and do nothing else.")
+]
+
+
+@expand_groups
+def solve(
+    problem: Named,
+    sampling: SamplingOptions,
+    search: SearchOptions,
+    budget: BudgetOptions,
+    judging: JudgingOptions,
+    policy: PolicyName = "embedded",
+    draft: DraftKindText = "auto",
+    kernelbench: KernelBench = None,
+    db: Database = None,
+    out: KernelFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Write a kernel for one problem: draft, judge, repair, refine, until the goal is reached or a budget is spent.
+
+    Ctrl-C pauses, and the same command goes on at the exact turn. Exits with 0 where a correct kernel was found,
+    1 where none was, 2 where you must change something, 3 for this machine's trouble, 130 where it was paused.
+    """
+    from kernelwright.agent.problems.finding import find
+
+    found = find(problem, kernelbench=kernelbench)
+    settings = settings_of(policy, sampling, search, budget, judging, draft)
+    if dry_run:
+        return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)
+    return finish_solve(found, sampling.open_policy(policy), settings, db, out, as_json)
+
+
+def _show_plan(problem: Problem, policy: Policy, settings: Settings, as_json: bool) -> None:
+    from kernelwright.agent.solve.dry_run import dry_run
+
+    plan = dry_run(problem, policy, settings)
+    if as_json:
+        typer.echo(plan.model_dump_json(indent=2))
+        return
+    from kernelwright.agent.viewing.show.outcomes import dry_run_view
+    from kernelwright.agent.viewing.show.progress import console
+
+    console().print(dry_run_view(plan))
+
+
+def finish_solve(
+    problem: Problem, policy: Policy, settings: Settings, db: str | None, out: Path | None, as_json: bool,
+    forked_from: int | None = None,
+) -> None:  # fmt: skip
+    """Solves with the live view, shows how it ended, and exits. `forked_from`: the candidate after which it branches off."""
+    from kernelwright.agent.solve.kernel_file import check_path, default_path
+    from kernelwright.agent.solve.solving import solve_problem
+    from kernelwright.agent.viewing.show.progress import live
+
+    path = check_path(out or default_path(problem))
+    try:
+        with live(quiet=as_json) as (watch, say):
+            solved = solve_problem(
+                problem, policy, settings, db=db, output=path, watch=watch, say=say, forked_from=forked_from
+            )
+    finally:
+        policy.close()
+    if as_json:
+        typer.echo(solved.model_dump_json(indent=2))
+    else:
+        from kernelwright.agent.viewing.show.outcomes import solved_view
+        from kernelwright.agent.viewing.show.progress import console
+
+        console().print(solved_view(solved))
+    raise typer.Exit(int(solved.exit))

@@ -1,0 +1,121 @@
+"""How a command ends: the exit code, and the one line that says what to do. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, NoReturn
+
+from kernelwright.errors import InputError
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    DONE = 0
+    """For `check`: correct, and does its own work."""
+    INCORRECT = 1
+    BAD_INPUT = 2
+    """Something that the user gave cannot be used."""
+    INFRASTRUCTURE = 3
+    """This machine's trouble, or ours: the candidate was not judged."""
+    INTERRUPTED = 130
+
+
+def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
+    """One line for people, and the exit code, for anything that ends a command of `program` early."""
+    import typer
+
+    from kernelwright.policies.base import PolicyRefused, PolicyUnavailable
+    from kernelwright.tools.problem import ProblemError
+    from kernelwright.tools.report import InfrastructureError
+
+    if isinstance(error, _usage_error()):
+        command = error.ctx.command_path if error.ctx else program
+        message = error.format_message().rstrip(".") or "no command was given"
+        return f"{message} (see {command} --help)", Exit.BAD_INPUT
+    match error:
+        case KeyboardInterrupt() | typer.Abort():
+            return "interrupted", Exit.INTERRUPTED
+        case InputError() | ProblemError() | PolicyRefused():
+            return str(error), Exit.BAD_INPUT
+        case InfrastructureError():
+            return str(error), Exit.BAD_INPUT if error.bad_input else Exit.INFRASTRUCTURE
+        case PolicyUnavailable():
+            return str(error), Exit.INFRASTRUCTURE
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk", Exit.INFRASTRUCTURE
+        case OSError():
+            return f"{error.strerror or error}{_place(error)}", Exit.INFRASTRUCTURE
+        case MemoryError():
+            return "out of memory: close other programs, or judge fewer candidates at once", Exit.INFRASTRUCTURE
+    return (
+        f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)",
+        Exit.INFRASTRUCTURE,
+    )
+
+
+def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoReturn:
+    """Runs a typer command with the words given, and exits: one line on stderr where it ends early (with --debug the traceback)."""
+    os.environ.setdefault(
+        "HF_HUB_DISABLE_TELEMETRY", "1"
+    )  # trl and transformers tell their makers what is run, where nobody says otherwise
+    try:
+        code = command(args=list(given), prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+        if code == Exit.INTERRUPTED:  # what newer typers return for Ctrl-C, in silence; older ones raise Abort
+            raise KeyboardInterrupt
+    except BrokenPipeError:
+        _throw_output_away()
+        sys.exit(1)
+    except (Exception, KeyboardInterrupt) as error:
+        if "--debug" in given:
+            raise
+        line, code = explain(error, name)
+        print(f"{name}: {' '.join(line.split())}", file=sys.stderr)
+        if isinstance(error, OSError):
+            _try_output()
+        if code is Exit.INTERRUPTED:
+            leave(code)
+    sys.exit(int(code or 0))
+
+
+def _try_output() -> None:
+    """Where what waits for stdout cannot be written, Python would say so once more at its end, and exit with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _throw_output_away()
+
+
+def _throw_output_away() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process with `code`, after all that is done at exit.
+
+    sys.exit does not always: where Ctrl-C came while a text was executed (an import that makes a dataclass), CPython remembers it for good and ends by
+    SIGINT, whoever caught it (Python/pythonrun.c, run_eval_code_obj; Modules/main.c, Py_RunMain).
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
+def _usage_error() -> type[Any]:
+    """click's UsageError, of typer's own copy of click or of click itself: both are the base of typer.BadParameter."""
+    import typer
+
+    return typer.BadParameter.__mro__[1]
+
+
+def _place(error: OSError) -> str:
+    return f" ({error.filename})" if error.filename else ""

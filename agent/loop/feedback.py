@@ -1,0 +1,124 @@
+"""Report -> what the policy is told. Text that came from programs is capped, stripped of control characters and quoted as data."""
+
+from __future__ import annotations
+
+from kernelwright.agent.loop.advice import suggestion
+from kernelwright.tools.report import CompileResult, Failure, Mismatch, Report, clean_text
+
+LONGEST_MESSAGE = 1200
+LONGEST_TRACE = 1500
+LONGEST_OUTPUT = 800
+LONGEST_COMPACT = 300
+
+
+def told(report: Report, tried: int = 0) -> str:
+    """In full, for a policy that reads sentences. `tried`: how many refinements there were, so that each gets another suggestion."""
+    if report.failure is not None:
+        parts = [_headline(report, report.failure), *_failure(report.failure), _printed(report)]
+    else:
+        parts = [_passed(report), *_speed(report), _resources(report.compile), suggestion(report, tried)]
+    return "\n".join(part for part in parts if part)
+
+
+def told_compactly(report: Report) -> str:
+    """One or two lines, for a small policy: the fault, the message, the line."""
+    failure = report.failure
+    if failure is None:
+        return " ".join(["correct", *_speed(report)])
+    where = failure.where
+    line = f"\n# line {where.line}: {clean_text(where.text.strip(), 120)}" if where else ""
+    hint = failure.mismatch.pattern.value if failure.mismatch and failure.mismatch.pattern else ""
+    message = clean_text(failure.message, LONGEST_COMPACT).splitlines() or [""]
+    return f"{failure.fault}: {hint or message[0]}{line}"
+
+
+def quoted(text: str, limit: int) -> str:
+    """As data: capped in the middle with a note of how much was cut, and unable to close its own quotation."""
+    data = clean_text(text.strip(), limit).replace("</data", "< /data").replace("```", "` ` `")
+    return f"<data>\n{data}\n</data>"
+
+
+def _headline(report: Report, failure: Failure) -> str:
+    kind = f"{failure.fault} ({failure.cheat})" if failure.cheat else failure.fault.value
+    return f"It failed at the rung `{report.rung}` with the fault `{kind}`:"
+
+
+def _failure(failure: Failure) -> list[str]:
+    parts = [quoted(failure.message, LONGEST_MESSAGE)]
+    if failure.where:
+        parts.append(f"At line {failure.where.line}:\n{_with_caret(failure)}")
+    if failure.trace:
+        parts.append(f"The last frames in the candidate:\n{quoted(failure.trace, LONGEST_TRACE)}")
+    if failure.mismatch:
+        parts.append(_mismatch(failure.mismatch))
+    return parts
+
+
+def _with_caret(failure: Failure) -> str:
+    assert failure.where is not None
+    where = failure.where
+    text = where.text.replace("\t", " ")
+    caret = "" if where.column is None else f"\n{' ' * min(where.column, len(text))}^"
+    return f"<data>\n{clean_text(text, 400)}{caret}\n</data>"
+
+
+def _mismatch(mismatch: Mismatch) -> str:
+    share = f" ({mismatch.wrong / mismatch.total:.2%})" if mismatch.total else ""
+    lines = [f"{mismatch.wrong:,} of {mismatch.total:,} elements of output {mismatch.output} are wrong{share}."]
+    if mismatch.first:
+        first = mismatch.first
+        lines.append(f"The first is at {list(first.index)}: expected {first.expected:.6g}, got {first.got:.6g}.")
+    if mismatch.worst:
+        lines.append("The worst:")
+        lines += [f"  {list(w.index)}: expected {w.expected:.6g}, got {w.got:.6g}" for w in mismatch.worst[:5]]
+    if mismatch.pattern:
+        lines.append(f"Pattern: {mismatch.pattern.replace('_', ' ')}. {clean_text(mismatch.hint, 300)}".rstrip())
+    elif mismatch.hint:
+        lines.append(clean_text(mismatch.hint, 300))
+    return "\n".join(lines)
+
+
+def _printed(report: Report) -> str:
+    return f"It printed:\n{quoted(report.output, LONGEST_OUTPUT)}" if report.output.strip() else ""
+
+
+def _passed(report: Report) -> str:
+    if report.judged_on == "cpu":
+        return "It is right on a CPU, interpreted, at small shapes. Its speed has not been measured."
+    return f"It is right on {clean_text(report.judged_on, 80)}."
+
+
+def _speed(report: Report) -> list[str]:
+    profile = report.profile
+    if profile is None or profile.candidate is None:
+        return []
+    lines = [f"A call takes {profile.candidate.median:.4g} ms"]
+    if profile.speedup is not None:
+        lines[0] += f", {profile.speedup:.2f}x the speed of eager PyTorch"
+    if profile.speedup_compiled is not None:
+        lines[0] += f" and {profile.speedup_compiled:.2f}x that of torch.compile"
+    lines[0] += "."
+    if profile.speed_of_light is not None and profile.roofline is not None:
+        bound = profile.roofline.bound or "unknown"
+        lines.append(f"That is {profile.speed_of_light:.0%} of the speed of light; the bottleneck is {bound}.")
+    return lines
+
+
+def _resources(compiled: CompileResult | None) -> str:
+    if compiled is None or not compiled.kernels:
+        return ""
+    lines = []
+    for kernel in compiled.kernels[:4]:
+        facts = [
+            ("registers a thread", kernel.registers),
+            ("bytes spilled", kernel.spills),
+            ("bytes of shared memory", kernel.shared),
+            ("warps", kernel.warps),
+            ("bits a load", kernel.vector_bits),
+        ]
+        known = ", ".join(f"{value} {name}" for name, value in facts if value is not None)
+        occupancy = f", occupancy {kernel.occupancy:.0%}" if kernel.occupancy is not None else ""
+        limit = f" (held by {kernel.occupancy_limit})" if kernel.occupancy_limit else ""
+        lines.append(f"  {clean_text(kernel.name, 80)}: {known}{occupancy}{limit}")
+    more = f"\n  and {len(compiled.kernels) - 4} more" if len(compiled.kernels) > 4 else ""
+    return f"Compiled for {compiled.target}:\n" + "\n".join(lines) + more

@@ -1,0 +1,49 @@
+"""A policy that computes in this process on the GPU that the tools measure on: the two take turns.
+
+Timed beside a policy at work a kernel would seem slower than it is; and while a policy captures a CUDA graph nobody may draw from the GPU's generator,
+which is one for all threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from kernelwright.policies.base import Completion, Policy, Request
+from kernelwright.policies.forwarding import Forwarding
+
+
+class MeasuresAlone(Protocol):
+    """tools.pipeline.Evaluator."""
+
+    @property
+    def device(self) -> str: ...
+
+    def alone_on_the_gpu(self) -> AbstractContextManager[None]: ...
+
+
+def taking_turns(policy: Policy, tools: MeasuresAlone) -> Policy:
+    """The policy itself where it computes elsewhere."""
+    own = policy.capabilities.device
+    return TakingTurns(policy, tools) if own.startswith("cuda") and _number(own) == _number(tools.device) else policy
+
+
+def _number(device: str) -> int | None:
+    """Of a GPU: cuda is cuda:0."""
+    kind, _, number = device.partition(":")
+    return int(number or 0) if kind == "cuda" else None
+
+
+class TakingTurns(Forwarding):
+    """Asks only while the tools leave the GPU alone."""
+
+    def __init__(self, policy: Policy, tools: MeasuresAlone) -> None:
+        super().__init__(policy)
+        self._tools = tools
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        from kernelwright.tools.references.seeds import undisturbed
+
+        with self._tools.alone_on_the_gpu(), undisturbed():
+            return self.policy.sample(requests)

@@ -1,0 +1,85 @@
+"""One question to the policy, and what its answer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.feedback import told, told_compactly
+from kernelwright.agent.loop.search import Plan
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.loop.stopping import Spent, budget_left
+from kernelwright.agent.loop.target_facts import facts_of
+from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.policies.base import Completion, FinishReason, Policy, PromptForm, Request
+from kernelwright.store.models import Action
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.source import extract_code
+
+
+class Asking:
+    """Writes the request for a plan. The same turns give the same text, so that a turn asked again is the same question."""
+
+    def __init__(self, problem: Problem, policy: Policy, settings: Settings, trajectory_id: int) -> None:
+        self._problem, self._settings, self._trajectory_id = problem, settings, trajectory_id
+        self._form = policy.prompt_form
+        self._prompts = Prompts(self._form, settings.prompts)
+        self._target = facts_of(settings.targets[0], settings.device)
+
+    @property
+    def version(self) -> str:
+        return self._prompts.version
+
+    def request(self, plan: Plan, attempts: Sequence[Attempt], spent: Spent) -> Request:
+        turn = len(attempts)
+        budgets = self._settings.budgets
+        left = None if budgets.tokens is None else budgets.tokens - spent.tokens
+        return Request(
+            messages=self._prompts.messages(self._asked(plan, attempts, budget_left(budgets, spent))),
+            sampling=self._settings.sampling(self._form, turn, self._trajectory_id, left),
+            thread=str(self._trajectory_id),
+            turn=turn,
+        )
+
+    def _asked(self, plan: Plan, attempts: Sequence[Attempt], budget: str) -> Asked:
+        parent = plan.parent
+        feedback = ""
+        if parent is not None and parent.report is not None:
+            tried = sum(attempt.action is Action.REFINE for attempt in attempts)
+            compact = self._form is PromptForm.COMPACT
+            feedback = told_compactly(parent.report) if compact else told(parent.report, tried)
+        return Asked(
+            problem=self._problem,
+            action=plan.action,
+            target=self._target,
+            code=(parent.source or "") if parent else "",
+            feedback=feedback,
+            notice=notice_of(attempts[-1]) if attempts else "",
+            budget=budget,
+        )
+
+    def read(self, candidate_id: int, turn: int, plan: Plan, completion: Completion) -> tuple[Attempt, str | None]:
+        """The attempt, and the code that was found (None: none)."""
+        source = extract_code(completion.text) or None
+        attempt = Attempt(
+            candidate_id=candidate_id,
+            turn=turn,
+            action=plan.action,
+            parent_id=plan.parent.candidate_id if plan.parent else None,
+            source=source,
+            finish=completion.finish,
+            usage=completion.usage,
+            policy_seconds=completion.latency,
+        )
+        return attempt, source
+
+
+def notice_of(last: Attempt) -> str:
+    """What was wrong with the last reply itself; empty where nothing was."""
+    if last.unreadable and last.finish is FinishReason.LENGTH:
+        return "Your last reply was cut off before the code ended: answer with the file alone, and shorter."
+    if last.source is None:
+        return "Your last reply held no code: answer with one whole Python file in one ```python block."
+    if last.repeats is not None:
+        return f"Your last answer was the same program as at turn {last.repeats + 1}: it was not judged again. Do something else."
+    return ""

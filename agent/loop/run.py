@@ -1,0 +1,247 @@
+"""One trajectory. `Run.step` does what the state says and goes where MACHINE allows; each row is written before its action.
+
+All that a run decides follows from the turns in the store, so the same command goes on at the exact turn, whatever stopped it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
+from kernelwright.agent.loop.machine import ASKING, Outcome, State, follow
+from kernelwright.agent.loop.policy_question import Asking
+from kernelwright.agent.loop.run_verdicts import Judges, unreadable_report
+from kernelwright.agent.loop.search import Aimed, Plan, Search, make_search
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.loop.stopping import PAUSES, Spent, StopReason, exhausted, spent_on
+from kernelwright.policies.base import Completion, Policy, PolicyRefused, PolicyUnavailable
+from kernelwright.store.database import Store
+from kernelwright.store.errors import StoreError
+from kernelwright.store.lineage import history
+from kernelwright.store.models import Action, Trajectory
+from kernelwright.store.models import State as CandidateState
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import InfrastructureError, Report, Rung
+
+Watch = Callable[["Run", str], None]
+"""Told at every change: the run as it is, and in words what it does now."""
+
+
+def _unwatched(run: Run, doing: str) -> None: ...
+
+
+class Run:
+    """Open it on a trajectory that `store.begin` gave: a new one starts, one that was stopped goes on."""
+
+    def __init__(
+        self, store: Store, trajectory: Trajectory, problem: Problem, policy: Policy, judging: Judges,
+        settings: Settings, watch: Watch = _unwatched, search: Search | None = None,
+    ) -> None:  # fmt: skip
+        """`search`: None for the one that the settings name, with their goal."""
+        self.store, self.trajectory_id, self.problem = store, trajectory.id, problem
+        self.settings = settings
+        self._policy, self._judging, self._watch = policy, judging, watch
+        self._asking = Asking(problem, policy, settings, trajectory.id)
+        self._search = search or Aimed(settings.goal, make_search(settings.search, settings.samples))
+        self._started = time.monotonic()
+        self.state = State.DRAFT
+        self.attempts: list[Attempt] = []
+        """Those with a verdict."""
+        self.current: Attempt | None = None
+        """The one that is being asked for, or judged."""
+        self.stop_reason: StopReason | None = None
+        self.message = ""
+        self._plan = Plan(action=Action.DRAFT)
+        self._earlier = _seconds_of(trajectory)
+        self._restore(trajectory)
+
+    @property
+    def best(self) -> Attempt | None:
+        return best_of(self.attempts)
+
+    @property
+    def spent(self) -> Spent:
+        pending = [self.current] if self.current is not None and self.current.report is None else []
+        own = [attempt for attempt in [*self.attempts, *pending] if not attempt.inherited]
+        return spent_on(own, self._earlier + time.monotonic() - self._started)
+
+    def run(self) -> StopReason:
+        """Until it is done, or something stops it. Raises StoreError: where nothing can be written nothing can be paused."""
+        try:
+            while self.state is not State.DONE:
+                self.step()
+        except KeyboardInterrupt:
+            self.stop(StopReason.INTERRUPTED)
+        except PolicyUnavailable as error:
+            self.stop(StopReason.INFRASTRUCTURE, str(error))
+        except PolicyRefused as error:
+            self.stop(StopReason.REFUSED, str(error))
+        except ProblemError as error:
+            self.stop(StopReason.PROBLEM, str(error))
+        except StoreError:
+            raise
+        except (InfrastructureError, OSError, MemoryError) as error:
+            self.stop(StopReason.INFRASTRUCTURE, str(error))
+        assert self.stop_reason is not None
+        return self.stop_reason
+
+    def step(self) -> State:
+        """One action of the state it is in. Trouble that is not the candidate's is raised, and nothing is counted for it."""
+        if self.state is State.DONE:
+            return self.state
+        if reason := self._forbidden():
+            self.stop(reason)
+            return self.state
+        if self.state in ASKING:
+            self._ask()
+        elif self.state is State.COMPILE:
+            self._judge()
+        else:
+            self._climb()
+        return self.state
+
+    def _forbidden(self) -> StopReason | None:
+        """The budget that leaves no room for the next action; walking up a report that is there costs nothing."""
+        asking = self.state in ASKING
+        judged = self.current is not None and self.current.report is not None
+        return exhausted(self.settings.budgets, self.spent, asking) if asking or not judged else None
+
+    def stop(self, reason: StopReason, message: str = "") -> None:
+        """Writes why, and ends. After a pause the same command goes on."""
+        best = self.best
+        write = self.store.pause if reason in PAUSES else self.store.finish
+        write(
+            self.trajectory_id,
+            reason.value,
+            message=message,
+            best_id=best.candidate_id if best else None,
+            spent=self.spent.plain(),
+        )
+        self.stop_reason, self.message = reason, message
+        self._move(Outcome.STOPPED, State.DONE, reason.replace("_", " "))
+
+    # -------------------------------------------------------------- actions
+    def _ask(self) -> None:
+        """The row, the question, the answer's row."""
+        turn = len(self.attempts)
+        request = self._asking.request(self._plan, self.attempts, self.spent)
+        parent = self._plan.parent
+        row = self.store.draft(
+            self.trajectory_id,
+            request,
+            action=self._plan.action,
+            parent_id=parent.candidate_id if parent else None,
+            turn=turn,
+            prompt_version=self._asking.version,
+        )
+        self._watch(self, "waiting for the model")
+        [completion] = self._policy.sample([request])
+        attempt, source = self._asking.read(row.id, turn, self._plan, completion)
+        if source is None:
+            self._answered_without_code(attempt, completion)
+        else:
+            self.store.complete(row.id, completion, source)
+            self.current = with_identity(attempt, self.attempts)
+            self._move(Outcome.ANSWERED, State.COMPILE, "reading the code")
+
+    def _answered_without_code(self, attempt: Attempt, completion: Completion) -> None:
+        """Answer and verdict in one transaction: no tool is run for it."""
+        with self.store.transaction():
+            self.store.complete(attempt.candidate_id, completion, None)
+            self.current = attempt
+            self._record(unreadable_report(self.problem, completion))
+        self._decide()
+
+    def _judge(self) -> None:
+        """All rungs, up to the first that fails; the verdict's row; then up the ladder as far as the report goes."""
+        assert self.current is not None
+        if self.current.report is None:
+            report = self._judging.report(
+                self.problem, self.current, self.attempts, lambda doing: self._watch(self, doing)
+            )
+            self._record(report)
+        self._climb()
+
+    def _record(self, report: Report) -> None:
+        assert self.current is not None
+        seconds, gpu = 0.0 if report.cached else report.seconds, self._judging.gpu_seconds(report)
+        self.store.judge(self.current.candidate_id, report, tool_seconds=seconds, gpu_seconds=gpu)
+        self.current = self.current.with_(report=report, tool_seconds=seconds, gpu_seconds=gpu)
+        self.attempts.append(self.current)
+
+    def _climb(self) -> None:
+        """One rung up where it was passed, else on to what comes next."""
+        report = self._verdict()
+        if self.state is State.COMPILE and report.rung not in (Rung.SOURCE, Rung.COMPILE):
+            self._move(Outcome.PASSED, State.CORRECTNESS, "compiled")
+        elif self.state is State.CORRECTNESS and report.profile is not None:
+            self._move(Outcome.PASSED, State.PROFILE, "correct")
+        else:
+            self._decide()
+
+    def _verdict(self) -> Report:
+        assert self.current is not None
+        assert self.current.report is not None
+        return self.current.report
+
+    # -------------------------------------------------------------- decisions
+    def _decide(self) -> None:
+        """What follows a verdict."""
+        plan = self._search.next(self.attempts)
+        if isinstance(plan, StopReason):
+            self.stop(plan)
+            return
+        self._plan = plan
+        target = State(plan.action.value)
+        self._move(self._outcome(plan, target), target, f"going to {target}")
+
+    def _outcome(self, plan: Plan, target: State) -> Outcome:
+        if self.state in ASKING:
+            return Outcome.UNREADABLE if target is self.state else Outcome.ANOTHER
+        assert self.current is not None
+        same = plan.parent is not None and plan.parent.candidate_id == self.current.candidate_id
+        match target:
+            case State.REPAIR:
+                return Outcome.FAILED if same else Outcome.ANOTHER
+            case State.REFINE if not self.current.correct:
+                return Outcome.ABANDONED
+            case State.REFINE:
+                return Outcome.PASSED if self.state is State.PROFILE else Outcome.UNMEASURED
+        return Outcome.ANOTHER
+
+    def _move(self, outcome: Outcome, target: State, doing: str) -> None:
+        self.state = follow(self.state, outcome, target)
+        self._watch(self, doing)
+
+    # -------------------------------------------------------------- going on
+    def _restore(self, trajectory: Trajectory) -> None:
+        """Finds the state from the store: an answer without a verdict is judged again, not asked for again."""
+        for turn in history(self.store, trajectory):
+            attempt = from_turn(turn, self.attempts).with_(inherited=turn.trajectory_id != trajectory.id)
+            if turn.state is CandidateState.JUDGED:
+                self.attempts.append(attempt)
+            elif turn.state is CandidateState.DRAFTED:
+                self.current = attempt
+        if trajectory.finished is not None:
+            self.state, self.stop_reason = State.DONE, StopReason(str(trajectory.stop_reason))
+        elif self.current is not None:
+            self.state = State.COMPILE
+        elif self.attempts:
+            self.current = self.attempts[-1]
+            self.state = self._reached()
+            self._decide()
+
+    def _reached(self) -> State:
+        """The tool, or the question, after which the last turn's verdict was given."""
+        if self.current is not None and self.current.source is None:
+            return State(self.current.action.value)
+        report = self._verdict()
+        if report.rung in (Rung.SOURCE, Rung.COMPILE):
+            return State.COMPILE
+        return State.CORRECTNESS if report.profile is None else State.PROFILE
+
+
+def _seconds_of(trajectory: Trajectory) -> float:
+    seconds = (trajectory.spent or {}).get("seconds", 0.0)
+    return float(seconds) if isinstance(seconds, int | float) else 0.0

@@ -1,0 +1,80 @@
+"""The tools as a run uses them: a program that was judged in this run is not judged again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.policies.base import Completion, FinishReason
+from kernelwright.tools.judging.verdict_cache import NOT_KEPT
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Failure, Fault, Report
+from kernelwright.tools.source import candidate_hash
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Options
+
+
+class Evaluates(Protocol):
+    """tools.pipeline.Evaluator, or its lane in a batch."""
+
+    def evaluate(
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Report: ...
+
+
+class Judges(Protocol):
+    """Where a run has its verdicts from: the tools, or a record of what they said."""
+
+    def report(
+        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
+    ) -> Report: ...
+
+    def gpu_seconds(self, report: Report) -> float: ...
+
+
+class Judging:
+    def __init__(self, evaluator: Evaluates, options: Options) -> None:
+        self._evaluator, self._options = evaluator, options
+
+    def report(
+        self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
+    ) -> Report:
+        """Of a repeated program the verdict that it had, marked as cached."""
+        if (known := _known(attempt, earlier)) is not None:
+            return known
+        return self._evaluator.evaluate(problem, attempt.source or "", self._options, progress=say)
+
+    def gpu_seconds(self, report: Report) -> float:
+        """That this verdict cost on a GPU."""
+        if report.cached:
+            return 0.0
+        correctness = report.correctness.seconds if report.correctness else 0.0
+        return correctness + (report.profile.seconds if report.profile else 0.0)
+
+
+def _known(attempt: Attempt, earlier: Sequence[Attempt]) -> Report | None:
+    """Not of faults that a loaded machine may cause."""
+    same = next((other for other in earlier if other.turn == attempt.repeats), None)
+    if same is None or same.report is None:
+        return None
+    failure = same.report.failure
+    return None if failure and failure.fault in NOT_KEPT else same.report.with_(cached=True, seconds=0.0)
+
+
+def unreadable_report(problem: Problem, completion: Completion) -> Report:
+    """A reply without code: the policy's turn, and no tool is run for it."""
+    cut = completion.finish is FinishReason.LENGTH
+    tokens = completion.usage.completion_tokens
+    why = f"the reply was cut off after {tokens} tokens, before any code" if cut else "the reply holds no code"
+    return Report(
+        problem=problem.name,
+        problem_hash=problem.hash,
+        candidate_hash=candidate_hash(""),
+        failure=Failure(fault=Fault.NO_CODE, message=why),
+    )

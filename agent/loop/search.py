@@ -1,0 +1,124 @@
+"""Which candidate comes next. Each search is a pure function of the turns so far, so that a run goes on wherever it was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from kernelwright.agent.loop.attempts import Attempt, best_of
+from kernelwright.agent.loop.stopping import Goal, StopReason, finished
+from kernelwright.policies.base import Value
+from kernelwright.store.models import Action
+
+CHAIN = 5
+"""Failures in a row before a fresh draft."""
+REPAIRS = 2
+"""Failures in a row of a refinement before the best one is taken up again."""
+
+
+class SearchKind(StrEnum):
+    SERIAL = "serial"
+    """Repair the current one until it is correct, then refine the best."""
+    BEST_OF_N = "best-of-n"
+    """Independent drafts."""
+    BEAM = "beam"
+    """The best few, each taken further, round after round."""
+
+
+class Plan(Value):
+    """What is asked for next."""
+
+    action: Action
+    parent: Attempt | None = None
+
+
+class Search(Protocol):
+    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+        """The attempts are all judged, in their order."""
+        ...
+
+
+def make_search(kind: SearchKind, samples: int) -> Search:
+    """`samples`: drafts of best-of-n, width of the beam; serial looks at one at a time."""
+    match kind:
+        case SearchKind.SERIAL:
+            return Serial()
+        case SearchKind.BEST_OF_N:
+            return BestOf(samples)
+        case SearchKind.BEAM:
+            return Beam(samples)
+
+
+class Aimed:
+    """A search that ends where the goal is reached, or where the turns so far say that going on is of no use."""
+
+    def __init__(self, goal: Goal, search: Search) -> None:
+        self._goal, self._search = goal, search
+
+    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+        return finished(self._goal, attempts) or self._search.next(attempts)
+
+
+class Serial:
+    """Repair follows the current candidate; refine follows the best, never merely the last. Where nothing is right yet and a reply says again what failed before, a fresh draft."""
+
+    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+        if not attempts:
+            return Plan(action=Action.DRAFT)
+        last, best = attempts[-1], best_of(attempts)
+        failures = _failures_in_a_row(attempts)
+        if last.unreadable:
+            return again(attempts)
+        if best is not None and (last.correct or failures > REPAIRS):
+            return Plan(action=Action.REFINE, parent=best)
+        if best is None and (failures % CHAIN == 0 or last.repeats is not None):
+            return Plan(action=Action.DRAFT)
+        return Plan(action=Action.REPAIR, parent=last)
+
+
+class BestOf:
+    """So many drafts; a reply without code is one of them."""
+
+    def __init__(self, samples: int) -> None:
+        self._samples = samples
+
+    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+        return Plan(action=Action.DRAFT) if len(attempts) < self._samples else StopReason.SAMPLES
+
+
+class Beam:
+    """Rounds of `width` turns: first drafts, then each of the best so far is repaired or refined once a round."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+
+    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+        round_start = len(attempts) // self._width * self._width
+        known = _distinct(attempts[:round_start])
+        if not known:
+            return Plan(action=Action.DRAFT)
+        kept = sorted(known, key=lambda attempt: attempt.rank, reverse=True)[: self._width]
+        parent = kept[(len(attempts) - round_start) % len(kept)]
+        return Plan(action=Action.REFINE if parent.correct else Action.REPAIR, parent=parent)
+
+
+def again(attempts: Sequence[Attempt]) -> Plan:
+    """What the last turn was asked for, once more."""
+    last = attempts[-1]
+    parent = next((attempt for attempt in attempts if attempt.candidate_id == last.parent_id), None)
+    return Plan(action=last.action, parent=parent)
+
+
+def _distinct(attempts: Sequence[Attempt]) -> list[Attempt]:
+    return [attempt for attempt in attempts if not attempt.unreadable and attempt.repeats is None]
+
+
+def _failures_in_a_row(attempts: Sequence[Attempt]) -> int:
+    """Of readable candidates, up to the last one."""
+    count = 0
+    for attempt in reversed(attempts):
+        if attempt.correct:
+            break
+        count += not attempt.unreadable
+    return count

@@ -1,0 +1,105 @@
+"""What a run is told to do: frozen values that make two commands the same command, or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import JsonValue
+
+from kernelwright.agent.loop.search import SearchKind
+from kernelwright.agent.loop.stopping import Budgets, Goal
+from kernelwright.policies.base import PromptForm, Sampling, Value
+from kernelwright.store.models import Trajectory
+from kernelwright.store.records import Start
+from kernelwright.tools.problem import Problem
+
+EXPLORING = 0.8
+"""Temperature of a small policy after its first, greedy answer."""
+REPLY_TOKENS = {PromptForm.CHAT: 8192, PromptForm.COMPACT: 1536}
+"""The most a reply may take unless it is said."""
+
+
+class Settings(Value):
+    policy: str
+    """As the user named it."""
+    targets: tuple[str, ...] = ("sm_90",)
+    device: str = "cpu"
+    own_work: str = "strict"
+    draft: str = "policy"
+    """Who writes the first candidate: policy, compiler, auto (agent/solve/drafting.py), or a file with a kernel."""
+    search: SearchKind = SearchKind.SERIAL
+    samples: int = 4
+    goal: Goal = Goal()
+    budgets: Budgets = Budgets()
+    temperature: float | None = None
+    """None: 1 for a policy that is asked in sentences; a small one answers greedily first, then at 0.8."""
+    repeated: bool = False
+    """Not the first trajectory of its problem: what is likeliest has been said, so it draws its first answer too. Follows from the trajectory, so it makes no other command."""
+    reply_tokens: int | None = None
+    seed: int | None = None
+    prompts: Path | None = None
+    """A folder of the user's own."""
+    prompt_version: str = ""
+    """Set by who opens the run: other texts make another command."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Self:
+        """What a trajectory was told to do. A folder of prompts is not kept, only the version of its texts."""
+        told = trajectory.options
+        return cls(
+            policy=trajectory.policy,
+            targets=tuple(told.get("targets", ("sm_90",))),
+            device=told.get("device", "cpu"),
+            own_work=told.get("own_work", "strict"),
+            draft=told.get("draft", "policy"),
+            search=told.get("search", SearchKind.SERIAL),
+            samples=told.get("samples", 4),
+            goal=Goal.parse(trajectory.goal or "correct"),
+            budgets=Budgets.model_validate(trajectory.budgets),
+            temperature=told.get("temperature"),
+            reply_tokens=told.get("reply_tokens"),
+            seed=trajectory.seed,
+            repeated=trajectory.sample > 0,
+        )
+
+    def start(self, problem: Problem, program: str = "") -> Start:
+        options: dict[str, JsonValue] = {
+            "targets": list(self.targets),
+            "device": self.device,
+            "own_work": self.own_work,
+            "search": self.search.value,
+            "samples": 1 if self.search is SearchKind.SERIAL else self.samples,
+            "goal": str(self.goal),
+            "temperature": self.temperature,
+            "reply_tokens": self.reply_tokens,
+            "seed": self.seed,
+            "prompts": self.prompt_version,
+        }
+        if self.draft != "policy":  # so that commands of earlier versions stay the same commands
+            options["draft"] = self.draft
+        return Start(
+            problem=problem,
+            policy=self.policy,
+            options=options,
+            goal=str(self.goal),
+            budgets=self.budgets.model_dump(mode="json"),
+            seed=self.seed,
+            program=program,
+        )
+
+    def sampling(self, form: PromptForm, turn: int, trajectory_id: int, tokens_left: int | None) -> Sampling:
+        """For one turn. The seed moves with it, so that no two turns draw the same."""
+        limit = self.reply_tokens or REPLY_TOKENS[form]
+        if tokens_left is not None:
+            limit = max(1, min(limit, tokens_left))
+        base = self.seed if self.seed is not None else trajectory_id * 7919
+        return Sampling(temperature=self._temperature(form, turn), max_tokens=limit, seed=(base + turn) % 2**31)
+
+    def _temperature(self, form: PromptForm, turn: int) -> float:
+        if self.temperature is not None:
+            return self.temperature
+        if form is PromptForm.CHAT:
+            return 1.0
+        greedy = turn == 0 and self.search is SearchKind.SERIAL and not self.repeated
+        return 0.0 if greedy else EXPLORING

@@ -1,0 +1,199 @@
+"""Goals, budgets, and why a run stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from pydantic import Field, JsonValue
+
+from kernelwright.agent.loop.attempts import Attempt, best_of
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+
+
+class StopReason(StrEnum):
+    TARGET = "target_reached"
+    PLATEAU = "plateau"
+    """No turn of late made the best one faster."""
+    ROOFLINE = "near_roofline"
+    """So near the speed of light that nothing is left to gain."""
+    SAMPLES = "samples"
+    """As many drafts as were asked for were judged."""
+    STUCK = "stuck"
+    """The policy gives the same programs again and again."""
+    TURNS = "turns"
+    TOKENS = "tokens"
+    DOLLARS = "dollars"
+    UNPRICED = "unpriced"
+    """A budget in dollars was given, and the policy's price is not known."""
+    WALL = "wall"
+    GPU_SECONDS = "gpu_seconds"
+    FORMAT_ERRORS = "format_errors"
+    """Several replies in a row held no whole program."""
+    PROBLEM = "problem"
+    """The reference itself cannot be used."""
+    INTERRUPTED = "interrupted"
+    REFUSED = "refused"
+    """The policy refuses: the user must change something first."""
+    INFRASTRUCTURE = "infrastructure"
+    """This machine's trouble, or the server's."""
+
+
+PAUSES = frozenset({StopReason.INTERRUPTED, StopReason.REFUSED, StopReason.INFRASTRUCTURE})
+"""After these the same command goes on at the exact turn."""
+
+PATIENCE = 4
+"""Turns without progress that make a plateau."""
+PROGRESS = 1.02
+"""How much faster counts as progress: below it is noise."""
+NEAR = 0.95
+"""Of the speed of light."""
+ROW = 3
+"""Unreadable or repeated replies in a row that end a run."""
+
+
+class GoalKind(StrEnum):
+    CORRECT = "correct"
+    SPEEDUP = "speedup"
+    """Over eager PyTorch, by the lower bound of its 95 % interval."""
+    ROOFLINE = "roofline"
+    """Share of the speed of light."""
+
+
+class Goal(Value):
+    kind: GoalKind = GoalKind.CORRECT
+    value: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Goal:
+        """`correct`, `speedup:1.2` or `roofline:0.9`. Raises InputError."""
+        kind, _, number = text.partition(":")
+        try:
+            goal = cls(kind=GoalKind(kind), value=float(number) if number else 0.0)
+            fits = (goal.kind is GoalKind.CORRECT) == (not number) and 0 <= goal.value < 1e6
+            fits = fits and (goal.kind is not GoalKind.ROOFLINE or 0 < goal.value <= 1)
+        except ValueError:
+            fits = False
+        if not fits:
+            raise InputError(f"--goal {text!r}: choose correct, speedup:1.2 or roofline:0.9")
+        return goal
+
+    def __str__(self) -> str:
+        return self.kind.value if self.kind is GoalKind.CORRECT else f"{self.kind}:{self.value:g}"
+
+    def reached(self, attempt: Attempt) -> bool:
+        """A speed that was not measured on a GPU reaches nothing."""
+        if not attempt.correct or self.kind is GoalKind.CORRECT:
+            return attempt.correct
+        profile = attempt.report.profile if attempt.report else None
+        if profile is None:
+            return False
+        share = profile.speed_of_light
+        lower = profile.speedup if profile.speedup_low is None else profile.speedup_low
+        measured = lower if self.kind is GoalKind.SPEEDUP else share
+        return measured is not None and measured >= self.value
+
+
+class Budgets(Value):
+    """None: as much as it takes."""
+
+    turns: int | None = Field(default=10, ge=1)
+    tokens: int | None = Field(default=None, ge=1)
+    dollars: float | None = Field(default=None, gt=0)
+    gpu_seconds: float | None = Field(default=None, gt=0)
+    minutes: float | None = Field(default=None, gt=0)
+
+
+class Spent(Value):
+    turns: int = 0
+    tokens: int = 0
+    dollars: float | None = 0.0
+    """None where an answer's price is not known."""
+    gpu_seconds: float = 0.0
+    seconds: float = 0.0
+
+    def plain(self) -> dict[str, JsonValue]:
+        return self.model_dump(mode="json")
+
+
+def spent_on(attempts: Sequence[Attempt], seconds: float) -> Spent:
+    """`seconds`: wall time, those of earlier sittings among them."""
+    usages = [attempt.usage for attempt in attempts if attempt.usage is not None]
+    dollars = [usage.dollars for usage in usages]
+    return Spent(
+        turns=len(usages),
+        tokens=sum(usage.prompt_tokens + usage.completion_tokens for usage in usages),
+        dollars=None if None in dollars else sum(d for d in dollars if d is not None),
+        gpu_seconds=sum(attempt.gpu_seconds for attempt in attempts),
+        seconds=seconds,
+    )
+
+
+def exhausted(budgets: Budgets, spent: Spent, asking: bool) -> StopReason | None:
+    """Which budget forbids the next action. `asking`: it asks the policy, else it runs the tools on what was answered."""
+    if budgets.minutes is not None and spent.seconds >= budgets.minutes * 60:
+        return StopReason.WALL
+    if budgets.gpu_seconds is not None and spent.gpu_seconds >= budgets.gpu_seconds:
+        return StopReason.GPU_SECONDS
+    if not asking:
+        return None
+    if budgets.turns is not None and spent.turns >= budgets.turns:
+        return StopReason.TURNS
+    if budgets.tokens is not None and spent.tokens >= budgets.tokens:
+        return StopReason.TOKENS
+    if budgets.dollars is not None and spent.dollars is None:
+        return StopReason.UNPRICED
+    if budgets.dollars is not None and (spent.dollars or 0.0) >= budgets.dollars:
+        return StopReason.DOLLARS
+    return None
+
+
+def budget_left(budgets: Budgets, spent: Spent) -> str:
+    """In words, for the policy and for people."""
+    said = []
+    if budgets.turns is not None:
+        left = budgets.turns - spent.turns
+        said.append("this is the last turn" if left <= 1 else f"{left} turns are left, this one among them")
+    if budgets.tokens is not None:
+        said.append(f"about {max(budgets.tokens - spent.tokens, 0):,} tokens are left")
+    if budgets.dollars is not None and spent.dollars is not None:
+        said.append(f"${max(budgets.dollars - spent.dollars, 0.0):.2f} are left")
+    if budgets.gpu_seconds is not None:
+        said.append(f"{max(budgets.gpu_seconds - spent.gpu_seconds, 0.0):.0f} s of GPU time are left")
+    if budgets.minutes is not None:
+        said.append(f"{max(budgets.minutes - spent.seconds / 60, 0.0):.0f} minutes are left")
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def finished(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | None:
+    """What the verdicts so far say about going on."""
+    best = best_of(attempts)
+    if any(goal.reached(attempt) for attempt in attempts):
+        return StopReason.TARGET
+    if best is not None and best.report and best.report.profile and (best.report.profile.speed_of_light or 0.0) >= NEAR:
+        return StopReason.ROOFLINE
+    if _in_a_row(attempts, lambda a: a.unreadable):
+        return StopReason.FORMAT_ERRORS
+    if _in_a_row(attempts, lambda a: a.repeats is not None):
+        return StopReason.STUCK
+    if best is not None and _since_progress(attempts) >= PATIENCE:
+        return StopReason.PLATEAU
+    return None
+
+
+def _in_a_row(attempts: Sequence[Attempt], holds: Callable[[Attempt], bool]) -> bool:
+    return len(attempts) >= ROW and all(holds(attempt) for attempt in attempts[-ROW:])
+
+
+def _since_progress(attempts: Sequence[Attempt]) -> int:
+    """Turns since one was the first that is correct, or noticeably faster than all before it."""
+    fastest: float | None = None
+    since = 0
+    for attempt in attempts:
+        since += 1
+        speed = attempt.speedup or 0.0
+        if attempt.correct and (fastest is None or speed > fastest * PROGRESS):
+            fastest, since = speed, 0
+    return since

@@ -1,0 +1,36 @@
+"""What a policy is told of the GPU: read from the device where there is one, else what is tabulated for the target."""
+
+from __future__ import annotations
+
+from kernelwright.tools.hardware.peaks import peak_of, peak_of_target
+from kernelwright.tools.hardware.targets import TARGETS
+
+
+def facts_of(target: str, device: str) -> str:
+    """One line."""
+    known = TARGETS[target]
+    name, multiprocessors, memory = _read(device) or (known.title, known.multiprocessors, known.memory)
+    facts = [
+        f"{name} ({target})",
+        f"{multiprocessors} multiprocessors",
+        f"{known.registers:,} registers and {known.shared_per_multiprocessor // 1024} KiB of shared memory each",
+        f"at most {known.shared_per_block // 1024} KiB of shared memory a block",
+        f"warps of {known.warp_size}",
+        f"{memory / 2**30:.0f} GiB of memory",
+    ]
+    if peak := peak_of(name) or peak_of_target(target):
+        facts.append(f"{peak.bytes_per_second / 1e12:.2f} TB/s")
+    return ", ".join(facts) + "."
+
+
+def _read(device: str) -> tuple[str, int, int] | None:
+    """Name, multiprocessors and bytes of memory of the device itself."""
+    if not device.startswith("cuda"):
+        return None
+    from kernelwright.tools.hardware.gpus import read_driver
+
+    index = int(device.partition(":")[2] or 0)
+    gpu = next((gpu for gpu in read_driver().gpus if gpu.index == index), None)
+    if gpu is None or gpu.multiprocessors is None or gpu.memory_bytes is None:
+        return None
+    return gpu.name, gpu.multiprocessors, gpu.memory_bytes

@@ -1,0 +1,128 @@
+"""Problems by the names that people give them: the catalogue, a file of their own, KernelBench, TritonBench-T.
+
+Only text is read here: torch is not imported, and no reference is run.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from pathlib import Path
+
+from kernelwright.agent.problems import kernelbench as kernelbench_suite
+from kernelwright.agent.problems import matching
+from kernelwright.agent.problems import tritonbench as tritonbench_suite
+from kernelwright.agent.problems.reading import aliases, read_problem, read_text
+from kernelwright.tools.problem import Problem, ProblemError, parse
+
+CATALOGUE = Path(__file__).parent / "catalogue"
+SUITES = ("catalogue", "kernelbench", "tritonbench-t")
+CHECKOUTS = {
+    "kernelbench": "https://github.com/ScalingIntelligence/KernelBench",
+    "tritonbench-t": "https://github.com/thunlp/TritonBench",
+}
+"""Where the suites that do not ship with this package are published."""
+
+
+def find(
+    name_or_path: str | Path, *, kernelbench: str | Path | None = None, tritonbench: str | Path | None = None
+) -> Problem:
+    """`fused softmax`, `model.py`, `kernelbench:1/23` or `tritonbench-t:softmax_log`.
+
+    kernelbench: a checkout or a parquet file of the data set. tritonbench: a checkout. A name that is not quite right finds the nearest, and the
+    problem carries its real one. Raises ProblemError, which lists near names where nothing is near enough.
+    """
+    asked = str(name_or_path).strip()
+    if asked.startswith(kernelbench_suite.PREFIX):
+        return kernelbench_suite.find(asked.removeprefix(kernelbench_suite.PREFIX), _path(kernelbench))
+    if asked.startswith(tritonbench_suite.PREFIX):
+        return tritonbench_suite.find(asked.removeprefix(tritonbench_suite.PREFIX), _path(tritonbench))
+    if not asked:
+        raise ProblemError("no problem was named: agent problems lists the catalogue")
+    if isinstance(name_or_path, Path) or asked.endswith(".py") or "/" in asked or Path(asked).is_file():
+        return read_problem(Path(asked).expanduser())
+    named = asked.removeprefix("catalogue:")
+    if (own := CATALOGUE / f"{'_'.join(named.lower().split())}.py").is_file():
+        return read_problem(own, own.stem, "catalogue")
+    if meant := matching.best(named, _names()):
+        return _catalogue()[meant]
+    raise ProblemError(_unknown(asked))
+
+
+def catalogue() -> list[Problem]:
+    """Our own references, by family, then by name."""
+    return sorted(_catalogue().values(), key=lambda p: (p.family, p.name))
+
+
+def near(name: str, n: int = 5) -> list[str]:
+    """Names of the catalogue that are nearest to a text, whether or not one is near enough."""
+    return matching.near(name, _names(), n)
+
+
+def nearest(name: str, n: int = 5) -> list[Problem]:
+    """The problems of those names, the nearest first."""
+    return [_catalogue()[found] for found in near(name, n)]
+
+
+def suite(name: str, path: str | Path | None = None, level: int | None = None) -> list[Problem]:
+    """All problems of `catalogue`, `kernelbench` (levels 1 to 3 unless a level is given), `tritonbench-t`, or of a folder of files.
+
+    A folder is named by itself (`suite("my_problems")`) or as the path of any other name. Raises ProblemError.
+    """
+    if name == "catalogue" and path is None:
+        return catalogue()
+    folder = _path(path)
+    if name in ("kernelbench", "tritonbench-t"):
+        if folder is None:
+            raise ProblemError(
+                f"the suite {name} needs the path of its checkout: git clone {CHECKOUTS[name]}, then give --path FOLDER"
+            )
+        return kernelbench_suite.suite(folder, level) if name == "kernelbench" else tritonbench_suite.suite(folder)
+    if folder is None and not Path(name).is_dir():
+        raise ProblemError(f"unknown suite {name!r}: choose {', '.join(SUITES)}, or give a folder of problem files")
+    return _folder(folder or Path(name))
+
+
+def _folder(path: Path) -> list[Problem]:
+    files = sorted(f for f in path.glob("*.py") if not f.name.startswith("_")) if path.is_dir() else []
+    if not files:
+        raise ProblemError(f"{path} holds no problems: give a folder of .py files in KernelBench form")
+    problems = [read_problem(file) for file in files if _defines_model(file)]
+    if not problems:
+        raise ProblemError(f"no file of {path} defines `Model`: give a folder of .py files in KernelBench form")
+    return problems
+
+
+def files_without_model(folder: Path) -> list[Path]:
+    """The Python files of a folder that define no class `Model`: they are no problems, and a suite leaves them out."""
+    return [file for file in sorted(folder.glob("*.py")) if not file.name.startswith("_") and not _defines_model(file)]
+
+
+def _defines_model(file: Path) -> bool:
+    """Whether the file has a class `Model`. A file that is not Python is read as a problem, whose error says so."""
+    try:
+        tree = parse(read_text(file))
+    except ProblemError:
+        return True
+    return any(isinstance(node, ast.ClassDef) and node.name == "Model" for node in tree.body)
+
+
+@lru_cache(maxsize=1)
+def _catalogue() -> dict[str, Problem]:
+    files = sorted(f for f in CATALOGUE.glob("*.py") if f.stem != "__init__")
+    return {f.stem: read_problem(f, f.stem, "catalogue") for f in files}
+
+
+@lru_cache(maxsize=1)
+def _names() -> dict[str, tuple[str, ...]]:
+    return {name: aliases(problem.source) for name, problem in _catalogue().items()}
+
+
+def _unknown(asked: str) -> str:
+    if Path(asked).is_dir():
+        return f"{asked} is a folder: name one of its .py files"
+    return f"no problem {asked!r} in the catalogue: near ones are {', '.join(near(asked))} (agent problems lists all)"
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given).expanduser()

@@ -1,0 +1,130 @@
+"""KernelBench (Ouyang et al. 2025, arXiv:2502.10517), from a checkout or from a parquet file of its data set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from kernelwright.agent.problems import matching
+from kernelwright.agent.problems.reading import problem_of, read_text
+from kernelwright.tools.problem import Problem, ProblemError
+
+PREFIX = "kernelbench:"
+USUAL_LEVELS = (1, 2, 3)
+"""What a suite is without a level: level 4 downloads models."""
+COLUMNS = ("code", "level", "name", "problem_id")
+
+
+class Entry(NamedTuple):
+    """One problem that is there, not yet read."""
+
+    level: int
+    number: int
+    stem: str
+    """`23_Softmax`: the file's name without .py."""
+    file: Path | None
+    code: str = ""
+
+    def problem(self) -> Problem:
+        """Raises ProblemError."""
+        source = self.code if self.file is None else read_text(self.file)
+        name = f"{PREFIX}{self.level}/{self.number}"
+        return problem_of(source, name, "kernelbench", title=self.stem, family=f"level{self.level}")
+
+
+def find(asked: str, path: Path | None) -> Problem:
+    """`1/23`, `1/23_Softmax`, `1/23_Softmax.py` or `1/softmax`. Raises ProblemError."""
+    match = re.fullmatch(r"(?:level_?)?(\d+)[/:](.+)", asked.strip())
+    if match is None:
+        raise ProblemError(f"{PREFIX}{asked}: write LEVEL/NUMBER, such as {PREFIX}1/23")
+    level, rest = int(match[1]), match[2].removesuffix(".py")
+    there = entries(_given(path), level)
+    numbered = re.fullmatch(r"(\d+)(?:_.*)?", rest)
+    if numbered:
+        found = next((e for e in there if e.number == int(numbered[1])), None)
+    else:
+        meant = matching.best(rest, {e.stem: (_words(e.stem),) for e in there})
+        found = next((e for e in there if e.stem == meant), None)
+    if found is None:
+        raise ProblemError(f"no problem {PREFIX}{asked}: {_advice(rest, level, there)}")
+    return found.problem()
+
+
+def suite(path: Path, level: int | None = None) -> list[Problem]:
+    """Levels 1 to 3, or one level, in the order of their numbers. Raises ProblemError."""
+    there = entries(path, level)
+    return [e.problem() for e in there if level is not None or e.level in USUAL_LEVELS]
+
+
+def entries(path: Path, level: int | None = None) -> list[Entry]:
+    """What a checkout, its `KernelBench` folder, a data-set folder or one parquet file holds. Raises ProblemError where that is nothing."""
+    if not path.exists():
+        raise ProblemError(f"no KernelBench at {path}: give a checkout of it, or a parquet file of its data set")
+    found = _from_parquet([path]) if path.is_file() else _from_folder(path)
+    if not found:
+        raise ProblemError(
+            f"{path} holds no KernelBench problems: it should hold KernelBench/level1/1_*.py or level_1*.parquet"
+        )
+    chosen = sorted(e for e in found if level in (None, e.level))
+    if not chosen:
+        levels = ", ".join(str(n) for n in sorted({e.level for e in found}))
+        raise ProblemError(f"{path} holds no level {level} of KernelBench: it has level {levels}")
+    return chosen
+
+
+def _from_folder(path: Path) -> list[Entry]:
+    root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
+    files = [f for f in root.glob("level[0-9]*/[0-9]*_*.py") if f.parent.name[5:].isdigit()]
+    if files:
+        return [Entry(int(f.parent.name[5:]), int(f.name.split("_")[0]), f.stem, f) for f in files]
+    return _from_parquet(sorted((*path.glob("level_*.parquet"), *path.glob("data/level_*.parquet"))))
+
+
+def _from_parquet(files: Iterable[Path]) -> list[Entry]:
+    return [entry for file in files for entry in _rows(file)]
+
+
+def _rows(file: Path) -> list[Entry]:
+    """Raises ProblemError where the file is not a parquet file with the data set's columns."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise ProblemError(f"reading {file} needs pyarrow: pip install pyarrow, or give a checkout instead") from None
+    try:
+        rows = parquet.read_table(file, columns=list(COLUMNS)).to_pylist()
+        return [
+            Entry(int(r["level"]), int(r["problem_id"]), _stem(r["name"], r["problem_id"]), None, str(r["code"]))
+            for r in rows
+        ]
+    except (pyarrow.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        wanted = ", ".join(COLUMNS)
+        raise ProblemError(
+            f"{file} is not KernelBench's data set (a parquet file with the columns {wanted}): {str(error).splitlines()[0]}"
+        ) from None
+
+
+def _stem(name: str, number: int) -> str:
+    """Names as files have them, without .py: the data set writes them with and without, and with and without the number."""
+    plain = str(name).removesuffix(".py")
+    return plain if re.match(r"\d+_", plain) else f"{number}_{plain}"
+
+
+def _words(stem: str) -> str:
+    """`23_Softmax` as people say it."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z0-9])", " ", stem.split("_", 1)[-1]).replace("_", " ")
+
+
+def _given(path: Path | None) -> Path:
+    if path is None:
+        raise ProblemError("a KernelBench problem needs its checkout or parquet file: give it with --kernelbench PATH")
+    return path
+
+
+def _advice(rest: str, level: int, there: list[Entry]) -> str:
+    if rest.isdigit():
+        return f"level {level} has {len(there)} problems, {there[0].number} to {there[-1].number}"
+    names = {f"{level}/{e.stem}": (_words(e.stem),) for e in there}
+    return "near ones are " + ", ".join(matching.near(rest, names))

@@ -1,0 +1,83 @@
+"""From a file or a text to a Problem, with one-line errors that say what to do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from pathlib import Path
+
+from kernelwright.tools.problem import Problem, ProblemError, check_form, inner_integers, module_integers, parse
+
+MAX_REFERENCE_BYTES = 2 << 20
+"""Bytes of a reference's file."""
+
+
+def read_text(path: Path) -> str:
+    """Raises ProblemError where the file is missing, a folder, not to be read, too large, or not UTF-8."""
+    try:
+        if path.is_dir():
+            raise ProblemError(f"{path} is a folder: name one of its .py files")
+        if path.stat().st_size > MAX_REFERENCE_BYTES:
+            raise ProblemError(f"{path} is larger than {MAX_REFERENCE_BYTES >> 20} MB: a problem is one Python file")
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ProblemError(f"no file {path}: give the path of a reference in KernelBench form") from None
+    except UnicodeDecodeError:
+        raise ProblemError(f"{path} is not UTF-8 text: a problem is one Python file") from None
+    except OSError as error:
+        raise ProblemError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def read_problem(path: Path, name: str = "", suite: str = "file") -> Problem:
+    """One file in KernelBench form, with what it says of itself: title, FAMILY, TAGS, HELD_OUT. Raises ProblemError."""
+    return problem_of(read_text(path), name or path.name, suite)
+
+
+def problem_of(source: str, name: str, suite: str, *, title: str = "", family: str = "") -> Problem:
+    """Raises ProblemError, with the problem's name in front, where the text has not the form."""
+    try:
+        check_form(source)
+        facts = _facts(source)
+        _check_cpu_sizes(source, facts.get("CPU_SIZES", {}))
+    except ProblemError as error:
+        raise ProblemError(f"{name}: {error}") from None
+    tags = (*texts(facts.get("TAGS", ())), *(("held_out",) if facts.get("HELD_OUT") is True else ()))
+    own = str(facts.get("title", ""))
+    return Problem(
+        name=name,
+        source=source,
+        suite=suite,
+        title=title or own,
+        family=family or str(facts.get("FAMILY", "")),
+        tags=tags,
+    )
+
+
+def aliases(source: str) -> tuple[str, ...]:
+    """Other names that a reference gives itself."""
+    return texts(_facts(source).get("ALIASES", ()))
+
+
+def texts(value: object) -> tuple[str, ...]:
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, Iterable) else ()
+
+
+def _check_cpu_sizes(source: str, sizes: object) -> None:
+    whole = isinstance(sizes, dict) and all(isinstance(k, str) and type(v) is int and v > 0 for k, v in sizes.items())
+    if not isinstance(sizes, dict) or not whole:
+        raise ProblemError('CPU_SIZES must be a dict of positive integers, such as {"rows": 5}')
+    if sizes and (unknown := set(sizes) - set(module_integers(source)) - set(inner_integers(source))):
+        raise ProblemError(f"CPU_SIZES names {', '.join(sorted(unknown))}, which is no module-level integer of it")
+
+
+def _facts(source: str) -> dict[str, object]:
+    """Module-level names in capitals that are literals, and the docstring's first line as `title`."""
+    tree = parse(source)
+    facts: dict[str, object] = {"title": ((ast.get_docstring(tree) or "").strip().splitlines() or [""])[0].rstrip(".")}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name) and target.id.isupper():
+            try:
+                facts[target.id] = ast.literal_eval(node.value)
+            except (ValueError, TypeError, SyntaxError):
+                continue
+    return facts

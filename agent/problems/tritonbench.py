@@ -1,0 +1,92 @@
+"""TritonBench's T channel (thunlp): operators that torch has, each with a test. One call of the test becomes a problem.
+
+An operator's file holds the operator in torch, a line of #, and `test_*`, which calls it a few times. Of the first call that can be used (or of the
+one asked for, `NAME#2`) the tensors become get_inputs() and the rest is written into Model.forward. What that does not do: the test's tensors are tiny
+and often constant, so these problems say whether a kernel is right, not how fast it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from kernelwright.agent.problems import matching
+from kernelwright.agent.problems.reading import problem_of, read_text
+from kernelwright.agent.problems.tritonbench_cases import NotAProblem, convert
+from kernelwright.tools.problem import Problem, ProblemError
+
+PREFIX = "tritonbench-t:"
+FOLDER = "TritonBench_T_v1"
+LISTING = "TritonBench_T_v1.jsonl"
+
+
+def find(asked: str, path: Path | None) -> Problem:
+    """`softmax_log`, `softmax log` or `softmax_log#2` (its second call). Raises ProblemError, with the reason where an operator cannot be a problem."""
+    if path is None:
+        raise ProblemError("a TritonBench-T operator needs the checkout: give it with --tritonbench DIR")
+    name, _, case = asked.strip().partition("#")
+    if case and not (case.isdigit() and int(case)):
+        raise ProblemError(f"{PREFIX}{asked}: after # comes the number of a call in the operator's test, from 1")
+    files = {f.stem: f for f in _files(path)}
+    meant = name if name in files else matching.best(name, dict.fromkeys(files, ()))
+    if meant is None:
+        near = ", ".join(matching.near(name, dict.fromkeys(files, ())))
+        raise ProblemError(f"no operator {name!r} in {path}: near ones are {near}")
+    return _problem(files[meant], int(case) if case else None, _titles(path).get(meant, ""))
+
+
+def suite(path: Path) -> list[Problem]:
+    """Every operator that can be a problem. `refused` has the others. Raises ProblemError where there are none."""
+    return _read(path)[0]
+
+
+def refused(path: Path) -> dict[str, str]:
+    """Operators that cannot be a problem, each with the reason."""
+    return _read(path)[1]
+
+
+def _read(path: Path) -> tuple[list[Problem], dict[str, str]]:
+    problems: list[Problem] = []
+    reasons: dict[str, str] = {}
+    titles = _titles(path)
+    for file in _files(path):
+        try:
+            problems.append(_problem(file, None, titles.get(file.stem, "")))
+        except ProblemError as error:
+            reasons[file.stem] = str(error)
+    return problems, reasons
+
+
+def _problem(file: Path, case: int | None, title: str) -> Problem:
+    name = f"{PREFIX}{file.stem}" + (f"#{case}" if case else "")
+    try:
+        source = convert(read_text(file), file.stem, case)
+    except NotAProblem as error:
+        raise ProblemError(f"{name} cannot be turned into a problem: {error}") from None
+    return problem_of(source, name, "tritonbench-t", title=title, family="tritonbench-t")
+
+
+def _files(path: Path) -> list[Path]:
+    folders = (path / "data" / FOLDER, path / FOLDER, path)
+    folder = next((f for f in folders if f.name == FOLDER and f.is_dir()), None)
+    files = sorted(folder.glob("*.py")) if folder else []
+    if not files:
+        raise ProblemError(f"{path} holds no TritonBench-T: it should hold data/{FOLDER}/*.py, as in its repository")
+    return files
+
+
+def _titles(path: Path) -> dict[str, str]:
+    """First sentences of the descriptions, where the listing (a JSON list in spite of its name) is there."""
+    listing = next((f for f in (path / "data" / LISTING, path / LISTING, path.parent / LISTING) if f.is_file()), None)
+    if listing is None:
+        return {}
+    try:
+        rows = json.loads(listing.read_text("utf-8"))
+        return {Path(r["file"]).stem: _sentence(str(r.get("description", ""))) for r in rows}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProblemError(f"{listing} is not TritonBench-T's list of operators: {error}") from None
+
+
+def _sentence(text: str) -> str:
+    return re.split(r"(?<=[a-z)])\.\s", " ".join(text.split()))[0].rstrip(".")[:160]

@@ -1,0 +1,238 @@
+"""One call of a TritonBench-T test, rewritten as a reference in KernelBench form. Text to text: nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kernelwright.tools.parsing import parse_module
+
+_FENCE = re.compile(r"^#{60,}[ \t]*$", re.MULTILINE)
+_RANDOM = frozenset(
+    [
+        "rand",
+        "randn",
+        "rand_like",
+        "randn_like",
+        "randint",
+        "randperm",
+        "bernoulli",
+        "multinomial",
+        "normal",
+        "dropout",
+        "binomial",
+    ]
+)
+"""torch calls whose answer no kernel can be held to."""
+
+_TRAINS = frozenset(("backward", "optim"))
+
+
+class NotAProblem(ValueError):
+    """Why an operator cannot be a problem."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the operator, and the statements of the test before it."""
+
+    call: ast.Call
+    before: tuple[ast.stmt, ...]
+
+
+def convert(text: str, stem: str, number: int | None = None) -> str:
+    """The reference for call `number` (from 1) of the operator's test, or for the first that can be used. Raises NotAProblem."""
+    parts = _FENCE.split(text)
+    if len(parts) < 2:
+        raise NotAProblem("the file has no line of # between the operator and its test")
+    operator, test = (_parsed(part) for part in (parts[0], "\n".join(parts[1:])))
+    names = {n.name: n for n in operator.body if isinstance(n, ast.FunctionDef)}
+    cases = list(_cases(test, stem, names))
+    if number is not None and number > len(cases):
+        raise NotAProblem(f"its test has {len(cases)} calls that stand alone")
+    if not cases:
+        raise NotAProblem("its test has no call that stands alone: it is inside a loop, a condition or a with")
+    reasons: list[str] = []
+    for case in cases if number is None else [cases[number - 1]]:
+        try:
+            return _written(parts[0], _around(test, stem), names, case)
+        except NotAProblem as error:
+            reasons.append(str(error))
+    raise NotAProblem(reasons[0])
+
+
+def _parsed(text: str) -> ast.Module:
+    try:
+        return parse_module(text)
+    except SyntaxError as error:
+        raise NotAProblem(f"its file is not Python at line {error.lineno}: {error.msg}") from None
+
+
+def _cases(test: ast.Module, stem: str, names: dict[str, ast.FunctionDef]) -> Iterator[Case]:
+    called = {stem} if stem in names else set(names)
+    for function in (n for n in test.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")):
+        body = [_OffDevice().visit(copy.deepcopy(s)) for s in function.body]
+        for place, statement in enumerate(body):
+            if isinstance(statement, ast.Assign | ast.Expr | ast.AnnAssign):
+                yield from (Case(c, tuple(body[:place])) for c in _calls(statement, called))
+
+
+def _calls(statement: ast.stmt, called: set[str]) -> list[ast.Call]:
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    return [c for c in calls if isinstance(c.func, ast.Name) and c.func.id in called]
+
+
+def _around(test: ast.Module, stem: str) -> list[ast.stmt]:
+    """What the test needs round it: imports, constants, classes; not the tests themselves, nor an import of the operator."""
+    kept = []
+    for node in test.body:
+        is_test = isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+        runs_test = any(isinstance(n, ast.Name) and n.id.startswith("test_") for n in ast.walk(node))
+        of_operator = isinstance(node, ast.ImportFrom) and node.module == stem
+        if not (is_test or runs_test or of_operator or isinstance(node, ast.Expr)):
+            kept.append(node)
+    return kept
+
+
+class _OffDevice(ast.NodeTransformer):
+    """Takes every device out of a test: the judge says where tensors live."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        node.keywords = [k for k in node.keywords if k.arg != "device"]
+        if isinstance(node.func, ast.Attribute):
+            moved = node.func.attr == "to" and len(node.args) == 1 and not node.keywords and _is_device(node.args[0])
+            if moved or (node.func.attr in ("cuda", "cpu") and not node.args):
+                return node.func.value
+        return node
+
+
+def _is_device(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    return isinstance(node, ast.Name) and node.id == "device"
+
+
+def _written(operator: str, around: list[ast.stmt], names: dict[str, ast.FunctionDef], case: Case) -> str:
+    """The whole reference as text."""
+    function = names[case.call.func.id] if isinstance(case.call.func, ast.Name) else None
+    assert function is not None
+    if found := _random_calls(list(names.values())):
+        raise NotAProblem(
+            f"the operator draws random numbers ({', '.join(sorted(found))}): no kernel can be held to its answer"
+        )
+    if _attributes(names.values()) & _TRAINS:
+        raise NotAProblem("the operator trains: it needs gradients, which a reference is not given")
+    if any(isinstance(a, ast.Starred) for a in case.call.args) or any(k.arg is None for k in case.call.keywords):
+        raise NotAProblem("its test passes arguments as *args or **kwargs")
+    inputs, call = _split(case, function)
+    needed = _slice(case.before, {n for value in inputs.values() for n in _loaded(value)})
+    drawn = [ast.unparse(ast.fix_missing_locations(s)) for s in needed]
+    drawn.append(f"return [{', '.join(ast.unparse(value) for value in inputs.values())}]")
+    pieces = [
+        operator.strip(),
+        "\n".join(ast.unparse(n) for n in around),
+        f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(inputs)}):\n        return {ast.unparse(call)}",
+        "def get_inputs():\n" + textwrap.indent("\n".join(drawn), "    "),
+        "def get_init_inputs():\n    return []",
+    ]
+    imported = "" if re.search(r"^import torch$", operator, re.MULTILINE) else "import torch"
+    return "\n\n\n".join(piece for piece in (imported, *pieces) if piece) + "\n"
+
+
+def _random_calls(functions: list[ast.FunctionDef]) -> set[str]:
+    calls = [n for f in functions for n in ast.walk(f) if isinstance(n, ast.Call)]
+    return {name for c in calls if (name := getattr(c.func, "attr", getattr(c.func, "id", ""))) in _RANDOM}
+
+
+def _attributes(functions: Iterable[ast.FunctionDef]) -> set[str]:
+    return {n.attr for f in functions for n in ast.walk(f) if isinstance(n, ast.Attribute)}
+
+
+def _split(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.Call]:
+    """Arguments that are tensors, by the parameter's name, and the call with the others written out."""
+    inputs: dict[str, ast.expr] = {}
+    parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    taken = {function.name, "self", "torch"}
+
+    def passed(name: str, value: ast.expr) -> ast.expr:
+        if (plain := _plain(value, case.before)) is not None:
+            return plain
+        if isinstance(value, ast.List | ast.Tuple | ast.Lambda):
+            raise NotAProblem(f"{name} is a {type(value).__name__.lower()} of tensors or functions, not a tensor")
+        own = f"{name}_" if name in taken else name
+        inputs[own] = value
+        return ast.Name(own, ast.Load())
+
+    names = [*parameters, *(f"argument{i}" for i in range(len(parameters), len(case.call.args)))]
+    positional = [passed(name, value) for name, value in zip(names, case.call.args, strict=False)]
+    named = [ast.keyword(k.arg, passed(str(k.arg), k.value)) for k in case.call.keywords]
+    if any(k.arg == "out" and not isinstance(k.value, ast.Constant) for k in named):
+        raise NotAProblem("its test passes out=")
+    if not inputs:
+        raise NotAProblem("its test passes no tensor")
+    return inputs, ast.Call(case.call.func, positional, named)
+
+
+def _plain(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | None:
+    """The argument where it is a number, a text, a dtype or a shape, if need be by way of a name; None where it is more."""
+    if isinstance(value, ast.Name):
+        made = [s.value for s in before if isinstance(s, ast.Assign) and _stored(s) == {value.id}]
+        touched = [s for s in before if value.id in _stored(s)]
+        return _plain(made[0], ()) if len(made) == len(touched) == 1 else None
+    allowed = (ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.unaryop, ast.expr_context, ast.Attribute, ast.Name)
+    size = isinstance(value, ast.Call) and ast.unparse(value.func) == "torch.Size"
+    inner = value.args if isinstance(value, ast.Call) and size else [value]
+    nodes = [n for v in inner for n in ast.walk(v)]
+    plain = all(isinstance(n, allowed) for n in nodes) and all(
+        n.id == "torch" for n in nodes if isinstance(n, ast.Name)
+    )
+    return value if plain else None
+
+
+_KINDS: dict[type[ast.stmt], str] = {
+    ast.ClassDef: "a class",
+    ast.FunctionDef: "a function",
+    ast.For: "a loop",
+    ast.If: "a condition",
+}
+
+
+def _slice(before: tuple[ast.stmt, ...], needed: set[str]) -> list[ast.stmt]:
+    """The statements on which names depend, in order. Raises NotAProblem for a loop or a condition among them."""
+    kept: list[ast.stmt] = []
+    for statement in reversed(before):
+        if not _stored(statement) & needed:
+            continue
+        if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr):
+            kind = _KINDS.get(type(statement), type(statement).__name__.lower())
+            raise NotAProblem(f"its inputs are made by {kind} inside the test")
+        kept.append(statement)
+        needed = needed | _loaded(statement)
+    return kept[::-1]
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    """Names that a statement makes or changes: assigned to, written into, or called with a method in place (`x.fill_(0)`)."""
+    found = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    found |= {n.name for n in ast.walk(statement) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found |= _root(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+            found |= _root(node.func)
+    return found
+
+
+def _root(node: ast.expr) -> set[str]:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

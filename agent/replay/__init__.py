@@ -1,0 +1,3 @@
+"""Trajectories and verdicts once more: replays of stored replies, verdicts made anew, and what differs between two
+verdicts.
+"""

@@ -1,0 +1,340 @@
+"""`agent recheck` without its options: judges stored candidates again with today's judge, many at once, and says which verdicts changed.
+
+Equal programs are judged once. What is done is saved verdict by verdict, so a command that was stopped, in whatever way, goes on where it stopped.
+What it does not do: walk through the machine again (`agent replay --rescore` does), or let a CPU's verdict take the place of a GPU's.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import computed_field
+
+from kernelwright.agent.databases import open_store
+from kernelwright.agent.interrupts import deferred, stopping
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.replay.rejudging import RewardsAgain, rewards_again
+from kernelwright.agent.selecting import candidate_filter
+from kernelwright.policies.base import Value
+from kernelwright.store.database import Store
+from kernelwright.store.lineage import history
+from kernelwright.store.models import Verdict
+from kernelwright.store.records import Entry, Order, Turn
+from kernelwright.tools.judging.verdict_cache import NOT_KEPT, evaluator_version
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import Environment, InfrastructureError, Report, Rung, clean_text
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Evaluator
+
+IN_A_ROW = 3
+"""Candidates that this machine's trouble may keep from being judged, one after the other, before the command gives up."""
+STOPPING = "stopping when those at work are judged; Ctrl-C again stops at once"
+
+
+class Asked(Value):
+    """What is to be judged again, and how."""
+
+    run: str | None = None
+    """None: of every run, and of none."""
+    device: str = "cpu"
+    workers: int = 2
+    limit: int | None = None
+    """Candidates at most in this sitting."""
+
+
+class Changed(Value):
+    """One verdict that today's judge does not share."""
+
+    candidate_id: int
+    trajectory_id: int
+    turn: int
+    """From 1."""
+    problem: str
+    was: str
+    """`correct`, or the fault: `mismatch`, `cheat (cache)`."""
+    now: str
+    why: str
+    """Today's explanation; where it is correct now, what was said before."""
+    evaluator_then: str
+    evaluator_now: str
+
+
+class NotJudged(Value):
+    """One candidate that could not be judged again, and why: its verdict is as it was."""
+
+    candidate_id: int
+    problem: str
+    why: str
+
+
+class Rechecks(Value):
+    """How it ended."""
+
+    database: str
+    run: str = ""
+    evaluator: str
+    """Version of today's."""
+    tools: Environment | None = None
+    """None where nothing was left to judge."""
+    candidates: int
+    """That hold code and a verdict."""
+    before: int
+    """Judged by this evaluator in an earlier sitting, or from the start."""
+    here: int
+    """Judged in this sitting."""
+    left: int
+    """Not reached in this sitting."""
+    only_on_a_gpu: int = 0
+    """With a GPU's verdict, left as they are by a CPU."""
+    changed: tuple[Changed, ...] = ()
+    """In this sitting and in those before it."""
+    not_judged: tuple[NotJudged, ...] = ()
+    rewards: tuple[RewardsAgain, ...] = ()
+    interrupted: bool = False
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def counts(self) -> dict[str, int]:
+        """`mismatch -> correct` to how many, the most frequent first."""
+        return dict(Counter(f"{one.was} -> {one.now}" for one in self.changed).most_common())
+
+
+class Job(NamedTuple):
+    """Equal programs on one problem, to be judged by the same rules."""
+
+    entries: tuple[Entry, ...]
+    settings: Settings
+
+
+def recheck(asked: Asked, db: str | None, say: Callable[[str], None]) -> Rechecks:
+    """Ctrl-C ends it after those at work; what was judged stays. Raises InputError, StoreError, and InfrastructureError where nothing can be judged here."""
+    interrupted = False
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(db, create=False))
+        chosen = candidate_filter(store, None, asked.run)
+        say("looking through the database")
+        entries = [
+            e for e in store.candidates(chosen, order=Order.OLDEST, limit=None) if e.verdict and e.candidate.source_id
+        ]
+        on_gpu = asked.device != "cpu"
+        kept = [] if on_gpu else [e for e in entries if _place(e.verdict) == "gpu"]
+        kept_ids = {e.candidate.id for e in kept}
+        todo = [e for e in entries if e.candidate.id not in kept_ids and not _is_todays(e.verdict, on_gpu)]
+        work = _Work(store, _jobs(todo, asked.limit), say)
+        tools = None
+        if work.left:
+            evaluator = stack.enter_context(_evaluator(asked, say))
+            interrupted = work.all(evaluator, asked.workers)
+            tools = evaluator.environment()
+        found = Rechecks(
+            database=store.where, run=asked.run or "", evaluator=evaluator_version(), tools=tools, candidates=len(entries),
+            before=len(entries) - len(kept) - len(todo), here=work.done, left=len(todo) - work.done - len(work.not_judged),
+            only_on_a_gpu=len(kept), changed=tuple(_changed(store, entries, on_gpu)), not_judged=tuple(work.not_judged),
+            interrupted=interrupted,
+        )  # fmt: skip
+        formulas = store.formulas(chosen)
+    if formulas and not interrupted:
+        say("computing the rewards of the new verdicts")
+        found = found.with_(rewards=rewards_again(found.database, asked.run, formulas))
+    return found
+
+
+def _place(verdict: Verdict | None) -> str:
+    """cpu, gpu, or neither where no kernel ran."""
+    if verdict is None or not verdict.judged_on:
+        return ""
+    return "cpu" if verdict.judged_on == "cpu" else "gpu"
+
+
+def _is_todays(verdict: Verdict | None, on_gpu: bool) -> bool:
+    """Whether this evaluator would only say the same again: on a GPU it says more than on a CPU."""
+    if verdict is None or verdict.evaluator != evaluator_version():
+        return False
+    return not (on_gpu and _place(verdict) == "cpu")
+
+
+def _jobs(entries: Sequence[Entry], limit: int | None) -> list[Job]:
+    """Problem by problem, whose expected outputs are then at hand; each program once."""
+    jobs: dict[tuple[object, ...], list[Entry]] = {}
+    for entry in sorted(entries, key=lambda e: (e.trajectory.problem_hash, e.candidate.id))[:limit]:
+        settings = Settings.of(entry.trajectory)
+        rules = settings.targets, settings.own_work
+        key = entry.trajectory.problem_hash, entry.candidate.source_id, rules
+        jobs.setdefault(key, []).append(entry)
+    return [Job(tuple(same), Settings.of(same[0].trajectory)) for same in jobs.values()]
+
+
+def _evaluator(asked: Asked, say: Callable[[str], None]) -> Evaluator:
+    """Without the cache of verdicts: one that is looked up says nothing new."""
+    from kernelwright.tools.pipeline import Evaluator
+
+    say("starting the tools")
+    with deferred():
+        import torch  # noqa: F401 (in the main thread, before others need it)
+
+        return Evaluator(device=asked.device, workers=asked.workers)
+
+
+class _Work:
+    """The jobs that are left, shared by a few threads."""
+
+    def __init__(self, store: Store, jobs: Sequence[Job], say: Callable[[str], None]) -> None:
+        self._store, self._say = store, say
+        self._jobs = list(reversed(jobs))
+        self._count = sum(len(job.entries) for job in jobs)
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._trouble: BaseException | None = None
+        self._in_a_row = 0
+        self.done = 0
+        """New verdicts that were saved."""
+        self.not_judged: list[NotJudged] = []
+
+    @property
+    def left(self) -> int:
+        """Jobs that nobody has taken yet."""
+        return len(self._jobs)
+
+    def all(self, evaluator: Evaluator, at_once: int) -> bool:
+        """Judges all; whether Ctrl-C came. A second Ctrl-C leaves at once. Raises the first trouble that concerns every candidate."""
+        threads = [
+            threading.Thread(target=self._some, args=(evaluator,), daemon=True) for _ in range(min(at_once, self.left))
+        ]
+        interrupted = False
+        try:
+            with stopping(self._over.set, STOPPING):
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    while thread.is_alive():
+                        thread.join(0.1)
+        except KeyboardInterrupt:
+            if any(thread.is_alive() for thread in threads):
+                raise
+            interrupted = True
+        if self._trouble is not None:
+            raise self._trouble
+        return interrupted
+
+    def _some(self, evaluator: Evaluator) -> None:
+        while (job := self._next()) is not None:
+            try:
+                self._one(evaluator, job)
+            except BaseException as error:
+                with self._lock:
+                    self._trouble = self._trouble or error
+                self._over.set()
+
+    def _next(self) -> Job | None:
+        with self._lock:
+            return self._jobs.pop() if self._jobs and not self._over.is_set() else None
+
+    def _one(self, evaluator: Evaluator, job: Job) -> None:
+        """Judges the first of equal programs; the others get its verdict, unless a loaded machine may have caused it."""
+        report: Report | None = None
+        for entry in job.entries:
+            if report is None or (report.failure is not None and report.failure.fault in NOT_KEPT):
+                if self._over.is_set():
+                    return
+                report = self._judged(evaluator, entry, job.settings)
+            else:
+                report = report.with_(cached=True, seconds=0.0)
+            if report is not None:
+                self._save(entry, report)
+
+    def _judged(self, evaluator: Evaluator, entry: Entry, settings: Settings) -> Report | None:
+        from kernelwright.tools.pipeline import Options
+
+        turn, problem = self._read(entry)
+        options = Options(targets=settings.targets, own_work=settings.own_work)
+        try:
+            report = evaluator.evaluate(
+                problem, turn.source or "", options, progress=lambda step: self._tell(entry, step)
+            )
+        except ProblemError as error:
+            self._leave(entry, str(error))
+            return None
+        except InfrastructureError as error:
+            with self._lock:
+                self._in_a_row += 1
+            if self._in_a_row >= IN_A_ROW:
+                raise
+            self._leave(entry, str(error))
+            return None
+        with self._lock:
+            self._in_a_row = 0
+        return report
+
+    def _read(self, entry: Entry) -> tuple[Turn, Problem]:
+        return self._store.turn(entry.candidate.id), self._store.problem(entry.trajectory.id)
+
+    def _tell(self, entry: Entry, step: str) -> None:
+        self._say(f"{self.done} of {self._count} judged again; {entry.trajectory.problem}: {step}")
+
+    def _leave(self, entry: Entry, why: str) -> None:
+        with self._lock:
+            self.not_judged.append(
+                NotJudged(candidate_id=entry.candidate.id, problem=entry.trajectory.problem, why=_line(why))
+            )
+
+    def _save(self, entry: Entry, report: Report) -> None:
+        """The verdict, and with it the best of its trajectory: both or neither."""
+        with self._store.transaction():
+            self._store.judge(entry.candidate.id, report)
+            if report.correct or (entry.verdict is not None and entry.verdict.correct):
+                row = self._store.trajectory(entry.trajectory.id)
+                if (best := _best(history(self._store, row))) != row.best_id:
+                    self._store.put_best(row.id, best)
+        with self._lock:
+            self.done += 1
+
+
+def _best(turns: Sequence[Turn]) -> int | None:
+    """As `agent.attempts.best_of` chooses: correct, then fast, then far up the ladder, then early."""
+    rungs = list(Rung)
+    right = [(turn, turn.report) for turn in turns if turn.report is not None and turn.report.correct]
+    ranked = {
+        (report.speedup if report.speedup is not None else -math.inf, rungs.index(report.rung), -turn.turn): turn
+        for turn, report in right
+    }
+    return ranked[max(ranked)].candidate_id if ranked else None
+
+
+def _changed(store: Store, entries: Sequence[Entry], on_gpu: bool) -> list[Changed]:
+    """Of those that this evaluator has judged by now: the verdict in force beside the last one of another evaluator."""
+    found = []
+    for entry in entries:
+        verdicts = store.verdicts(entry.candidate.id)
+        now = verdicts[-1]
+        before = [v for v in verdicts[:-1] if v.evaluator != now.evaluator] or verdicts[:-1]
+        if not before or not _is_todays(now, on_gpu) or _said(before[-1]) == _said(now):
+            continue
+        was = before[-1]
+        why = f"was: {_explained(was)}" if now.correct else _explained(now)
+        found.append(Changed(
+            candidate_id=entry.candidate.id, trajectory_id=entry.trajectory.id, turn=entry.candidate.turn + 1,
+            problem=entry.trajectory.problem, was=_said(was), now=_said(now), why=why, evaluator_then=was.evaluator,
+            evaluator_now=now.evaluator,
+        ))  # fmt: skip
+    return found
+
+
+def _said(verdict: Verdict) -> str:
+    """`correct`, `mismatch`, `cheat (cache)`."""
+    if verdict.correct or verdict.fault is None:
+        return "correct" if verdict.correct else "not correct"
+    return f"{verdict.fault} ({verdict.cheat})" if verdict.cheat else str(verdict.fault)
+
+
+def _explained(verdict: Verdict) -> str:
+    return _line(f"ended at {verdict.rung}: {_said(verdict)}: {verdict.message}")
+
+
+def _line(text: str) -> str:
+    return " ".join(clean_text(text, 400).split())

@@ -1,0 +1,237 @@
+"""Judges a stored run's candidates again with today's tools, and computes rewards from the stored verdicts again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.agent.databases import open_store
+from kernelwright.agent.interrupts import deferred
+from kernelwright.agent.loop.run_verdicts import Judges, Judging
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.replay.replaying import Anew, FromRecord, Replayed, replay
+from kernelwright.agent.selecting import candidate_filter, trajectory_id
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+from kernelwright.store.database import Store
+from kernelwright.store.models import Trajectory
+from kernelwright.store.records import TrajectoryFilter, Turn, fingerprint
+from kernelwright.tools.report import Environment, Report
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Evaluator
+
+
+class Asked(Value):
+    """What is to be replayed, and how."""
+
+    id: str | None = None
+    run: str | None = None
+    execute: bool = False
+    rescore: bool = False
+    """Save the new verdicts; implies `execute`."""
+    device: str = "cpu"
+    workers: int = 2
+
+
+class Replays(Value):
+    run: str = ""
+    """Empty for a single trajectory."""
+    trajectories: tuple[Replayed, ...]
+    executed: bool
+    tools: Environment | None = None
+    """Of today, where they were run."""
+    saved: int = 0
+    """New verdicts."""
+    interrupted: bool = False
+
+    @property
+    def verdicts_changed(self) -> int:
+        return sum(replayed.verdicts_changed for replayed in self.trajectories)
+
+
+def replay_all(asked: Asked, db: str | None, say: Callable[[str], None]) -> Replays:
+    """Raises InputError, StoreError, and what keeps the tools from judging. Ctrl-C ends it after what is at work; what was saved stays."""
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(db, readonly=not asked.rescore, create=False))
+        rows = _rows(store, asked)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelwright-replay-")))
+        scratch = stack.enter_context(Store.open(folder / "replay.db"))
+        evaluator = stack.enter_context(_evaluator(asked, say)) if asked.execute or asked.rescore else None
+        work = _Work(store, scratch, asked, evaluator, say, len(rows))
+        found, interrupted = work.all(rows, asked.workers)
+        return Replays(
+            run=asked.run or "", trajectories=tuple(found), executed=evaluator is not None,
+            tools=evaluator.environment() if evaluator else None, saved=work.saved, interrupted=interrupted,
+        )  # fmt: skip
+
+
+def _rows(store: Store, asked: Asked) -> list[Trajectory]:
+    chosen = candidate_filter(store, asked.id, asked.run)
+    if asked.run is not None:
+        return store.trajectories(TrajectoryFilter(run=asked.run), limit=None, newest=False)
+    if chosen.trajectory_id is None:
+        raise InputError("nothing to replay: give a trajectory's number, last, or --run NAME")
+    return [store.trajectory(trajectory_id(store, str(chosen.trajectory_id)))]
+
+
+def _evaluator(asked: Asked, say: Callable[[str], None]) -> Evaluator:
+    """Without the cache: a verdict that is looked up again says nothing new."""
+    from kernelwright.tools.pipeline import Evaluator
+
+    say("starting the tools")
+    with deferred():
+        import torch  # noqa: F401 (in the main thread, before others need it)
+
+        return Evaluator(device=asked.device, workers=asked.workers)
+
+
+class _Work:
+    """The trajectories that are left, shared by a few threads."""
+
+    def __init__(
+        self, store: Store, scratch: Store, asked: Asked, evaluator: Evaluator | None, say: Callable[[str], None], count: int
+    ) -> None:  # fmt: skip
+        self._store, self._scratch, self._asked, self._evaluator = store, scratch, asked, evaluator
+        self._say, self._count = say, count
+        self._lock = threading.Lock()
+        self._todo: list[Trajectory] = []
+        self._done: dict[int, Replayed] = {}
+        self._trouble: BaseException | None = None
+        self._over = threading.Event()
+        self.saved = 0
+
+    def all(self, rows: Sequence[Trajectory], at_once: int) -> tuple[list[Replayed], bool]:
+        """In their order; and whether Ctrl-C came. A second Ctrl-C leaves at once."""
+        self._todo = list(reversed(rows))
+        threads = [threading.Thread(target=self._some, daemon=True) for _ in range(min(at_once, len(rows)))]
+        for thread in threads:
+            thread.start()
+        interrupted = False
+        try:
+            _wait(threads)
+        except KeyboardInterrupt:
+            interrupted = True
+            self._over.set()
+            _wait(threads)
+        if self._trouble is not None:
+            raise self._trouble
+        return [self._done[row.id] for row in rows if row.id in self._done], interrupted
+
+    def _some(self) -> None:
+        while (row := self._next()) is not None:
+            try:
+                self._done[row.id] = self._one(row)
+            except KeyboardInterrupt:
+                return
+            except BaseException as error:
+                with self._lock:
+                    self._trouble = self._trouble or error
+                self._over.set()
+
+    def _next(self) -> Trajectory | None:
+        with self._lock:
+            return self._todo.pop() if self._todo and not self._over.is_set() else None
+
+    def _one(self, row: Trajectory) -> Replayed:
+        saved: list[int] = []
+
+        def tell(doing: str) -> None:
+            place = f"{len(self._done)} of {self._count} done; " if self._count > 1 else ""
+            self._say(f"{place}trajectory {row.id} ({row.problem}): {doing}")
+
+        def say(doing: str) -> None:
+            """Between two steps of the machine; never in the middle of a verdict, whose processes would be left behind."""
+            if self._over.is_set():
+                raise KeyboardInterrupt
+            tell(doing)
+
+        def keep(turn: Turn, report: Report) -> None:
+            if self._asked.rescore:
+                saved.append(self._store.judge(turn.candidate_id, report))
+                with self._lock:
+                    self.saved += 1
+
+        replayed = replay(self._store, row, self._scratch, lambda turns: self._judges(row, turns, keep, tell), say)
+        if saved and replayed.best_candidate_id != row.best_id:
+            self._store.put_best(row.id, replayed.best_candidate_id)
+        return replayed.with_(rescored=len(saved))
+
+    def _judges(
+        self, row: Trajectory, turns: Sequence[Turn], keep: Callable[[Turn, Report], None], tell: Callable[[str], None]
+    ) -> Judges:
+        if self._evaluator is None:
+            return FromRecord(turns)
+        from kernelwright.tools.pipeline import Options
+
+        told = Settings.of(row)
+        judging = Judging(self._evaluator, Options(targets=told.targets, own_work=told.own_work))
+        return Anew(turns, row.id, judging, self._rescored_before, keep, tell)
+
+    def _rescored_before(self, turn: Turn) -> bool:
+        """By these very tools, so that the rescoring of a run goes on where it was interrupted."""
+        if not (self._asked.rescore and self._asked.run) or self._evaluator is None:
+            return False
+        same = turn.fingerprint == fingerprint(self._evaluator.environment())
+        return same and len(self._store.verdicts(turn.candidate_id)) > 1
+
+
+def _wait(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.1)
+
+
+REWARDS_TIMEOUT_SECONDS = 3600.0
+
+
+class RewardsAgain(Value):
+    """What became of one formula's rewards. Each is stored with its verdict, which names the evaluator that made it; those of earlier verdicts stay."""
+
+    formula: str
+    """Name and version, `default@1`."""
+    stored: int = 0
+    """New rewards."""
+    note: str = ""
+    """Why they could not be computed."""
+
+
+def rewards_again(database: str, run: str | None, formulas: Sequence[str]) -> tuple[RewardsAgain, ...]:
+    """Scores the verdicts in force by every formula that scored any before. Those that are scored already are left as they are."""
+    return tuple(_one(database, run, formula) for formula in formulas)
+
+
+def _one(database: str, run: str | None, formula: str) -> RewardsAgain:
+    name, _, version = formula.partition("@")
+    chosen = ["--run", run] if run is not None else []
+    if "+" in version:
+        again = f"rl rewards --db {database} --formula FILE.json"
+        return RewardsAgain(formula=formula, note=f"its weights are in a file of yours: {again} computes them")
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.rl",
+        "rewards",
+        "--db",
+        database,
+        "--formula",
+        name,
+        *chosen,
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=REWARDS_TIMEOUT_SECONDS, check=False)
+    try:
+        told = json.loads(done.stdout)
+        return RewardsAgain(formula=str(told["formula"]), stored=int(told["stored"]))
+    except (ValueError, KeyError, TypeError):
+        lines = done.stderr.strip().splitlines()
+        return RewardsAgain(
+            formula=formula, note=lines[-1][:300] if lines else f"rl rewards ended with {done.returncode}"
+        )

@@ -1,0 +1,122 @@
+"""Where a run's first candidate comes from: the policy, the compiler (policies/inductor), or a file of the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from pathlib import Path
+from threading import Lock, Semaphore
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.policies.base import Policy
+from kernelwright.policies.inductor.draft import NAME, WARM, Draft, Mode, draft
+from kernelwright.policies.inductor.policy import DraftedTurn
+from kernelwright.tools.faults import InfrastructureError
+from kernelwright.tools.problem import Problem
+
+if TYPE_CHECKING:
+    from kernelwright.tools.sandbox import Zygote
+
+FILE = "file"
+VARIED = 3
+"""Other sizes of a problem whose differences tell which numbers are sizes."""
+
+
+class DraftKind(StrEnum):
+    """Who writes the first candidate."""
+
+    AUTO = "auto"
+    """Both: the policy drafts first, and the compiler where that draft does not reach the goal. The run goes on from the
+    better one."""
+    POLICY = "policy"
+    """The policy alone."""
+    COMPILER = "compiler"
+    """The compiler first, and the policy where it refuses."""
+
+
+def draft_kind(asked: str, policy: str) -> str:
+    """Returns who drafts. A scripted policy keeps its script, so `auto` is `policy` there. Raises InputError."""
+    from kernelwright.agent.errors import InputError
+
+    if policy == NAME:
+        return DraftKind.COMPILER.value
+    if asked == DraftKind.AUTO and policy.startswith("scripted:"):
+        return DraftKind.POLICY.value
+    if asked in {kind.value for kind in DraftKind} or Path(asked).is_file():
+        return asked
+    raise InputError(f"--draft is auto, policy, compiler or a file with a kernel, not {asked!r}")
+
+
+class Drafter(AbstractContextManager["Drafter"]):
+    """Holds the warm process that drafts are made in. It begins with the first draft; thread-safe."""
+
+    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
+        self._say, self._lock = say, Lock()
+        self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
+        self._zygote: Zygote | None = None
+
+    def policy_for(self, policy: Policy, problem: Problem, settings: Settings) -> Policy:
+        """The policy, with the first answer from elsewhere where the settings say so."""
+        if settings.draft == DraftKind.POLICY:
+            return policy
+        if settings.draft not in {kind.value for kind in DraftKind}:
+            source = Path(settings.draft).read_text(encoding="utf-8")
+            return DraftedTurn(policy, lambda: Draft(source=source), FILE)
+        turn = 1 if settings.draft == DraftKind.AUTO else 0
+        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work), turn=turn)
+
+    def draft(self, problem: Problem, own_work: str = "strict") -> Draft:
+        """The compiler's, strict or with a library's products as the rule of own work allows."""
+        self._say("the compiler drafts")
+        strict = own_work == "strict"
+        mode = Mode.STRICT if strict else Mode.SHARE
+        try:
+            made = draft(problem.source, self.run, mode=mode, partial=not strict, varied=varied_sources(problem))
+        except InfrastructureError as error:
+            made = Draft(mode=mode, refused=str(error))
+        if not made.usable:
+            self._say(f"no draft by the compiler: {made.refused}")
+        return made
+
+    def run(self, entry: str, payload: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Calls an entry in a sandboxed process of its own."""
+        from kernelwright.tools.sandbox import BadMessage, ProcessDied, ProcessTimedOut
+
+        with self._places, self._warm().start(entry, payload) as process:
+            try:
+                return dict(process.receive(seconds))
+            except ProcessTimedOut:
+                return {"refused": f"no draft within {seconds:g} s", "seconds": seconds}
+            except ProcessDied as death:
+                return {"refused": f"the drafting process ended: {death.describe()}"}
+            except BadMessage as error:
+                return {"refused": f"the drafting process answered nonsense: {error}"}
+
+    def _warm(self) -> Zygote:
+        from kernelwright.tools.sandbox import Kind, Zygote
+
+        with self._lock:
+            if self._zygote is None:
+                self._zygote = Zygote(Kind.COMPILE, spare=False, private_scratch=True, warm=WARM)
+            return self._zygote
+
+    def __exit__(self, *_: object) -> None:
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+
+
+def varied_sources(problem: Problem) -> tuple[str, ...]:
+    """The problem at a few other sizes that the judge may draw; empty where none can be tried."""
+    from kernelwright.tools.problem import ProblemError
+    from kernelwright.tools.sizing.size_draws import CPU_BUDGET, draw_sizes
+    from kernelwright.tools.sizing.small_sizes import shrink
+
+    try:
+        drawn = draw_sizes(problem, shrink(problem).sizes, (16, 64), 0, VARIED, CPU_BUDGET).sizes
+    except ProblemError:
+        return ()
+    return tuple(d.applied(problem).source for d in drawn)

@@ -1,0 +1,73 @@
+"""`--dry-run`: the prompt as it would be sent, the plan, and an estimate. Nothing is asked, run or written."""
+
+from __future__ import annotations
+
+from kernelwright.agent.loop.policy_question import Asking
+from kernelwright.agent.loop.search import Plan
+from kernelwright.agent.loop.settings import REPLY_TOKENS, Settings
+from kernelwright.agent.loop.stopping import Spent
+from kernelwright.policies.base import Message, Policy, Sampling, Usage, Value
+from kernelwright.store.models import Action
+from kernelwright.tools.problem import Problem
+
+CHARACTERS_A_TOKEN = 3.5
+"""Of English and Python, roughly."""
+
+
+class DryRun(Value):
+    problem: str
+    policy: str
+    prompt_version: str
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    goal: str
+    search: str
+    turns: int | None
+    targets: tuple[str, ...]
+    device: str
+    prompt_tokens: int
+    """Of the first turn, estimated from its length."""
+    most_tokens: int | None
+    """If every turn takes all that it may; None without a bound on turns."""
+    most_dollars: float | None
+    """None where the price, or the number of turns, is not known."""
+    note: str = ""
+
+
+def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
+    from kernelwright.agent.solve.solving import note_of
+
+    asking = Asking(problem, policy, settings, 0)
+    request = asking.request(Plan(action=Action.DRAFT), (), Spent())
+    prompt = round(sum(len(message.content) for message in request.messages) / CHARACTERS_A_TOKEN)
+    turns = settings.budgets.turns
+    reply = settings.reply_tokens or REPLY_TOKENS[policy.prompt_form]
+    # A repair repeats the code: its prompt is as long as the first one and a reply together.
+    usage = None if turns is None else Usage(prompt_tokens=turns * (prompt + reply), completion_tokens=turns * reply)
+    return DryRun(
+        problem=problem.name,
+        policy=settings.policy,
+        prompt_version=asking.version,
+        messages=request.messages,
+        sampling=request.sampling,
+        goal=str(settings.goal),
+        search=settings.search.value,
+        turns=turns,
+        targets=settings.targets,
+        device=settings.device,
+        prompt_tokens=prompt,
+        most_tokens=None if usage is None else usage.prompt_tokens + usage.completion_tokens,
+        most_dollars=None if usage is None else _dollars(settings.policy, usage),
+        note=note_of(settings.policy),
+    )
+
+
+def _dollars(policy: str, usage: Usage) -> float | None:
+    """In-process policies are billed by nobody."""
+    if not policy.startswith("openai:"):
+        return 0.0
+    from kernelwright.policies.open_policy import model_and_url
+    from kernelwright.policies.prices import read_prices
+
+    model, url = model_and_url(policy.removeprefix("openai:"))
+    return read_prices().dollars(url, model, usage)

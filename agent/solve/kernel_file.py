@@ -1,0 +1,75 @@
+"""The best kernel as a file: its provenance in the header, and how far it was verified."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.errors import InputError
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Report, clean_text
+
+MARK = "# Written by kernelwright"
+
+
+def default_path(problem: Problem) -> Path:
+    """`fused_softmax_triton.py`, here."""
+    stem = re.sub(r"\W+", "_", Path(problem.name).stem if problem.name.endswith(".py") else problem.name).strip("_")
+    return Path(f"{stem or 'kernel'}_triton.py")
+
+
+def check_path(path: Path) -> Path:
+    """Raises InputError where the file could not be written, or would take the place of someone's own."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise InputError(f"{path} cannot be written: name a file in a folder that exists with --out")
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(MARK):
+        raise InputError(f"{path} is there and was not written by this program: name another with --out")
+    return path
+
+
+def write_kernel(path: Path, problem: Problem, best: Attempt, settings: Settings, where: str, version: str) -> None:
+    """Written beside and renamed, so that there is never half of it."""
+    assert best.source is not None
+    assert best.report is not None
+    header = [
+        f"{MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
+        f"# problem    {_line(problem.name)} ({problem.hash[:16]})",
+        f"# policy     {_line(settings.policy)}",
+        f"# candidate  {best.candidate_id}, turn {best.turn + 1}, {best.action} ({best.hash[:16]}), in {_line(where)}",
+        f"# verified   {_line(verified(best.report))}",
+        f"# judged by  evaluator {best.report.environment.evaluator}, torch {best.report.environment.torch}, triton {best.report.environment.triton}",
+        "",
+    ]
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text("\n".join(header) + "\n" + best.source.strip() + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def verified(report: Report) -> str:
+    """One line: what was verified, and how far."""
+    if not report.correct:
+        return "not correct"
+    if report.judged_on == "cpu":
+        sizes = report.interpreted.sizes if report.interpreted else {}
+        shown = ", ".join(f"{name} {value}" for name, value in sizes.items())
+        compiled = (
+            f"compiled for {', '.join(c.target for c in report.compiles if c.passed)}; " if report.compiles else ""
+        )
+        return f"{compiled}right on a CPU, interpreted, at small sizes{f' ({shown})' if shown else ''}; not run on a GPU, and nothing is known of its speed"
+    return f"right at full sizes on {clean_text(report.judged_on, 80)}{_speed(report)}"
+
+
+def _speed(report: Report) -> str:
+    profile = report.profile
+    if profile is None or profile.speedup is None:
+        return "; its speed was not measured"
+    low = f" (at least {profile.speedup_low:.2f}x with 95 % confidence)" if profile.speedup_low is not None else ""
+    share = f", {profile.speed_of_light:.0%} of the speed of light" if profile.speed_of_light is not None else ""
+    return f"; {profile.speedup:.2f}x the speed of eager PyTorch{low}{share}"
+
+
+def _line(text: str) -> str:
+    return " ".join(clean_text(text, 300).split())

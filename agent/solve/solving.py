@@ -1,0 +1,156 @@
+"""`agent solve` without its options: opens what a run needs, runs it, and says how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from kernelwright.agent.databases import open_store, verdicts_beside
+from kernelwright.agent.errors import Exit
+from kernelwright.agent.interrupts import deferred
+from kernelwright.agent.loop.gpu_turns import taking_turns
+from kernelwright.agent.loop.run import Run
+from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.loop.stopping import Spent, StopReason
+from kernelwright.agent.prompts import Prompts
+from kernelwright.agent.solve.drafting import Drafter
+from kernelwright.agent.solve.kernel_file import verified, write_kernel
+from kernelwright.policies.base import Policy, Value
+from kernelwright.store.database import Store
+from kernelwright.store.errors import StoreError
+from kernelwright.tools.hardware.machine_info import version
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Report
+
+
+class Solved(Value):
+    """How a run ended."""
+
+    problem: str
+    policy: str
+    trajectory_id: int
+    stop_reason: StopReason
+    message: str = ""
+    goal: str
+    goal_reached: bool
+    correct: bool
+    candidate_id: int | None = None
+    turn: int | None = None
+    """Of the best one, from 0."""
+    speedup: float | None = None
+    speed_of_light: float | None = None
+    judged_on: str = ""
+    verified: str = ""
+    """One line: what was verified, and how far."""
+    output: str | None = None
+    """The file that holds the best kernel."""
+    database: str
+    resumed: bool = False
+    spent: Spent
+    report: Report | None = None
+    """Of the best one; where none is correct of the last."""
+    note: str = ""
+    """What the embedded policy says of itself; empty for every other."""
+
+    @property
+    def exit(self) -> Exit:
+        match self.stop_reason:
+            case StopReason.INTERRUPTED:
+                return Exit.INTERRUPTED
+            case StopReason.REFUSED | StopReason.PROBLEM | StopReason.UNPRICED:
+                return Exit.BAD_INPUT
+            case StopReason.INFRASTRUCTURE:
+                return Exit.INFRASTRUCTURE
+        return Exit.DONE if self.correct else Exit.INCORRECT
+
+
+def solve_problem(
+    problem: Problem,
+    policy: Policy,
+    settings: Settings,
+    *,
+    db: str | None = None,
+    output: Path,
+    watch: Callable[[Run, str], None],
+    say: Callable[[str], None],
+    forked_from: int | None = None,
+) -> Solved:
+    """Begins or goes on, runs until it stops, writes the best kernel. Raises StoreError and InfrastructureError before the first turn only.
+
+    `forked_from`: a candidate of another trajectory, after which this one goes its own way.
+    """
+    from kernelwright.tools.pipeline import Evaluator, Options
+
+    settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
+    own = version("kernelwright") or "(not installed)"
+    options = Options(targets=settings.targets, own_work=settings.own_work)
+    with open_store(db) as store:
+        trajectory = store.begin(settings.start(problem, own), forked_from=forked_from)
+        resumed = bool(store.turns(trajectory.id))
+        say("starting the tools")
+        try:
+            with deferred():
+                import torch  # noqa: F401 (here, and not at the first verdict, where Ctrl-C could come in the middle of it)
+            with (
+                Drafter(say) as drafter,
+                Evaluator(device=settings.device, workers=1, cache_dir=verdicts_beside(db)) as evaluator,
+            ):
+                asked = drafter.policy_for(taking_turns(policy, evaluator), problem, settings)
+                run = Run(store, trajectory, problem, asked, Judging(evaluator, options), settings, watch)
+                run.run()
+        except BaseException as error:
+            _let_go(store, trajectory.id, error)
+            raise
+        if run.best is not None:
+            write_kernel(output, problem, run.best, settings, store.where, own)
+        return _solved(run, output, resumed)
+
+
+def _let_go(store: Store, trajectory_id: int, error: BaseException) -> None:
+    """So that the same command can take it up, also from another host."""
+    with contextlib.suppress(StoreError):
+        if store.trajectory(trajectory_id).finished is None:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            reason = StopReason.INTERRUPTED if interrupted else StopReason.INFRASTRUCTURE
+            store.pause(trajectory_id, reason.value, message=str(error))
+
+
+def _solved(run: Run, output: Path, resumed: bool) -> Solved:
+    best = run.best
+    last = run.attempts[-1].report if run.attempts else None
+    report = best.report if best else last
+    assert run.stop_reason is not None
+    return Solved(
+        problem=run.problem.name,
+        policy=run.settings.policy,
+        trajectory_id=run.trajectory_id,
+        stop_reason=run.stop_reason,
+        message=run.message,
+        goal=str(run.settings.goal),
+        goal_reached=any(run.settings.goal.reached(attempt) for attempt in run.attempts),
+        correct=best is not None,
+        candidate_id=best.candidate_id if best else None,
+        turn=best.turn if best else None,
+        speedup=best.speedup if best else None,
+        speed_of_light=report.profile.speed_of_light if best and report and report.profile else None,
+        judged_on=report.judged_on if report else "",
+        verified=verified(report) if report else "nothing was judged",
+        output=str(output) if best else None,
+        database=run.store.where,
+        resumed=resumed,
+        spent=run.spent,
+        report=report,
+        note=note_of(run.settings.policy),
+    )
+
+
+def note_of(policy: str) -> str:
+    """One sentence that the embedded policy's weights carry about themselves; of other policies empty."""
+    if policy != "embedded":
+        return ""
+    from kernelwright.policies.model_identity import sidecar
+    from kernelwright.policies.small.embedded import WEIGHTS
+
+    return str(sidecar(WEIGHTS).get("note", ""))

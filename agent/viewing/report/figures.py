@@ -1,0 +1,174 @@
+"""Figures over the samples of a run: pure functions. A problem that was never attempted counts as failed.
+
+fast_p and speedups count only what was judged on a GPU. Each problem weighs the same, however many samples it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kernelwright.agent.viewing.report.samples import Cost, Sample
+from kernelwright.policies.base import Value
+
+if TYPE_CHECKING:
+    import numpy as np
+
+THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+"""Of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
+KS = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
+RESAMPLES = 2000
+SEED = 20251121
+
+Attempts = Mapping[str, Sequence[Sample]]
+"""Every problem of the suite by name, with its samples; an empty list where there are none."""
+
+
+class Estimate(Value):
+    """A figure and its 95 % interval, bootstrapped over problems."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    problems: int = 0
+    """That it rests on."""
+
+
+class Figures(Value):
+    problems: int
+    attempted: int
+    samples: int
+    unfinished: int
+    compiled: Estimate
+    correct: Estimate
+    """Mean over problems of the share of its samples that are correct: pass@1."""
+    correct_on_cpu_only: int
+    """Problems whose correct samples were judged on a CPU only: they enter no speed figure."""
+    degenerate: int
+    """Problems that cannot tell a right answer from some wrong one."""
+    correct_without_degenerate: Estimate
+    fast: dict[float, Estimate]
+    """fast_p of one sample, by p."""
+    fast_best: dict[float, Estimate]
+    """fast_p of the best of a problem's samples."""
+    pass_at: dict[int, Estimate]
+    median_speedup: Estimate
+    """Of each problem's fastest correct sample."""
+    mean_speedup: Estimate
+    """Geometric mean of the same."""
+    cost: Cost
+
+
+def by_problem(samples: Iterable[Sample], problems: Iterable[str] = ()) -> dict[str, list[Sample]]:
+    """`problems`: the whole suite, so that those never attempted are there too."""
+    found: dict[str, list[Sample]] = {name: [] for name in problems}
+    for sample in samples:
+        found.setdefault(sample.problem, []).append(sample)
+    return found
+
+
+def figures(attempts: Attempts, seed: int = SEED) -> Figures:
+    samples = [sample for own in attempts.values() for sample in own]
+    sound = {name: own for name, own in attempts.items() if not any(s.degenerate for s in own)}
+    return Figures(
+        problems=len(attempts),
+        attempted=sum(bool(own) for own in attempts.values()),
+        samples=len(samples),
+        unfinished=sum(not sample.finished for sample in samples),
+        compiled=rate(attempts, lambda s: s.compiled, seed),
+        correct=rate(attempts, lambda s: s.correct, seed),
+        correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
+        degenerate=len(attempts) - len(sound),
+        correct_without_degenerate=rate(sound, lambda s: s.correct, seed),
+        fast={p: rate(attempts, faster_than(p), seed) for p in THRESHOLDS},
+        fast_best={p: _best_rate(attempts, faster_than(p), seed) for p in THRESHOLDS},
+        pass_at=pass_at_k(attempts, seed=seed),
+        median_speedup=_estimate(fastest(attempts), _median, seed),
+        mean_speedup=_estimate(fastest(attempts), _geometric_mean, seed),
+        cost=total_cost(samples),
+    )
+
+
+def faster_than(p: float) -> Callable[[Sample], bool]:
+    """Correct, measured on a GPU, and strictly faster than p times the reference."""
+    return lambda sample: sample.timed is not None and sample.timed > p
+
+
+def rate(attempts: Attempts, holds: Callable[[Sample], bool], seed: int = SEED) -> Estimate:
+    """Mean over problems of the share of its samples for which it holds."""
+    return _estimate(shares(attempts, holds), _mean, seed)
+
+
+def shares(attempts: Attempts, holds: Callable[[Sample], bool]) -> list[float]:
+    return [sum(map(holds, own)) / len(own) if own else 0.0 for own in attempts.values()]
+
+
+def _best_rate(attempts: Attempts, holds: Callable[[Sample], bool], seed: int) -> Estimate:
+    return _estimate([float(any(map(holds, own))) for own in attempts.values()], _mean, seed)
+
+
+def fastest(attempts: Attempts) -> list[float]:
+    """Each problem's best speedup, where there is one."""
+    best = [max((s.timed for s in own if s.timed is not None), default=None) for own in attempts.values()]
+    return [speedup for speedup in best if speedup is not None and speedup > 0]
+
+
+def _on_cpu_only(own: Sequence[Sample]) -> bool:
+    right = [sample for sample in own if sample.correct]
+    return bool(right) and not any(sample.on_gpu for sample in right)
+
+
+def pass_at(n: int, c: int, k: int) -> float:
+    """1 - C(n-c, k) / C(n, k), unbiased (Chen et al. 2021, arXiv:2107.03374). Needs k <= n."""
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"pass@{k} of {c} correct in {n} is not defined")
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def pass_at_k(attempts: Attempts, ks: Iterable[int] = KS, seed: int = SEED) -> dict[int, Estimate]:
+    """For each k up to the fewest samples that an attempted problem has; those never attempted are 0."""
+    fewest = min((len(own) for own in attempts.values() if own), default=0)
+    return {k: _estimate([_pass_of(own, k) for own in attempts.values()], _mean, seed) for k in ks if k <= fewest}
+
+
+def _pass_of(own: Sequence[Sample], k: int) -> float:
+    return pass_at(len(own), sum(sample.correct for sample in own), k) if own else 0.0
+
+
+def total_cost(samples: Iterable[Sample]) -> Cost:
+    total = Cost()
+    for sample in samples:
+        total = total.plus(sample.cost)
+    return total
+
+
+# ---------------------------------------------------------------- intervals
+def _mean(rows: np.ndarray) -> np.ndarray:
+    return rows.mean(axis=-1)
+
+
+def _median(rows: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    return np.median(rows, axis=-1)
+
+
+def _geometric_mean(rows: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    return np.exp(np.log(rows).mean(axis=-1))
+
+
+def _estimate(values: Sequence[float], statistic: Callable[[np.ndarray], np.ndarray], seed: int) -> Estimate:
+    """Percentile bootstrap: problems are drawn again with replacement. With fewer than two problems there is no interval."""
+    import numpy as np
+
+    if not values:
+        return Estimate(value=None)
+    rows = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        return Estimate(value=float(statistic(rows)), problems=1)
+    drawn = np.random.default_rng(seed).integers(0, len(rows), size=(RESAMPLES, len(rows)))
+    low, high = np.quantile(statistic(rows[drawn]), [0.025, 0.975])
+    return Estimate(value=float(statistic(rows)), low=float(low), high=float(high), problems=len(rows))

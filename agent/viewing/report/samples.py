@@ -1,0 +1,150 @@
+"""What figures and exports need of each trajectory: its best candidate, how it was judged, what it cost. Read from the store, no text loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from kernelwright.policies.base import Value
+from kernelwright.store.database import Store
+from kernelwright.store.models import Trajectory
+from kernelwright.store.records import CandidateFilter, Entry, Order, TrajectoryFilter
+from kernelwright.tools.report import Report, Rung
+
+
+class Cost(Value):
+    turns: int = 0
+    tokens: int = 0
+    dollars: float | None = 0.0
+    """None where an answer's price is not known."""
+    policy_seconds: float = 0.0
+    tool_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+
+    def plus(self, other: Cost) -> Cost:
+        dollars = None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
+        return Cost(
+            turns=self.turns + other.turns,
+            tokens=self.tokens + other.tokens,
+            dollars=dollars,
+            policy_seconds=self.policy_seconds + other.policy_seconds,
+            tool_seconds=self.tool_seconds + other.tool_seconds,
+            gpu_seconds=self.gpu_seconds + other.gpu_seconds,
+        )
+
+
+class Sample(Value):
+    """One trajectory: one attempt of one policy at one problem."""
+
+    trajectory_id: int
+    problem: str
+    problem_hash: str
+    suite: str
+    policy: str
+    options: str
+    """What else makes two commands differ, as JSON."""
+    number: int
+    """Which of the problem's samples, from 0."""
+    finished: bool
+    stop_reason: str = ""
+    candidate_id: int | None = None
+    """The best one; where none is correct the last one that was judged."""
+    compiled: bool = False
+    correct: bool = False
+    judged_on: str = ""
+    """cpu, or the GPU's name; empty where nothing was run."""
+    speedup: float | None = None
+    """Over eager PyTorch, measured on a GPU; None where it was not."""
+    milliseconds: float | None = None
+    speed_of_light: float | None = None
+    fault: str = ""
+    degenerate: tuple[str, ...] = ()
+    """Wrong answers that this problem cannot tell from right ones."""
+    cost: Cost = Cost()
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.judged_on not in ("", "cpu")
+
+    @property
+    def timed(self) -> float | None:
+        """The speedup that counts: correct, and judged on a GPU."""
+        return self.speedup if self.correct and self.on_gpu else None
+
+
+def read_samples(store: Store, wanted: TrajectoryFilter) -> list[Sample]:
+    """Every trajectory that is wanted, oldest first."""
+    fields = wanted.model_dump(exclude={"since", "until"}, exclude_none=True)
+    entries: dict[int, list[Entry]] = {}
+    for entry in store.candidates(CandidateFilter(**fields), order=Order.OLDEST, limit=None):
+        entries.setdefault(entry.trajectory.id, []).append(entry)
+    rows = store.trajectories(wanted, limit=None, newest=False)
+    return [sample_of(store, row, entries.get(row.id, [])) for row in rows]
+
+
+def sample_of(store: Store, row: Trajectory, entries: Sequence[Entry]) -> Sample:
+    """`entries`: its candidates, oldest first."""
+    chosen = best_entry(entries)
+    return Sample(
+        trajectory_id=row.id,
+        problem=row.problem,
+        problem_hash=row.problem_hash,
+        suite=row.suite,
+        policy=row.policy,
+        options=json.dumps(row.options, sort_keys=True),
+        number=row.sample,
+        finished=row.finished is not None,
+        stop_reason=row.stop_reason or "",
+        cost=cost_of(entries),
+        **(_verdict(store, chosen) if chosen else {}),
+    )
+
+
+def best_entry(entries: Sequence[Entry]) -> Entry | None:
+    """The fastest correct one, of equals the first; where none is correct the last that was judged."""
+    judged = [entry for entry in entries if entry.verdict is not None]
+    right = [entry for entry in judged if entry.verdict is not None and entry.verdict.correct]
+    if right:
+        return max(right, key=lambda entry: (_speed(entry), -entry.candidate.turn))
+    return judged[-1] if judged else None
+
+
+def _speed(entry: Entry) -> float:
+    verdict = entry.verdict
+    return verdict.speedup if verdict is not None and verdict.speedup is not None else -1.0
+
+
+def _verdict(store: Store, entry: Entry) -> dict[str, Any]:
+    verdict = entry.verdict
+    assert verdict is not None
+    report = store.report(verdict.id)
+    return {
+        "candidate_id": entry.candidate.id,
+        "compiled": compiled(report),
+        "correct": verdict.correct,
+        "judged_on": verdict.judged_on,
+        "speedup": verdict.speedup,
+        "milliseconds": verdict.milliseconds,
+        "speed_of_light": verdict.speed_of_light,
+        "fault": verdict.fault.value if verdict.fault else "",
+        "degenerate": report.degenerate,
+    }
+
+
+def compiled(report: Report) -> bool:
+    """Whether it passed the compile rung."""
+    return report.rung not in (Rung.SOURCE, Rung.COMPILE) or (report.compile is not None and report.failure is None)
+
+
+def cost_of(entries: Sequence[Entry]) -> Cost:
+    answered = [entry.candidate for entry in entries if entry.candidate.drafted is not None]
+    dollars = [candidate.dollars for candidate in answered]
+    return Cost(
+        turns=len(answered),
+        tokens=sum((c.prompt_tokens or 0) + (c.completion_tokens or 0) for c in answered),
+        dollars=None if None in dollars else sum(d for d in dollars if d is not None),
+        policy_seconds=sum(c.policy_seconds or 0.0 for c in answered),
+        tool_seconds=sum(c.tool_seconds or 0.0 for c in answered),
+        gpu_seconds=sum(c.gpu_seconds or 0.0 for c in answered),
+    )

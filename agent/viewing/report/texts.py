@@ -1,0 +1,170 @@
+"""A run's report as Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Iterable, Sequence
+
+from kernelwright.agent.viewing.report.figures import Estimate, Figures
+from kernelwright.agent.viewing.report.pairing import Paired
+from kernelwright.agent.viewing.report.run_report import Against, Group, ProblemSummary, RunReport
+from kernelwright.agent.viewing.report.samples import Cost
+from kernelwright.tools.report import clean_text
+
+COLUMNS = (
+    "policy", "problem", "samples", "compiled", "correct", "best_speedup", "milliseconds", "speed_of_light", "judged_on", "fault",
+    "degenerate", "best_trajectory", "turns", "tokens", "dollars", "gpu_seconds",
+)  # fmt: skip
+
+
+def estimate(found: Estimate, share: bool = True) -> str:
+    """`62.5 % (51.0 to 73.1)`; a dash where there is nothing to say."""
+    if found.value is None:
+        return "-"
+    scale, unit = (100.0, " %") if share else (1.0, "x")
+    interval = (
+        "" if found.low is None or found.high is None else f" ({found.low * scale:.3g} to {found.high * scale:.3g})"
+    )
+    return f"{found.value * scale:.3g}{unit}{interval}"
+
+
+def figure_rows(found: Figures) -> list[tuple[str, str]]:
+    """The figures in words, in the order in which people ask for them."""
+    rows = [
+        ("problems", f"{found.problems}, {found.attempted} attempted, {found.samples} samples"),
+        ("compiled", estimate(found.compiled)),
+        ("correct", estimate(found.correct)),
+        (
+            "correct, degenerate problems left out",
+            f"{estimate(found.correct_without_degenerate)}, {found.degenerate} left out",
+        ),
+    ]
+    if found.unfinished:
+        rows.insert(1, ("not finished", f"{found.unfinished} samples"))
+    if found.correct_on_cpu_only:
+        rows.append(("correct on a CPU only", f"{found.correct_on_cpu_only} problems, which enter no speed figure"))
+    rows += [(f"fast_{p:g}", _both(found.fast[p], found.fast_best[p])) for p in found.fast]
+    rows += [(f"pass@{k}", estimate(value)) for k, value in found.pass_at.items()]
+    timed = f" over {found.median_speedup.problems} problems" if found.median_speedup.problems else ""
+    rows += [
+        ("median speedup over the correct", estimate(found.median_speedup, share=False) + timed),
+        ("geometric mean of the same", estimate(found.mean_speedup, share=False)),
+        ("cost", cost_text(found.cost)),
+    ]
+    return rows
+
+
+def _both(one: Estimate, best: Estimate) -> str:
+    return estimate(one) if one.value == best.value else f"{estimate(one)}; best of the samples {estimate(best)}"
+
+
+def cost_text(cost: Cost) -> str:
+    dollars = "dollars unknown" if cost.dollars is None else f"${cost.dollars:.4f}"
+    times = (
+        f"{cost.policy_seconds:.0f} s of policy, {cost.tool_seconds:.0f} s of tools, {cost.gpu_seconds:.0f} s of GPU"
+    )
+    return f"{cost.turns} turns, {cost.tokens:,} tokens, {dollars}, {times}"
+
+
+def against_rows(against: Against) -> list[tuple[str, ...]]:
+    return [paired_cells(test) for test in against.tests]
+
+
+def paired_cells(test: Paired) -> tuple[str, ...]:
+    """As AGAINST_HEAD says."""
+    return (
+        test.measure, str(test.problems), f"{test.wins} / {test.losses} / {test.ties}",
+        "-" if test.difference is None else f"{test.difference:+.3g}", _p(test.sign_p), _p(test.permutation_p),
+    )  # fmt: skip
+
+
+AGAINST_HEAD = ("measure", "problems", "wins / losses / ties", "mean difference", "sign test p", "permutation p")
+ROW_HEAD = (
+    "problem",
+    "samples",
+    "compiled",
+    "correct",
+    "best speedup",
+    "of speed of light",
+    "judged on",
+    "fault",
+    "best trajectory",
+    "note",
+)
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
+    speed = "-" if row.best_speedup is None else f"{row.best_speedup:.3g}x"
+    share = "-" if row.speed_of_light is None else f"{row.speed_of_light:.0%}"
+    note = f"degenerate: {', '.join(row.degenerate)}" if row.degenerate else ""
+    return (
+        row.problem, str(row.samples), str(row.compiled), str(row.correct), speed, share, row.judged_on or "-", row.fault.replace("_", " ") or "-",
+        "-" if row.best_trajectory is None else str(row.best_trajectory), note,
+    )  # fmt: skip
+
+
+def markdown(report: RunReport) -> str:
+    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.created))
+    lines = [f"# Run {plain(report.run)}", "", f"From `{plain(report.database)}`, {made}. {METHOD}", ""]
+    for group in report.groups:
+        lines += [f"## {plain(group.label)}", "", *markdown_table(("figure", "value"), figure_rows(group.figures)), ""]
+    for against in report.against:
+        lines += [f"## {plain(against.first)} against {plain(against.second)}", ""]
+        lines += [*markdown_table(AGAINST_HEAD, against_rows(against)), ""]
+    for group in report.groups:
+        lines += [
+            f"## Problems: {plain(group.label)}",
+            "",
+            *markdown_table(ROW_HEAD, map(problem_cells, group.rows)),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+METHOD = (
+    "Intervals are 95 %, bootstrapped over problems. Problems that were never attempted count as failed. "
+    "What was judged on a CPU only enters neither fast_p nor a speedup."
+)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [_line(head), _line(["---"] * len(head))]
+    return lines + [_line([plain(cell) for cell in row]) for row in rows]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def plain(text: str) -> str:
+    """Names come from users and files: one line, no cell ended early, no markup."""
+    return " ".join(clean_text(text, 300).split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def csv_text(report: RunReport) -> str:
+    """One line a policy and problem."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for group in report.groups:
+        writer.writerows(_csv_cells(group, row) for row in group.rows)
+    return out.getvalue()
+
+
+def _csv_cells(group: Group, row: ProblemSummary) -> list[object]:
+    values = {**row.model_dump(exclude={"cost"}), **row.cost.model_dump(), "policy": group.label}
+    values["degenerate"] = " ".join(row.degenerate)
+    return [_cell(values[name]) for name in COLUMNS]
+
+
+def _cell(value: object) -> object:
+    """A spreadsheet must not take a name for a formula."""
+    if value is None:
+        return ""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

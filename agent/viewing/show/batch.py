@@ -1,0 +1,146 @@
+"""A batch while it runs, and how it ended."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.viewing.report.texts import figure_rows
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts, times
+
+if TYPE_CHECKING:
+    from kernelwright.agent.batch.running import Batched
+    from kernelwright.agent.batch.runs import Batch, Standing
+    from kernelwright.agent.viewing.report.run_report import RunReport
+
+MAX_RUNS_SHOWN = 12
+"""Runs at work that are shown."""
+LOG_INTERVAL_SECONDS = 30.0
+"""Between two lines of a log."""
+
+
+class LiveBatch:
+    """What rich draws, a few times a second."""
+
+    def __init__(self) -> None:
+        self._batch: Batch | None = None
+        self._doing = "starting"
+
+    def watch(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def say(self, doing: str) -> None:
+        self._doing, self._batch = doing, None
+
+    def line(self) -> str:
+        return self._doing if self._batch is None else standing_line(self._batch.standing).plain
+
+    def __rich__(self) -> RenderableType:
+        if self._batch is None:
+            return Text(self._doing, style=QUIET)
+        return Group(_runs(self._batch), lanes_view(self._batch.standing), standing_line(self._batch.standing))
+
+
+def _runs(batch: Batch) -> Table:
+    table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
+    for name in ("problem", "sample", "turn", "state", "best", "doing"):
+        table.add_column(name, no_wrap=True)
+    doing = batch.doing
+    for run in doing[:MAX_RUNS_SHOWN]:
+        table.add_row(
+            data(run.problem, limit=40), str(run.sample), str(run.turn), run.state, times(run.best), data(run.doing, QUIET, 60)
+        )  # fmt: skip
+    if len(doing) > MAX_RUNS_SHOWN:
+        table.add_row(Text(f"and {len(doing) - MAX_RUNS_SHOWN} more", style=QUIET))
+    return table
+
+
+def lanes_view(standing: Standing) -> Table:
+    """How busy each lane is, and was."""
+    table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
+    for name in ("lane", "places", "inside", "waiting", "entered", "busy"):
+        table.add_column(name, justify="left" if name == "lane" else "right")
+    for lane in standing.lanes:
+        numbers = (lane.places, lane.inside, lane.waiting, lane.entered)
+        table.add_row(lane.name, *map(str, numbers), f"{lane.utilisation:.1%} ({lane.busy_seconds:.1f} s)")
+    return table
+
+
+def standing_line(standing: Standing) -> Text:
+    parts = [
+        f"{standing.done} of {standing.jobs} done",
+        f"{standing.correct} correct here",
+        f"{standing.faster} faster than eager",
+    ]
+    if standing.paused:
+        parts.append(f"{standing.paused} paused")
+    if standing.busy_elsewhere:
+        parts.append(f"{standing.busy_elsewhere} at work in another process")
+    return Text(f"{', '.join(parts)}, {standing.seconds:.0f} s", style=QUIET)
+
+
+@contextmanager
+def live_batch(quiet: bool = False) -> Iterator[tuple[Callable[[Batch], None], Callable[[str], None]]]:
+    """Where stderr is no terminal, a line now and then: a log shows how far a batch of hours is."""
+    console = Console(stderr=True)
+    shown = LiveBatch()
+    if quiet:
+        yield shown.watch, shown.say
+        return
+    if not console.is_terminal:
+        with _lines(shown):
+            yield shown.watch, shown.say
+        return
+    from rich.live import Live
+
+    with Live(shown, console=console, refresh_per_second=4, transient=True):
+        yield shown.watch, shown.say
+
+
+@contextmanager
+def _lines(shown: LiveBatch) -> Iterator[None]:
+    over = threading.Event()
+
+    def tell() -> None:
+        told = ""
+        while not over.wait(LOG_INTERVAL_SECONDS):
+            if (line := shown.line()) != told:
+                print(line, file=sys.stderr, flush=True)
+                told = line
+
+    teller = threading.Thread(target=tell, name="batch-lines", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+
+
+def batched_view(batched: Batched) -> RenderableType:
+    """The figures, the lanes, where the report is."""
+    complete = batched.standing.done == batched.standing.jobs
+    head = ("done", GOOD) if complete else ("paused; the same command goes on from here", BAD)
+    parts: list[RenderableType] = [
+        Text.assemble(("run ", LABEL), data(batched.run), "  ", head),
+        run_view(batched.report),
+    ]
+    parts += [lanes_view(batched.standing), standing_line(batched.standing)]
+    parts.append(facts([("files", "\n".join(batched.files))]))
+    if batched.note:
+        parts.append(Text(f"note: {batched.note}", style=WARN))
+    return Group(*parts)
+
+
+def run_view(report: RunReport) -> RenderableType:
+    parts: list[RenderableType] = []
+    for group in report.groups:
+        parts += [data(group.label, LABEL), facts(figure_rows(group.figures)), Text()]
+    return Group(*parts)

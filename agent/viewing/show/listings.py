@@ -1,0 +1,121 @@
+"""Tables for the terminal: problems and their manifests, the database and search results, comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts, milliseconds, size, times
+from kernelwright.tools.manifests.suite import summary
+from kernelwright.tools.timing.roofline import roofline
+
+if TYPE_CHECKING:
+    from kernelwright.agent.comparison.tables import ComparisonTable
+    from kernelwright.store.records import Found, Stats
+    from kernelwright.tools.hardware.peaks import Peak
+    from kernelwright.tools.manifests.manifest import Manifest
+    from kernelwright.tools.problem import Problem
+
+
+def problems_view(problems: Iterable[Problem]) -> Table:
+    """One line a problem: its name, its family, what it is, the sizes that the CPU rungs use."""
+    table = Table(box=None, padding=(0, 2), header_style=LABEL)
+    table.add_column("problem", no_wrap=True)
+    table.add_column("family", no_wrap=True)
+    table.add_column("what", overflow="fold")
+    table.add_column("on a CPU", overflow="fold")
+    for problem in problems:
+        sizes = " ".join(f"{name}={value}" for name, value in problem.cpu_sizes.items())
+        table.add_row(
+            Text(problem.name), Text(problem.family, style=QUIET), data(problem.title), Text(sizes, style=QUIET)
+        )
+    return table
+
+
+def manifests_view(manifests: Sequence[Manifest], peak: Peak) -> RenderableType:
+    """One line a problem, then the suite's figures. The speed of light is that of `peak`."""
+    table = Table(box=None, padding=(0, 2), header_style=LABEL)
+    table.add_column("problem", no_wrap=True)
+    for heading in ("bytes", "operations", f"at {peak.gpu}", "eager error"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("passes our judge", "passes KernelBench", "makes no difference"):
+        table.add_column(heading, overflow="fold")
+    for manifest in manifests:
+        table.add_row(*_row(manifest, peak))
+    return Group(table, Text(), *(data(line) for line in summary(list(manifests))))
+
+
+def _row(manifest: Manifest, peak: Peak) -> list[Text]:
+    if manifest.failure:
+        return [Text(manifest.problem), *[Text("-")] * 4, data(f"not measured: {manifest.failure}", WARN)]
+    work = manifest.work
+    light = roofline(work, peak.bytes_per_second, peak.rates) if work else None
+    error = manifest.eager_rms
+    return [
+        Text(manifest.problem),
+        Text(size(work.bytes if work else None)),
+        Text("-" if work is None or work.operations is None else f"{work.operations:.3g}"),
+        Text(f"{milliseconds(light.milliseconds)} ({light.bound})" if light and light.bound else "-"),
+        Text("-" if error is None else f"{error:.1e}"),
+        Text(", ".join(manifest.degenerate), style=BAD),
+        Text(", ".join(manifest.degenerate_kb), style=WARN),
+        Text(", ".join(manifest.dead), style=QUIET),
+    ]
+
+
+def stats_view(stats: Stats) -> Table:
+    states = ", ".join(f"{count} {state.value}" for state, count in stats.candidates.items())
+    return facts(
+        [
+            ("database", f"{stats.where}, schema {stats.version}, {size(stats.bytes)}"),
+            ("runs", stats.runs),
+            ("trajectories", f"{stats.trajectories}, {stats.unfinished} unfinished"),
+            ("candidates", states or "none"),
+            ("verdicts", f"{stats.verdicts}, {stats.correct} candidates are correct, {stats.rewards} rewards"),
+            ("texts", f"{stats.blobs}, {size(stats.blob_bytes)} kept in {size(stats.stored_bytes)}"),
+        ]
+    )
+
+
+def found_view(found: Sequence[Found]) -> RenderableType:
+    if not found:
+        return Text("nothing was found", style=QUIET)
+    table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
+    for name in ("trajectory", "turn", "problem", "verdict", "speedup", "where"):
+        table.add_column(name, no_wrap=name != "where")
+    for (candidate, trajectory, verdict), excerpt in found:
+        said = "not judged" if verdict is None else "correct" if verdict.correct else (verdict.fault or "incorrect")
+        style = GOOD if verdict is not None and verdict.correct else BAD
+        speed = times(verdict.speedup if verdict else None)
+        cells = (str(trajectory.id), str(candidate.turn + 1), data(trajectory.problem, limit=40))
+        table.add_row(*cells, Text(str(said).replace("_", " "), style=style), speed, data(excerpt, QUIET, 160))
+    return table
+
+
+def tables_view(tables: Sequence[ComparisonTable]) -> RenderableType:
+    parts: list[RenderableType] = []
+    for table in tables:
+        parts += [
+            Text(table.title, style="bold"),
+            _comparison_grid(table) if table.rows else Text("none", style=QUIET),
+            Text(),
+        ]
+    return Group(*parts[:-1])
+
+
+def _comparison_grid(table: ComparisonTable) -> Table:
+    grid = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
+    for name in table.head:
+        grid.add_column(data(name, limit=60), overflow="fold")
+    for row in table.rows:
+        grid.add_row(*(_cell(cell, place) for place, cell in enumerate(row)))
+    return grid
+
+
+def _cell(cell: str, place: int) -> Text:
+    right = place and ": correct" in cell
+    return data(cell, GOOD if right else LABEL if not place else "", 400)

@@ -1,0 +1,80 @@
+"""`agent doctor`: what the machine is, and each trouble with its fix."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.doctor import Severity, Trouble
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts, rate, size
+from kernelwright.tools.hardware.gpus import Gpu
+from kernelwright.tools.hardware.machine_info import Layer, Machine, OfflineTarget
+
+STYLES = {Severity.ERROR: BAD, Severity.WARNING: WARN, Severity.NOTE: QUIET}
+
+
+def machine_view(machine: Machine, troubles: tuple[Trouble, ...]) -> RenderableType:
+    """The facts, then the troubles; "nothing is wrong" where there is none."""
+    installed = [f"{name} {version}" for name, version in machine.versions.items() if version]
+    missing = [name for name, version in machine.versions.items() if not version]
+    table = facts(
+        [
+            ("host", f"{machine.host}, {machine.system}, {machine.cpus} CPUs, {size(machine.memory_bytes)}"),
+            ("python", machine.python),
+            ("installed", ", ".join(installed)),
+            ("not installed", Text(", ".join(missing), style=QUIET)),
+            *[(f"cuda:{gpu.index}", _gpu(gpu)) for gpu in machine.gpus],
+            *([] if machine.gpus else [("GPU", "none")]),
+            ("driver", _driver(machine)),
+            ("ncu", _ncu(machine)),
+            ("targets", _marks(machine.targets)),
+            ("isolation", _marks(machine.layers)),
+            ("disk", "\n".join(f"{disk.path}: {size(disk.free_bytes)} free" for disk in machine.disks)),
+        ]
+    )
+    return Group(table, Text(), _troubles(troubles))
+
+
+def _gpu(gpu: Gpu) -> Text:
+    clocks = gpu.clocks
+    lines = [
+        f"{gpu.name} ({gpu.uuid}), {gpu.target}, {gpu.multiprocessors} SMs, {size(gpu.memory_bytes)}, L2 {size(gpu.l2_bytes)}",
+        f"memory {rate(gpu.bytes_per_second, 'B')}; "
+        + (", ".join(f"{name} {rate(value, 'OP')}" for name, value in gpu.rates.items()) or "peak rates unknown"),
+    ]
+    if clocks:
+        lines.append(
+            f"SM {clocks.sm_mhz} of {gpu.max_sm_mhz} MHz, memory {clocks.memory_mhz} MHz, {clocks.temperature} C"
+            + (f", {', '.join(clocks.throttle)}" if clocks.throttle else "")
+        )
+    return Text("\n".join(lines))
+
+
+def _driver(machine: Machine) -> str:
+    if machine.driver is None:
+        return ""
+    return f"{machine.driver}" + (f" (CUDA up to {machine.cuda})" if machine.cuda else "")
+
+
+def _ncu(machine: Machine) -> str:
+    if machine.ncu.path is None:
+        return "not found"
+    permitted = {True: ", counters permitted", False: ", counters for administrators only", None: ""}
+    return machine.ncu.path + permitted[machine.ncu.permitted]
+
+
+def _marks(things: tuple[Layer, ...] | tuple[OfflineTarget, ...]) -> Text:
+    return Text(", ").join(Text(thing.name, style=GOOD if thing.available else f"{BAD} strike") for thing in things)
+
+
+def _troubles(troubles: tuple[Trouble, ...]) -> RenderableType:
+    if not troubles:
+        return Text("nothing is wrong", style=GOOD)
+    table = Table(box=None, padding=(0, 2), header_style=LABEL)
+    table.add_column("")
+    table.add_column("what", overflow="fold")
+    table.add_column("what to do", overflow="fold")
+    for trouble in troubles:
+        table.add_row(Text(trouble.severity, style=STYLES[trouble.severity]), Text(trouble.what), Text(trouble.fix))
+    return table

@@ -1,0 +1,218 @@
+"""How `agent solve`, `agent replay` and `agent recheck` ended, for the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.loop.stopping import PAUSES
+from kernelwright.agent.replay.drift import Change
+from kernelwright.agent.replay.rechecking import Changed, Rechecks
+from kernelwright.agent.replay.rejudging import Replays, RewardsAgain
+from kernelwright.agent.replay.replaying import Replayed, ReplayedTurn
+from kernelwright.agent.solve.dry_run import DryRun
+from kernelwright.agent.solve.solving import Solved
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts, times
+from kernelwright.agent.viewing.verdicts.failure import failure_view
+from kernelwright.tools.report import Environment
+
+
+def solved_view(solved: Solved) -> RenderableType:
+    """The verdict, where the kernel is, why it stopped, what it took."""
+    verdict = ("correct", GOOD) if solved.correct else ("no correct kernel", BAD)
+    parts: list[RenderableType] = [Text.assemble(verdict, "  ", (solved.problem, "bold"), ", ", data(solved.verified))]
+    if not solved.correct and solved.report and solved.report.failure:
+        parts.append(failure_view(solved.report.failure))
+    parts.append(facts(_rows(solved)))
+    if solved.note:
+        parts.append(Text(f"note: {solved.note}", style=WARN))
+    return Group(*parts)
+
+
+def _rows(solved: Solved) -> list[tuple[str, object]]:
+    why = solved.stop_reason.replace("_", " ")
+    paused = "; the same command goes on from here" if solved.stop_reason in PAUSES else ""
+    return [
+        ("kernel", solved.output or ""),
+        ("stopped", Text.assemble(why, data(f": {solved.message}" if solved.message else ""), paused)),
+        ("goal", f"{solved.goal} ({'reached' if solved.goal_reached else 'not reached'})"),
+        ("took", _took(solved)),
+        ("kept", f"trajectory {solved.trajectory_id} in {solved.database}"),
+    ]
+
+
+def _took(solved: Solved) -> str:
+    spent = solved.spent
+    parts = [
+        f"{spent.turns} turn{'' if spent.turns == 1 else 's'}",
+        f"{spent.tokens:,} tokens",
+        f"{spent.seconds:.1f} s",
+    ]
+    if spent.dollars is None:
+        parts.append("dollars unknown")
+    elif spent.dollars:
+        parts.append(f"${spent.dollars:.4f}")
+    if spent.gpu_seconds:
+        parts.append(f"{spent.gpu_seconds:.1f} s of GPU")
+    return ", ".join(parts)
+
+
+def dry_run_view(plan: DryRun) -> RenderableType:
+    """The prompt, message by message, then the plan and the estimate."""
+    parts: list[RenderableType] = []
+    for message in plan.messages:
+        parts += [Text(f"--- {message.role}", style=LABEL), data(message.content, limit=10**6)]
+    most = "unbounded" if plan.most_tokens is None else f"{plan.most_tokens:,} tokens"
+    dollars = "dollars unknown" if plan.most_dollars is None else f"${plan.most_dollars:.2f}"
+    parts.append(Text("--- plan", style=LABEL))
+    parts.append(
+        facts(
+            [
+                ("problem", plan.problem),
+                ("policy", f"{plan.policy}, prompts {plan.prompt_version}"),
+                (
+                    "search",
+                    f"{plan.search}, goal {plan.goal}, {'any number of' if plan.turns is None else plan.turns} turns",
+                ),
+                ("tools", f"{', '.join(plan.targets)} on {plan.device}"),
+                (
+                    "sampling",
+                    f"temperature {plan.sampling.temperature:g}, at most {plan.sampling.max_tokens} tokens a reply",
+                ),
+                ("estimate", f"about {plan.prompt_tokens:,} tokens in the first prompt; at most {most}, {dollars}"),
+                ("note", plan.note),
+            ]
+        )
+    )
+    parts.append(Text("nothing was asked, run or written", style=QUIET))
+    return Group(*parts)
+
+
+def replays_view(replays: Replays) -> RenderableType:
+    """Each trajectory whole where there is one, a line each where there are many; then the sum."""
+    if not replays.run and len(replays.trajectories) == 1:
+        parts = [trajectory_view(replays.trajectories[0], replays.executed)]
+    else:
+        parts = [_many(replays)]
+    return Group(*parts, facts(_drift_summary(replays)))
+
+
+def trajectory_view(replayed: Replayed, executed: bool) -> RenderableType:
+    origin = f", forked after candidate {replayed.forked_from_id}" if replayed.forked_from_id is not None else ""
+    head = Text.assemble(
+        (f"trajectory {replayed.trajectory_id}  ", LABEL), data(replayed.problem), f", {replayed.policy}{origin}"
+    )
+    parts: list[RenderableType] = [head]
+    for turn in replayed.turns:
+        parts += _turn(turn, executed and not turn.judged, turn.trajectory_id != replayed.trajectory_id)
+    why = replayed.stop_reason.replace("_", " ") or "not finished"
+    rows = [("stopped", data(why + (f": {replayed.message}" if replayed.message else "")))]
+    if replayed.unjudged:
+        rows.append(("unjudged", Text(f"{replayed.unjudged} turns: the command that wrote them goes on there")))
+    return Group(*parts, facts(rows))
+
+
+def _turn(turn: ReplayedTurn, kept: bool, inherited: bool) -> list[RenderableType]:
+    verdict = ("correct", GOOD) if turn.correct else ((turn.fault or "not correct").replace("_", " "), BAD)
+    best = "none" if turn.best is None else f"turn {turn.best + 1}"
+    line = Text.assemble(
+        (f"turn {turn.turn + 1:<3} {turn.action:<6}  candidate {turn.candidate_id:<5} ", QUIET),
+        (f"{' > '.join(turn.states):<31} ", QUIET), (f"{turn.rung:<11} ", LABEL), verdict,
+        f" {times(turn.speedup)}" if turn.speedup is not None else "", (f"  best {best}", QUIET),
+    )  # fmt: skip
+    if turn.repeats is not None:
+        line.append(f"  the same as turn {turn.repeats + 1}", QUIET)
+    if inherited:
+        line.append("  from the trajectory it was forked from", QUIET)
+    elif kept:
+        line.append("  not run again", QUIET)
+    under = [_changed(change) for change in turn.drift.changes]
+    if turn.drift.note:
+        under.append(Text(turn.drift.note, QUIET))
+    if turn.departure:
+        under.append(Text.assemble("today's machine would go on otherwise: ", (turn.departure, WARN)))
+    if turn.message and not turn.correct:
+        under.insert(0, data(turn.message, QUIET))
+    return [line, *(Text.assemble("         ", text) for text in under)]
+
+
+def _changed(change: Change) -> Text:
+    of = f" of {change.of}" if change.of else ""
+    return Text.assemble((f"drift  {change.aspect}{of}: ", WARN), data(change.was), " -> ", data(change.now))
+
+
+def _many(replays: Replays) -> Table:
+    table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
+    for name in ("trajectory", "problem", "turns", "best", "stopped", "verdicts that differ", "other drift", "saved"):
+        table.add_column(name, justify="left" if name in ("problem", "stopped") else "right")
+    for replayed in replays.trajectories:
+        best = next((t for t in replayed.turns if t.candidate_id == replayed.best_candidate_id), None)
+        other = sum(bool(turn.drift.changes) and not turn.drift.verdict_changed for turn in replayed.turns)
+        changed = Text(str(replayed.verdicts_changed), BAD if replayed.verdicts_changed else "")
+        table.add_row(
+            str(replayed.trajectory_id), data(replayed.problem, limit=50), str(len(replayed.turns)),
+            "-" if best is None else f"turn {best.turn + 1}", replayed.stop_reason.replace("_", " ") or "not finished",
+            changed, str(other), str(replayed.rescored),
+        )  # fmt: skip
+    return table
+
+
+def _drift_summary(replays: Replays) -> list[tuple[str, object]]:
+    if not replays.executed:
+        return []
+    judged = sum(turn.judged for replayed in replays.trajectories for turn in replayed.turns)
+    changed = replays.verdicts_changed
+    said = f"{changed} of {judged} verdicts differ" if changed else f"none: {judged} verdicts are what they were"
+    rows: list[tuple[str, object]] = [
+        ("drift", Text(said, BAD if changed else GOOD)),
+        ("tools", _tools(replays.tools) if replays.tools else ""),
+        ("saved", f"{replays.saved} new verdicts, the old ones kept" if replays.saved else ""),
+    ]
+    if replays.interrupted:
+        rows.append(("note", Text("interrupted: what was saved stays, the rest was not looked at", WARN)))
+    return rows
+
+
+def _tools(tools: Environment) -> str:
+    return f"evaluator {tools.evaluator}, torch {tools.torch}, triton {tools.triton}, {tools.gpu or 'CPU'}"
+
+
+def rechecks_view(found: Rechecks) -> RenderableType:
+    """The changed ones first, each with its reason; then what was judged and what was not."""
+    lines: list[RenderableType] = [_line(one) for one in found.changed]
+    for left in found.not_judged:
+        lines.append(data(f"candidate {left.candidate_id} ({left.problem}) was not judged: {left.why}", WARN))
+    return Group(*lines, facts(_recheck_summary(found)))
+
+
+def _line(one: Changed) -> Text:
+    return Text.assemble(
+        (f"candidate {one.candidate_id}  ", LABEL), data(one.problem, limit=60),
+        (f", trajectory {one.trajectory_id} turn {one.turn}:  ", QUIET), (one.was, BAD if one.was != "correct" else GOOD), " -> ",
+        (one.now, GOOD if one.now == "correct" else BAD), "  ", data(one.why, QUIET, 300),
+    )  # fmt: skip
+
+
+def _recheck_summary(found: Rechecks) -> list[tuple[str, object]]:
+    judged = found.before + found.here
+    changes = "\n".join(f"{count:>5}  {change}" for change, count in found.counts.items())
+    rows: list[tuple[str, object]] = [
+        ("judged", f"{found.here} now, {found.before} before, of {found.candidates} candidates with code"),
+        (
+            "changed",
+            data(f"{len(found.changed)} of {judged} verdicts" if found.changed else f"none of {judged} verdicts"),
+        ),
+        ("", data(changes)),
+        ("left", f"{found.left}: the same command goes on with them" if found.left else ""),
+        ("GPU", f"{found.only_on_a_gpu} have a GPU's verdict: judge them there" if found.only_on_a_gpu else ""),
+        ("rewards", data("\n".join(_rewards(one) for one in found.rewards))),
+        ("evaluator", found.evaluator),
+    ]
+    if found.interrupted:
+        rows.append(("note", Text("interrupted: what was judged is saved", style=WARN)))
+    return rows
+
+
+def _rewards(one: RewardsAgain) -> str:
+    return f"{one.formula}: {one.note or f'{one.stored} new ones, those of earlier verdicts stay'}"

@@ -1,0 +1,137 @@
+"""Numbers as people say them, and text from candidates as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.tools.report import Timing, clean_text
+
+GOOD, BAD, QUIET, LABEL, WARN = "bold green", "bold red", "dim", "cyan", "yellow"
+
+
+def milliseconds(value: float | None) -> str:
+    """Milliseconds in the unit that reads best: 31.2 us, 1.204 ms, 2.10 s."""
+    if value is None:
+        return "-"
+    if value < 0.1:
+        return f"{value * 1000:.3g} us"
+    return f"{value:.4g} ms" if value < 1000 else f"{value / 1000:.3g} s"
+
+
+def interval(timing: Timing) -> str:
+    """The median with its confidence interval and how many calls it rests on."""
+    calls = f"{timing.calls} call{'' if timing.calls == 1 else 's'}"
+    return f"{milliseconds(timing.median)} ({milliseconds(timing.low)} to {milliseconds(timing.high)}, 95 %, {calls})"
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:.3g} %"
+
+
+def times(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.3g}x"
+
+
+def size(count: float | None) -> str:
+    """Bytes, binary units."""
+    if count is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"
+
+
+def rate(value: float | None, unit: str) -> str:
+    """Decimal: 4.8 TB/s, 989 TFLOP/s."""
+    if value is None:
+        return "-"
+    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {prefix}{unit}/s"
+    return f"{value:.3g} {unit}/s"
+
+
+def counted(census: Mapping[str, int], most: int = 6) -> str:
+    """`softmax_kernel x2, add_kernel`; the largest first, the rest counted."""
+    ordered = sorted(census.items(), key=lambda item: (-item[1], item[0]))
+    named = [name if count == 1 else f"{name} x{count}" for name, count in ordered[:most]]
+    rest = len(ordered) - most
+    return ", ".join(named + ([f"and {rest} more"] if rest > 0 else []))
+
+
+def data(text: object, style: str = "", limit: int = 2000) -> Text:
+    """Text that someone else wrote: no markup, no control characters."""
+    return Text(clean_text(text, limit), style=style)
+
+
+def facts(rows: Iterable[tuple[str, object]]) -> Table:
+    """Two columns: what, and what is known of it. Rows whose value is empty are left out."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style=LABEL, no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        shown = value if isinstance(value, Text | Table) else Text("" if value is None else str(value))
+        if isinstance(shown, Table) or shown.plain:
+            table.add_row(label, shown)
+    return table
+
+
+class AdaptiveTable:
+    """A table that becomes a list of records where the terminal is too narrow for it.
+
+    The table is drawn when no cell would be broken inside a word, else each row is drawn as its first cell, and
+    under it `heading value` for every other cell that is not empty.
+    """
+
+    def __init__(
+        self, headings: Sequence[str], rows: Sequence[Sequence[Text]], *, numeric: Iterable[str], wrapped: Iterable[str]
+    ) -> None:
+        """`numeric` columns are aligned to the right; `wrapped` columns may be broken between words."""
+        self._headings, self._rows = headings, rows
+        self._numeric, self._wrapped = frozenset(numeric), frozenset(wrapped)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._least_width() <= options.max_width:
+            yield self._table()
+        else:
+            for row in self._rows:
+                yield from self._record(row)
+
+    def _least_width(self) -> int:
+        """Columns of the terminal that the table takes when every wrapped cell is as narrow as its longest word."""
+        cells = [(name, [Text(name), *column]) for name, column in zip(self._headings, self._columns(), strict=True)]
+        return sum(2 + max(self._least_cell(name, cell) for cell in column) for name, column in cells)
+
+    def _columns(self) -> list[tuple[Text, ...]]:
+        return list(zip(*self._rows, strict=True)) if self._rows else [()] * len(self._headings)
+
+    def _least_cell(self, name: str, cell: Text) -> int:
+        if name not in self._wrapped:
+            return cell.cell_len
+        return max((Text(word).cell_len for word in cell.plain.split()), default=0)
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, 1), header_style=LABEL)
+        for name in self._headings:
+            table.add_column(
+                name,
+                justify="right" if name in self._numeric else "left",
+                no_wrap=name not in self._wrapped,
+                overflow="fold",
+            )
+        for row in self._rows:
+            table.add_row(*row)
+        return table
+
+    def _record(self, row: Sequence[Text]) -> Iterable[RenderableType]:
+        known = list(zip(self._headings[1:], row[1:], strict=True))
+        parts = [Text(" ").join([Text(name, style=LABEL), cell]) if name else cell for name, cell in known if cell]
+        yield Padding(row[0], (0, 0, 0, 1))
+        yield Padding(Text("  ").join(parts), (0, 0, 0, 3))

@@ -1,0 +1,1 @@
+"""One verdict and one trace as rich renderables."""

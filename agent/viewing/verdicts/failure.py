@@ -1,0 +1,74 @@
+"""Why a candidate is not correct: the fault, the line with its caret, the mismatch and where to look."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.viewing.show.words import BAD, LABEL, QUIET, WARN, data, facts
+from kernelwright.tools.report import Failure, Mismatch, Rung, SourceLine
+
+
+def failure_view(failure: Failure, ended_at: Rung | None = None) -> RenderableType:
+    """The fault's name and message (and the rung that it ended), then whatever is known beyond them."""
+    parts: list[RenderableType] = [_headline(failure, ended_at)]
+    if failure.where:
+        parts.append(_indented(_source_line(failure.where)))
+    if failure.mismatch:
+        said = bool(failure.mismatch.hint) and failure.mismatch.hint in failure.message
+        parts.append(_indented(mismatch_view(failure.mismatch.with_(hint="") if said else failure.mismatch)))
+    if failure.trace:
+        parts.append(_indented(data(failure.trace.rstrip(), QUIET)))
+    return Group(*parts)
+
+
+def fault_name(failure: Failure) -> str:
+    """`cheat (cache)`, `out of bounds`."""
+    name = failure.fault.replace("_", " ")
+    return f"{name} ({failure.cheat})" if failure.cheat else name
+
+
+def _headline(failure: Failure, ended_at: Rung | None) -> Text:
+    where = f"ended at {ended_at}: " if ended_at is not None else ""
+    return Text.assemble(where, (fault_name(failure), BAD), ": ", data(failure.message))
+
+
+def _source_line(where: SourceLine) -> Text:
+    """`  12 | x = tl.load(p` and, where the column is known, a caret under it."""
+    gutter = f"{where.line} | "
+    lines = where.caret().split("\n")
+    shown = [data(lines[0].replace("\t", " "))] + [Text(line, style=BAD) for line in lines[1:]]
+    margins = [gutter] + [" " * len(gutter)] * (len(shown) - 1)
+    return Text("\n").join(Text.assemble((m, QUIET), line) for m, line in zip(margins, shown, strict=True))
+
+
+def mismatch_view(mismatch: Mismatch) -> RenderableType:
+    """How many elements are wrong, in what pattern, the first and the worst of them."""
+    rows: list[tuple[str, object]] = [
+        ("wrong", _count(mismatch)),
+        ("pattern", Text((mismatch.pattern or "").replace("_", " "), style=WARN)),
+        ("look at", data(mismatch.hint)),
+        ("max error", "" if mismatch.max_error is None else f"{mismatch.max_error:.3g} from float64"),
+        ("error ratio", "" if mismatch.error_ratio is None else f"{mismatch.error_ratio:.3g} of eager's own RMS error"),
+    ]
+    elements = [("first", mismatch.first)] if mismatch.first else []
+    elements += [("worst", element) for element in mismatch.worst]
+    table = Table(box=None, padding=(0, 2), header_style=LABEL)
+    for heading in ("", "index", "expected", "got"):
+        table.add_column(heading, justify="left" if heading in ("", "index") else "right")
+    for name, element in elements:
+        table.add_row(name, ", ".join(str(i) for i in element.index), f"{element.expected:.6g}", f"{element.got:.6g}")
+    return Group(facts(rows), *([table] if elements else []))
+
+
+def _count(mismatch: Mismatch) -> str:
+    share = mismatch.wrong / mismatch.total if mismatch.total else 0.0
+    where = f", output {mismatch.output}" if mismatch.output else ""
+    draw = f", inputs `{mismatch.draw}`" if mismatch.draw else ""
+    return f"{mismatch.wrong:,} of {mismatch.total:,} elements ({share:.3%}){where}{draw}"
+
+
+def _indented(view: RenderableType) -> RenderableType:
+    return Padding(view, (0, 0, 0, 2))

@@ -1,0 +1,39 @@
+"""Traces one candidate's host code to be shown: at the problem's own size, and at the size that is judged first where that is another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelwright.agent.viewing.verdicts.trace import CandidateTrace, TracedSize
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.sandbox import Kind, Zygote
+
+TRACE_TIMEOUT_SECONDS = 60.0
+"""For both sizes together."""
+
+
+def trace_host_code(
+    problem: Problem, source: str, target: str, device: str, allow_import: Sequence[str] = ()
+) -> CandidateTrace:
+    """What the candidate's own process asked for. `device` decides which size is judged first: cpu or cuda:N.
+
+    A candidate that fails is a value. Raises ProblemError where the reference itself cannot be used, InfrastructureError where no process could be started.
+    """
+    from kernelwright.tools.pipeline import WARM
+    from kernelwright.tools.sizing.selection import requests, select
+    from kernelwright.tools.tracing.client import trace_candidate
+
+    selection = select(problem, source, device, seed=0, count=0)
+    asked = requests(problem, selection, device, seed=0)
+    with Zygote(Kind.COMPILE, warm=WARM[Kind.COMPILE], spare=False) as zygote:
+        found = trace_candidate(zygote, source, target, asked, seconds=TRACE_TIMEOUT_SECONDS, allow_import=allow_import)
+    labels = [({}, "the problem's own"), *((size.sizes, size.why) for size in selection.every)]
+    traces = found.traced.traces or (None,) * len(found.failures)
+    at = tuple(
+        TracedSize(sizes=sizes, why=why, inputs=request.spec.inputs, trace=trace, failure=failure)
+        for (sizes, why), request, trace, failure in zip(labels, asked, traces, found.failures, strict=True)
+    )
+    return CandidateTrace(
+        problem=problem.name, target=target, at=at, functions=found.traced.functions, kernels=found.traced.kernels,
+        notes=found.notes, seconds=found.seconds,
+    )  # fmt: skip

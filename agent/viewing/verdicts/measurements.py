@@ -1,0 +1,220 @@
+"""What was measured of a candidate: the compiler's resources for each target, its speed and the speed of light."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.viewing.show.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    AdaptiveTable,
+    counted,
+    data,
+    facts,
+    interval,
+    milliseconds,
+    percent,
+    rate,
+    size,
+    times,
+)
+from kernelwright.agent.viewing.verdicts.failure import fault_name
+from kernelwright.tools.report import Clocks, CompileResult, KernelResources, LaunchTime, ProfileResult, Roofline
+
+MAX_TABLE_ROWS = 12
+"""Specialisations shown for one target: an autotuned kernel may have a hundred."""
+
+
+def kernels_view(result: CompileResult) -> RenderableType | None:
+    """Registers, spills, shared memory, occupancy and tensor-core use of every specialisation; None where nothing was compiled."""
+    if not result.kernels:
+        return None
+    headings = ("kernel", "config", "registers", "spills", "shared", "occupancy", "tensor cores", "loads")
+    rows = [_row(kernel) for kernel in result.kernels[:MAX_TABLE_ROWS]]
+    table = AdaptiveTable(headings, rows, numeric=headings[2:5], wrapped=headings[:2])
+    rest = len(result.kernels) - MAX_TABLE_ROWS
+    return Group(table, Text(f"and {rest} more specialisations (--json lists all)", style=QUIET)) if rest > 0 else table
+
+
+def _row(kernel: KernelResources) -> list[Text]:
+    return [
+        data(kernel.name),
+        data(config_text(kernel), QUIET),
+        _number(kernel.registers),
+        Text(_number(kernel.spills).plain, style=WARN if kernel.spills else ""),
+        Text(size(kernel.shared)),
+        Text(occupancy_text(kernel)),
+        Text(tensor_core_text(kernel)),
+        Text(f"{kernel.vector_bits} bit" if kernel.vector_bits else "-"),
+    ]
+
+
+def config_text(kernel: KernelResources) -> str:
+    """`BLOCK=1024 num_warps=4`, options that were left out are not guessed."""
+    return " ".join(f"{name}={value}" for name, value in kernel.config.items())
+
+
+def occupancy_text(kernel: KernelResources) -> str:
+    """`50 % (registers)`: the share of resident warps and what holds it down."""
+    if kernel.occupancy is None:
+        return "-"
+    limit = f" ({kernel.occupancy_limit})" if kernel.occupancy_limit and kernel.occupancy < 1 else ""
+    return percent(kernel.occupancy) + limit
+
+
+def tensor_core_text(kernel: KernelResources) -> str:
+    """`wgmma bf16`; `none` where the kernel computes without them."""
+    return " ".join([kernel.tensor_core, *kernel.mma_types]) if kernel.tensor_core else "none"
+
+
+def launches_view(launches: tuple[LaunchTime, ...]) -> RenderableType:
+    """One line a launch of the steady state, in order: kernel, grid, time, share of the call."""
+    table = Table(box=None, padding=(0, 2), header_style=LABEL)
+    for heading in ("launch", "grid", "time", "share"):
+        table.add_column(heading, justify="right" if heading in ("time", "share") else "left", overflow="fold")
+    for launch in launches[:MAX_TABLE_ROWS]:
+        grid = " x ".join(map(str, launch.grid))
+        table.add_row(data(launch.kernel), grid, milliseconds(launch.ms), percent(launch.share))
+    rest = len(launches) - MAX_TABLE_ROWS
+    return Group(table, Text(f"and {rest} more launches (--json lists all)", style=QUIET)) if rest > 0 else table
+
+
+def matrix_view(results: tuple[CompileResult, ...]) -> RenderableType:
+    """One line a target: does it compile there, and at what cost. The largest figure over the kernels is shown."""
+    headings = ("target", "", "registers", "spills", "shared", "occupancy", "tensor cores", "seconds", "why not")
+    numeric = ("registers", "spills", "shared", "seconds")
+    return AdaptiveTable(headings, [_target_row(result) for result in results], numeric=numeric, wrapped=("why not",))
+
+
+def _target_row(result: CompileResult) -> list[Text]:
+    kernels = result.kernels
+    tensor = sorted({tensor_core_text(k) for k in kernels if k.tensor_core})
+    occupancies = [k.occupancy for k in kernels if k.occupancy is not None]
+    return [
+        Text(result.target),
+        Text("ok", style=GOOD) if result.passed else Text("fails", style=BAD),
+        _number(_most(k.registers for k in kernels)),
+        _number(_most(k.spills for k in kernels)),
+        Text(size(_most(k.shared for k in kernels))),
+        Text(percent(min(occupancies, default=None))),
+        Text(", ".join(tensor) or "none"),
+        Text(f"{result.seconds:.2f}"),
+        Text.assemble(fault_name(result.failure), ": ", data(result.failure.message, limit=200))
+        if result.failure
+        else Text(),
+    ]
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _number(value: int | None) -> Text:
+    return Text("-" if value is None else str(value))
+
+
+IDLE_THROTTLE_REASON = "gpu_idle"
+MEASURED_SEPARATELY = " (measured apart, no part of the time or the speedup)"
+
+
+def speed_view(profile: ProfileResult) -> RenderableType:
+    """Time, speedups, speed of light, what is no part of the time, where the GPU time went, the clocks it was measured at, hardware counters."""
+    found = facts(
+        [
+            ("time", interval(profile.candidate) if profile.candidate else ""),
+            (
+                "host",
+                f"{milliseconds(profile.host_ms)} a call beside it{MEASURED_SEPARATELY}"
+                if profile.host_ms is not None
+                else "",
+            ),
+            (
+                "set-up",
+                f"{milliseconds(profile.setup_ms)}, once{MEASURED_SEPARATELY}" if profile.setup_ms is not None else "",
+            ),
+            ("speedup", _speedup(profile)),
+            ("precision", _precision(profile)),
+            ("speed of light", _speed_of_light(profile)),
+            ("GPU kernels", _gpu_kernels(_not_launched(profile))),
+            ("peak memory", size(profile.peak_memory) if profile.peak_memory is not None else ""),
+            ("clocks", _clocks(profile.clocks) if profile.clocks else ""),
+            ("ncu", Text(_counters(profile.ncu))),
+            ("note", Text("\n".join(profile.notes), style=QUIET) if profile.notes else ""),
+        ]
+    )
+    return Group(found, launches_view(profile.launches)) if profile.launches else found
+
+
+def _precision(profile: ProfileResult) -> Text | str:
+    """Of the candidate and of what it is compared with: a speedup means little where they differ."""
+    own, eager = profile.precision, profile.eager_precision
+    if not own and not eager:
+        return ""
+    style = WARN if own and eager and own != eager else ""
+    return Text.assemble((own or "unknown", style), f", eager {eager or 'unknown'}")
+
+
+def _speedup(profile: ProfileResult) -> Text | str:
+    if profile.speedup is None:
+        return ""
+    style = GOOD if profile.speedup >= 1 else WARN
+    eager = f" over eager ({milliseconds(profile.eager.median)})" if profile.eager else " over eager"
+    bound = f", at least {times(profile.speedup_low)}" if profile.speedup_low is not None else ""
+    parts: list[str | tuple[str, str]] = [(times(profile.speedup), style), eager + bound]
+    if profile.speedup_compiled is not None:
+        compiled = f" ({milliseconds(profile.compiled.median)})" if profile.compiled else ""
+        style = GOOD if profile.speedup_compiled >= 1 else WARN
+        parts += ["; ", (times(profile.speedup_compiled), style), f" over torch.compile{compiled}"]
+    return Text.assemble(*parts)
+
+
+def _speed_of_light(profile: ProfileResult) -> str:
+    if profile.roofline is None:
+        return percent(profile.speed_of_light) if profile.speed_of_light is not None else ""
+    return f"{percent(profile.speed_of_light)} of {roofline_text(profile.roofline)}"
+
+
+def roofline_text(roofline: Roofline) -> str:
+    """`0.107 ms (memory bound: 512 MiB at 4.8 TB/s)`."""
+    if roofline.bound == "compute":
+        count = "-" if roofline.operations is None else f"{roofline.operations:.3g}"
+        cost = f"{count} operations at {rate(roofline.operations_per_second, 'FLOP')} {roofline.rate_name}".rstrip()
+    else:
+        cost = f"{size(roofline.bytes)} at {rate(roofline.bytes_per_second, 'B')}"
+    return f"{milliseconds(roofline.milliseconds)} ({roofline.bound or 'memory'} bound: {cost})"
+
+
+def _not_launched(profile: ProfileResult) -> dict[str, float]:
+    """What else had work for the GPU, where its launches have a table of their own."""
+    launched = {launch.kernel for launch in profile.launches}
+    return {name: ms for name, ms in profile.gpu_kernels.items() if name not in launched}
+
+
+def _gpu_kernels(kernels: Mapping[str, float], most: int = 4) -> str:
+    ordered = sorted(kernels.items(), key=lambda item: -item[1])
+    named = [f"{name} {milliseconds(ms)}" for name, ms in ordered[:most]]
+    return ", ".join(named + ([f"and {len(ordered) - most} more"] if len(ordered) > most else []))
+
+
+def _clocks(clocks: Clocks) -> Text:
+    known = [
+        f"SM {clocks.sm_mhz} MHz" if clocks.sm_mhz is not None else "",
+        f"memory {clocks.memory_mhz} MHz" if clocks.memory_mhz is not None else "",
+        f"{clocks.temperature} C" if clocks.temperature is not None else "",
+        f"{clocks.power_watts:.0f} W" if clocks.power_watts is not None else "",
+    ]
+    text = Text(", ".join(part for part in known if part))
+    if slowed := [reason for reason in clocks.throttle if reason != IDLE_THROTTLE_REASON]:
+        text.append(f"; throttled: {counted(dict.fromkeys(slowed, 1))}", style=WARN)
+    return text
+
+
+def _counters(ncu: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in ncu.items())

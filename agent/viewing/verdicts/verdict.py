@@ -1,0 +1,194 @@
+"""One report for people: the verdict, the ladder, what was checked, the kernels, the speed, how it was isolated."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, counted, data, facts, percent
+from kernelwright.agent.viewing.verdicts.failure import failure_view, fault_name
+from kernelwright.agent.viewing.verdicts.measurements import kernels_view, matrix_view, speed_view
+from kernelwright.tools.report import CorrectnessResult, Failure, Fault, OwnWork, Report, Rung, SizeOutcome, Tried
+
+CPU_ONLY = "on a CPU, interpreted, at shrunk shapes: right so far, and nothing is known of its speed"
+
+OUTCOMES = {SizeOutcome.RIGHT: GOOD, SizeOutcome.WRONG: BAD, SizeOutcome.REFUSED: WARN, SizeOutcome.UNUSED: QUIET}
+
+NOT_ITS_OWN = frozenset({Fault.FALLBACK, Fault.NO_KERNEL, Fault.CHEAT})
+
+
+def report_view(report: Report, command: str = "") -> RenderableType:
+    """Everything a kernel engineer asks first, in that order. What was not reached is not shown. `command`: how the report was asked for, without its seed."""
+    parts: list[RenderableType] = [headline(report), facts([("rungs", ladder(report)), *_findings(report, command)])]
+    if report.failure:
+        parts.append(failure_view(report.failure, report.ended_at))
+    elif report.explanation:
+        parts.append(Text(report.explanation, style=WARN))
+    parts += _compiled(report)
+    if report.profile:
+        parts.append(speed_view(report.profile))
+    parts.append(facts(_circumstances(report)))
+    if report.output.strip():
+        parts.append(Group(Text("what the candidate printed:", style=LABEL), data(report.output.rstrip(), QUIET)))
+    return Group(*parts)
+
+
+def headline(report: Report) -> Text:
+    """`correct  fused_softmax, judged on NVIDIA H200` or `mismatch  ...`."""
+    if report.correct:
+        verdict = ("correct", GOOD)
+    else:
+        verdict = (fault_name(report.failure) if report.failure else "not judged", BAD)
+    return Text.assemble(verdict, "  ", (report.problem, "bold"), ", ", data(_judged_on(report)))
+
+
+def _judged_on(report: Report) -> str:
+    if report.correctness is None and report.interpreted is None:
+        return "never run"
+    on_cpu = report.judged_on == "cpu" or report.correctness is None
+    if on_cpu:
+        return CPU_ONLY if report.correct else "judged on a CPU, interpreted, at shrunk shapes"
+    return f"judged on {report.judged_on}"
+
+
+def ladder(report: Report) -> Text:
+    """`source ok > compile ok > interpreted fails`: every rung that was entered, the last one is where it stopped."""
+    failed = report.ended_at if report.failure else None
+    steps = []
+    for rung in Rung:
+        if rung is failed:
+            steps.append(Text.assemble(rung.value, (" fails", BAD)))
+            break
+        if _entered(report, rung):
+            steps.append(Text.assemble(rung.value, (" ok", GOOD)))
+    return Text(" > ", style=QUIET).join(steps)
+
+
+def _entered(report: Report, rung: Rung) -> bool:
+    return {
+        Rung.SOURCE: True,
+        Rung.COMPILE: bool(report.compiles),
+        Rung.INTERPRETED: report.interpreted is not None,
+        Rung.CORRECTNESS: report.correctness is not None,
+        Rung.PROFILE: report.profile is not None,
+    }[rung]
+
+
+def _findings(report: Report, command: str) -> list[tuple[str, object]]:
+    checked = report.correctness or report.interpreted
+    return [
+        ("checks", _checks(checked) if checked else ""),
+        ("sizes", sizes_view(checked.tried) if checked and checked.tried else ""),
+        ("seed", _seed(checked.seed, command) if checked and checked.seed is not None else ""),
+        ("KernelBench", "" if report.correct_kb is None else _kernelbench(report)),
+        ("own work", _own_work(report.own_work, report.failure) if report.own_work else ""),
+        ("degenerate", Text(_degenerate(report), style=WARN)),
+        ("advice", data("\n".join(report.advice), WARN)),
+    ]
+
+
+def sizes_view(tried: tuple[Tried, ...]) -> Table:
+    """One line a size: the integers of the reference that were changed, why these, and what became of the candidate there."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(overflow="fold")
+    for _ in range(3):
+        table.add_column()
+    for one in tried:
+        sizes = " ".join(f"{name}={value}" for name, value in one.sizes.items()) or "the problem's own"
+        why = one.why if one.sizes or one.why != "the problem's own" else ""
+        outcome = Text(one.outcome.value, style=OUTCOMES[one.outcome])
+        table.add_row(data(sizes), data(why, QUIET), outcome, data(one.message, limit=200))
+    return table
+
+
+def _seed(seed: int, command: str) -> Text:
+    """The seed, and what repeats the verdict with it."""
+    return Text.assemble(f"{seed}, which repeats this verdict: ", data(f"{command or 'agent check ...'} --seed {seed}"))
+
+
+def _kernelbench(report: Report) -> str:
+    return f"its own rule says {'correct' if report.correct_kb else 'incorrect'}"
+
+
+def _degenerate(report: Report) -> str:
+    passes = ", ".join(report.degenerate)
+    return f"this problem cannot tell a right answer from: {passes}" if passes else ""
+
+
+def _checks(result: CorrectnessResult) -> Text:
+    """How many comparisons passed, the worst of them, and with what sizes."""
+    passed = sum(check.passed for check in result.checks)
+    text = Text(f"{passed} of {len(result.checks)} passed")
+    ratios = [c.error_ratio for c in result.checks if c.error_ratio is not None]
+    if ratios:
+        text.append(f", error at most {max(ratios):.3g} of eager's own")
+    if result.deterministic is not None:
+        text.append(", bitwise repeatable" if result.deterministic else ", not bitwise repeatable")
+    if result.sizes and not result.tried:
+        text.append(f", sizes {' '.join(f'{k}={v}' for k, v in result.sizes.items())}")
+    if result.weights_reloaded is False:
+        text.append(", weights could not be matched with the reference's", style=WARN)
+    for note in result.notes:
+        text.append("\n").append(data(note, QUIET))
+    return text
+
+
+def _own_work(work: OwnWork, failure: Failure | None) -> Text:
+    """A candidate that failed for another reason was not asked whose work it is."""
+    if work.accepted:
+        verdict = ("its own", GOOD)
+    else:
+        verdict = ("not its own", BAD) if failure and failure.fault in NOT_ITS_OWN else ("not judged", QUIET)
+    text = Text.assemble(verdict, f" ({work.mode})")
+    if work.share is not None:
+        text.append(f", {percent(work.share)} of {work.share_of.replace('_', ' ') or 'the work'} in its own kernels")
+    if work.needed is False:
+        text.append(", and the output does not depend on them", style=BAD)
+    for label, census in (("launches", work.census.launches), ("torch computes", work.census.compute_ops)):
+        if census:
+            text.append(f"\n{label}: ").append(data(counted(census)))
+    return text
+
+
+def _compiled(report: Report) -> list[RenderableType]:
+    if len(report.compiles) > 1:
+        return [matrix_view(report.compiles)]
+    if report.compile is None:
+        return []
+    view = kernels_view(report.compile)
+    doing = "compiled for" if report.compile.passed else "not compiled for"
+    title = Text(f"{doing} {report.compile.target}, {report.compile.seconds:.2f} s", style=LABEL)
+    notes = [data(note, QUIET) for note in report.compile.notes]
+    return [title, *([view] if view is not None else []), *notes]
+
+
+def _circumstances(report: Report) -> list[tuple[str, object]]:
+    isolation, environment = report.isolation, report.environment
+    versions = [f"{name} {value}" for name, value in _versions(report) if value]
+    return [
+        ("isolation", ", ".join(isolation.active) if isolation else ""),
+        ("not isolated", data("\n".join(isolation.missing), WARN) if isolation and isolation.missing else ""),
+        ("made with", ", ".join(versions)),
+        ("on", ", ".join(part for part in (environment.gpu, environment.host) if part)),
+        ("warnings", data("\n".join(_unsaid(report)), WARN)),
+        ("took", f"{report.seconds:.2f} s{' (from the cache)' if report.cached else ''}"),
+    ]
+
+
+def _unsaid(report: Report) -> list[str]:
+    """The warnings that repeat nothing shown elsewhere: missing layers and other targets have their own lines."""
+    said = list(report.isolation.missing) if report.isolation else []
+    said += [c.failure.message for c in report.compiles[1:] if c.failure]
+    return [warning for warning in report.warnings if not any(part in warning for part in said)]
+
+
+def _versions(report: Report) -> list[tuple[str, str]]:
+    e = report.environment
+    return [
+        ("evaluator", e.evaluator),
+        ("torch", e.torch),
+        ("triton", e.triton),
+        ("python", e.python),
+        ("driver", e.driver),
+    ]

@@ -1,0 +1,310 @@
+"""The terminal viewer: draws where it is, and turns keys into moves. It reads the store and never writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.containers import Horizontal
+from textual.events import Resize
+from textual.message import Message
+from textual.widgets import Static
+
+from kernelwright.agent.export.kernels import check_kernel, default_name, save_kernel
+from kernelwright.agent.viewing.show.words import BAD, QUIET, WARN, data
+from kernelwright.agent.viewing.viewer.assembling import Assembled, Assembling, Step, Wanted
+from kernelwright.agent.viewing.viewer.dialogs import Ask, Choose, Help
+from kernelwright.agent.viewing.viewer.filtering import EXAMPLE, parse_filter
+from kernelwright.agent.viewing.viewer.layout import (
+    BINDINGS,
+    FOUND,
+    NARROW,
+    SMALLEST,
+    STYLE,
+    found_cells,
+    heading,
+    hints,
+)
+from kernelwright.agent.viewing.viewer.pager import Pager
+from kernelwright.agent.viewing.viewer.plain import HEADINGS, beneath, head, list_rows
+from kernelwright.agent.viewing.viewer.position import Position
+from kernelwright.agent.viewing.viewer.trail import listed, tree_lines
+from kernelwright.agent.viewing.viewer.views import View, assembly_view, view_of
+from kernelwright.errors import InputError
+from kernelwright.store.database import Store
+from kernelwright.store.errors import StoreError
+from kernelwright.store.records import CandidateFilter, Turn
+from kernelwright.tools.compiling.assembly import Assembly
+
+POLL_INTERVAL_SECONDS = 2.0
+"""Seconds between two looks at the database while it follows."""
+
+
+class Viewer(App[None]):
+    CSS = STYLE
+    BINDINGS = list(BINDINGS)
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "agent inspect"
+
+    def __init__(
+        self,
+        store: Store,
+        trajectory_id: int,
+        *,
+        candidate_id: int | None = None,
+        view: View | None = None,
+        wanted: CandidateFilter | None = None,
+        listing: bool = False,
+    ) -> None:
+        """`listing`: begins with the list of trajectories. Raises StoreError where there is no such trajectory."""
+        super().__init__()
+        self.position = Position(store, trajectory_id, candidate_id, wanted)
+        self.shown = view or View.TURN
+        self.following = False
+        self._store, self._listing = store, listing
+        self._looked_for, self._filter_text = "", ""
+        self._assemblies: dict[int, Assembly | str] = {}
+        self._assembling = Assembling(self._post)
+
+    def _post(self, message: Message) -> None:
+        """From the compiling thread, while the viewer runs."""
+        with suppress(RuntimeError):
+            self.post_message(message)
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="heading")
+        with Horizontal(id="middle"):
+            yield Pager(id="lineage")
+            yield Pager(id="body")
+        yield Static(id="status")
+        yield Static(id="small")
+
+    def on_mount(self) -> None:
+        self.set_interval(POLL_INTERVAL_SECONDS, self._look)
+        self.call_after_refresh(self._draw)
+        if self._listing:
+            self.call_after_refresh(self._list_trajectories, q_quits=True)
+
+    def on_unmount(self) -> None:
+        self._assembling.close()
+
+    def on_resize(self, event: Resize) -> None:
+        width, height = event.size
+        small = width < SMALLEST[0] or height < SMALLEST[1]
+        root = self.screen_stack[0]
+        root.set_class(small, "small")
+        root.set_class(width < NARROW, "narrow")
+        said = f"too small: {width} by {height}, {SMALLEST[0]} by {SMALLEST[1]} are needed (q quits)"
+        root.query_one("#small", Static).update(said)
+
+    def _pager(self, id: str) -> Pager:
+        return self.screen_stack[0].query_one(f"#{id}", Pager)
+
+    def say(self, text: str, style: str = WARN) -> None:
+        """On the last line, until the next key."""
+        self.screen_stack[0].query_one("#status", Static).update(data(text, style, 300) if text else hints())
+
+    def _draw(self, keep: bool = False) -> None:
+        with self._told():
+            self._draw_all(keep)
+
+    def _draw_all(self, keep: bool) -> None:
+        position = self.position
+        turn = position.turn()
+        root = self.screen_stack[0]
+        root.query_one("#heading", Static).update(heading(position, self.shown, self.following))
+        id = turn.candidate_id if turn else None
+        lines = tree_lines(position.trail, id)
+        drawn = Text("\n").join(line for _, line in lines)
+        self._pager("lineage").show(Group(drawn, Text(), beneath(position.trail)))
+        at = next((place for place, (other, _) in enumerate(lines) if other == id), 0)
+        tree = self._pager("lineage")
+        tree.scroll_to(0, max(0, at - tree.size.height // 2), animate=False, immediate=True)
+        self._pager("body").show(self._content(turn), keep=keep)
+
+    def _content(self, turn: Turn | None) -> RenderableType:
+        if turn is None:
+            return Group(head(self.position.trail), Text("no turn yet: r reads again, F follows", style=QUIET))
+        if self.shown is not View.PTX:
+            return view_of(self.shown, self._store, self.position.trail, turn)
+        found = self._assemblies.get(turn.candidate_id)
+        if isinstance(found, Assembly):
+            return assembly_view(found)
+        if found is not None:
+            return data(f"no PTX: {found}", BAD)
+        if not turn.source:
+            return Text("no PTX: this turn holds no code", style=QUIET)
+        problem, target = self._store.problem(turn.trajectory_id), self.position.trail.target
+        self._assembling.ask(Wanted(turn.candidate_id, problem, turn.source, target))
+        return Text(f"compiling for {target}, offline ...", style=QUIET)
+
+    async def run_action(self, *args: Any, **named: Any) -> bool:
+        """Whatever a key does: what goes wrong is one line, and the viewer stays."""
+        self.say("")
+        with self._told():
+            return await super().run_action(*args, **named)
+        return True
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (StoreError, InputError) as error:
+            self.say(str(error), BAD)
+
+    def _moved(self, refusal: str) -> None:
+        if refusal:
+            self.say(refusal)
+        else:
+            self._draw()
+
+    def action_step(self, by: int) -> None:
+        self._moved(self.position.step(by))
+
+    def action_end(self, which: int) -> None:
+        self._moved(self.position.end(which))
+
+    def action_trajectory(self, by: int) -> None:
+        self._moved(self.position.move(by))
+
+    def action_scroll(self, lines: int) -> None:
+        self._pager("body").scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        pager = self._pager("body")
+        pager.scroll_relative(y=pages * max(1, pager.size.height - 2), animate=False)
+
+    def action_top(self) -> None:
+        self._pager("body").scroll_home(animate=False)
+
+    def action_bottom(self) -> None:
+        self._pager("body").scroll_end(animate=False)
+
+    def action_view(self, name: str) -> None:
+        """The same key again goes back to the verdict."""
+        view = View(name)
+        self.shown = View.TURN if view is self.shown else view
+        self._draw()
+
+    def action_refresh(self) -> None:
+        changed = self.position.refresh()
+        self._assemblies.clear()
+        self._draw(keep=True)
+        self.say("read again" if changed else "read again: nothing new")
+
+    def action_follow(self) -> None:
+        self.following = not self.following
+        if self.following:
+            self.position.follow()
+        self._draw()
+        self.say("following the newest turn: F stops" if self.following else "no longer following")
+
+    def _look(self) -> None:
+        if self.following and len(self.screen_stack) == 1:
+            with self._told():
+                if self.position.follow():
+                    self._draw()
+
+    def action_filter(self) -> None:
+        def chosen(text: str | None) -> None:
+            if text is not None:
+                with self._told():
+                    refusal = self.position.filter(parse_filter(text))
+                    self._filter_text = self._filter_text if refusal else text.strip()
+                    self._moved(refusal)
+
+        self.push_screen(Ask("filter (nothing: all)", self._filter_text, EXAMPLE, parse_filter), chosen)
+
+    def action_search(self) -> None:
+        def chosen(text: str | None) -> None:
+            if text and text.startswith("/"):
+                with self._told():
+                    self._search_everything(text[1:])
+            elif text is not None:
+                self._looked_for = text
+                self._find(1)
+
+        self.push_screen(Ask("search this text; // searches the whole database", self._looked_for), chosen)
+
+    def action_again(self, step: int) -> None:
+        if self._looked_for:
+            self._find(step)
+        else:
+            self.say("nothing was searched for yet: / does")
+
+    def _find(self, step: int) -> None:
+        pager = self._pager("body")
+        if pager.find(self._looked_for, step):
+            self.say("match {} of {}: n next, N previous".format(*pager.found))
+        elif self._looked_for:
+            self.say(f"{self._looked_for!r} is not in this text: //{self._looked_for} searches the whole database")
+
+    def _search_everything(self, query: str) -> None:
+        found = {line.entry.candidate.id: line for line in self._store.search(query, self.position.wanted)}
+        if not found:
+            self.say(f"nothing in the database holds {query!r}")
+            return
+        rows = [(id, found_cells(line)) for id, line in found.items()]
+
+        def chosen(id: int | None) -> None:
+            if id is not None:
+                with self._told():
+                    self.position.go(found[id].entry.trajectory.id, id)
+                    self._looked_for = query.strip('"* ')
+                    self._draw()
+                    self._find(1)
+
+        screen = Choose(f"{len(rows)} turns hold {query!r}", FOUND, lambda last: rows if last is None else ())
+        self.push_screen(screen, chosen)
+
+    def action_list(self) -> None:
+        self._list_trajectories(q_quits=False)
+
+    def _list_trajectories(self, q_quits: bool) -> None:
+        def more(last: int | None) -> Sequence[tuple[int, Sequence[Text]]]:
+            rows = listed(self._store, self.position.wanted, before=last)
+            return [(row.id, cells) for (row, _), cells in zip(rows, list_rows(self._store, rows), strict=True)]
+
+        def chosen(id: int | None) -> None:
+            if id is not None:
+                with self._told():
+                    self.position.go(id)
+                    self._draw()
+
+        fitting = f" that fit {self._filter_text}" if self._filter_text else ""
+        here = self.position.trail.row.id
+        self.push_screen(Choose(f"trajectories{fitting}", HEADINGS, more, here, q_quits), chosen)
+
+    def action_export(self) -> None:
+        turn = self.position.turn()
+        if turn is None:
+            raise InputError("there is no turn yet: nothing to export")
+        check_kernel(turn)
+
+        def chosen(path: str | None) -> None:
+            if path is not None:
+                with self._told():
+                    self.say(f"written to {save_kernel(self._store, turn, path)}")
+
+        self.push_screen(Ask("write the kernel to", default_name(turn)), chosen)
+
+    def action_help(self) -> None:
+        self.push_screen(Help())
+
+    def on_step(self, message: Step) -> None:
+        if self._compiling(message.candidate_id):
+            self.say(message.text, QUIET)
+
+    def on_assembled(self, message: Assembled) -> None:
+        self._assemblies[message.candidate_id] = message.found
+        if self._compiling(message.candidate_id):
+            self.say("")
+            self._draw()
+
+    def _compiling(self, candidate_id: int) -> bool:
+        entry = self.position.entry
+        return self.shown is View.PTX and entry is not None and entry.candidate.id == candidate_id

@@ -1,0 +1,157 @@
+"""What the viewer asks and lists over its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Input, Static
+
+from kernelwright.agent.viewing.show.words import BAD, LABEL, QUIET, data
+from kernelwright.agent.viewing.viewer.layout import KEYS
+from kernelwright.agent.viewing.viewer.pager import Pager
+from kernelwright.errors import InputError
+from kernelwright.store.errors import StoreError
+
+CLOSE = Binding("escape,q", "close", "close")
+
+
+class Ask(ModalScreen[str | None]):
+    """Asks for one line of text; the result is None when the dialog is closed with escape.
+
+    The text of the last time is selected, so that typing replaces it. When `check` raises InputError, its message is
+    shown and the dialog stays open.
+    """
+
+    BINDINGS = [Binding("escape", "close", "close")]
+
+    def __init__(
+        self, label: str, value: str = "", hint: str = "", check: Callable[[str], object] = lambda text: None
+    ) -> None:
+        super().__init__()
+        self._label, self._value, self._hint, self._check = label, value, hint, check
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Text(self._label, style=LABEL))
+            yield Input(value=self._value, select_on_focus=True)
+            yield Static(Text(self._hint, style=QUIET), id="refused")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        try:
+            self._check(event.value)
+        except InputError as error:
+            self.query_one("#refused", Static).update(data(error, BAD))
+        else:
+            self.dismiss(event.value)
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+class Choose(ModalScreen[int | None]):
+    """Asks for one row of a table; the result is the row's number, or None when the dialog is closed.
+
+    `more` returns the rows that follow the row with the given number, and no rows at the end of the table. With
+    `q_quits` the key q ends the program instead of closing the dialog.
+    """
+
+    BINDINGS = [
+        Binding("escape", "close", "close"),
+        Binding("q", "leave", "close or quit"),
+        Binding("question_mark", "help", "help"),
+        Binding("j", "move(1)", "down"),
+        Binding("k", "move(-1)", "up"),
+        Binding("t", "close", "close"),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        headings: Sequence[str],
+        more: Callable[[int | None], Sequence[tuple[int, Sequence[Text]]]],
+        chosen: int | None = None,
+        q_quits: bool = False,
+    ) -> None:
+        super().__init__()
+        self._title, self._headings, self._more, self._chosen = title, headings, more, chosen
+        self._q_quits = q_quits
+        self._numbers: list[int] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static(Text(self._title, style=LABEL))
+            yield DataTable(cursor_type="row")
+            yield Static(Text(f"enter opens  ? help  q {'quits' if self._q_quits else 'closes'}", style=QUIET))
+
+    def on_mount(self) -> None:
+        table = self.query_one(DataTable)
+        table.add_columns(*self._headings)
+        self._load()
+        if self._chosen in self._numbers:
+            table.move_cursor(row=self._numbers.index(self._chosen))
+        table.focus()
+
+    def _load(self) -> None:
+        try:
+            rows = self._more(self._numbers[-1] if self._numbers else None)
+        except StoreError as error:
+            self.query_one(Static).update(data(error, BAD))
+            return
+        table: DataTable[Any] = self.query_one(DataTable)
+        for number, cells in rows:
+            self._numbers.append(number)
+            table.add_row(*cells)
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        if self._numbers and event.cursor_row == len(self._numbers) - 1:
+            self._load()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        if 0 <= event.cursor_row < len(self._numbers):
+            self.dismiss(self._numbers[event.cursor_row])
+
+    def action_move(self, by: int) -> None:
+        table = self.query_one(DataTable)
+        table.action_cursor_down() if by > 0 else table.action_cursor_up()
+
+    def action_leave(self) -> None:
+        if self._q_quits:
+            self.app.exit()
+        else:
+            self.dismiss(None)
+
+    def action_help(self) -> None:
+        self.app.push_screen(Help())
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+class Help(ModalScreen[None]):
+    BINDINGS = [
+        CLOSE,
+        Binding("question_mark", "close", "close"),
+        Binding("j,down", "scroll(1)", "down"),
+        Binding("k,up", "scroll(-1)", "up"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static(Text("keys", style=LABEL))
+            yield Pager(id="keys")
+
+    def on_mount(self) -> None:
+        lines = [Text.assemble((f"{written:<10}", "bold"), text) for _, _, written, text in KEYS]
+        self.query_one(Pager).show(Text("\n").join(lines))
+
+    def action_scroll(self, by: int) -> None:
+        self.query_one(Pager).scroll_relative(y=by, animate=False)
+
+    def action_close(self) -> None:
+        self.dismiss(None)

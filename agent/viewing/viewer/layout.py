@@ -1,0 +1,111 @@
+"""The fixed parts of the viewer's screen: the style sheet, the key bindings, the heading line and the line of hints."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.binding import Binding
+
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data
+from kernelwright.agent.viewing.viewer.position import Position
+from kernelwright.agent.viewing.viewer.trail import said
+from kernelwright.agent.viewing.viewer.views import View
+from kernelwright.store.records import Found
+
+SMALLEST = (50, 10)
+"""Columns and lines."""
+NARROW = 90
+"""Columns up to which the lineage is left out."""
+
+STYLE = """
+#heading, #status { height: 1; padding: 0 1; }
+#heading { background: $panel; }
+#lineage { width: 32; border-right: solid $panel; padding: 0 1 0 0; }
+#body { padding: 0 1; }
+#small { display: none; }
+.small #heading, .small #status, .small #middle { display: none; }
+.small #small { display: block; }
+.narrow #lineage { display: none; }
+Ask, Choose, Help { align: center middle; }
+.dialog { width: 90%; max-width: 110; height: auto; border: round $primary; padding: 0 1; background: $surface; }
+.tall { height: 80%; }
+.tall DataTable { height: 1fr; }
+"""
+
+
+KEYS: tuple[tuple[str, str, str, str], ...] = (
+    ("h,left", "step(-1)", "h, left", "previous turn"),
+    ("l,right", "step(1)", "l, right", "next turn"),
+    ("0,home", "end(0)", "0", "first turn"),
+    ("dollar_sign,end", "end(-1)", "$", "last turn"),
+    ("j,down", "scroll(1)", "j, down", "scroll down"),
+    ("k,up", "scroll(-1)", "k, up", "scroll up"),
+    ("space,pagedown", "page(1)", "space", "a page down"),
+    ("b,pageup", "page(-1)", "b", "a page up"),
+    ("g", "top", "g", "to the top"),
+    ("G", "bottom", "G", "to the bottom"),
+    ("H", "trajectory(-1)", "H", "previous trajectory"),
+    ("L", "trajectory(1)", "L", "next trajectory"),
+    ("v,escape", "view('turn')", "v, esc", "verdict and answer"),
+    ("p", "view('prompt')", "p", "the prompt as it was sent"),
+    ("c", "view('code')", "c", "code"),
+    ("d", "view('diff')", "d", "diff to the parent"),
+    ("o", "view('ptx')", "o", "PTX, compiled again offline"),
+    ("f", "filter", "f", "filter: fault:mismatch, action:repair, correct ..."),
+    ("slash", "search", "/", "search this text; // searches the whole database"),
+    ("n", "again(1)", "n", "next match"),
+    ("N", "again(-1)", "N", "previous match"),
+    ("t", "list", "t", "list of trajectories"),
+    ("x", "export", "x", "export the kernel to a file"),
+    ("r", "refresh", "r", "read the database again"),
+    ("F", "follow", "F", "follow what a batch writes"),
+    ("question_mark", "help", "?", "this help"),
+    ("q,ctrl+c", "quit", "q", "quit"),
+)
+"""Keys, action, how the key is written, what it does."""
+BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
+    Binding(keys, action, text, key_display=written) for keys, action, written, text in KEYS
+]
+HINTS = (
+    "h l turn  H L trajectory  c code  d diff  p prompt  o PTX  f filter  / search  t list  x export  ? help  q quit"
+)
+
+
+FOUND = ("trajectory", "turn", "problem", "verdict", "where")
+
+
+def heading(position: Position, view: View, following: bool) -> Text:
+    """`3 fused_softmax  turn 2 of 5 repair  mismatch  [diff]  stopped: turns`."""
+    row, trail = position.trail.row, position.trail
+    parts: list[Text] = [Text.assemble((str(row.id), LABEL), " ", data(row.problem, "bold", 60))]
+    if (entry := position.entry) is not None:
+        verdict, correct = said(entry)
+        last = trail.entries[-1].candidate.turn + 1
+        parts.append(Text(f"turn {entry.candidate.turn + 1} of {last}, {entry.candidate.action.value}"))
+        parts.append(Text(verdict, GOOD if correct else BAD))
+    if view is not View.TURN:
+        parts.append(Text(f"[{view.value}]", LABEL))
+    if position.filtered:
+        parts.append(Text(f"[filter: {len(trail.fitting)} of {len(trail.entries)}]", WARN))
+    if following:
+        parts.append(Text("[following]", WARN))
+    parts.append(data(row.policy, QUIET, 60))
+    parts.append(Text((row.stop_reason or "not finished").replace("_", " "), QUIET))
+    line = Text("  ").join(parts)
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
+
+
+def hints() -> Text:
+    return Text(HINTS, QUIET, no_wrap=True, overflow="ellipsis")
+
+
+def found_cells(found: Found) -> tuple[Text, ...]:
+    """As FOUND says."""
+    candidate, trajectory, _ = found.entry
+    verdict, correct = said(found.entry)
+    words = (str(trajectory.id), str(candidate.turn + 1), trajectory.problem)
+    return (
+        *(data(word, limit=40) for word in words),
+        Text(verdict, GOOD if correct else BAD),
+        data(found.excerpt, QUIET, 100),
+    )

@@ -1,0 +1,168 @@
+"""What the viewer shows as plain text and as JSON: renderables and values for the command to print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.viewing.report.trajectory_report import trajectory_facts
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, data, facts
+from kernelwright.agent.viewing.verdicts.verdict import report_view
+from kernelwright.agent.viewing.viewer.trail import Trail, listed, standing, tree_lines
+from kernelwright.agent.viewing.viewer.views import (
+    LONGEST,
+    View,
+    answer_text,
+    diff_view,
+    long_text,
+    prompt_view,
+    turn_facts,
+    view_of,
+)
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Message
+from kernelwright.store.database import Store
+from kernelwright.store.lease import is_worked_on
+from kernelwright.store.models import Trajectory
+from kernelwright.store.records import CandidateFilter, Turn
+
+HEADINGS = ("id", "run", "problem", "policy", "turns", "best", "stopped")
+
+
+def list_table(store: Store, wanted: CandidateFilter | None, limit: int) -> RenderableType:
+    """Trajectories, the newest first."""
+    rows = listed(store, wanted, limit=limit)
+    if not rows:
+        return Text("nothing fits the filter", style=QUIET)
+    table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
+    for name in HEADINGS:
+        table.add_column(name, justify="right" if name in ("id", "turns") else "left", no_wrap=True)
+    for cells in list_rows(store, rows):
+        table.add_row(*cells)
+    return table
+
+
+def list_rows(store: Store, rows: Sequence[tuple[Any, Sequence[Any]]]) -> Iterator[tuple[Text, ...]]:
+    """As HEADINGS say."""
+    names = {run.id: run.name for run in store.runs()}
+    for row, entries in rows:
+        best, correct = standing(entries)
+        stopped = (row.stop_reason or _unstopped(row)).replace("_", " ")
+        words = (str(row.id), names.get(row.run_id, "-"), row.problem, row.policy, str(len(entries)))
+        yield (*(data(word, limit=60) for word in words), Text(best, style=GOOD if correct else BAD), Text(stopped))
+
+
+def _unstopped(row: Trajectory) -> str:
+    """Of one without a stop reason: a run that was killed has none either."""
+    if is_worked_on(row.owner, row.lease):
+        return "running"
+    return "cut off" if row.owner else "not yet"
+
+
+def whole(store: Store, trail: Trail) -> Iterator[RenderableType]:
+    """The trajectory from its first turn to its last; of a prompt what the one before did not hold."""
+    yield head(trail)
+    before: tuple[Message, ...] = ()
+    for entry in trail.entries:
+        if entry.candidate.id not in trail.fitting:
+            continue
+        turn = store.turn(entry.candidate.id)
+        yield Text()
+        yield Text(f"=== turn {turn.turn + 1}: {turn.action.value} ".ljust(72, "="), style="bold")
+        yield facts(turn_facts(turn, trail))
+        yield from _prompt(turn.messages, before)
+        yield Text("--- answer", style=LABEL)
+        yield answer_text(turn)
+        if turn.parent_id is not None and turn.source:
+            yield Text("--- diff", style=LABEL)
+            yield diff_view(turn, store.turn(turn.parent_id))
+        yield Text("--- verdict", style=LABEL)
+        yield report_view(turn.report) if turn.report else Text("not judged yet", style=QUIET)
+        before = turn.messages
+
+
+def head(trail: Trail) -> RenderableType:
+    numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in trail.entries}
+    tree = Text("\n").join(line for _, line in tree_lines(trail)) or Text("no turn yet", style=QUIET)
+    known = [(label, data(value, limit=400)) for label, value in trajectory_facts(trail.row, numbers)]
+    return facts([("problem", data(trail.row.problem, "bold")), *known, ("lineage", _unindented(tree))])
+
+
+def beneath(trail: Trail) -> Text:
+    """What there is to know of the whole trajectory, for under its lineage."""
+    numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in trail.entries}
+    known = [fact for fact in trajectory_facts(trail.row, numbers) if fact[0] not in ("trajectory", "best")]
+    return Text("\n").join(Text.assemble((f"{label} ", LABEL), data(value, limit=400)) for label, value in known)
+
+
+def _unindented(tree: Text) -> Text:
+    """Without the column that marks the turn looked at."""
+    return Text("\n").join(line[1:] for line in tree.split("\n"))
+
+
+def _prompt(messages: tuple[Message, ...], before: tuple[Message, ...]) -> Iterator[RenderableType]:
+    same = 0
+    while same < min(len(messages), len(before)) and messages[same] == before[same]:
+        same += 1
+    if same:
+        yield Text(f"--- prompt: the first {same} message{'' if same == 1 else 's'} as in the turn before", style=QUIET)
+    for message in messages[same:]:
+        yield Text(f"--- {message.role.value}", style=LABEL)
+        yield long_text(message.content)
+
+
+def one_view(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableType:
+    """As in the viewer; of code the code alone, fit for a file. Raises InputError where there is none."""
+    if view is View.CODE:
+        if not turn.source:
+            raise InputError(f"turn {turn.turn + 1} of trajectory {trail.row.id} holds no code")
+        return data(turn.source.rstrip("\n"), limit=LONGEST)
+    return prompt_view(turn) if view is View.PROMPT else view_of(view, store, trail, turn)
+
+
+def chosen_turn(store: Store, trail: Trail, number: int | None) -> Turn:
+    """Number from 1; None is the best one, else the last. Raises InputError."""
+    if not trail.entries:
+        raise InputError(f"trajectory {trail.row.id} has no turn yet")
+    numbers = [entry.candidate.turn + 1 for entry in trail.entries]
+    if number is None:
+        place = None if trail.best_id is None else trail.place_of(trail.best_id)
+        return store.turn(trail.entries[-1 if place is None else place].candidate.id)
+    if number not in numbers:
+        raise InputError(f"trajectory {trail.row.id} has no turn {number}: choose {numbers[0]} to {numbers[-1]}")
+    return store.turn(trail.entries[numbers.index(number)].candidate.id)
+
+
+def trail_json(store: Store, trail: Trail, number: int | None) -> dict[str, Any]:
+    """The row, the lineage, and each turn without token ids and log-probabilities (agent export --format jsonl has them)."""
+    wanted = [entry for entry in trail.entries if entry.candidate.id in trail.fitting]
+    if number is not None:
+        wanted = [entry for entry in wanted if entry.candidate.turn + 1 == number]
+    return {
+        "trajectory": trail.row.model_dump(mode="json"),
+        "best": trail.best_id,
+        "lineage": [list(edge) for edge in trail.graph.edges],
+        "turns": [_turn_json(store.turn(entry.candidate.id)) for entry in wanted],
+    }
+
+
+def _turn_json(turn: Turn) -> dict[str, Any]:
+    tokens = {"prompt_token_ids", "token_ids", "logprobs"}
+    return turn.model_dump(mode="json", exclude={"completion": tokens})
+
+
+def list_json(store: Store, wanted: CandidateFilter | None, limit: int) -> list[dict[str, Any]]:
+    names = {run.id: run.name for run in store.runs()}
+    found = []
+    for row, entries in listed(store, wanted, limit=limit):
+        best, correct = standing(entries)
+        fields = ("id", "problem", "suite", "policy", "stop_reason", "created", "finished", "best_id")
+        known = {name: getattr(row, name) for name in fields}
+        found.append(
+            {**known, "run": names.get(row.run_id or 0), "turns": len(entries), "best": best, "correct": correct}
+        )
+    return found

@@ -1,0 +1,218 @@
+"""What can be seen of one turn, as rich renderables. Text that others wrote is data: no markup, no control characters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from kernelwright.agent.viewing.report.trajectory_report import diff_lines
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts
+from kernelwright.agent.viewing.verdicts.failure import failure_view
+from kernelwright.agent.viewing.verdicts.measurements import config_text
+from kernelwright.agent.viewing.verdicts.verdict import report_view
+from kernelwright.agent.viewing.viewer.trail import Trail
+from kernelwright.errors import InputError
+from kernelwright.store.database import Store
+from kernelwright.store.records import Turn
+from kernelwright.tools.compiling.assembly import Assembly, Listing
+
+LONGEST = 2_000_000
+"""Characters of one text that are shown."""
+BY_WORDS = 30_000
+"""Characters up to which lines are broken between words."""
+HIGHLIGHTED = 60_000
+"""Characters up to which code is coloured."""
+KINDS = {"added": "green", "removed": "red", "quiet": LABEL, "": ""}
+
+
+class View(StrEnum):
+    TURN = "turn"
+    """The verdict in full, and the answer."""
+    PROMPT = "prompt"
+    """As it was sent."""
+    CODE = "code"
+    DIFF = "diff"
+    """Against the parent."""
+    PTX = "ptx"
+
+
+def choose_view(asked: str) -> View:
+    """Raises InputError."""
+    try:
+        return View(asked)
+    except ValueError:
+        raise InputError(f"--show {asked!r}: choose {', '.join(View)}") from None
+
+
+def view_of(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableType:
+    """All but PTX, which takes a compiler: `assembly_view`."""
+    match view:
+        case View.PROMPT:
+            return prompt_view(turn)
+        case View.CODE:
+            return code_view(turn)
+        case View.DIFF:
+            return diff_view(turn, None if turn.parent_id is None else store.turn(turn.parent_id))
+    return turn_view(turn, trail)
+
+
+def turn_view(turn: Turn, trail: Trail) -> RenderableType:
+    parts: list[RenderableType] = [facts(turn_facts(turn, trail)), Text()]
+    if turn.report is not None:
+        parts += [report_view(turn.report), Text()]
+    return Group(*parts, Text("answer", style=LABEL), answer_text(turn))
+
+
+def turn_facts(turn: Turn, trail: Trail) -> list[tuple[str, object]]:
+    """What was asked of whom, and what it took."""
+    completion = turn.completion
+    revision = completion.revision or completion.adapter_revision if completion else None
+    rewards = ", ".join(f"{name} {value:.3g}" for name, value in (turn.rewards or {}).items())
+    return [
+        ("candidate", f"{turn.candidate_id}, {turn.action.value}{_parent(turn, trail)}, {turn.state.value}"),
+        ("policy", data(f"{completion.policy} {revision or ''}".strip(), limit=200) if completion else ""),
+        ("took", _took(turn)),
+        ("at", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(turn.created))),
+        ("reward", f"{rewards} ({turn.formula})" if rewards else ""),
+    ]
+
+
+def _parent(turn: Turn, trail: Trail) -> str:
+    if turn.parent_id is None or turn.parent_id not in trail.graph:
+        return ""
+    parent = trail.graph.nodes[turn.parent_id]["entry"].candidate
+    where = "" if parent.trajectory_id == turn.trajectory_id else f" of trajectory {parent.trajectory_id}"
+    return f" of turn {parent.turn + 1}{where}"
+
+
+def _took(turn: Turn) -> str:
+    completion = turn.completion
+    if completion is None:
+        return ""
+    usage = completion.usage
+    about = "about " if usage.estimated else ""
+    parts = [
+        f"{about}{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens",
+        f"{completion.latency:.2f} s of policy",
+        "" if turn.tool_seconds is None else f"{turn.tool_seconds:.2f} s of tools",
+        f"{turn.gpu_seconds:.2f} s of GPU" if turn.gpu_seconds else "",
+        f"${usage.dollars:.4f}" if usage.dollars else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def answer_text(turn: Turn) -> RenderableType:
+    if turn.completion is None:
+        return Text("not answered yet", style=QUIET)
+    return long_text(turn.completion.text) if turn.completion.text else Text("(empty)", style=QUIET)
+
+
+def long_text(text: str) -> RenderableType:
+    """Text that someone else wrote. Where there is much of it, it is laid out by columns and not by words: that is a hundred times as fast."""
+    return data(text, limit=LONGEST) if len(text) <= BY_WORDS else Columns(data(text, limit=LONGEST).plain)
+
+
+class Columns:
+    """Lines cut where the width ends."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = 0 if options.no_wrap else max(8, options.max_width)
+        for line in self._text.expandtabs(8).split("\n"):
+            rest = line
+            while width and cell_len(rest) > width:
+                head = set_cell_size(rest, width)
+                yield Segment(head + "\n")
+                rest = rest[len(head) :] if rest.startswith(head) else rest[len(head) - 1 :]
+            yield Segment(rest + "\n")
+
+
+def prompt_view(turn: Turn) -> RenderableType:
+    """Message by message, and how it was sampled."""
+    asked = turn.sampling.model_dump(exclude_none=True, exclude_defaults=True)
+    how = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items())
+    parts: list[RenderableType] = [
+        Text(f"prompts {turn.prompt_version or '-'}; {how or 'default sampling'}", style=QUIET)
+    ]
+    for message in turn.messages:
+        parts += [Text(f"--- {message.role.value}", style=LABEL), long_text(message.content)]
+    return Group(*parts)
+
+
+def code_view(turn: Turn) -> RenderableType:
+    """With line numbers, and the line that failed marked."""
+    if not turn.source:
+        return Text("the answer holds no code" if turn.completion else "not answered yet", style=QUIET)
+    failure = turn.report.failure if turn.report else None
+    marked = failure.where.line if failure and failure.where else None
+    lines = _coloured(data(turn.source.rstrip("\n"), limit=LONGEST).plain)
+    head = [] if failure is None else [failure_view(failure), Text()]
+    return Group(*head, Numbered(lines, marked))
+
+
+class Numbered:
+    """Lines with their numbers; a line that is too long goes on under itself, not under its number."""
+
+    def __init__(self, lines: Sequence[Text], marked: int | None) -> None:
+        self._lines, self._marked = lines, marked
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        digits = len(str(len(self._lines)))
+        room = max(8, options.max_width - digits - 3)
+        for number, line in enumerate(self._lines, 1):
+            here = number == self._marked
+            gutter = Text(f"{number:>{digits}} {'>' if here else ' '} ", BAD if here else QUIET)
+            for part in line.wrap(console, room, overflow="fold") or [Text()]:
+                yield Text.assemble(gutter, part, no_wrap=True, overflow="ignore")
+                gutter = Text(" " * (digits + 3))
+
+
+def _coloured(code: str) -> list[Text]:
+    if len(code) > HIGHLIGHTED:
+        return [Text(line) for line in code.split("\n")]
+    from rich.syntax import Syntax
+
+    shown = Syntax(code, "python", theme="ansi_dark").highlight(code)
+    shown.style = ""  # the terminal's own background
+    return list(shown.split("\n", allow_blank=True))[: code.count("\n") + 1]
+
+
+def diff_view(turn: Turn, parent: Turn | None) -> RenderableType:
+    if turn.parent_id is None or parent is None:
+        return Text("a draft has no parent: c shows its code", style=QUIET)
+    if not turn.source or not parent.source:
+        which = "this turn" if not turn.source else f"turn {parent.turn + 1}, its parent,"
+        return Text(f"{which} holds no code: there is nothing to compare", style=QUIET)
+    lines = diff_lines(parent.source, turn.source)
+    if not lines:
+        return Text(f"the same text as turn {parent.turn + 1}, its parent", style=QUIET)
+    added, removed = (sum(kind == wanted for kind, _ in lines) for wanted in ("added", "removed"))
+    head = Text.assemble(f"against turn {parent.turn + 1}: ", (f"+{added}", GOOD), " ", (f"-{removed}", BAD))
+    return Group(head, Text("\n").join(Text(line, style=KINDS[kind]) for kind, line in lines))
+
+
+def assembly_view(assembly: Assembly) -> RenderableType:
+    parts: list[RenderableType] = []
+    if assembly.failure is not None:
+        parts += [Text(f"it does not compile for {assembly.target}", style=BAD), failure_view(assembly.failure), Text()]
+    if not assembly.listings and assembly.failure is None:
+        parts.append(Text(f"nothing was compiled for {assembly.target}: no kernel is launched", style=WARN))
+    for listing in assembly.listings:
+        parts += [_heading(listing, assembly.target), long_text(listing.text.rstrip()), Text()]
+    return Group(*parts)
+
+
+def _heading(listing: Listing, target: str) -> Text:
+    found = listing.resources
+    known = (
+        "" if found is None else f"  {config_text(found)}  {found.registers} registers, {found.spills} bytes spilled"
+    )
+    return Text.assemble((f"// {listing.name}", LABEL), f" for {target}", data(known, QUIET, 400))

@@ -1,0 +1,58 @@
+"""A model that is asked for by its hub name: whether it can be had, said at once."""
+
+from __future__ import annotations
+
+import functools
+import logging
+
+from kernelwright.policies.base import PolicyRefused, Trouble
+
+log = logging.getLogger(__name__)
+
+CONFIG = "config.json"
+SECONDS = 10.0
+"""For the hub to answer."""
+
+
+@functools.lru_cache
+def reach(name: str) -> None:
+    """Asks the hub once. Without a network what was downloaded before is taken, and this process asks the hub for no more.
+
+    transformers itself asks six times for each file, for fifty seconds, and prints each refusal. Raises PolicyRefused, one line, where the hub does not
+    know the name or does not give it to us, and where it cannot be reached and the model is not in the cache.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        get_hf_file_metadata(hf_hub_url(name, CONFIG), timeout=SECONDS)
+    except GatedRepoError as error:
+        raise _refused(
+            f"the hub gives {name} only to those who agreed to its terms: agree on its page, then `hf auth login`"
+        ) from error
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise _refused(
+            f"no model {name} here or on the hub: check the name (a private one needs `hf auth login`)"
+        ) from error
+    except EntryNotFoundError as error:
+        raise _refused(f"{name} is not a model (it has no {CONFIG} on the hub)") from error
+    except Exception as error:  # the network's errors are of one HTTP library or another, by the hub's version
+        _from_the_cache(name, error)
+
+
+def _from_the_cache(name: str, error: Exception) -> None:
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if not isinstance(try_to_load_from_cache(name, CONFIG), str):
+        offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else str(error).partition("\n")[0][:120]
+        why = offline or type(error).__name__
+        raise _refused(
+            f"no model {name} here, and the hub cannot be reached ({why}): check the name and the network, or give a model's folder"
+        ) from error
+    if not constants.HF_HUB_OFFLINE:
+        log.warning("the hub cannot be reached: %s is taken from what was downloaded before", name)
+        constants.HF_HUB_OFFLINE = True
+
+
+def _refused(message: str) -> PolicyRefused:
+    return PolicyRefused(message, Trouble.MODEL)

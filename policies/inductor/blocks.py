@@ -1,0 +1,70 @@
+"""Block sizes, warps and the grid of a launch, as text of `ModelNew.forward`."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+
+from kernelwright.policies.inductor.kernels import Kernel
+
+SIDES = ("X", "Y", "Z", "R0", "R1")
+
+
+def block_sizes(kernel: Kernel) -> dict[str, int]:
+    """Block -> the most that it should be: bounded by Inductor's hints, because where a size is a number it leaves masks out."""
+    depth = _persistent_depth(kernel)
+    wish = _wished(kernel, depth)
+    sizes = {}
+    for side in SIDES:
+        bound = kernel.hints.get(side, 1 << 20)
+        size = min(wish.get(side, 1), bound)
+        sizes[side] = max(16, size) if kernel.dot and side in ("X", "Y", "R0") else size
+    return {block: sizes[block.removesuffix("BLOCK").rstrip("_")] for block in kernel.blocks}
+
+
+def _persistent_depth(kernel: Kernel) -> int:
+    """Elements that a persistent reduction holds at once."""
+    written = re.findall(r"R0_BLOCK: tl\.constexpr = (\d+)", kernel.text)
+    return max([int(v) for v in written] or [kernel.hints.get("R0", 1)])
+
+
+def _wished(kernel: Kernel, depth: int) -> dict[str, int]:
+    if kernel.dot:
+        return {"X": 128, "Y": 64, "R0": 64}
+    if kernel.kind == "pointwise":
+        return [{"X": 1024}, {"X": 32, "Y": 32}, {"X": 16, "Y": 16, "Z": 4}][len(kernel.blocks) - 1]
+    if kernel.persistent:
+        return {"X": max(1, 1024 // depth) if depth <= 256 else 1}
+    if kernel.inner:
+        return {"X": max(1, 2048 // min(2048, kernel.hints.get("R0", 2048))), "R0": 2048}
+    outer = kernel.hints.get("X", 1) >= kernel.hints.get("R0", 1)
+    return {"X": 64, "R0": 16} if outer else {"X": 8, "R0": 256}
+
+
+def fitted(kernel: Kernel, block: str, size: int, extent: str) -> str:
+    """The block's size as an expression: no larger than the extent needs, where the kernel masks what is beyond."""
+    side = block.removesuffix("BLOCK").rstrip("_")
+    if size <= 16 or extent == "1" or re.fullmatch(r"\d+", extent) or not _masks(kernel, side):
+        return str(size)
+    return f"block_for({extent}, {size}{', 16' if kernel.dot else ''})"
+
+
+def _masks(kernel: Kernel, side: str) -> bool:
+    """Whether the kernel asks, for this side, which of its elements exist."""
+    index = f"{side.lower()}_index" if side.startswith("R") else f"{side.lower()}index"
+    numel = f"{side.lower()}_numel" if side.startswith("R") else f"{side.lower()}numel"
+    return (
+        any(isinstance(n, ast.Compare) and ast.unparse(n) == f"{index} < {numel}" for n in ast.walk(kernel.function))
+        and numel in kernel.parameters
+    )
+
+
+def warps(kernel: Kernel, sizes: dict[str, int]) -> int:
+    return 8 if kernel.dot or math.prod(sizes.values()) >= 2048 else 4
+
+
+def stages(kernel: Kernel) -> int | None:
+    """Products with several loads in their loop wait in shared memory, and need it all at one stage."""
+    loads = kernel.text.split("tl.dot(")[0].count("tl.load(")
+    return 1 if kernel.dot and loads > 2 else None

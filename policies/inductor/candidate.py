@@ -1,0 +1,182 @@
+"""The candidate's file: imports, helpers, kernels, and `ModelNew` with the constructor of the problem's own `Model`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kernelwright.policies.inductor.generating import Generated
+from kernelwright.policies.inductor.helpers import helpers_for
+from kernelwright.policies.inductor.keeping import model_and_what_it_needs
+from kernelwright.policies.inductor.kernels import covered, kernels_of
+from kernelwright.policies.inductor.launches import Host, Launch, launch_lines, read_call, write_kernel
+from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.tracing import Traced
+
+SPLIT = '''def split(blocks):
+    """Blocks over two axes of a grid, of which neither may be over 65,535."""
+    more = triton.cdiv(blocks, 65535)
+    return triton.cdiv(blocks, more), more'''
+BLOCK_FOR = '''def block_for(extent, most, least=1):
+    """A power of two that holds the extent, within bounds."""
+    return min(most, max(least, triton.next_power_of_2(extent)))'''
+IMPORTS = {
+    "import torch": r"\btorch\.", "import torch.nn as nn": r"\bnn\.", "import triton": r"\btriton\.", "import triton.language as tl": r"\btl\.",
+    "from triton.language.extra import libdevice": r"\blibdevice\.", "from math import inf, nan": r"(?<![\w\"'.-])(inf|nan)\b(?![\"'])",
+}  # fmt: skip
+"""Import -> where it is needed."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A draft's text, and what there is to say of it."""
+
+    source: str
+    kernels: int
+    library_calls: tuple[str, ...]
+
+
+def write_candidate(traced: Traced, generated: Generated) -> Candidate:
+    """Raises Refused where Inductor's text holds something that has no plain form."""
+    kernels = kernels_of(generated.text)
+    if not kernels:
+        raise Refused(f"nothing is left for a kernel: it is {_what_remains(generated.text)}")
+    names = _symbol_names(traced)
+    host = read_call(generated.text, kernels, traced.arguments, names)
+    launches = {k: [s for s in host.steps if isinstance(s, Launch) and s.kernel is kernels[k]] for k in kernels}
+    written = {
+        k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.") for k in kernels if launches[k]
+    }
+    lines = _forward_lines(traced, host, written, names)
+    lines, constants = _constants(lines, generated)
+    needed, model = model_and_what_it_needs(traced, lines, constants)
+    others = dict.fromkeys(
+        f"@triton.jit\n{ast.unparse(f)}" for k in kernels.values() for f in map(_without_decorators, k.others)
+    )
+    bodies = [w.text for w in written.values()]
+    texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
+    texts += (
+        [SPLIT] * ("*split(" in model)
+        + [BLOCK_FOR] * ("block_for(" in model)
+        + [n for n in needed if not _is_import(n)]
+        + [model]
+    )
+    whole = "\n\n\n".join(texts)
+    imports = [i for i, used in IMPORTS.items() if re.search(used, whole)]
+    imports += [n for n in needed if _is_import(n) and n not in imports and "__future__" not in n]
+    head = _head(traced, host)
+    return Candidate(head + "\n".join(imports) + "\n\n\n" + whole + "\n", len(written), tuple(host.library))
+
+
+def _head(traced: Traced, host: Host) -> str:
+    lines = ["# Drafted by torch's compiler (Inductor), and rewritten. Block sizes are not tuned."]
+    if traced.fixed:
+        lines.append(f"# Right at the problem's own size only of: {', '.join(traced.fixed)}.")
+    if host.library:
+        lines.append(f"# Left to torch: {', '.join(dict.fromkeys(host.library))}.")
+    return "\n".join(lines) + "\n"
+
+
+def _without_decorators(function: ast.FunctionDef) -> ast.FunctionDef:
+    function.decorator_list = []
+    return function
+
+
+def _is_import(text: str) -> bool:
+    return bool(re.match(r"(from \S+ )?import ", text))
+
+
+def _what_remains(text: str) -> str:
+    called = dict.fromkeys(re.findall(r"(?:extern_kernels|torch\.ops\.aten)\.(\w+)", text))
+    return ", ".join(called) or "views alone"
+
+
+def _symbol_names(traced: Traced) -> dict[str, str]:
+    """Symbol -> its name in forward; no two places have the same name, and none has an input's."""
+    found: dict[str, str] = {}
+    taken = set(traced.contiguous) | {"device", "self"} | {a.arg for a in traced.text.forward.args.args}
+    by_place: dict[str, str] = {}
+    for symbol, place in traced.symbols.items():
+        if place in by_place or not re.search(r"[a-zA-Z]", place):
+            found[symbol] = by_place.get(place, place)
+            continue
+        base = traced.names.get(symbol) or next((n for s, n in traced.names.items() if traced.symbols[s] == place), "")
+        made, number = base or "size", 2
+        while made in taken:
+            made, number = f"{base or 'size'}_{number}", number + 1
+        taken.add(made)
+        found[symbol] = by_place[place] = made
+    return found
+
+
+def _forward_lines(traced: Traced, host: Host, written: Mapping[str, object], names: dict[str, str]) -> list[str]:
+    body: list[str] = []
+    for step in host.steps:
+        if isinstance(step, Launch):
+            body += launch_lines(step, written[step.kernel.original])  # type: ignore[arg-type]
+        else:
+            body.append(ast.unparse(step))
+    made = iter(host.returned)
+    body.append("return " + _returned(traced.form, made))
+    text = "\n".join(body)
+    lines = [
+        f"{n} = {n}.contiguous()" for n in traced.contiguous if re.search(rf"(?<![\w.]){re.escape(n)}(?!\w)", text)
+    ]
+    if re.search(r"\bdevice=device\b", text):
+        lines.append(f"device = {_device(traced)}")
+    return lines + _size_lines(traced, names, text) + body
+
+
+def _device(traced: Traced) -> str:
+    tensors = [p for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "device")]
+    inputs = [p for p in tensors if not p.startswith("self.")]
+    if not tensors:
+        raise Refused("there is no tensor to take the device from")
+    return f"{(inputs or tensors)[0]}.device"
+
+
+def _size_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
+    """Where the sizes come from: one line a tensor."""
+    used: dict[str, str] = {}
+    for symbol, name in names.items():
+        if re.search(rf"(?<![\w.]){name}\b(?!\s*=)", text):
+            used.setdefault(name, traced.symbols[symbol])
+    ranks = {p: v.dim() for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "dim")}
+    by_tensor: dict[str, dict[int, str]] = {}
+    lines = []
+    for name, place in used.items():
+        if (found := re.fullmatch(r"(.*)\.shape\[(\d+)\]", place)) and found[1] in ranks:
+            by_tensor.setdefault(found[1], {})[int(found[2])] = name
+        elif name != place:
+            lines.append(f"{name} = {place}")
+    grouped = []
+    for tensor, places in by_tensor.items():
+        if len(places) == 1:
+            [(axis, size)] = places.items()
+            grouped.append(f"{size} = {tensor}.shape[{axis}]")
+        else:
+            grouped.append(f"{', '.join(places.get(i, '_') for i in range(ranks[tensor]))} = {tensor}.shape")
+    return grouped + lines
+
+
+def _returned(form: object, made: object) -> str:
+    """The outputs, in the form in which Model gives them."""
+    if isinstance(form, dict):
+        return "{" + ", ".join(f"{k!r}: {_returned(v, made)}" for k, v in form.items()) + "}"
+    if isinstance(form, list | tuple):
+        inner = [_returned(v, made) for v in form]
+        return f"[{', '.join(inner)}]" if isinstance(form, list) else f"({', '.join(inner)}{',' * (len(inner) == 1)})"
+    return str(next(made))  # type: ignore[call-overload]
+
+
+def _constants(lines: list[str], generated: Generated) -> tuple[list[str], dict[str, str]]:
+    """Tensors of numbers that forward had written in it become buffers; their texts, by name."""
+    found: dict[str, str] = {}
+    for name, value in generated.constants.items():
+        if any(re.search(rf"\b{name}\b", line) for line in lines):
+            new = f"constant_{len(found) + 1}"
+            found[new] = f"torch.tensor({value.tolist()}, dtype={value.dtype})"
+            lines = [re.sub(rf"\b{name}\b", f"self.{new}", line) for line in lines]
+    return lines, found

@@ -1,0 +1,226 @@
+"""Convolutions without a library: an implicit matrix product, whose patches are read in place and never stored."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+def own_convolutions() -> None:
+    """Replaces the lowerings of convolution and of pooling with large windows, for the rest of this process."""
+    import torch
+    from torch._inductor import lowering
+
+    aten = torch.ops.aten
+    pool = lowering.lowerings[aten.avg_pool3d.default]
+    lowering.lowerings[aten.convolution.default] = convolution
+    lowering._maybe_layout_constraints[aten.convolution.default] = None
+    lowering.lowerings[aten.avg_pool3d.default] = _average_pooling(pool)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The sizes of one convolution; all lists have one entry for each spatial axis."""
+
+    batch: Any
+    channels: Any
+    """Input channels of one group."""
+    wide: Any
+    """Output channels of one group."""
+    groups: Any
+    size: list[Any]
+    out: list[Any]
+    kernel: list[Any]
+    stride: list[Any]
+    padding: list[Any]
+    dilation: list[Any]
+    reach: list[Any]
+    """dilation * (kernel - 1)."""
+    transposed: bool
+
+    @property
+    def axes(self) -> range:
+        return range(len(self.kernel))
+
+    @property
+    def depth(self) -> list[Any]:
+        """What is summed over: channels of a group, then taps."""
+        return [self.channels, *self.kernel]
+
+
+def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: Any) -> Geometry:  # fmt: skip
+    from torch.utils._sympy.functions import FloorDiv
+
+    batch, channels, *size = x.get_size()
+    first, second, *kernel = weight.get_size()
+    axes = range(len(kernel))
+    stride, padding, dilation, extra = (list(v) * (len(kernel) // len(v)) for v in (stride, padding, dilation, extra))
+    reach = [dilation[i] * (kernel[i] - 1) for i in axes]
+    if transposed:
+        wide = second
+        out = [(size[i] - 1) * stride[i] - 2 * padding[i] + reach[i] + extra[i] + 1 for i in axes]
+    else:
+        wide = FloorDiv(first, groups)
+        out = [FloorDiv(size[i] + 2 * padding[i] - reach[i] - 1, stride[i]) + 1 for i in axes]
+    return Geometry(
+        batch, FloorDiv(channels, groups), wide, groups, size, out, kernel, stride, padding, dilation, reach, transposed
+    )
+
+
+def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: Any, output_padding: Any, groups: Any) -> Any:  # fmt: skip
+    """aten.convolution: (groups of) weights [channels, depth] by patches [depth, pixels], then the bias."""
+    import sympy
+    import torch
+    from torch._inductor.lowering import lowerings as low
+    from torch._inductor.virtualized import V
+
+    aten = torch.ops.aten
+    if batchless := len(x.get_size()) == len(weight.get_size()) - 1:
+        x = low[aten.unsqueeze](x, 0)
+    g = geometry(x, weight, stride, padding, dilation, transposed, output_padding, groups)
+    for n in g.out:
+        V.graph.sizevars.shape_env.evaluate_expr(sympy.Ge(n, 1))  # the ranges of indices are then known not to be empty
+    made = low[aten.view](_summed(g, x, weight), [g.batch, g.wide * g.groups, *g.out])
+    if bias is not None:
+        made = low[aten.add](made, low[aten.view](bias, [g.wide * g.groups, *[1] * len(g.out)]))
+    return low[aten.squeeze](made, 0) if batchless else made
+
+
+def _summed(g: Geometry, x: Any, weight: Any) -> Any:
+    """The sum over channels and taps: by `tl.dot` where no side of the product is one."""
+    import sympy
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    one = V.graph.sizevars.statically_known_equals
+    dot = not any(one(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out))
+    ranges, reduced, inner = (_as_product if dot else _as_sum)(g, x, weight)
+    made = ir.Reduction.create(
+        device=x.get_device(), dst_dtype=x.get_dtype(), src_dtype=x.get_dtype(), inner_fn=inner, ranges=ranges,
+        reduction_ranges=reduced, reduction_type="dot" if dot else "sum",
+    )  # fmt: skip
+    if isinstance(made.data.data, ir.Reduction):  # type: ignore[attr-defined]
+        made.realize()
+    return made
+
+
+def _as_product(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any], Any]:
+    import sympy
+    from torch._inductor.virtualized import V, ops
+    from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+    load_x, load_w = x.make_loader(), weight.make_loader()
+    alone = V.graph.sizevars.statically_known_equals(g.batch * g.groups, 1)
+    ranges = [*([] if alone else [g.batch * g.groups]), g.wide, sympy.prod(g.out)]
+
+    def inner(index: Any, reduced: Any) -> Any:
+        together, channel, pixel = ([sympy.S.Zero] if alone else []) + list(index)
+        n, group = together, sympy.S.Zero
+        if g.groups != 1:
+            n, group = FloorDiv(together, g.groups), ModularIndexing(together, 1, g.groups)
+        c, *taps = _unravelled(reduced[0], g.depth)
+        patch = _patch(g, load_x, n, group, _unravelled(pixel, g.out), c, taps)
+        return ops.dot(_weight(g, load_w, group, channel, c, taps), patch)
+
+    return ranges, [sympy.prod(g.depth)], inner
+
+
+def _as_sum(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any], Any]:
+    from torch._inductor.virtualized import ops
+    from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+    load_x, load_w = x.make_loader(), weight.make_loader()
+
+    def inner(index: Any, reduced: Any) -> Any:
+        n, channel, *pixel = index
+        group, m = FloorDiv(channel, g.wide), ModularIndexing(channel, 1, g.wide)
+        c, *taps = reduced
+        return ops.mul(_weight(g, load_w, group, m, c, taps), _patch(g, load_x, n, group, pixel, c, taps))
+
+    return [g.batch, g.wide * g.groups, *g.out], g.depth, inner
+
+
+def _weight(g: Geometry, load: Any, group: Any, m: Any, c: Any, taps: Any) -> Any:
+    first = c + group * g.channels if g.transposed else m + group * g.wide
+    return load([first, m if g.transposed else c, *taps])
+
+
+def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps: Any) -> Any:
+    """The input where this tap meets this pixel, and nought outside."""
+    import torch
+    from torch._inductor.virtualized import ops
+    from torch.utils._sympy.functions import Identity
+
+    places, tests = (_transposed_places if g.transposed else _places)(g, pixel, taps)
+    where = [n, c + group * g.channels, *places]
+    mask = None
+    for test, left, right in tests:
+        found = test(ops.index_expr(left, torch.int64), ops.index_expr(right, torch.int64))
+        mask = found if mask is None else ops.and_(mask, found)
+    if mask is None:
+        return load(where)
+    return ops.masked(mask, lambda: load([Identity(v) for v in where]), 0.0)
+
+
+def _places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
+    """Where a tap reads, and the comparisons that say whether that is inside."""
+    places = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
+    return places, [test for i in g.axes if g.padding[i] != 0 for test in _inside(places[i], g.size[i])]
+
+
+def _transposed_places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
+    import sympy
+    from torch._inductor.virtualized import ops
+    from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+    places, tests = [], []
+    for i in g.axes:
+        shift = FloorDiv(g.reach[i] + g.stride[i] - 1, g.stride[i])
+        far = pixel[i] + g.padding[i] - taps[i] * g.dilation[i] + shift * g.stride[i]
+        places.append(FloorDiv(far, g.stride[i]) - shift)
+        if g.stride[i] != 1:
+            tests.append((ops.eq, ModularIndexing(far, 1, g.stride[i]), sympy.S.Zero))
+        tests += _inside(places[i], g.size[i])
+    return places, tests
+
+
+def _inside(place: Any, size: Any) -> list[Any]:
+    import sympy
+    from torch._inductor.virtualized import ops
+
+    return [(ops.ge, place, sympy.S.Zero), (ops.lt, place, size)]
+
+
+def _unravelled(flat: Any, sizes: list[Any]) -> list[Any]:
+    """One index of each of the sizes, the last one running fastest."""
+    from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+    places: list[Any] = []
+    for n in reversed(sizes):
+        places.append(ModularIndexing(flat, 1, n) if len(places) < len(sizes) - 1 else flat)
+        flat = FloorDiv(flat, n)
+    return places[::-1]
+
+
+def _average_pooling(pool: Any) -> Any:
+    """Large windows, which Inductor leaves to the library, become a convolution of each plane with equal weights."""
+    import sympy
+    import torch
+    from torch._inductor.lowering import lowerings as low
+
+    aten = torch.ops.aten
+
+    def lowered(x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Any = None) -> Any:  # fmt: skip
+        kernel, pads = (
+            [*v] * (3 // len(v)) if isinstance(v, list | tuple) else [v] * 3 for v in (kernel_size, padding)
+        )
+        if math.prod(kernel) <= 25 or ceil_mode or divisor_override or (any(pads) and not count_include_pad):
+            return pool(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        *planes, depth, height, width = x.get_size()
+        weight = low[aten.full]([1, 1, *kernel], 1 / math.prod(kernel), dtype=x.get_dtype(), device=x.get_device())
+        x = low[aten.view](x, [sympy.prod(planes), 1, depth, height, width])
+        made = convolution(x, weight, None, stride or kernel, pads, [1], False, [0], 1)
+        return low[aten.view](made, [*planes, *made.get_size()[2:]])
+
+    return lowered

@@ -1,0 +1,75 @@
+"""What a compiler's draft is, and how one is asked for. Nothing here imports torch or executes a problem's file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from kernelwright.policies.base import Value
+
+ENTRY = "kernelwright.policies.inductor.process:serve"
+"""`module:function` of what runs in the sandboxed process."""
+WARM = "kernelwright.policies.inductor.process:warm"
+"""What prepares the process that sandboxed ones are forked from."""
+SECONDS = 60.0
+"""For one draft."""
+NAME = "compiler"
+"""The name under which the compiler is a policy."""
+
+Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]
+"""Calls an entry with a payload in a process of its own, for so many seconds, and returns its answer.
+
+It returns `{"refused": text}` where the process gave no answer in time, or died.
+"""
+
+
+class Mode(StrEnum):
+    """What the draft leaves to a library."""
+
+    STRICT = "strict"
+    """Nothing: products, convolutions and pooling are kernels of the draft's own."""
+    SHARE = "share"
+    """Matrix products and convolutions; what follows them is fused into own kernels."""
+
+
+class Draft(Value):
+    """One answer of the compiler: a candidate, or why there is none."""
+
+    source: str = ""
+    """The candidate's text; empty where there is none."""
+    mode: Mode = Mode.STRICT
+    kernels: int = 0
+    """Kernels that the candidate launches."""
+    library_calls: tuple[str, ...] = ()
+    """Operators that the candidate leaves to torch."""
+    fixed_sizes: tuple[str, ...] = ()
+    """Sizes that tracing turned into numbers: at other values of these the candidate is wrong."""
+    refused: str = ""
+    """One line: the operator or the line of the problem that the compiler cannot draft."""
+    seconds: float = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is a candidate."""
+        return bool(self.source)
+
+
+def draft(
+    source: str,
+    run: Runner,
+    *,
+    mode: Mode = Mode.STRICT,
+    partial: bool = False,
+    varied: tuple[str, ...] = (),
+    seconds: float = SECONDS,
+) -> Draft:
+    """The compiler's draft for a problem's text.
+
+    partial: operators that have no kernel of their own stay in torch, instead of ending the draft. varied: the same problem at other sizes, whose
+    differences tell which numbers are sizes. Never raises for what is wrong with the problem.
+    """
+    asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied)}
+    answer = run(ENTRY, asked, seconds)
+    known = {name: answer[name] for name in Draft.model_fields if name in answer}
+    return Draft.model_validate({**known, "mode": mode})

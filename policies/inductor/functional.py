@@ -1,0 +1,208 @@
+"""Functions of torch whose C++ wants numbers for sizes, or a real device, written with operators that take symbols."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernelwright.policies.inductor.refusing import Refused
+
+
+def replace_functions() -> None:
+    """Puts them in the place of torch's own, for the rest of this process."""
+    import torch
+    import torch.nn.functional as functional
+
+    own = {
+        "max_pool1d": max_pool1d, "group_norm": group_norm, "scaled_dot_product_attention": attention, "instance_norm": instance_norm,
+        "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
+    }  # fmt: skip
+    for name, function in own.items():
+        setattr(functional, name, function)
+    for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
+        setattr(functional, name, _dropout(name))
+
+    def group_norm_of_torch(
+        x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+    ) -> Any:
+        return group_norm(x, groups, weight, bias, eps)
+
+    replaced: list[tuple[Any, str, Any]] = [
+        (torch, "group_norm", group_norm_of_torch),
+        (torch._VF, "gru_cell", gru_cell), (torch._VF, "lstm_cell", lstm_cell),
+        (torch, "repeat_interleave", repeat_interleave), (torch.Tensor, "repeat_interleave", repeat_interleave),
+        (torch, "chunk", chunk), (torch.Tensor, "chunk", chunk), (torch.Tensor, "unfold", unfold),
+    ]  # fmt: skip
+    for owner, name, function in replaced:
+        setattr(owner, name, function)
+
+
+def _dropout(name: str) -> Any:
+    def dropout(x: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+        if training and p:
+            raise Refused(f"{name} in training mode draws random numbers")
+        return x
+
+    return dropout
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """One product over all leading sizes; C++ asks for them as numbers where there is a bias."""
+    import torch
+
+    if bias is None or x.dim() <= 2:
+        return torch._C._nn.linear(x, weight, bias)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    return torch.addmm(bias, rows, weight.t()).reshape(*x.shape[:-1], weight.shape[0])
+
+
+def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    import torch
+
+    size = h.shape[-1]
+    own, kept = linear(x, w_ih, b_ih), linear(h, w_hh, b_hh)
+    reset = torch.sigmoid(own[..., :size] + kept[..., :size])
+    update = torch.sigmoid(own[..., size : 2 * size] + kept[..., size : 2 * size])
+    new = torch.tanh(own[..., 2 * size :] + reset * kept[..., 2 * size :])
+    return new + update * (h - new)
+
+
+def lstm_cell(x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> tuple[Any, Any]:
+    import torch
+
+    h, c = state
+    size = h.shape[-1]
+    gates = linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh)
+    put, forget = torch.sigmoid(gates[..., :size]), torch.sigmoid(gates[..., size : 2 * size])
+    candidate, out = torch.tanh(gates[..., 2 * size : 3 * size]), torch.sigmoid(gates[..., 3 * size :])
+    c = forget * c + put * candidate
+    return out * torch.tanh(c), c
+
+
+def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
+    """As a two-dimensional one of height one."""
+    import torch
+
+    def wide(one: int, value: Any) -> tuple[int, Any]:
+        return (one, value[0] if isinstance(value, tuple | list) else value)
+
+    taken = wide(1, kernel_size), wide(1, stride or kernel_size), wide(0, padding), wide(1, dilation)
+    if return_indices:
+        values, indices = torch.nn.functional.max_pool2d(x.unsqueeze(-2), *taken, ceil_mode, return_indices=True)
+        return values.squeeze(-2), indices.squeeze(-2)
+    return torch.max_pool2d(x.unsqueeze(-2), *taken, ceil_mode).squeeze(-2)
+
+
+def group_norm(x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    import torch
+
+    rows = x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
+    variance, mean = torch.var_mean(rows, list(range(2, rows.dim())), correction=0, keepdim=True)
+    made = ((rows - mean) * torch.rsqrt(variance + eps)).reshape(x.shape)
+    return _scaled(made, weight, bias)
+
+
+def _scaled(x: Any, weight: Any, bias: Any) -> Any:
+    """Times a weight and plus a bias for each channel."""
+    wide = (-1, *[1] * (x.dim() - 2))
+    x = x if weight is None else x * weight.view(wide)
+    return x if bias is None else x + bias.view(wide)
+
+
+def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Any:  # fmt: skip
+    import torch
+
+    if not use_input_stats:
+        wide = (1, -1, *[1] * (x.dim() - 2))
+        made = (x - running_mean.view(wide)) * torch.rsqrt(running_var.view(wide) + eps)
+        return _scaled(made, weight, bias)
+    axes = list(range(2, x.dim()))
+    variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
+    made = (x - mean) * torch.rsqrt(variance + eps)
+    if running_mean is not None:
+        count = math.prod(x.shape[2:])
+        running_mean.mul_(1 - momentum).add_(mean.mean(0).flatten() * momentum)
+        running_var.mul_(1 - momentum).add_((variance * count / (count - 1)).mean(0).flatten() * momentum)
+    return _scaled(made, weight, bias)
+
+
+def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Any:  # fmt: skip
+    """softmax(q k^T * scale + mask) v."""
+    import torch
+
+    if dropout_p:
+        raise Refused("dropout of scaled_dot_product_attention draws random numbers")
+    if enable_gqa:
+        key = repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
+        value = repeat_interleave(value, query.shape[-3] // value.shape[-3], -3)
+    factor = 1 / torch.sym_sqrt(query.shape[-1]) if scale is None else scale
+    scores = (query * factor) @ key.transpose(-2, -1)
+    if is_causal:
+        rows = torch.arange(query.shape[-2], device=query.device)[:, None]
+        columns = torch.arange(key.shape[-2], device=query.device)[None, :]
+        scores = scores.masked_fill(columns > rows, -math.inf)
+    if attn_mask is not None:
+        boolean = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(attn_mask.logical_not(), -math.inf) if boolean else scores + attn_mask
+    weights = torch.softmax(scores, dim=-1)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        empty = attn_mask.logical_not().all(-1, keepdim=True)
+        weights = weights.masked_fill(empty, 0.0)
+    return weights @ value
+
+
+def repeat_interleave(x: Any, repeats: Any, dim: int | None = None, *, output_size: Any = None) -> Any:
+    import torch
+
+    if isinstance(repeats, torch.Tensor):
+        raise Refused("repeat_interleave with a tensor of repeats has a size that depends on data")
+    if dim is None:
+        x, dim = x.flatten(), 0
+    dim = dim % x.dim()
+    wide = x.unsqueeze(dim + 1).expand(*x.shape[: dim + 1], repeats, *x.shape[dim + 1 :])
+    return wide.reshape(*x.shape[:dim], x.shape[dim] * repeats, *x.shape[dim + 1 :])
+
+
+def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """Slices of equal length, the last one shorter; how many there are is asked of the sizes only."""
+    size = input.shape[dim]
+    step = (size + chunks - 1) // chunks
+    count = chunks if isinstance(chunks, int) and size % chunks == 0 else int((size + step - 1) // step)
+    return tuple(input.narrow(dim, i * step, step if i < count - 1 else size - i * step) for i in range(count))
+
+
+def unfold(x: Any, dimension: int, size: Any, step: Any) -> Any:
+    """Windows of one dimension, gathered."""
+    import torch
+
+    dimension = dimension % x.dim()
+    count = (x.shape[dimension] - size) // step + 1
+    places = torch.arange(count, device=x.device)[:, None] * step + torch.arange(size, device=x.device)[None, :]
+    made = torch.index_select(x, dimension, places.flatten()).unflatten(dimension, (count, size))
+    return made.movedim(dimension + 1, -1)
+
+
+def pixel_shuffle(x: Any, upscale_factor: Any) -> Any:
+    *lead, channels, height, width = x.shape
+    r = upscale_factor
+    made = x.reshape(*lead, channels // (r * r), r, r, height, width)
+    n = len(lead)
+    order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
+    return made.permute(order).reshape(*lead, channels // (r * r), height * r, width * r)
+
+
+def pixel_unshuffle(x: Any, downscale_factor: Any) -> Any:
+    *lead, channels, height, width = x.shape
+    r = downscale_factor
+    made = x.reshape(*lead, channels, height // r, r, width // r, r)
+    n = len(lead)
+    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    return made.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
+
+
+def one_hot(x: Any, num_classes: Any = -1) -> Any:
+    import torch
+
+    if isinstance(num_classes, int) and num_classes < 0:
+        raise Refused("one_hot without num_classes has a size that depends on data")
+    return (x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).to(torch.int64)

@@ -1,0 +1,85 @@
+"""Functions that Inductor's kernels call in its runtime, in plain Triton and under names that say what they do.
+
+They are quick in Triton's interpreter too, where `tl.reduce` with a function of one's own is not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kernelwright.policies.inductor.refusing import Refused
+
+NAMES = {
+    "maximum": "maximum", "minimum": "minimum", "max2": "row_maximum", "min2": "row_minimum", "any": "any_of",
+    "maximum_with_index": "larger_with_index", "minimum_with_index": "smaller_with_index",
+    "max_with_index": "row_maximum_with_index", "min_with_index": "row_minimum_with_index", "prod": "row_product",
+    "select_one": "select_one", "welford": "welford", "welford_combine": "welford_combine", "welford_reduce": "welford_step",
+    "div_floor_integer": "floor_divide", "remainder_integer": "remainder", "promote_to_tensor": "",
+}  # fmt: skip
+"""Inductor's name -> ours; empty where it does nothing."""
+
+BODIES = {
+    "maximum": 'maximum(a, b):\n    """The larger one; NaN where there is one."""\n    return tl.where((a > b) | (a != a), a, b)',
+    "minimum": 'minimum(a, b):\n    """The smaller one; NaN where there is one."""\n    return tl.where((a < b) | (a != a), a, b)',
+    "times": "times(a, b):\n    return a * b",
+    "row_product": "row_product(x, axis):\n    return tl.reduce(x, axis, times)",
+    "any_of": "any_of(x, axis):\n    return tl.max(x.to(tl.int32), axis) > 0",
+    "select_one": (
+        "select_one(x, mask, dim, keep_dims=False):\n"
+        "    return tl.sum(tl.where(mask, x, tl.zeros_like(x)), dim, keep_dims)"
+    ),
+    "welford": '''welford(mean, square, count, axis):
+    """Mean, sum of squared deviations and count of a row, from those of its parts."""
+    total = tl.sum(count, axis)
+    whole = tl.where(total > 0, tl.sum(mean * count, axis) / total, 0.0)
+    apart = mean - tl.expand_dims(whole, axis)
+    return whole, tl.sum(square + apart * apart * count, axis), total''',
+    "welford_combine": """welford_combine(mean_a, square_a, count_a, mean_b, square_b, count_b):
+    count = count_a + count_b
+    part = tl.where(count == 0.0, 0.0, count_b / count)
+    apart = mean_b - mean_a
+    return mean_a + apart * part, square_a + square_b + apart * apart * count_a * part, count""",
+    "welford_step": '''welford_step(x, mean, square, count, first: tl.constexpr):
+    """One more element for each running mean."""
+    apart = x - mean
+    new = mean + apart / (count + 1)
+    return new, square + apart * (x - new), count + 1''',
+    "floor_divide": (
+        "floor_divide(a, b):\n    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), a // b - 1, a // b)"
+    ),
+    "remainder": "remainder(a, b):\n    return tl.where((a % b != 0) & ((a % b < 0) != (b < 0)), a % b + b, a % b)",
+}
+for _word, _sign, _other in (("maximum", ">", "larger"), ("minimum", "<", "smaller")):
+    _short = _word[:3]
+    BODIES[f"row_{_word}"] = f'''row_{_word}(x, axis):
+    """Of each row; NaN where there is one."""
+    nans = tl.sum((x != x).to(tl.int32), axis)
+    return tl.where(nans > 0, float("nan"), tl.{_short}(x, axis)).to(x.dtype) if x.dtype.is_floating() else tl.{_short}(x, axis)'''
+    BODIES[f"{_other}_with_index"] = f"""{_other}_with_index(a, i, b, j):
+    left = (a {_sign} b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
+    return tl.where(left, a, b), tl.where(left, i, j)"""
+    BODIES[f"row_{_word}_with_index"] = f"""row_{_word}_with_index(x, i, axis):
+    best = row_{_word}(x, axis)
+    return best, tl.min(tl.where((x == tl.expand_dims(best, axis)) | (x != x), i, 2147483647), axis).to(i.dtype)"""
+
+
+def helper_name(name: str) -> str:
+    """Ours for Inductor's. Raises Refused where there is none."""
+    if name not in NAMES:
+        raise Refused(f"Inductor calls {name}, which has no plain form here")
+    return NAMES[name]
+
+
+def helpers_for(text: str) -> list[str]:
+    """The definitions of all helpers that a text calls, each before its first use."""
+    wanted: list[str] = []
+
+    def want(body: str) -> None:
+        for name in BODIES:
+            if re.search(rf"(?<![\w.]){name}\b", body) and name not in wanted:
+                want(BODIES[name].split(":\n", 1)[1])
+                if name not in wanted:
+                    wanted.append(name)
+
+    want(text)
+    return [f"@triton.jit\ndef {BODIES[name]}" for name in wanted]

@@ -1,0 +1,96 @@
+"""What a candidate keeps of the problem's text: the constructor of Model, and whatever that needs."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from kernelwright.policies.inductor.tracing import Traced
+
+
+def model_and_what_it_needs(traced: Traced, lines: list[str], constants: dict[str, str]) -> tuple[list[str], str]:
+    """Texts of the problem's statements that ModelNew needs, in their order; and ModelNew with `lines` as its forward."""
+    tree = ast.parse(traced.text.source)
+    by_name = _statements(tree)
+    model = by_name["Model"]
+    assert isinstance(model, ast.ClassDef)
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            _without_computation(node)
+    _complete_constructor(traced, model, "\n".join(lines), constants)
+    wanted: list[ast.stmt] = [model]
+    for top in wanted:  # grows
+        own = {a.arg for a in ast.walk(top) if isinstance(a, ast.arg)}
+        names = {n.id for n in ast.walk(top) if isinstance(n, ast.Name)} - own
+        wanted += [s for name, s in by_name.items() if name in names and s not in wanted]
+    for name in [n for n in ast.walk(model) if isinstance(n, ast.Name) and n.id == "Model"]:
+        name.id = "ModelNew"
+    model.name = "ModelNew"
+    arguments = traced.text.forward.args
+    for argument in [*arguments.args, arguments.vararg]:
+        if argument is not None:
+            argument.annotation = None
+    body = "\n".join("        " + line for line in lines)
+    text = f"{ast.unparse(model)}\n\n    def forward({ast.unparse(arguments)}):\n{body}"
+    return [ast.unparse(s) for s in tree.body if s in wanted[1:]], text
+
+
+def _statements(tree: ast.Module) -> dict[str, ast.stmt]:
+    """Name -> the statement that defines it."""
+    found: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                found[alias.asname or alias.name.split(".")[0]] = node
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                for name in ast.walk(target):
+                    if isinstance(name, ast.Name):
+                        found[name.id] = node
+    return found
+
+
+def _without_computation(node: ast.ClassDef) -> None:
+    """Keeps a class's constructor, what that calls, and its fields; drops forward and docstrings."""
+    methods = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
+    kept = {
+        n
+        for n, f in methods.items()
+        if (n.startswith("__") and n != "__call__") or (f.decorator_list and n != "forward")
+    }
+    growing = True
+    while growing:
+        reached = {a.attr for n in kept for a in ast.walk(methods[n]) if isinstance(a, ast.Attribute)}
+        more = {n for n in methods if n in reached and n not in kept and n != "forward"}
+        kept |= more
+        growing = bool(more)
+    node.body = [
+        n for n in node.body if (n.name in kept if isinstance(n, ast.FunctionDef) else not _is_docstring(n))
+    ] or [ast.Pass()]
+    for method in node.body:
+        if isinstance(method, ast.FunctionDef) and _is_docstring(method.body[0]):
+            method.body = method.body[1:] or [ast.Pass()]
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _complete_constructor(traced: Traced, model: ast.ClassDef, forward: str, constants: dict[str, str]) -> None:
+    """Makes the constructor keep the arguments that forward takes sizes from, and the numbers that forward has written in it."""
+    init = next((f for f in model.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
+    lines = []
+    for attribute, argument in traced.keywords.items():
+        kept = init is not None and re.search(rf"\bself\.{attribute}\b", ast.unparse(init))
+        if re.search(rf"\bself\.{attribute}\b", forward) and not kept and attribute.endswith("_"):
+            lines.append(f"self.{attribute} = {argument}")
+    lines += [f"self.register_buffer({n!r}, {v}, persistent=False)" for n, v in constants.items()]
+    if lines and init is None:
+        init = ast.parse("def __init__(self):\n    super().__init__()").body[0]  # type: ignore[assignment]
+        assert isinstance(init, ast.FunctionDef)
+        model.body.insert(0, init)
+    if lines and init is not None:
+        init.body += ast.parse("\n".join(lines)).body

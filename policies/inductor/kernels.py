@@ -1,0 +1,130 @@
+"""Inductor's kernels as values: the function's syntax tree, its block sizes, and what its decorator says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from kernelwright.policies.inductor.refusing import Refused
+
+KINDS = {"persistent_reduction": "reduction", "reduction": "reduction", "pointwise": "pointwise", "split_scan": "scan"}
+"""Inductor's decorators, in words."""
+FAMILIES = (
+    ("softmax", "softmax"), ("layer_norm", "layer_norm"), ("batch_norm", "batch_norm"), ("convolution", "convolution"),
+    ("mm", "matmul"), ("embedding", "embedding"), ("cumsum", "cumsum"), ("max_pool", "max_pool"), ("avg_pool", "average_pool"),
+    ("gelu", "gelu"), ("silu", "silu"), ("sigmoid", "sigmoid"), ("tanh", "tanh"), ("relu", "relu"), ("cat", "concatenate"),
+    ("var_mean", "variance"), ("mean", "mean"), ("amax", "maximum"), ("sum", "sum"), ("clone", "copy"),
+)  # fmt: skip
+"""Part of an operator's name -> the word that a kernel is called by; the first that fits."""
+QUIET = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t", "_unsafe_view", "alias"}  # fmt: skip
+"""Operators that move nothing: they are not named in comments."""
+
+
+@dataclass
+class Kernel:
+    """One kernel as Inductor wrote it."""
+
+    original: str
+    """triton_red_fused_mean_pow_0."""
+    name: str
+    function: ast.FunctionDef
+    others: list[ast.FunctionDef]
+    """Functions that it calls, such as what a scan combines with."""
+    kind: str
+    """pointwise, reduction or scan."""
+    dot: bool
+    persistent: bool
+    operators: tuple[str, ...]
+    """Of aten, in the order of the graph."""
+    hints: dict[str, int]
+    """Extent of X, Y, Z, R0 at the problem's own sizes, rounded up to a power of two."""
+    inner: bool
+    """Whether the reduced elements lie side by side in memory."""
+    grid: str
+    """Inductor's name for how programs are counted."""
+
+    @property
+    def parameters(self) -> list[str]:
+        return [a.arg for a in self.function.args.args]
+
+    @property
+    def blocks(self) -> list[str]:
+        return [p for p in self.parameters if p.endswith("BLOCK")]
+
+    @property
+    def text(self) -> str:
+        return ast.unparse(self.function)
+
+
+DEFINITION = re.compile(
+    r"((?:^#[^\n]*\n)*)^(triton_\w+) = async_compile\.triton\('\w+', '''(.*?)''', device_str", re.M | re.S
+)
+
+
+def kernels_of(text: str) -> dict[str, Kernel]:
+    """Inductor's name -> kernel, in the order of the text. Raises Refused."""
+    found: dict[str, Kernel] = {}
+    taken: set[str] = set()
+    for comment, original, body in DEFINITION.findall(text):
+        found[original] = _read(original, comment, body, taken)
+    return found
+
+
+def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
+    functions = [n for n in ast.parse(body).body if isinstance(n, ast.FunctionDef)]
+    function = functions[-1]
+    maker = next((d for d in function.decorator_list if isinstance(d, ast.Call)), None)
+    if maker is None or not isinstance(maker.func, ast.Attribute):
+        raise Refused(f"Inductor wrote {original} in a form that is not known here")
+    words = {k.arg: k.value for k in maker.keywords}
+    heuristic = maker.func.attr
+    if heuristic not in KINDS:
+        raise Refused(f"Inductor wrote {original} with {heuristic}, which has no plain form")
+    listed = re.search(r"Original ATen: \[(.*?)\]", comment)
+    operators = tuple(o.strip().removeprefix("aten.") for o in listed[1].split(",")) if listed and listed[1] else ()
+    meta = ast.unparse(words["inductor_meta"])
+    dot = "tl.dot(" in body
+    return Kernel(
+        original=original,
+        name=_unique(f"{_family(operators, KINDS[heuristic], dot)}_kernel", taken),
+        function=function,
+        others=functions[:-1],
+        kind=KINDS[heuristic],
+        dot=dot,
+        persistent=heuristic == "persistent_reduction",
+        operators=operators,
+        hints={k.upper().rstrip("_"): int(v) for k, v in ast.literal_eval(words["size_hints"]).items()},
+        inner="INNER" in ast.unparse(words["reduction_hint"]) if "reduction_hint" in words else False,
+        grid=(re.search(r"'grid_type': '(\w+)'", meta) or ["", "Grid1D"])[1],
+    )
+
+
+def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
+    """softmax_row, matmul_gelu, add_mul: at most two words of what it covers, and how it goes over the elements."""
+    words: list[str] = []
+    for part, word in FAMILIES:
+        if any(part in o for o in operators) and word not in words:
+            words.append(word)
+    if dot:
+        words = [w for w in words if w in ("matmul", "convolution")][:1] + [w for w in words if w not in ("matmul", "convolution", "copy")]  # fmt: skip
+    own = [o.strip("_") for o in operators if o.strip("_") not in QUIET and not any(p in o for p, _ in FAMILIES)]
+    chosen = (words or own or ["copy"])[:2]
+    if kind == "reduction" and not dot:
+        chosen.append("row")
+    return "_".join(re.sub(r"\W+", "_", w) for w in chosen)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    made, number = name, 2
+    while made in taken:
+        made = name.removesuffix("_kernel") + f"_{number}_kernel"
+        number += 1
+    taken.add(made)
+    return made
+
+
+def covered(kernel: Kernel) -> str:
+    """One line for the kernel's comment: the operators that it stands for."""
+    names = [o.strip("_") for o in kernel.operators if o.strip("_") not in QUIET] or ["copy"]
+    return ", ".join(dict.fromkeys(names))

@@ -1,0 +1,256 @@
+"""The host side: Inductor's `call`, statement by statement, as lines of `ModelNew.forward`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+from kernelwright.policies.inductor.blocks import block_sizes, fitted, stages, warps
+from kernelwright.policies.inductor.kernels import Kernel
+from kernelwright.policies.inductor.naming import Names, plural, roles_of
+from kernelwright.policies.inductor.plain import plain_function, renamed, uses
+from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.tracing import simple_path
+
+SKIPPED = re.compile(
+    r"(args\b|with |torch\.cuda|raw_stream|stream\d|assert_|device_guard|\w+_size = |s\d+ = arg)|.* = args$|del "
+)
+LIBRARY = re.compile(r"(?:extern_kernels|torch\.ops\.\w+|\baten)\.(\w+)")
+
+
+@dataclass
+class Launch:
+    """One launch of a kernel: what `call` passes, as text of ModelNew."""
+
+    kernel: Kernel
+    given: dict[str, str]
+    """Parameter -> expression."""
+
+
+@dataclass
+class Host:
+    """What forward does, in order."""
+
+    steps: list[Launch | ast.stmt] = field(default_factory=list)
+    library: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
+
+
+def read_call(text: str, kernels: dict[str, Kernel], arguments: list[str], symbols: dict[str, str]) -> Host:
+    """arguments: what ModelNew passes for each of the graph's; symbols: symbol -> its name in forward."""
+    tree = ast.parse(text)
+    call = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "call")
+    new = dict(symbols)
+    host = Host()
+    for statement in _flat(call.body):
+        line = ast.unparse(statement)
+        if line.endswith(" = args") and isinstance(statement, ast.Assign):
+            target = statement.targets[0]
+            names = [ast.unparse(e) for e in target.elts] if isinstance(target, ast.Tuple) else [ast.unparse(target)]
+            new |= dict(zip(names, arguments, strict=True))
+        elif isinstance(statement, ast.Assign) and re.fullmatch(r"\w+_(\w)?numel", ast.unparse(statement.targets[0])):
+            new[ast.unparse(statement.targets[0])] = f"({ast.unparse(_Plain(new).visit(statement.value))})"
+        elif not SKIPPED.match(line) and not re.fullmatch(r"s\d+ = \w+", line):
+            _read_statement(host, _Plain(new).visit(statement), kernels)
+    _name_buffers(host)
+    return host
+
+
+def _flat(body: list[ast.stmt]) -> list[ast.stmt]:
+    return [s for b in body for s in (_flat(b.body) if isinstance(b, ast.With) else [b])]
+
+
+def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, Kernel]) -> None:
+    line = ast.unparse(statement)
+    if isinstance(statement, ast.Return):
+        assert isinstance(statement.value, ast.Tuple)
+        host.returned = [ast.unparse(e) for e in statement.value.elts]
+        return
+    if isinstance(statement, ast.Expr) and (found := re.match(r"(\w+)\.run\(", line)) and found[1] in kernels:
+        assert isinstance(statement.value, ast.Call)
+        kernel = kernels[found[1]]
+        passed = [p for p in kernel.parameters if p not in kernel.blocks]
+        host.steps.append(Launch(kernel, dict(zip(passed, map(ast.unparse, statement.value.args), strict=True))))
+        return
+    if ".item()" in line:
+        raise Refused("a size or a branch depends on the values of a tensor")
+    if "_tensor_constant" not in line and (called := LIBRARY.search(line)):
+        host.library.append(called[1])
+    host.steps.append(ast.parse(line.replace("extern_kernels.", "torch.")).body[0])
+
+
+class _Plain(ast.NodeTransformer):
+    """Names as ModelNew has them, and torch's own calls for those of Inductor's runtime."""
+
+    def __init__(self, new: dict[str, str]) -> None:
+        self._new = new
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.parse(self._new.get(node.id, node.id), mode="eval").body
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        name, given = ast.unparse(node.func), [ast.unparse(a) for a in node.args]
+        if name.startswith("empty_strided_"):
+            return _allocation(*given[:3])
+        if name == "reinterpret_tensor":  # counts from where its tensor begins, as_strided from where the storage does
+            shift = "" if given[3] == "0" else f", {given[0]}.storage_offset() + {given[3]}"
+            return ast.parse(f"torch.as_strided({', '.join(given[:3])}{shift})", mode="eval").body
+        if name == "torch.device" or any(k.arg == "device" for k in node.keywords):
+            for keyword in node.keywords:
+                if keyword.arg == "device":
+                    keyword.value = ast.Name("device", ast.Load())
+        return node
+
+
+def _allocation(shape: str, strides: str, dtype: str) -> ast.expr:
+    """torch.empty where the strides are those of a contiguous tensor."""
+    plain = strides.replace(" ", "") == _contiguous(shape)
+    text = f"torch.empty({shape}, device=device, dtype={dtype})" if plain else f"torch.empty_strided({shape}, {strides}, device=device, dtype={dtype})"  # fmt: skip
+    return ast.parse(text, mode="eval").body
+
+
+def _contiguous(shape: str) -> str:
+    """The strides of a contiguous tensor where every size is a name or a number, in Inductor's order of factors; "" elsewhere."""
+    sizes = [ast.unparse(e) for e in getattr(ast.parse(shape, mode="eval").body, "elts", [])]
+    if not all(s.isidentifier() or s.isdigit() for s in sizes):
+        return ""
+    strides = []
+    for place in range(len(sizes)):
+        factors = [s for s in sizes[place + 1 :] if s != "1"]
+        numbers = [f for f in factors if f.isdigit()]
+        if len(numbers) > 1:
+            return ""
+        strides.append("*".join([*numbers, *sorted(f for f in factors if not f.isdigit())]) or "1")
+    made = ",".join(strides)
+    return f"({made},)" if len(strides) == 1 else f"({made})"
+
+
+def _name_buffers(host: Host) -> None:
+    """`buf3` is called after the kernel that writes it."""
+    new: dict[str, str] = {}
+    taken: set[str] = set()
+    for step in host.steps:
+        if isinstance(step, Launch):
+            words = step.kernel.name.removesuffix("_kernel").removesuffix("_row")
+            for parameter, value in step.given.items():
+                if "out_ptr" in parameter and re.fullmatch(r"buf\d+", value) and value not in new:
+                    made, number = f"{words}_result" if words in ("sum", "copy") else words, 2
+                    while made in taken:
+                        made, number = f"{re.sub(r'_[0-9]+$', '', words)}_{number}", number + 1
+                    taken.add(made)
+                    new[value] = made
+    rename = lambda text: re.sub(r"\bbuf\d+\b", lambda m: new.get(m[0], m[0].replace("buf", "tensor_")), text)  # noqa: E731
+    for place, step in enumerate(host.steps):
+        if isinstance(step, Launch):
+            step.given = {p: rename(v) for p, v in step.given.items()}
+        else:
+            host.steps[place] = ast.parse(rename(ast.unparse(step))).body[0]
+    host.returned = [rename(v) for v in host.returned]
+
+
+# ------------------------------------------------------------------ kernels with the names of what they are given
+@dataclass
+class Written:
+    """A kernel's text, and which of its parameters each launch passes."""
+
+    text: str
+    parameters: list[str]
+    """Inductor's names, in the order of the rewritten kernel."""
+
+
+def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Written:
+    function = plain_function(kernel.function)
+    read = uses(function)
+    parameters = _parameter_names(kernel, launches)
+    first: dict[str, str] = {}
+    kept = []
+    for old in kernel.parameters:
+        if old in kernel.blocks or (read[old] and parameters[old] not in first.values()):
+            kept.append(old)
+        if read[old]:
+            first.setdefault(old, parameters.get(old, old))
+    function.name = kernel.name
+    function.args.args = [a for a in function.args.args if a.arg in kept]
+    names = Names(kernel, {k: v for k, v in parameters.items() if k not in kernel.blocks})
+    names.give(function)
+    renamed(function, names)
+    return Written(f"{comment}\n{ast.unparse(ast.fix_missing_locations(function))}", kept)
+
+
+def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
+    """What a kernel calls its parameters: after what is passed, where all launches pass the same."""
+    found: dict[str, str] = {}
+    by_value: dict[tuple[str, ...], str] = {}
+    numbers = {"in": 0, "out": 0, "size": 0}
+    roles = roles_of(kernel)
+    for old in kernel.parameters:
+        if old in kernel.blocks:
+            continue
+        values = tuple(launch.given[old] for launch in launches)
+        same = len(set(values)) == 1
+        if "ptr" in old:
+            made = f"{simple_path(values[0])}_pointer" if same and re.fullmatch(r"[\w.\[\]']+", values[0]) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
+        elif values in by_value:
+            found[old] = by_value[values]
+            continue
+        elif same and values[0].isidentifier():
+            made = values[0]
+        elif old.endswith("numel"):
+            made = plural(roles[old.removesuffix("numel")])
+        elif same and re.fullmatch(r"\w+( \* \w+)+", values[0]) and len(values[0]) < 40:
+            made = values[0].replace(" * ", "_by_") if not values[0][0].isdigit() else _numbered("size", numbers)
+        else:
+            made = _numbered("size", numbers)
+        while made in found.values():
+            made += "_2" if "pointer" not in made else "_again"
+        found[old] = made
+        if "ptr" not in old:
+            by_value[values] = made
+    return found
+
+
+def _numbered(word: str, numbers: dict[str, int]) -> str:
+    numbers[word] += 1
+    return {"in": f"input_{numbers[word]}_pointer", "out": f"output_{numbers[word]}_pointer"}.get(word, f"extent_{numbers[word]}")  # fmt: skip
+
+
+def launch_lines(launch: Launch, written: Written) -> list[str]:
+    """The launch as lines of forward."""
+    kernel, given = launch.kernel, launch.given
+    roles = roles_of(kernel)
+    sizes = block_sizes(kernel)
+    extents = {letter: given.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}
+    passed = [given[p] for p in written.parameters if p not in kernel.blocks]
+    names = {b.removesuffix("BLOCK").lower(): f"{roles[b.removesuffix('BLOCK').lower()].upper()}_BLOCK" for b in sizes}
+    blocks = [f"{names[(side := b.removesuffix('BLOCK').lower())]}={fitted(kernel, b, n, extents[side])}" for b, n in sizes.items()]  # fmt: skip
+    counts = {b.removesuffix("BLOCK").lower(): n for b, n in sizes.items()}
+    options = [f"num_warps={warps(kernel, sizes)}"]
+    if (number := stages(kernel)) is not None:
+        options.append(f"num_stages={number}")
+    grid = _grid(kernel, extents, counts, names)
+    return [f"{kernel.name}[{grid}](", f"    {', '.join(passed)},", f"    {', '.join([*blocks, *options])},", ")"]
+
+
+def _grid(kernel: Kernel, extents: dict[str, str], counts: dict[str, int], names: dict[str, str]) -> str:
+    """How many programs there are: a function of the block sizes, so that the two cannot come apart."""
+
+    def count(letter: str) -> str:
+        if counts.get(letter, 1) == 1:
+            return extents[letter]
+        return f'triton.cdiv({extents[letter]}, block["{names[letter]}"])'
+
+    if kernel.grid == "BatchMatmulGrid3D":
+        parts = [count(c) for c in "zyx"]
+    elif kernel.grid == "Grid2DWithYZOverflow":
+        parts = [count("x"), f"*split({count('y')})"]
+    else:
+        parts = [count(c) for c in "xyz" if f"{c}numel" in launch_sides(kernel) or c == "x"]
+    whole = f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+    return f"lambda block: {whole}" if "block[" in whole else whole
+
+
+def launch_sides(kernel: Kernel) -> list[str]:
+    """The parameters that say how many elements a side has."""
+    return [p for p in kernel.parameters if p.endswith("numel")]

@@ -1,0 +1,117 @@
+"""Names that a person reads, for a kernel's parameters and for what it computes."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from kernelwright.policies.inductor.helpers import BODIES
+from kernelwright.policies.inductor.kernels import Kernel
+from kernelwright.policies.inductor.plain import assignments
+
+ROLES = {
+    "element": {"x": "element"},
+    "grid": {"x": "column", "y": "row", "z": "plane"},
+    "rows": {"x": "row", "y": "plane", "z": "block", "r0_": "column", "r1_": "inner"},
+    "product": {"x": "column", "y": "row", "z": "matrix", "r0_": "step", "r1_": "inner"},
+}
+"""What Inductor's sides are called, by what kind of kernel it is."""
+PLURAL = {"matrix": "matrices", "step": "depth", "inner": "inner_size"}
+RESERVED = {"tl", "triton", "libdevice", "float", "inf", "nan", "range", "min", "max", *BODIES}
+RESULTS = (
+    ("tl.load", "value"), ("tl.dot", "product"), ("row_maximum_with_index", "best"), ("row_minimum_with_index", "best"),
+    ("row_maximum", "largest"), ("row_minimum", "smallest"), ("row_product", "product"), ("tl.max", "largest"), ("tl.min", "smallest"),
+    ("tl.sum", "total"), ("any_of", "found"), ("exp2", "power"), ("exp", "exponential"), ("rsqrt", "inverse_root"), ("sqrt", "root"),
+    ("tanh", "hyperbolic"), ("erf", "error_function"), ("log", "logarithm"), ("sin", "sine"), ("cos", "cosine"),
+    ("associative_scan", "running"), ("tl.where", "chosen"), ("maximum", "larger"), ("minimum", "smaller"), ("sigmoid", "gate"),
+    ("tl.reshape", "tile"), ("tl.trans", "tile"), ("tl.broadcast_to", "wide"), ("tl.full", "constant"), (".to", "converted"),
+)  # fmt: skip
+"""Function -> what its result is called."""
+OPERATORS = {ast.Add: "sum_of", ast.Sub: "difference", ast.Mult: "scaled", ast.Div: "quotient", ast.BitAnd: "both", ast.BitOr: "either"}  # fmt: skip
+
+
+def roles_of(kernel: Kernel) -> dict[str, str]:
+    """Inductor's letter -> the word for one element of that side."""
+    if kernel.dot:
+        return ROLES["product"]
+    if kernel.kind != "pointwise":
+        return ROLES["rows"]
+    return ROLES["element" if len(kernel.blocks) == 1 else "grid"]
+
+
+def plural(role: str) -> str:
+    return PLURAL.get(role, f"{role}s")
+
+
+class Names:
+    """Gives each name of one kernel a readable one, no two the same."""
+
+    def __init__(self, kernel: Kernel, parameters: dict[str, str]) -> None:
+        """parameters: Inductor's parameter -> what it is called; several may have one name where they are one number."""
+        self._roles = roles_of(kernel)
+        self._known: dict[str, str] = {}
+        self._taken: set[str] = set(RESERVED)
+        for old, new in parameters.items():
+            self._known[old] = new
+            self._taken.add(new)
+        for letter, role in self._roles.items():
+            self._give_side(letter, role)
+
+    def _give_side(self, letter: str, role: str) -> None:
+        block = f"{letter.upper()}BLOCK"
+        for old, new in (
+            (block, f"{role.upper()}_BLOCK"), (f"{letter}index", role), (f"{letter}mask", f"{role}_exists"),
+            (f"{letter}offset", f"first_{role}"), (f"{letter}base", f"{role}_in_block"), (f"{letter}numel", plural(role)),
+        ):  # fmt: skip
+            if old not in self._known:
+                self._known[old] = self._unique(new)
+
+    def _unique(self, name: str) -> str:
+        made, number = name, 2
+        while made in self._taken:
+            made, number = f"{name}_{number}", number + 1
+        self._taken.add(made)
+        return made
+
+    def give(self, function: ast.FunctionDef) -> None:
+        """Names for all that the function assigns, by what it is."""
+        accumulators: dict[str, str] = {}
+        for name, value in assignments(function):
+            used = re.findall(r"\b_tmp\d+\b", ast.unparse(value))
+            if not name.startswith("_tmp"):
+                accumulators |= dict.fromkeys(used, name)
+        for name, value in assignments(function):
+            if name not in self._known and not name.startswith("_tmp"):
+                self._known[name] = self._unique(self._word(name, value, function))
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id not in self._known:
+                base = self._known.get(accumulators.get(node.id, ""), "")
+                self._known[node.id] = self._unique(f"{base}_so_far" if base else "accumulator")
+
+    def _word(self, name: str, value: ast.expr, function: ast.FunctionDef) -> str:
+        text = ast.unparse(value)
+        if re.match(r"[xyz]\d+$|r\d_\d+$", name):
+            return self._index_word(value)
+        if text.startswith("tl.load"):
+            pointer = re.search(r"\b(?:in|out|in_out)_ptr\d+\b", text)
+            return self._known[pointer[0]].removesuffix("_pointer") if pointer else "value"
+        if re.fullmatch(r"_tmp\d+\[.*\]", text):
+            return "product"
+        if isinstance(value, ast.Call):
+            called = ast.unparse(value.func)
+            return next((word for part, word in RESULTS if part in called), "value")
+        if isinstance(value, ast.Subscript):
+            return next((word for part, word in RESULTS if part in text), "value")
+        if isinstance(value, ast.BinOp):
+            return OPERATORS.get(type(value.op), "value")
+        return "condition" if isinstance(value, ast.Compare) else "value"
+
+    def _index_word(self, value: ast.expr) -> str:
+        """`column % width` is the width_index; what is left after a division is an outer index."""
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
+            size = ast.unparse(value.right)
+            return f"{self._known.get(size, '')}_index".lstrip("_") if size.isidentifier() else f"index_of_{size}" if size.isdigit() else "index"  # fmt: skip
+        return "outer_index"
+
+    def __call__(self, name: str) -> str:
+        return self._known.get(name, name)

@@ -1,0 +1,238 @@
+"""A kernel without Inductor's runtime: own helpers, no aliases, no constants with a name, nothing that is used once and could be read in place."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from kernelwright.policies.inductor.helpers import helper_name
+
+LONGEST = 92
+"""Characters of an expression that something is put into."""
+TEMPORARY = re.compile(r"_?tmp\d+$|[xyzr]\d*_?offset$")
+KEPT_APART = re.compile(
+    r"\b(tl\.(load|dot|sum|max|min|reduce|associative_scan|argmax|atomic)|row_|welford|any_of|select_one)"
+)
+"""Calls that deserve a line of their own."""
+
+
+def plain_function(function: ast.FunctionDef) -> ast.FunctionDef:
+    """The same kernel, simplified; names are still Inductor's."""
+    made = copy.deepcopy(function)
+    made.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+    made.body = [s for s in made.body if not _is_assertion(s)]
+    for statement in ast.walk(made):
+        if isinstance(statement, ast.For):
+            statement.body = [s for s in statement.body if not _is_assertion(s)]
+    _Runtime().visit(made)
+    _substitute(made, dict(_aliases(made)))
+    _Constants(made).visit(made)
+    _drop_unused(made)
+    _without_broadcasts_of_products(made)
+    _inline(made)
+    _drop_unused(made)
+    return ast.fix_missing_locations(made)
+
+
+def _without_broadcasts_of_products(function: ast.FunctionDef) -> None:
+    """What `tl.dot` gives has the accumulator's shape already."""
+    products = {name for name, value in assignments(function) if ast.unparse(value).startswith("tl.dot(")}
+    for node in ast.walk(function):
+        value = node.value if isinstance(node, ast.Assign) else None
+        wide = isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.broadcast_to"
+        if (
+            wide
+            and isinstance(node, ast.Assign)
+            and isinstance(value, ast.Call)
+            and ast.unparse(value.args[0]) in products
+        ):
+            node.value = value.args[0]
+
+
+def _is_assertion(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and ast.unparse(statement).startswith("tl.device_assert")
+
+
+class _Runtime(ast.NodeTransformer):
+    """Own helpers and plain Triton in the place of Inductor's runtime."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        node.keywords = [k for k in node.keywords if k.arg != "eviction_policy"]
+        name = ast.unparse(node.func)
+        if name == "triton_helpers.promote_to_tensor":
+            return node.args[0]
+        if name.endswith(".to") and isinstance(node.func, ast.Attribute):
+            return _converted(node, node.func)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        if owner == "triton_helpers":
+            return ast.Name(helper_name(node.attr), ast.Load())
+        if owner == "tl_math":
+            return ast.parse(f"tl.math.{node.attr}", mode="eval").body
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        self.generic_visit(node)
+        return node
+
+
+def _converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
+    """A size is a plain number where it is one: it has no `to`, but can be multiplied. What is converted twice is converted once."""
+    inner = function.value
+    if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]) == "tl.float32":
+        return ast.parse(f"{inner.id} * 1.0", mode="eval").body
+    if ast.unparse(node.args[0]) == "tl.float32" and re.fullmatch(r"ks\d+ \* 1\.0", ast.unparse(inner)):
+        return inner
+    same = isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith(".to")
+    if same and isinstance(inner, ast.Call) and ast.dump(inner.args[0]) == ast.dump(node.args[0]):
+        return inner
+    return node
+
+
+def assignments(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Name and value of every assignment to one name."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            yield node.targets[0].id, node.value
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
+
+
+def _aliases(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    """Names that stand for another name wherever they are assigned."""
+    values: dict[str, set[str]] = {}
+    for name, value in assignments(function):
+        values.setdefault(name, set()).add(ast.unparse(value))
+    several = {name for name, count in Counter(n for n, _ in assignments(function)).items() if count > 1}
+    for name, texts in values.items():
+        other = next(iter(texts))
+        moving = other in several and other.startswith("_tmp")
+        if len(texts) == 1 and other.isidentifier() and not moving and not name.startswith("_tmp"):
+            while len(values.get(other, ())) == 1 and (further := next(iter(values[other]))).isidentifier():
+                other = further
+            yield name, ast.Name(other, ast.Load())
+
+
+class _Substituting(ast.NodeTransformer):
+    def __init__(self, new: dict[str, ast.expr]) -> None:
+        self._new = new
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Load) and node.id in self._new:
+            return copy.deepcopy(self._new[node.id])
+        return node
+
+
+def _substitute(tree: ast.AST, new: dict[str, ast.expr]) -> None:
+    if new:
+        _Substituting(new).visit(tree)
+
+
+class _Constants(ast.NodeTransformer):
+    """Numbers in the place of `tl.full([1], 2.0, tl.float32)`, where the other side of the operator gives the type."""
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self._values: dict[str, tuple[ast.expr, str]] = {}
+        for name, value in assignments(function):
+            if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.full" and not name.startswith("_"):
+                self._values[name] = (value.args[1], ast.unparse(value.args[2]))
+
+    def _constant(self, node: ast.expr, compared: bool) -> ast.expr | None:
+        known = self._values.get(node.id) if isinstance(node, ast.Name) else None
+        fits = known is not None and (known[1] in ("tl.float32", "tl.int32") or (compared and known[1] == "tl.int64"))
+        return copy.deepcopy(known[0]) if known is not None and fits else None
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
+        self.generic_visit(node)
+        left, right = self._constant(node.left, False), self._constant(node.right, False)
+        if (left is None) != (right is None) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
+            node.left, node.right = left or node.left, right or node.right
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.Compare:
+        self.generic_visit(node)
+        left, right = self._constant(node.left, True), self._constant(node.comparators[0], True)
+        if (left is None) != (right is None):
+            node.left, node.comparators = left or node.left, [right or node.comparators[0]]
+        return node
+
+
+def uses(tree: ast.AST) -> Counter[str]:
+    """How often each name is read."""
+    return Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+
+
+def _drop_unused(function: ast.FunctionDef) -> None:
+    """Removes assignments to names that nothing reads, until there are none."""
+    while True:
+        read = uses(function)
+        dropped = False
+        for body in bodies(function):
+            kept = [s for s in body if not (_target(s) and read[_target(s)] == 0)]
+            dropped = dropped or len(kept) < len(body)
+            body[:] = kept or [ast.Pass()]
+        if not dropped:
+            return
+
+
+def bodies(function: ast.AST) -> list[list[ast.stmt]]:
+    """The lists of statements of a function and of its loops."""
+    return [n.body for n in ast.walk(function) if isinstance(n, ast.FunctionDef | ast.For | ast.If)]
+
+
+def _target(statement: ast.stmt) -> str:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) and not isinstance(statement, ast.For) else ""  # fmt: skip
+
+
+def _inline(function: ast.FunctionDef) -> None:
+    """Puts what is read once into the one place that reads it, where no operand changes in between."""
+    again = True
+    while again:
+        again = False
+        read = uses(function)
+        counted = Counter(name for name, _ in assignments(function))
+        for body in bodies(function):
+            for place, statement in enumerate(body):
+                name = _target(statement)
+                if TEMPORARY.match(name) and read[name] == 1 and counted[name] == 1 and _put_into_its_use(body, place):
+                    again = True
+                    break
+
+
+def _put_into_its_use(body: list[ast.stmt], place: int) -> bool:
+    statement = body[place]
+    assert isinstance(statement, ast.Assign | ast.AnnAssign)
+    name, value = _target(statement), statement.value
+    assert value is not None
+    text = ast.unparse(value)
+    if KEPT_APART.search(text):
+        return False
+    changed: set[str] = set()
+    for later in body[place + 1 :]:
+        if uses(later)[name]:
+            simple = isinstance(later, ast.Assign | ast.AnnAssign | ast.Expr)
+            short = len(ast.unparse(later)) + len(text) <= LONGEST + 8
+            if not simple or not short or changed & set(uses(value)):
+                return False
+            _substitute(later, {name: value})
+            body.pop(place)
+            return True
+        changed |= {n.id for n in ast.walk(later) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return False
+
+
+def renamed(tree: ast.AST, new: Callable[[str], str]) -> None:
+    """Renames names and parameters in place."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = new(node.id)
+        elif isinstance(node, ast.arg):
+            node.arg = new(node.arg)

@@ -1,0 +1,71 @@
+"""The compiler as a policy: it answers the first question of a conversation with a draft, and has nothing to say to a second one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kernelwright.policies.base import (
+    Capabilities,
+    Completion,
+    FinishReason,
+    Policy,
+    PolicyRefused,
+    PromptForm,
+    Request,
+    Trouble,
+    Usage,
+)
+from kernelwright.policies.forwarding import Forwarding
+from kernelwright.policies.inductor.draft import NAME, Draft
+
+
+class CompilerPolicy:
+    """Has no model. Whoever runs it wraps it in `DraftedTurn`, which knows the problem."""
+
+    name = NAME
+    capabilities = Capabilities(seeds=True)
+    prompt_form = PromptForm.CHAT
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        raise PolicyRefused(
+            "the compiler gives one draft and repairs none: name a policy with --policy to go on", Trouble.REQUEST
+        )
+
+    def close(self) -> None: ...
+
+
+class DraftedTurn(Forwarding):
+    """Answers one turn of a conversation with a draft that the policy did not write; every other turn is the policy's.
+
+    The completion names `compiler` (or `file`) as its policy and holds no token ids, so it is never a row of GRPO.
+    """
+
+    def __init__(self, policy: Policy, make: Callable[[], Draft], origin: str = NAME, turn: int = 0) -> None:
+        """Wraps a policy.
+
+        Args:
+            policy: Who answers every other turn, and this one where the draft is refused.
+            make: Makes the draft; called once, when its turn comes.
+            origin: What the stored turn names as its policy.
+            turn: The turn that the draft answers, from 0.
+        """
+        super().__init__(policy)
+        self._make, self._origin, self._turn = make, origin, turn
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        return [completion for request in requests for completion in self._one(request)]
+
+    def _one(self, request: Request) -> list[Completion]:
+        if request.turn != self._turn:
+            return self.policy.sample([request])
+        draft = self._make()
+        if not draft.usable and not isinstance(self.policy, CompilerPolicy) and self.policy.name != NAME:
+            return self.policy.sample([request])
+        return [self._completion(draft)]
+
+    def _completion(self, draft: Draft) -> Completion:
+        text = f"```python\n{draft.source}```\n" if draft.usable else f"No draft: {draft.refused}"
+        usage = Usage(prompt_tokens=0, completion_tokens=0, dollars=0.0)
+        return Completion(
+            text=text, finish=FinishReason.STOP, usage=usage, policy=self._origin, latency=max(0.0, draft.seconds)
+        )

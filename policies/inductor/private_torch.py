@@ -1,0 +1,153 @@
+"""Every private or patched function of torch and Triton that drafting depends on, in one place. A contract test holds the list.
+
+The patches pretend that there is a GPU. They last for the whole process, which is therefore one of its own that does nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import numbers
+import types
+from typing import Any
+
+CONTRACT = (
+    "torch._dispatch.python:enable_python_dispatcher",
+    "torch._dynamo.device_interface:CudaInterface.Worker",
+    "torch._dynamo.source:ConstantSource",
+    "torch._inductor.choices:InductorChoices.reduction_split_factor",
+    "torch._inductor.codegen.triton:TritonKernel",
+    "torch._inductor.compile_fx:_recursive_post_grad_passes",
+    "torch._inductor.config:triton.native_matmul",
+    "torch._inductor.debug:DebugContext",
+    "torch._inductor.decomposition:select_decomp_table",
+    "torch._inductor.graph:GraphLowering.codegen",
+    "torch._inductor.ir:Reduction.create",
+    "torch._inductor.kernel.mm_common:use_native_matmul",
+    "torch._inductor.lowering:_maybe_layout_constraints",
+    "torch._inductor.lowering:lowerings",
+    "torch._inductor.sizevars:SizeVarAllocator.guard_or_false",
+    "torch._inductor.virtualized:V.set_graph_handler",
+    "torch._inductor.virtualized:ops",
+    "torch._subclasses.fake_tensor:FakeTensorMode",
+    "torch.fx.experimental.symbolic_shapes:ShapeEnv.create_symbol",
+    "torch.fx.experimental.symbolic_shapes:ShapeEnv.create_symintnode",
+    "torch.fx.experimental.symbolic_shapes:ShapeEnv.evaluate_expr",
+    "torch.fx.passes.fake_tensor_prop:FakeTensorProp.propagate_dont_convert_inputs",
+    "torch.nn.init:_calculate_fan_in_and_fan_out",
+    "torch.utils._sympy.functions:FloorDiv",
+    "torch.utils._sympy.functions:ModularIndexing",
+    "torch.utils._sympy.functions:Identity",
+    "torch.utils._sympy.interp:sympy_interp",
+    "torch.utils._sympy.reference:PythonReferenceAnalysis",
+    "torch.utils._triton:triton_hash_with_backend",
+    "triton.backends.compiler:GPUTarget",
+    "triton.runtime.driver:driver.set_active",
+)
+"""`module:attribute` of what is used or replaced."""
+
+
+def missing() -> list[str]:
+    """What of the contract this torch and this Triton do not have."""
+    return [name for name in CONTRACT if not _exists(name)]
+
+
+def _exists(name: str) -> bool:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+CARD = {
+    "name": "H100", "major": 9, "minor": 0, "multi_processor_count": 132, "total_memory": 80 << 30, "warp_size": 32,
+    "gcnArchName": "", "regs_per_multiprocessor": 65536, "max_threads_per_multi_processor": 2048, "max_threads_per_block": 1024,
+    "L2_cache_size": 50 << 20, "shared_memory_per_block": 49152, "shared_memory_per_block_optin": 232448,
+    "shared_memory_per_multiprocessor": 233472,
+}  # fmt: skip
+"""What the GPU that is pretended says of itself."""
+
+
+def pretend_gpu() -> None:
+    """As much of an H100 as Inductor asks for."""
+    import torch
+    import torch._dynamo.device_interface as interfaces
+    import torch.utils._triton
+    import tqdm
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.driver import driver
+
+    tqdm.tqdm.monitor_interval = 0  # its thread would be lost in forked processes
+    card = types.SimpleNamespace(**CARD)
+    answers = {
+        "is_available": True, "device_count": 1, "current_device": 0, "get_device_properties": card, "get_device_name": "H100",
+        "get_device_capability": (9, 0), "synchronize": None, "_lazy_init": None, "is_bf16_supported": True,
+    }  # fmt: skip
+    own = {"get_compute_capability": 90, "is_triton_capable": True, "raise_if_triton_unavailable": None}
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, _constant(answer))
+    for name, answer in (answers | own).items():
+        setattr(interfaces.CudaInterface, name, staticmethod(_constant(answer)))
+        setattr(interfaces.CudaInterface.Worker, name, staticmethod(_constant(answer)))
+    torch.utils._triton.triton_hash_with_backend = _constant("none")
+    target = GPUTarget("cuda", 90, 32)
+    driver.set_active(types.SimpleNamespace(get_current_target=lambda: target, get_current_device=lambda: 0))
+
+
+def _constant(answer: Any) -> Any:
+    return lambda *_, **__: answer
+
+
+def accept_symbols() -> None:
+    """Lets `nn` be built with symbols for its sizes: initial values are not drawn, and arithmetic of `math` keeps symbols."""
+    import torch
+    import torch.nn as nn
+
+    numbers.Integral.register(torch.SymInt)
+    for name, symbolic in (("sqrt", torch.sym_sqrt), ("log", torch.sym_log)) if hasattr(torch, "sym_log") else (("sqrt", torch.sym_sqrt),):  # fmt: skip
+        setattr(math, name, _symbolic(getattr(math, name), symbolic))
+    for name in [n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_")]:
+        setattr(nn.init, name, lambda tensor, *_, **__: tensor)
+    nn.init._calculate_fan_in_and_fan_out = _constant((1, 1))
+    torch.Tensor.__invert__ = lambda x: torch.ops.aten.bitwise_not(x)  # type: ignore[method-assign]
+
+
+def _symbolic(plain: Any, symbolic: Any) -> Any:
+    import torch
+
+    def either(value: Any, *more: Any) -> Any:
+        return symbolic(value) if isinstance(value, torch.SymInt | torch.SymFloat) and not more else plain(value, *more)
+
+    return either
+
+
+def configure(own_products: bool) -> None:
+    """Inductor's own configuration, and two bounds that it lacks for symbolic sizes."""
+    from torch._inductor import config
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.sizevars import SizeVarAllocator
+    from torch.utils._sympy.value_ranges import ValueRangeError
+
+    config.compile_threads = 1
+    config.size_asserts = config.allow_buffer_reuse = config.graph_partition = config.inplace_buffers = False
+    config.layout_optimization = config.online_softmax = config.fallback_random = False
+    config.triton.cudagraphs = config.triton.mix_order_reduction = False
+    config.triton.descriptive_names, config.triton.unique_kernel_names = "original_aten", True
+    config.triton.native_matmul = own_products
+    config.triton.persistent_reductions = not own_products  # whole rows of both operands do not fit into shared memory
+    ask = SizeVarAllocator.guard_or_false
+
+    def guarded(self: Any, question: Any) -> bool:
+        """Without an answer where the bounds of an expression cannot be followed."""
+        try:
+            return bool(ask(self, question))
+        except ValueRangeError:
+            return False
+
+    SizeVarAllocator.guard_or_false = guarded  # type: ignore[method-assign]
+    split = InductorChoices.reduction_split_factor
+    InductorChoices.reduction_split_factor = staticmethod(lambda *a, **k: min(split(*a, **k), 264))  # type: ignore[method-assign]

@@ -1,0 +1,152 @@
+"""What runs in the sandboxed process: the problem's file is executed here, under a pretended GPU, and a candidate's text goes out."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any, Protocol
+
+from kernelwright.policies.inductor.refusing import Refused, reason_of
+
+
+class Channel(Protocol):
+    """The sandbox's way to its owner."""
+
+    def send(self, message: dict[str, Any]) -> None: ...
+
+
+EXAMPLE = """
+import torch
+import torch.nn as nn
+rows, columns, wide = 64, 128, 32
+class Model(nn.Module):
+    def __init__(self, columns, wide):
+        super().__init__()
+        self.linear = nn.Linear(columns, wide)
+    def forward(self, x):
+        return torch.softmax(self.linear(x), dim=-1)
+def get_inputs():
+    return [torch.randn(rows, columns)]
+def get_init_inputs():
+    return [columns, wide]
+"""
+"""Drafted once in the warm process, so that forked ones have everything imported."""
+
+
+def warm() -> None:
+    """Pretends the GPU and drafts an example: forked processes inherit imports and torch's tables."""
+    _prepare()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        answer(EXAMPLE, "strict", False, [])
+
+
+_prepared: list[bool] = []
+
+
+def _prepare() -> None:
+    """Once a process: the patches stay."""
+    if _prepared:
+        return
+    from kernelwright.policies.inductor.functional import replace_functions
+    from kernelwright.policies.inductor.private_torch import accept_symbols, pretend_gpu
+
+    pretend_gpu()
+    accept_symbols()
+    replace_functions()
+    _prepared.append(True)
+
+
+def serve(channel: Channel, payload: dict[str, Any]) -> None:
+    """Answers one request of `kernelwright.policies.inductor.draft`."""
+    _prepare()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        channel.send(answer(payload["source"], payload["mode"], payload["partial"], payload["varied"]))
+
+
+def answer(source: str, mode: str, partial: bool, varied: list[str]) -> dict[str, Any]:
+    """The fields of a Draft."""
+    start = time.monotonic()
+    try:
+        made = drafted(source, mode == "strict", partial, varied)
+    except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
+        made = {"refused": reason_of(error, source)}
+    return {**made, "seconds": time.monotonic() - start}
+
+
+def drafted(source: str, strict: bool, partial: bool, varied: list[str]) -> dict[str, Any]:
+    """Raises the first attempt's exception where no attempt gives a draft."""
+    base, attempts = _attempts(source, varied)
+    first: Exception | None = None
+    with _lowerings(strict):
+        for free in attempts:
+            try:
+                return _attempt(base, free, strict and not partial)
+            except Exception as error:
+                first = first or error
+                if isinstance(error, Refused) and not str(error).startswith("Inductor"):
+                    break
+    assert first is not None
+    raise first
+
+
+def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
+    """The text that is traced, and which numbers are sizes: as many as possible first."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from kernelwright.policies.inductor.sizes import sizes_among, sizes_over
+    from kernelwright.policies.inductor.tracing import numbers_of
+
+    guesses = [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
+    if not varied:
+        return source, guesses
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    own, others = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
+    varying = {p for p, n in own.items() if any(o.get(p, n) != n for o in others)}
+    base = source
+    if any(own[p] == 1 for p in varying):  # what is one in the problem would be taken for a broadcast
+        base = next((v for v, o in zip(varied, others, strict=True) if all(o.get(p) != 1 for p in varying)), source)
+    return base, [sizes_among(varying, 1 << 62), *guesses]
+
+
+def _attempt(source: str, free: Any, strict: bool) -> dict[str, Any]:
+    from kernelwright.policies.inductor.candidate import write_candidate
+    from kernelwright.policies.inductor.generating import generate
+    from kernelwright.policies.inductor.tracing import trace
+
+    traced = trace(source, free)
+    made = write_candidate(traced, generate(traced))
+    if strict and made.library_calls:
+        raise Refused(f"no kernel of its own for {', '.join(dict.fromkeys(made.library_calls))}")
+    return {
+        "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls), "fixed_sizes": list(traced.fixed),
+    }  # fmt: skip
+
+
+class _lowerings:
+    """The lowerings of a mode, for as long as it is entered."""
+
+    def __init__(self, strict: bool) -> None:
+        self._strict = strict
+
+    def __enter__(self) -> None:
+        from torch._inductor import lowering
+
+        from kernelwright.policies.inductor.convolutions import own_convolutions
+        from kernelwright.policies.inductor.private_torch import configure
+        from kernelwright.policies.inductor.products import own_products
+
+        self._before = dict(lowering.lowerings), dict(lowering._maybe_layout_constraints)
+        configure(self._strict)
+        if self._strict:
+            own_products()
+            own_convolutions()
+
+    def __exit__(self, *_: object) -> None:
+        from torch._inductor import lowering
+
+        lowering.lowerings.clear()
+        lowering.lowerings.update(self._before[0])
+        lowering._maybe_layout_constraints.clear()
+        lowering._maybe_layout_constraints.update(self._before[1])

@@ -1,0 +1,135 @@
+"""What the text of a problem says: its model, the names of its arguments, and what people call its sizes."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from dataclasses import dataclass, field
+
+from kernelwright.policies.inductor.refusing import Refused
+
+COMPUTED = re.compile(r"kernel|stride|padding|dilation|pool|num_layers|n_layers|depth|axis|scale_factor|block")
+"""Names of arguments that say what is computed; the others say how much of it."""
+
+
+@dataclass
+class ProblemText:
+    """A problem's syntax tree, and where its parts are."""
+
+    source: str
+    tree: ast.Module = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tree = ast.parse(self.source)
+
+    @property
+    def model(self) -> ast.ClassDef:
+        """The class `Model`."""
+        for node in self.tree.body:
+            if isinstance(node, ast.ClassDef) and node.name == "Model":
+                return node
+        raise Refused("the problem has no class Model")
+
+    def method(self, name: str) -> ast.FunctionDef | None:
+        """A method of Model that is written in Model itself."""
+        return next((f for f in self.model.body if isinstance(f, ast.FunctionDef) and f.name == name), None)
+
+    @property
+    def forward(self) -> ast.FunctionDef:
+        found = self.method("forward")
+        if found is None:
+            raise Refused("Model has no forward of its own")
+        return found
+
+    def input_paths(self, count: int) -> list[str]:
+        """What forward calls its first `count` arguments: names, and `rest[0]` where it takes any number."""
+        arguments = self.forward.args
+        names = [a.arg for a in [*arguments.posonlyargs, *arguments.args][1:]]
+        if arguments.vararg is not None:
+            names += [f"{arguments.vararg.arg}[{i}]" for i in range(count)]
+        if count > len(names):
+            raise Refused(f"get_inputs gives {count} inputs, and forward takes {len(names)}")
+        return names[:count]
+
+    def constructor_names(self) -> list[str]:
+        """The arguments of Model's constructor, in their order."""
+        init = self.method("__init__")
+        return [a.arg for a in init.args.args[1:]] if init else []
+
+    def attribute_of(self, argument: str) -> str:
+        """The attribute in which the constructor keeps an argument unchanged; `argument_` where it keeps none."""
+        init = self.method("__init__")
+        for node in ast.walk(init) if init else ():
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == argument:
+                for target in node.targets:
+                    if ast.unparse(target).startswith("self.") and ast.unparse(target).count(".") == 1:
+                        return ast.unparse(target).removeprefix("self.")
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+                for attribute, value in _pairs(node):
+                    if isinstance(value, ast.Name) and value.id == argument:
+                        return attribute
+        return f"{argument}_"
+
+    def dimension_names(self) -> list[list[str]]:
+        """For each tensor that get_inputs makes, in the order of the text, what it calls its sizes; "" where it has no name."""
+        found: list[list[str]] = []
+        for node in self.tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name == "get_inputs":
+                found = [names for call in _calls(node) if (names := _sizes_named(call))]
+        return found
+
+    def named_integers(self) -> dict[int, list[str]]:
+        """Value -> the module's names for it."""
+        found: dict[int, list[str]] = {}
+        for node in self.tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            pairs = _name_pairs(targets[0], node.value) if len(targets) == 1 and isinstance(node, ast.Assign) else []
+            for name, value in pairs:
+                if isinstance(value, ast.Constant) and type(value.value) is int:
+                    found.setdefault(value.value, []).append(name)
+        return found
+
+
+def _name_pairs(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        return [(target.id, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [(t.id, v) for t, v in zip(target.elts, value.elts, strict=True) if isinstance(t, ast.Name)]
+    return []
+
+
+def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
+    """`self.a, self.b = x, y` as (a, x), (b, y)."""
+    target, value = node.targets[0], node.value
+    if not (isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)):
+        return []
+    return [
+        (ast.unparse(t).removeprefix("self."), v)
+        for t, v in zip(target.elts, value.elts, strict=True)
+        if ast.unparse(t).startswith("self.")
+    ]
+
+
+def _calls(node: ast.AST) -> list[ast.Call]:
+    """In the order of the text."""
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    return sorted(calls, key=lambda n: (n.lineno, n.col_offset))
+
+
+def _sizes_named(call: ast.Call) -> list[str]:
+    """The sizes of `torch.randn(batch, 3, width)` and its like: ["batch", "", "width"]."""
+    if not re.search(r"\b(randn?|randint|ones|zeros|empty|full|normal)$", ast.unparse(call.func)):
+        return []
+    given: list[ast.expr] = list(call.args)
+    named = next((k.value for k in call.keywords if k.arg == "size"), None)
+    wrapped = next((a for a in [named, *given] if isinstance(a, ast.Tuple | ast.List)), None)
+    sizes = wrapped.elts if isinstance(wrapped, ast.Tuple | ast.List) else given
+    return [n.id.lower() if isinstance(n, ast.Name) else "" for n in sizes]
+
+
+def readable(name: str) -> str:
+    """A Python name for a person: lower case, without words of Python's."""
+    made = re.sub(r"\W+", "_", name).strip("_").lower() or "size"
+    made = f"size_{made}" if made[0].isdigit() else made
+    return f"{made}_" if keyword.iskeyword(made) or made in dir(__builtins__) else made

@@ -1,0 +1,117 @@
+"""Sizes as symbols: of inputs and of what the model is built from, each with the place where `ModelNew` finds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from kernelwright.policies.inductor.reading import COMPUTED, ProblemText, readable
+
+SMALLEST = 5
+"""Sizes are taken to be at least so large where the problem's are."""
+
+
+def leaves(value: Any, path: str) -> dict[str, int]:
+    """Path -> integer, of tensors' sizes and of numbers inside lists and dictionaries."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return {f"{path}.shape[{i}]": int(n) for i, n in enumerate(value.shape)}
+    if isinstance(value, bool):
+        return {}
+    if isinstance(value, int):
+        return {path: value}
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    return {p: n for k, v in items for p, n in leaves(v, f"{path}[{k!r}]").items()}
+
+
+class Sizes:
+    """Makes symbols and remembers what each of them is."""
+
+    def __init__(self, text: ProblemText, free: Callable[[int, str], bool]) -> None:
+        """free: whether a number of the constructor, by its value and path, is a size."""
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        self.env = ShapeEnv(duck_shape=False)
+        self.where: dict[str, Any] = {}
+        """Path -> the symbolic integer."""
+        self.names: dict[str, str] = {}
+        """Path -> what a person calls it."""
+        self._free, self._dimensions, self._integers = free, text.dimension_names(), text.named_integers()
+        self._tensors = 0
+
+    def symbol(self, value: int, path: str, name: str = "") -> Any:
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+        from torch.utils._sympy.numbers import int_oo
+        from torch.utils._sympy.value_ranges import ValueRanges
+
+        source = ConstantSource(re.sub(r"\W", "_", path))
+        symbol = self.env.create_symbol(value, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+        self.env.var_to_range[symbol] &= ValueRanges(min(value, SMALLEST), int_oo)
+        self.where[path] = self.env.create_symintnode(symbol, hint=value, source=source)
+        known = self._integers.get(value, [])
+        self.names[path] = readable(name or (known[0] if len(known) == 1 else path.replace("self.", "")))
+        return self.where[path]
+
+    def tensor(self, like: Any, path: str) -> Any:
+        """A tensor without values whose sizes over one are symbols, in the order of memory of `like`."""
+        import torch
+
+        names = self._next_names(like.dim())
+        sizes = [self.symbol(n, f"{path}.shape[{i}]", names[i]) if n > 1 else n for i, n in enumerate(like.shape)]
+        order = sorted(range(like.dim()), key=lambda i: -like.stride(i))
+        made = torch.empty([sizes[i] for i in order], dtype=like.dtype)
+        return made.permute([order.index(i) for i in range(like.dim())]) if like.dim() else made
+
+    def _next_names(self, count: int) -> list[str]:
+        """What get_inputs calls the sizes of its next tensor."""
+        while self._tensors < len(self._dimensions):
+            names = self._dimensions[self._tensors]
+            self._tensors += 1
+            if len(names) == count:
+                return names
+        return [""] * count
+
+    def argument(self, value: Any, path: str, name: str) -> Any:
+        """A constructor's argument with symbols in the place of its sizes."""
+        if isinstance(value, dict):
+            return {k: self.argument(v, f"{path}[{k!r}]", str(k)) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self.argument(v, f"{path}[{i}]", name) for i, v in enumerate(value))
+        if isinstance(value, int) and not isinstance(value, bool) and self._free(value, path):
+            return self.symbol(value, path, name)
+        return value
+
+    def given(self, value: Any, path: str) -> Any:
+        """An input with symbols in the place of its sizes."""
+        import torch
+
+        if isinstance(value, torch.Tensor):
+            return self.tensor(value, path)
+        if isinstance(value, list | tuple):
+            return type(value)(self.given(v, f"{path}[{i}]") for i, v in enumerate(value))
+        if isinstance(value, dict):
+            return {k: self.given(v, f"{path}[{k!r}]") for k, v in value.items()}
+        return value
+
+    def fixed(self) -> list[str]:
+        """Paths of sizes that tracing turned into numbers."""
+        numbers = {str(symbol) for symbol, other in self.env.replacements.items() if other.is_number}
+        return [path for path, value in self.where.items() if str(value.node._expr) in numbers]
+
+
+def sizes_over(least: int) -> Callable[[int, str], bool]:
+    """Numbers over `least` are sizes, unless their name says that they are windows, strides or counts of layers."""
+
+    def free(value: int, path: str) -> bool:
+        return value > least and not COMPUTED.search(path.removeprefix("self.").rstrip("_"))
+
+    return free
+
+
+def sizes_among(varying: set[str], least: int) -> Callable[[int, str], bool]:
+    """What differs between the sizes of a problem is a size; of the rest what is over `least`."""
+    guess = sizes_over(least)
+    return lambda value, path: value > 1 and (path in varying or guess(value, path))

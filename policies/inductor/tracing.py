@@ -1,0 +1,253 @@
+"""A problem's model traced with symbolic sizes: a graph of aten's operators, and where each of its arguments is found in `ModelNew`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelwright.policies.inductor.reading import ProblemText
+from kernelwright.policies.inductor.refusing import PROBLEM, Refused
+from kernelwright.policies.inductor.sizes import Sizes, leaves
+
+MOST_OPERATORS = 4000
+"""Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
+
+
+@dataclass
+class Traced:
+    """One module as a graph."""
+
+    text: ProblemText
+    sizes: Sizes
+    mode: Any
+    """The mode of fake tensors that all of it lives in."""
+    graph: Any = None
+    arguments: list[str] = field(default_factory=list)
+    """What ModelNew passes for each argument of the graph: `x`, `self.down.weight`."""
+    flat: list[Any] = field(default_factory=list)
+    """The arguments, as tensors of the pretended GPU."""
+    form: Any = None
+    """The structure of what forward returns, with None in the place of each tensor."""
+    contiguous: list[str] = field(default_factory=list)
+    """Inputs that get_inputs gives contiguous."""
+    keywords: dict[str, str] = field(default_factory=dict)
+    """Attribute -> the constructor's argument that it must keep."""
+    symbols: dict[str, str] = field(default_factory=dict)
+    """Symbol -> the expression that gives it in ModelNew."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Symbol -> what a person calls it."""
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        return tuple(self.sizes.fixed())
+
+
+def namespace(source: str) -> dict[str, Any]:
+    """The problem's module, executed."""
+    import sys
+    import types
+
+    module = types.ModuleType("problem")
+    sys.modules["problem"] = module  # dataclasses look there
+    exec(compile(source, PROBLEM, "exec"), module.__dict__)
+    return module.__dict__
+
+
+def examples(source: str, mode: Any) -> tuple[dict[str, Any], Any, Any]:
+    """The module, and what its two functions give, as tensors without values."""
+    module = namespace(source)
+    with mode:
+        return module, module["get_inputs"](), module["get_init_inputs"]()
+
+
+def numbers_of(source: str, mode: Any) -> dict[str, int]:
+    """Path -> integer, of all sizes of a problem."""
+    text = ProblemText(source)
+    _, inputs, init = examples(source, mode)
+    found: dict[str, int] = {}
+    for path, value in [*zip(text.input_paths(len(inputs)), inputs, strict=True), *_constructor(text, init)]:
+        found |= leaves(value, path)
+    return found
+
+
+def _constructor(text: ProblemText, init: Any) -> list[tuple[str, Any]]:
+    """Path and value of each of the constructor's arguments."""
+    names = list(init) if isinstance(init, dict) else [*text.constructor_names(), *(f"argument{i}" for i in range(99))]
+    values = list(init.values()) if isinstance(init, dict) else list(init)
+    return [(f"self.{text.attribute_of(n)}", v) for n, v in zip(names, values, strict=False)]
+
+
+def trace(source: str, free: Callable[[int, str], bool]) -> Traced:
+    """Raises Refused, and whatever the problem or torch raises."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    text = ProblemText(source)
+    sizes = Sizes(text, free)
+    traced = Traced(text, sizes, FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes.env))
+    module, inputs, init = examples(source, traced.mode)
+    named = _constructor(text, init)
+    names = list(init) if isinstance(init, dict) else text.constructor_names()
+    traced.keywords = {path.removeprefix("self."): name for (path, _), name in zip(named, names, strict=False)}
+    paths = text.input_paths(len(inputs))
+    with traced.mode:
+        values = [sizes.argument(v, p, p.removeprefix("self.").rstrip("_")) for p, v in named]
+        model = (
+            module["Model"](**dict(zip(init, values, strict=True)))
+            if isinstance(init, dict)
+            else module["Model"](*values)
+        )
+        given = [sizes.given(v, p) for p, v in zip(paths, inputs, strict=True)]
+    _make_graph(traced, model, paths, given)
+    return traced
+
+
+def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any]) -> None:
+    import torch
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch._inductor.decomposition import select_decomp_table
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from kernelwright.policies.inductor.ranking import decompositions
+
+    held = dict(model.named_parameters()) | dict(model.named_buffers())
+    plain = list(_plain_tensors(model))
+    leaf_values, form = torch.utils._pytree.tree_flatten(given)
+    tensors = list(_tensors(given, paths))
+    traced.contiguous = [p for p, v in tensors if v.dim() and v.is_contiguous()]
+    places = [(p, v) for p, v in traced.sizes.where.items() if p.startswith("self.")]
+    whole = [*((spelt(n), v) for n, v in held.items()), *((spelt(n), v) for _, _, n, v in plain), *tensors, *places]
+    traced.arguments, flat = [p for p, _ in whole], [v for _, v in whole]
+
+    def call(*values: Any) -> Any:
+        waiting = iter(values)
+        weights = {n: next(waiting) for n in held}
+        for module, name, _, _ in plain:
+            setattr(module, name, next(waiting))
+        _recompute_floats(
+            model, dict(zip([p for p, _ in places], values[len(values) - len(places) :], strict=True)), traced
+        )
+        new = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaf_values]
+        made = torch.func.functional_call(model, weights, tuple(torch.utils._pytree.tree_unflatten(new, form)))
+        traced.form = torch.utils._pytree.tree_map(lambda _: None, made)
+        return made
+
+    functional = torch.func.functionalize(call, remove="mutations")
+    table = select_decomp_table() | decompositions()
+    with torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False):
+        traced.graph = make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
+        _refuse(traced.graph)
+        traced.flat = [_on_gpu(v) for v in flat]
+    _move(traced)
+    _name_symbols(traced, places)
+
+
+def _recompute_floats(model: Any, sizes: dict[str, Any], traced: Traced) -> None:
+    """Numbers that the constructor computed from sizes (`(width // heads) ** -0.5`) are computed once more, where the graph sees it."""
+    import torch
+    from torch.utils._sympy.interp import sympy_interp
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    known = {traced.sizes.where[path].node._expr: value for path, value in sizes.items()}
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.SymFloat) and value.node.expr.free_symbols <= set(known):
+                setattr(module, name, sympy_interp(PythonReferenceAnalysis, known, value.node.expr))
+
+
+def _plain_tensors(model: Any) -> Iterator[tuple[Any, str, str, Any]]:
+    """Module, attribute, path and value of tensors that are neither parameters nor buffers."""
+    import torch
+
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):
+                yield module, name, f"{prefix}.{name}".lstrip("."), value
+
+
+def _tensors(values: list[Any], paths: list[str]) -> Iterator[tuple[str, Any]]:
+    """Path and tensor of all inputs, in the order in which torch flattens them."""
+    import torch
+
+    for path, value in zip(paths, values, strict=True):
+        if isinstance(value, torch.Tensor):
+            yield path, value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(list(value), [f"{path}[{i}]" for i in range(len(value))])
+        elif isinstance(value, dict):
+            yield from _tensors(list(value.values()), [f"{path}[{k!r}]" for k in value])
+
+
+def spelt(name: str) -> str:
+    """layers.0.weight -> self.layers[0].weight; a child of a dictionary by its name is an attribute too."""
+    return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
+
+
+def _refuse(graph: Any) -> None:
+    """Refuses random operators by their names, and graphs that never end."""
+    import torch
+
+    for node in graph.graph.nodes:
+        tags = getattr(node.target, "tags", ())
+        if torch.Tag.nondeterministic_seeded in tags:
+            raise Refused(f"{node.target} draws random numbers")
+    count = len(graph.graph.nodes)
+    if count > MOST_OPERATORS:
+        raise Refused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")
+
+
+def _on_gpu(value: Any) -> Any:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cuda")
+
+
+def _move(traced: Traced) -> None:
+    """It was traced on a CPU, where tensors without values can do everything; from here on it is a GPU's."""
+    import torch
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    graph = traced.graph
+    graph.graph.set_codegen(torch.fx.graph.CodeGen())  # flat arguments and outputs
+    for node in graph.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload):
+            node.meta["original_aten"] = node.target
+            if isinstance(node.kwargs.get("device"), torch.device):
+                node.kwargs = {**node.kwargs, "device": torch.device("cuda")}
+    with enable_python_dispatcher():
+        FakeTensorProp(graph, traced.mode).propagate_dont_convert_inputs(*traced.flat)
+
+
+def _name_symbols(traced: Traced, places: list[tuple[str, Any]]) -> None:
+    """Where each symbol is found, inputs before constructor's arguments, and what it is called."""
+    for path, value in [*_shapes(traced), *places]:
+        symbol = value.node.expr
+        if symbol.is_symbol:
+            traced.symbols.setdefault(str(symbol), path)
+            name = traced.sizes.names.get(path) or next(
+                (n for p, n in traced.sizes.names.items() if traced.sizes.where[p].node.expr == symbol), ""
+            )
+            traced.names.setdefault(str(symbol), name)
+    for symbol, other in traced.sizes.env.replacements.items():
+        known = traced.symbols.get(str(other)) if other.is_symbol else str(traced.sizes.env.simplify(other))
+        traced.symbols[str(symbol)] = known or str(other)
+
+
+def _shapes(traced: Traced) -> Iterator[tuple[str, Any]]:
+    import torch
+
+    pairs = list(zip(traced.arguments, traced.flat, strict=True))
+    inputs = [p for p in pairs if not p[0].startswith("self.")]
+    weights = [p for p in pairs if p[0].startswith("self.")]
+    for path, value in [*inputs, *weights]:
+        if isinstance(value, torch.Tensor):
+            yield from ((f"{path}.shape[{i}]", n) for i, n in enumerate(value.shape) if isinstance(n, torch.SymInt))
+
+
+def simple_path(path: str) -> str:
+    """`self.layers[0].weight` as words: layers_0_weight."""
+    return re.sub(r"\W+", "_", path.removeprefix("self.")).strip("_")

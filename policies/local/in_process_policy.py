@@ -1,0 +1,294 @@
+"""A model in this process whose weights move while it is used: many threads ask, one running batch answers, and training updates it in place."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.policies.base import Capabilities, Completion, PolicyError, PolicyRefused, Request, Trouble
+from kernelwright.policies.local.continuous_batch import Ring, fits_the_ring, has_a_ring, places_that_fit
+from kernelwright.policies.local.decoding import Row
+from kernelwright.policies.local.transformers_policy import TransformersPolicy, load, on_device, own_gpu
+
+if TYPE_CHECKING:
+    import torch
+
+log = logging.getLogger(__name__)
+
+PLACES = 512
+"""Rows of the running batch on a GPU."""
+STEP = 256
+"""The ring's length is a multiple of it."""
+SHARE = 8
+"""Free places are filled when they are this part of all: reading prompts holds up every row, whether for one or for many."""
+PATIENCE = 4
+"""Bursts after which they are filled for fewer."""
+PREPARED = 64
+"""Questions that are tokenized while the GPU makes a burst of steps."""
+
+
+class LivePolicy(TransformersPolicy):
+    """`transformers:PATH` whose `sample` may be called by many threads, each getting its answer as soon as it is there."""
+
+    def __init__(self, path: str, *, places: int | None = None, ring: bool | None = None, **options: Any) -> None:
+        """`places`: rows at once in the running batch. `ring`: use it; None: on a GPU, where the model's attention is plain."""
+        super().__init__(path, **options)
+        self._places, self._wants_ring = places, ring
+        self._ring: Ring | None = None
+        self._waiting: deque[Question] = deque()
+        self._arrivals = threading.Lock()
+        self._passed_over = 0
+        self._tokens = 0
+        self._seconds = 0.0
+        self._left = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return super().capabilities.with_(at_once=self._rows_at_once())
+
+    @property
+    def drawn(self) -> tuple[int, float]:
+        """Tokens drawn so far, and the seconds in which any were."""
+        return self._tokens, self._seconds
+
+    def _rows_at_once(self) -> int:
+        return self._places or (PLACES if on_device(self._device).startswith("cuda") else 64)
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there. After `leave`: KeyboardInterrupt."""
+        questions = [self.ask(request) for request in requests]
+        while not all(question.answered for question in questions):
+            self._go_on()
+            with self._lock:
+                if not all(question.answered for question in questions):
+                    self._work()
+        return _answers(questions)
+
+    def leave(self) -> None:
+        """Nobody is answered any more: who waits gets KeyboardInterrupt, within a step or a burst of them. For good."""
+        self._left = True
+
+    def _go_on(self) -> None:
+        if self._left:
+            raise KeyboardInterrupt
+
+    def open(self) -> None:
+        """Loads the model now and not with the first question. Raises PolicyRefused."""
+        with self._lock:
+            self._open()
+
+    def ask(self, request: Request) -> Question:
+        """Puts it to the others that wait; somebody has to `work`, or to `sample`."""
+        question = Question(request)
+        with self._arrivals:
+            self._waiting.append(question)
+        return question
+
+    def work(self) -> None:
+        """A burst of steps for all that wait, by the one thread that answers for them. What is raised concerns them all."""
+        with self._lock:
+            self._work()
+
+    def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
+        """Puts new weights in the place of the old ones, between two answers; gives the revision. Raises PolicyRefused where a name or shape does not fit.
+
+        Nothing may be half answered: call it when nobody asks.
+        """
+        import torch
+
+        with self._lock:
+            model = self._open().base
+            own = dict(model.state_dict())
+            for name, value in weights.items():
+                if name not in own or own[name].shape != value.shape:
+                    raise PolicyRefused(
+                        f"the weights {name} do not fit {self._path}: train from the same base", Trouble.MODEL
+                    )
+            with torch.no_grad():
+                for name, value in weights.items():
+                    own[name].copy_(value)
+            self._open().revision = revision or fingerprint(weights)
+            return str(self._open().revision)
+
+    def _open(self) -> Any:
+        if self._loaded is None:
+            self._loaded = load(self._path, on_device(self._device), self._dtype)
+            self._loaded.between = self._go_on
+            if self._adapter is not None:
+                raise PolicyRefused(
+                    "a live policy takes no adapter: its weights are those of the training", Trouble.MODEL
+                )
+        return self._loaded
+
+    # -------------------------------------------------------------- work
+    def _work(self) -> None:
+        started, loaded = time.monotonic(), self._open()
+        with own_gpu(loaded.model):
+            if self._use_ring(loaded):
+                self._advance(loaded)
+            else:
+                self._plain(self._take(self._rows_at_once()))
+        self._seconds += time.monotonic() - started
+
+    def _use_ring(self, loaded: Any) -> bool:
+        if self._wants_ring is None:
+            self._wants_ring = loaded.model.device.type == "cuda" and has_a_ring(loaded.model)
+        return self._wants_ring
+
+    def _take(self, count: int) -> list[Question]:
+        with self._arrivals:
+            return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+
+    def _plain(self, questions: list[Question]) -> None:
+        finished: dict[int, Completion] = {}
+        try:
+            self._sample([question.request for question in questions], finished)
+        except PolicyError as error:
+            _share(questions, error, finished)
+        except BaseException as error:
+            for question in questions:
+                question.error = error
+            raise
+        for place, completion in finished.items():
+            questions[place].completion = completion
+            self._tokens += len(completion.token_ids or ())
+
+    def _advance(self, loaded: Any) -> None:
+        """Fills free places where it is worth it, makes some steps, gives out what has ended."""
+        if self._ring is None or self._worth_filling(self._ring):
+            self._admit(loaded)
+        ring = self._ring
+        if ring is None or not ring.busy:
+            return
+        ring.launch()
+        self._prepare(loaded)
+        for row in ring.ended():
+            question: Question = row.question  # type: ignore[attr-defined]
+            row.latency = time.monotonic() - question.asked
+            row.finish = loaded.finish(row)
+            self._tokens += len(row.token_ids)
+            question.completion = self._completion(question.request, row, None)
+
+    def _worth_filling(self, ring: Ring) -> bool:
+        """Who asks alone finds most places free and is let in at once; else it is an eighth of the places, or `PATIENCE` bursts."""
+        if not ring.free or not self._waiting:
+            return False
+        self._passed_over += 1
+        return ring.free * SHARE >= ring.places or self._passed_over > PATIENCE
+
+    def _prepare(self, loaded: Any) -> None:
+        """The next questions' tokens, while a GPU is busy: a row that is asked for later is made already."""
+        with self._arrivals:
+            first = list(itertools.islice(self._waiting, PREPARED))
+        for question in first:
+            if self._for_ring(question):
+                _row(loaded, question)
+
+    def _for_ring(self, question: Question) -> bool:
+        return fits_the_ring(question.request.sampling) and not question.request.adapter
+
+    def _admit(self, loaded: Any) -> None:
+        self._passed_over = 0
+        taken = self._take(self._ring.free if self._ring else self._rows_at_once())
+        odd = [q for q in taken if not self._for_ring(q)]
+        if odd:
+            self._plain(odd)
+        rows = [row for q in taken if q not in odd and (row := _row(loaded, q)) is not None]
+        if not rows:
+            return
+        if self._ring is None or not all(self._ring.takes(row) for row in rows):
+            if self._ring is not None and self._ring.busy:
+                self._later(rows)
+                return
+            self._ring = self._new_ring(loaded, rows)
+        self._later(rows[self._ring.free :])
+        self._ring.admit(rows[: self._ring.free])
+
+    def _later(self, rows: Sequence[_QuestionRow]) -> None:
+        """Back to the head of the queue."""
+        with self._arrivals:
+            self._waiting.extendleft(row.question for row in reversed(rows))
+
+    def _new_ring(self, loaded: Any, rows: Sequence[_QuestionRow]) -> Ring:
+        room = max(row.limit for row in rows)
+        # A repair's prompt holds a reply as well: with room for one, the ring need not be made anew in the middle of a round.
+        length = max(len(row.prompt) + row.limit for row in rows) + room
+        if self._ring is not None:
+            length, room = max(length, self._ring.length), max(room, self._ring.room)
+        if loaded.context is not None:
+            length = min(length, loaded.context)
+        length = -(-length // STEP) * STEP
+        self._ring = None
+        places = min(self._rows_at_once(), places_that_fit(loaded.model, length))
+        log.info("a ring of %d rows of %d tokens", places, length)
+        return Ring(loaded.model, places, length, room, loaded.ends)
+
+
+def fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
+    """Of some numbers of each tensor: training moves them all. Hex, 16."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        flat = weights[name].detach().reshape(-1)
+        step = max(1, flat.numel() // 256)
+        digest.update(name.encode())
+        digest.update(flat[::step][:256].float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+class Question:
+    """A request on its way: its completion or its error are there once it is answered."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.asked = time.monotonic()
+        self.completion: Completion | None = None
+        self.error: BaseException | None = None
+        self.row: _QuestionRow | None = None
+
+    @property
+    def answered(self) -> bool:
+        return self.completion is not None or self.error is not None
+
+
+class _QuestionRow(Row):
+    """A row that knows whose it is."""
+
+    question: Question
+
+
+def _row(loaded: Any, question: Question) -> _QuestionRow | None:
+    """Made once. None where the policy refuses this one; the others go on."""
+    if question.row is not None or question.error is not None:
+        return question.row
+    try:
+        plain = loaded.row(question.request)
+    except PolicyError as error:
+        question.error = error
+        return None
+    row = _QuestionRow(prompt=plain.prompt, sampling=plain.sampling, seed=plain.seed, limit=plain.limit)
+    row.question, question.row = question, row
+    return row
+
+
+def _answers(questions: Sequence[Question]) -> list[Completion]:
+    for question in questions:
+        if question.error is not None:
+            if isinstance(question.error, PolicyError):
+                question.error.finished = {
+                    place: q.completion for place, q in enumerate(questions) if q.completion is not None
+                }
+            raise question.error
+    return [question.completion for question in questions if question.completion is not None]
+
+
+def _share(questions: Sequence[Question], error: PolicyError, finished: Mapping[int, Completion]) -> None:
+    """Whom the trouble concerns: all that have no answer."""
+    for place, question in enumerate(questions):
+        if place not in finished:
+            question.error = error

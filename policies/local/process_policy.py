@@ -1,0 +1,264 @@
+"""A live policy in a process of its own: hundreds of threads that write rows and read verdicts here never hold up the GPU there.
+
+A GPU is given its next steps by one Python thread. Where that thread shares an interpreter with the loop, it waits its turn at every step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kernelwright.policies.base import (
+    Capabilities,
+    Completion,
+    PolicyError,
+    PolicyRefused,
+    PolicyUnavailable,
+    PromptForm,
+    Request,
+    Trouble,
+)
+from kernelwright.policies.ignore_interrupts import deaf_to_interrupts
+
+if TYPE_CHECKING:
+    import torch
+
+LAST_SECONDS = 10.0
+"""For the process to end by itself."""
+
+
+class Opened(NamedTuple):
+    """What the process says when it is there."""
+
+    name: str
+    capabilities: Capabilities
+    prompt_form: PromptForm
+
+
+class Asked(NamedTuple):
+    number: int
+    request: Request
+
+
+class Moved(NamedTuple):
+    """To these weights."""
+
+    number: int
+    path: str
+    revision: str | None
+
+
+class Answered(NamedTuple):
+    number: int
+    answer: Completion | str | None
+    """A completion, a revision; None where there is trouble."""
+    trouble: tuple[str, Trouble, bool] | None
+    """Its words, its kind, and whether asking again can help."""
+    drawn: tuple[int, float]
+    """Tokens so far, and the seconds they took."""
+
+
+class ApartPolicy:
+    """As `LivePolicy`, its weights moved by `update`. Raises PolicyRefused where the model cannot be opened."""
+
+    def __init__(self, path: str, **options: Any) -> None:
+        """`options`: LivePolicy's."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        self._connection: Connection = ours
+        self._process = context.Process(target=serve, args=(theirs, path, options), daemon=True)
+        with deaf_to_interrupts():
+            self._process.start()
+        theirs.close()
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Future[Any]] = {}
+        self._asked = 0
+        self._drawn = (0, 0.0)
+        self._opened: Opened = self._first()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _first(self) -> Opened:
+        try:
+            said = self._connection.recv()
+        except EOFError:
+            raise PolicyUnavailable(_ended(), Trouble.SERVER) from None
+        if isinstance(said, Answered):
+            raise _error(said)
+        assert isinstance(said, Opened)
+        return said
+
+    @property
+    def name(self) -> str:
+        return self._opened.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._opened.capabilities
+
+    @property
+    def prompt_form(self) -> PromptForm:
+        return self._opened.prompt_form
+
+    @property
+    def drawn(self) -> tuple[int, float]:
+        """Tokens drawn so far, and the seconds in which any were."""
+        return self._drawn
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """From any number of threads."""
+        futures = [self._send(Asked, request) for request in requests]
+        found: dict[int, Completion] = {}
+        trouble: PolicyError | None = None
+        for place, future in enumerate(futures):
+            try:
+                found[place] = future.result()
+            except PolicyError as error:
+                trouble = trouble or error
+        if trouble is not None:
+            trouble.finished = found
+            raise trouble
+        return [found[place] for place in range(len(requests))]
+
+    def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
+        """Puts new weights in the place of the old ones; gives the revision. Raises PolicyRefused where a name or shape does not fit."""
+        import torch
+
+        with tempfile.TemporaryDirectory(prefix="kernelwright-weights-") as folder:
+            path = Path(folder) / "weights.pt"
+            torch.save({name: value.detach() for name, value in weights.items()}, path)
+            return str(self._send(Moved, str(path), revision).result())
+
+    def leave(self) -> None:
+        """Nobody is answered any more: who waits gets KeyboardInterrupt."""
+        self._fail(KeyboardInterrupt())
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError), self._lock:
+            self._connection.send(None)
+        self._process.join(LAST_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._reader.join(LAST_SECONDS)
+        self._connection.close()
+
+    def _send(self, kind: type[Asked] | type[Moved], *what: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._lock:
+            self._asked += 1
+            self._waiting[self._asked] = future
+            try:
+                self._connection.send(kind(self._asked, *what))
+            except OSError:
+                future.set_exception(PolicyUnavailable(_ended(), Trouble.SERVER))
+        return future
+
+    def _read(self) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                for answer in self._connection.recv():
+                    self._drawn = answer.drawn
+                    with self._lock:
+                        future = self._waiting.pop(answer.number, None)
+                    if future is None:
+                        continue
+                    future.set_exception(_error(answer)) if answer.trouble else future.set_result(answer.answer)
+        self._fail(PolicyUnavailable(_ended(), Trouble.SERVER))
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            left, self._waiting = list(self._waiting.values()), {}
+        for future in left:
+            if not future.done():
+                future.set_exception(error)
+
+
+def _ended() -> str:
+    return "the process that samples has ended: see its last words above, or use --engine transformers"
+
+
+def _error(answer: Answered) -> PolicyError:
+    assert answer.trouble is not None
+    words, trouble, again = answer.trouble
+    return PolicyUnavailable(words, trouble) if again else PolicyRefused(words, trouble)
+
+
+# ---------------------------------------------------------------- the other process
+def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
+    """Until nobody is there any more. Ctrl-C is for the process that asks."""
+    import signal
+
+    from kernelwright.policies.local.in_process_policy import LivePolicy
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        policy = LivePolicy(path, **options)
+        policy.open()
+    except PolicyError as error:
+        connection.send(Answered(0, None, _told(error), (0, 0.0)))
+        return
+    connection.send(Opened(policy.name, policy.capabilities, policy.prompt_form))
+    with contextlib.suppress(EOFError, OSError):
+        _Serving(connection, policy).run()
+
+
+class _Serving:
+    """Takes what is asked, works a burst at a time, gives what is answered."""
+
+    def __init__(self, connection: Connection, policy: Any) -> None:
+        self._connection, self._policy = connection, policy
+        self._open: dict[int, Any] = {}
+
+    def run(self) -> None:
+        while True:
+            while not self._open or self._connection.poll():
+                if (message := self._connection.recv()) is None:
+                    return
+                self._take(message)
+            try:
+                self._policy.work()
+            except Exception as error:
+                for question in self._open.values():
+                    question.error = question.error or error
+                self._give()
+                raise
+            self._give()
+
+    def _take(self, message: Asked | Moved) -> None:
+        if isinstance(message, Asked):
+            self._open[message.number] = self._policy.ask(message.request)
+            return
+        import torch
+
+        answer: str | None = None
+        trouble = None
+        try:
+            weights = torch.load(message.path, map_location="cpu", weights_only=True)
+            answer = self._policy.update(weights, message.revision)
+        except PolicyError as error:
+            trouble = _told(error)
+        self._connection.send([Answered(message.number, answer, trouble, self._policy.drawn)])
+
+    def _give(self) -> None:
+        found = []
+        for number, question in list(self._open.items()):
+            if question.answered:
+                del self._open[number]
+                trouble = None if question.error is None else _told(question.error)
+                found.append(Answered(number, question.completion, trouble, self._policy.drawn))
+        if found:
+            self._connection.send(found)
+
+
+def _told(error: BaseException) -> tuple[str, Trouble, bool]:
+    if isinstance(error, PolicyError):
+        return str(error), error.trouble, isinstance(error, PolicyUnavailable)
+    return f"sampling failed: {type(error).__name__}: {error}", Trouble.SERVER, True

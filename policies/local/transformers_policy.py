@@ -1,0 +1,286 @@
+"""A model in this process, through transformers: batched, left padded, exact log-probs, LoRA adapters by request."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from kernelwright.policies.base import (
+    Capabilities,
+    Completion,
+    FinishReason,
+    PolicyError,
+    PolicyRefused,
+    PromptForm,
+    Request,
+    Trouble,
+    Usage,
+)
+from kernelwright.policies.local.decoding import Row, draw
+from kernelwright.policies.local.stepping import CacheKind
+from kernelwright.policies.model_identity import (
+    Identity,
+    adapter_folder,
+    identity_of,
+    model_config,
+    prompt_form_of,
+    weights_revision,
+)
+from kernelwright.policies.small.quantised_weights import has_int8, read_int8
+
+log = logging.getLogger(__name__)
+
+SEEDS = 1 << 31
+
+
+class TransformersPolicy:
+    """Opening reads `config.json` only; the weights are loaded by the first `sample`."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        adapter: str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        at_once: int | None = None,
+        cache: CacheKind = CacheKind.AUTO,
+        name: str | None = None,
+        prompt_form: PromptForm | None = None,
+    ) -> None:
+        """`dtype` auto: bfloat16 on a GPU, float32 on a CPU. `at_once` rows a batch: 256 on a GPU, 16 on a CPU."""
+        self._config = model_config(path)
+        self._path = str(Path(path).expanduser()) if self._config is not None else path
+        self._adapter = adapter
+        if adapter is not None:
+            adapter_folder(adapter)
+        self._device, self._dtype, self._cache = device, dtype, cache
+        self._at_once = at_once
+        self._name = name or f"transformers:{path}"
+        self._prompt_form = prompt_form or prompt_form_of(Path(self._path), adapter)
+        self._loaded: _Loaded | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def prompt_form(self) -> PromptForm:
+        return self._prompt_form
+
+    @property
+    def capabilities(self) -> Capabilities:
+        context = self._loaded.context if self._loaded else (self._config or {}).get("max_position_embeddings")
+        device = on_device(self._device)
+        at_once = self._at_once or (256 if device.startswith("cuda") else 16)
+        return Capabilities(
+            token_ids=True, logprobs=True, adapters=True, seeds=True, at_once=at_once, context=context, device=device
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            self._loaded = None
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        finished: dict[int, Completion] = {}
+        with self._lock:
+            try:
+                self._sample(requests, finished)
+            except PolicyError as error:
+                error.finished = finished
+                raise
+        return [finished[place] for place in range(len(requests))]
+
+    def _sample(self, requests: Sequence[Request], finished: dict[int, Completion]) -> None:
+        if self._loaded is None:
+            self._loaded = load(self._path, on_device(self._device), self._dtype)
+        rows = [self._loaded.row(request) for request in requests]
+        adapters = [request.adapter or self._adapter for request in requests]
+        at_once = self.capabilities.at_once
+        with own_gpu(self._loaded.model):
+            for adapter in dict.fromkeys(adapters):
+                places = [place for place, wanted in enumerate(adapters) if wanted == adapter]
+                for start in range(0, len(places), at_once):
+                    batch = places[start : start + at_once]
+                    revision = self._loaded.draw([rows[place] for place in batch], adapter, self._cache)
+                    for place in batch:
+                        finished[place] = self._completion(requests[place], rows[place], revision)
+
+    def _completion(self, request: Request, row: Row, adapter_revision: str | None) -> Completion:
+        assert self._loaded is not None
+        assert row.finish is not None
+        usage = Usage(prompt_tokens=len(row.prompt), completion_tokens=len(row.token_ids), dollars=0.0)
+        return Completion(
+            text=row.text(self._loaded.spell),
+            finish=row.finish,
+            usage=usage,
+            policy=self._name,
+            prompt_token_ids=tuple(row.prompt),
+            token_ids=tuple(row.token_ids),
+            logprobs=tuple(min(value, 0.0) for value in row.logprobs),
+            exact=request.sampling.exact,
+            revision=self._loaded.revision,
+            adapter_revision=adapter_revision,
+            tokenizer_hash=self._loaded.identity.tokenizer_hash,
+            chat_template_hash=self._loaded.identity.chat_template_hash,
+            seed=row.seed,
+            latency=row.latency,
+        )
+
+
+class _Loaded:
+    """Model and tokenizer in memory."""
+
+    def __init__(self, path: str, model: Any, tokenizer: Any) -> None:
+        self._path, self.base, self._model, self._tokenizer = path, model, model, tokenizer
+        self._adapters: dict[str, str | None] = {}
+        self.between: Callable[[], None] = lambda: None
+        """Before each step of drawing. What it raises ends it."""
+        self.context = int(getattr(model.config, "max_position_embeddings", 0)) or None
+        self.identity: Identity = identity_of(tokenizer)
+        self.revision = weights_revision(Path(path)) or getattr(model.config, "_commit_hash", None)
+        self.ends = frozenset(_ids(tokenizer.eos_token_id) + _ids(model.generation_config.eos_token_id))
+        self._pad = next(iter(_ids(tokenizer.pad_token_id) + sorted(self.ends)), 0)
+
+    @property
+    def model(self) -> Any:
+        """With the adapters that were asked for so far."""
+        return self._model
+
+    def finish(self, row: Row) -> FinishReason:
+        """Why a row that was drawn elsewhere has ended."""
+        return FinishReason.STOP if row.token_ids[-1] in self.ends else FinishReason.LENGTH
+
+    def spell(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def row(self, request: Request) -> Row:
+        prompt = prompt_ids(self._tokenizer, request, self._path)
+        sampling = request.sampling
+        room = sampling.max_tokens if self.context is None else min(sampling.max_tokens, self.context - len(prompt))
+        if room < 1:
+            raise PolicyRefused(
+                f"the prompt has {len(prompt)} tokens and {self._path} holds {self.context}: shorten it",
+                Trouble.CONTEXT,
+            )
+        seed = sampling.seed if sampling.seed is not None else secrets.randbelow(SEEDS)
+        return Row(prompt=prompt, sampling=sampling, seed=seed, limit=room)
+
+    def draw(self, rows: Sequence[Row], adapter: str | None, cache: CacheKind) -> str | None:
+        """Gives the adapter's revision."""
+        import torch
+
+        started = time.monotonic()
+        try:
+            if adapter is None and self._adapters:
+                with self._model.disable_adapter():
+                    draw(self._model, rows, self.ends, self._pad, self.spell, cache, self.between)
+                return None
+            revision = None if adapter is None else self._set_adapter(adapter)
+            draw(self._model, rows, self.ends, self._pad, self.spell, cache, self.between)
+        except torch.OutOfMemoryError as error:
+            raise PolicyRefused(
+                f"out of GPU memory with {len(rows)} rows at once: lower at_once or max_tokens", Trouble.MEMORY
+            ) from error
+        log.debug("%d rows in %.2f s", len(rows), time.monotonic() - started)
+        return revision
+
+    def _set_adapter(self, adapter: str) -> str | None:
+        if adapter not in self._adapters:
+            folder = adapter_folder(adapter)
+            self._model = _with_adapter(self._model, folder, f"a{len(self._adapters)}", bool(self._adapters))
+            self._adapters[adapter] = weights_revision(folder)
+        self._model.set_adapter(f"a{list(self._adapters).index(adapter)}")
+        return self._adapters[adapter]
+
+
+def own_gpu(model: Any) -> AbstractContextManager[Any]:
+    """The model's GPU is this thread's current one: streams and graphs, and what is launched without naming one, belong to that."""
+    if model.device.type != "cuda":
+        return nullcontext()
+    import torch
+
+    return torch.cuda.device(model.device)
+
+
+def load(path: str, device: str, dtype: str) -> _Loaded:
+    """Refuses, in one line, whatever transformers cannot load."""
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging as transformers_logging
+    except ImportError as error:
+        raise PolicyRefused(
+            f"{error.name} is not installed: pip install torch transformers", Trouble.NOT_INSTALLED
+        ) from error
+    if dtype == "auto":
+        dtype = "bfloat16" if device.startswith("cuda") else "float32"
+    transformers_logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        model: Any = (
+            read_int8(Path(path)).to(getattr(torch, dtype))
+            if has_int8(Path(path))
+            else AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
+        )
+        model = model.to(device).eval()
+    except torch.OutOfMemoryError as error:
+        raise PolicyRefused(f"{path} does not fit on {device}: use a smaller model", Trouble.MEMORY) from error
+    except Exception as error:  # a foreign folder may raise anything; each means that this is no usable model
+        raise PolicyRefused(f"cannot load {path}: {_short(error)}", Trouble.MODEL) from error
+    return _Loaded(path, model, tokenizer)
+
+
+def prompt_ids(tokenizer: Any, request: Request, path: str) -> list[int]:
+    """The prompt as the model's own chat template writes it."""
+    if tokenizer.chat_template is None:
+        raise PolicyRefused(f"{path} has no chat template: use an instruct model, or run `rl sft` on it", Trouble.MODEL)
+    messages = [{"role": str(message.role), "content": message.content} for message in request.messages]
+    try:
+        ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+    except Exception as error:  # templates are programs: some forbid a system message, or two of a role in a row
+        raise PolicyRefused(
+            f"the chat template of {path} refuses the messages: {_short(error)}", Trouble.REQUEST
+        ) from error
+    return list(ids)
+
+
+def _with_adapter(model: Any, folder: Path, key: str, is_peft: bool) -> Any:
+    try:
+        from peft import PeftModel
+
+        if is_peft:
+            model.load_adapter(str(folder), adapter_name=key)
+            return model
+        return PeftModel.from_pretrained(model, str(folder), adapter_name=key).eval()
+    except ImportError as error:
+        raise PolicyRefused(
+            "peft is not installed: pip install 'kernelwright[train]'", Trouble.NOT_INSTALLED
+        ) from error
+    except Exception as error:  # peft raises whatever the mismatch meets first
+        raise PolicyRefused(f"the adapter {folder} does not fit this model: {_short(error)}", Trouble.MODEL) from error
+
+
+def on_device(device: str) -> str:
+    """`auto` is the GPU where torch has one."""
+    if device != "auto":
+        return device
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _ids(value: int | list[int] | None) -> list[int]:
+    return [] if value is None else [value] if isinstance(value, int) else list(value)
+
+
+def _short(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]

@@ -1,0 +1,121 @@
+"""Which model, tokenizer and template answered: short fingerprints that survive saving and loading again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from kernelwright.policies.base import PolicyRefused, PromptForm, Trouble, Value
+from kernelwright.policies.hub_models import reach
+
+SIDECAR = "kernelwright.json"
+"""Beside the weights of a model that this project trained: `{"prompt_form": "compact"}`."""
+
+_DIGITS = 16
+_BLOCK = 1 << 16
+_BLOCKS_A_FILE = 64
+
+
+class Identity(Value):
+    """What the ids in a log mean, and under which template the prompt was written."""
+
+    tokenizer_hash: str | None = None
+    chat_template_hash: str | None = None
+
+
+def identity_of(tokenizer: Any) -> Identity:
+    """Of a loaded transformers tokenizer."""
+    template = tokenizer.chat_template
+    return Identity(
+        tokenizer_hash=_digest(_tokenizer_text(tokenizer)),
+        chat_template_hash=None if template is None else _digest(json.dumps(template, sort_keys=True)),
+    )
+
+
+def _tokenizer_text(tokenizer: Any) -> str:
+    """All that decides which ids a text gets, without the padding and truncation that a caller may have set."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return json.dumps(sorted(tokenizer.get_vocab().items(), key=lambda pair: (pair[1], pair[0])))
+    content = json.loads(backend.to_str())
+    content.pop("padding", None)
+    content.pop("truncation", None)
+    return json.dumps(content, sort_keys=True)
+
+
+def weights_revision(folder: Path) -> str | None:
+    """Fingerprint of a folder's weights: names, sizes and 64 blocks of each file, so that 16 GB take milliseconds.
+
+    Training moves every weight, so a sample sees it; None where the folder holds no weights.
+    """
+    files = sorted(path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern))
+    if not files:
+        return None
+    digest = hashlib.sha256()
+    for path in files:
+        size = path.stat().st_size
+        digest.update(f"{path.name}:{size}\n".encode())
+        step = max(_BLOCK, size // _BLOCKS_A_FILE)
+        with path.open("rb") as file:
+            for start in range(0, size, step):
+                file.seek(start)
+                digest.update(file.read(_BLOCK))
+    return digest.hexdigest()[:_DIGITS]
+
+
+def prompt_form_of(folder: Path, adapter: str | None = None) -> PromptForm:
+    """What the adapter, or else the model, was trained to be asked in; chat where nothing is said."""
+    notes = sidecar(folder) | ({} if adapter is None else sidecar(Path(adapter).expanduser()))
+    return PromptForm(notes.get("prompt_form", PromptForm.CHAT))
+
+
+def sidecar(folder: Path) -> dict[str, Any]:
+    """The project's own notes beside the weights; empty where there are none."""
+    path = folder / SIDECAR
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        PromptForm(content.get("prompt_form", PromptForm.CHAT))
+    except (OSError, ValueError, AttributeError) as error:
+        raise PolicyRefused(f"{path} cannot be read ({error}): mend or delete it", Trouble.MODEL) from error
+    return content
+
+
+def model_config(path: str) -> dict[str, Any] | None:
+    """`config.json` of a local folder; None for a hub name that can be had. Refuses what is neither."""
+    folder = Path(path).expanduser()
+    if not folder.exists():
+        if _reads_like_a_hub_name(path):
+            reach(path)
+            return None
+        raise PolicyRefused(f"no model at {path}: give a folder with a config.json, or a hub name", Trouble.MODEL)
+    file = folder / "config.json"
+    if not file.is_file():
+        hint = "a LoRA adapter: give it as --adapter" if (folder / "adapter_config.json").is_file() else "not a model"
+        raise PolicyRefused(f"{path} is {hint} (it has no config.json)", Trouble.MODEL)
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PolicyRefused(f"{file} is not JSON: download or save the model again", Trouble.MODEL) from error
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise PolicyRefused(f"{file} names no model_type: this is not a transformers model", Trouble.MODEL)
+    return config
+
+
+def adapter_folder(adapter: str) -> Path:
+    """Refuses what is no LoRA adapter."""
+    folder = Path(adapter).expanduser()
+    if not (folder / "adapter_config.json").is_file():
+        raise PolicyRefused(f"{adapter} is not a LoRA adapter (it has no adapter_config.json)", Trouble.MODEL)
+    return folder
+
+
+def _reads_like_a_hub_name(path: str) -> bool:
+    return path.count("/") == 1 and path[0] not in "/.~" and not path.endswith("/")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

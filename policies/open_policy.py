@@ -1,0 +1,80 @@
+"""A policy by its name, as a user writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernelwright.policies.base import Policy, PolicyRefused, Trouble
+from kernelwright.policies.openai.openai_policy import HOSTED, OpenAICompatible
+from kernelwright.policies.prices import read_prices
+from kernelwright.policies.retrying import Patient
+from kernelwright.policies.scripted import open_scripted
+
+FORMS = {
+    "embedded": "the small policy that ships with the project: no GPU, no key, no network",
+    "compiler": "no model: the draft of torch's compiler (Inductor), rewritten",
+    "openai:MODEL@URL": "a server of /v1/chat/completions (URL left out: api.openai.com)",
+    "vllm:PATH": "vLLM in this process, on a folder or a hub name",
+    "transformers:PATH": "transformers in this process, on a folder or a hub name",
+    "scripted:FILE": "answers given beforehand (.json, .jsonl, or one kernel as .py)",
+}
+
+
+def open_policy(
+    name: str,
+    *,
+    key: str | None = None,
+    adapter: str | None = None,
+    device: str = "auto",
+    at_once: int | None = None,
+    timeout: float = 600.0,
+    patience: float = 600.0,
+    prices: Path | None = None,
+    engine: dict[str, Any] | None = None,
+) -> Policy:
+    """Opens without loading weights or asking a server; what is wrong with the name alone is refused here, in one line.
+
+    `key` is for servers, `adapter` a LoRA folder (vllm, transformers), `timeout` seconds for one answer, `patience`
+    seconds for asking again (0: never), `prices` the user's own file, `engine` vLLM's own arguments.
+    """
+    form, _, rest = name.partition(":")
+    if adapter is not None and form not in ("vllm", "transformers"):
+        raise PolicyRefused(f"{name} takes no adapter here: name one that the server serves as MODEL", Trouble.NAME)
+    if name == "embedded":
+        from kernelwright.policies.small.embedded import open_embedded
+
+        return open_embedded(device=device)
+    if name == "compiler":
+        from kernelwright.policies.inductor.policy import CompilerPolicy
+
+        return CompilerPolicy()
+    if form == "openai" and rest:
+        model, url = model_and_url(rest)
+        server = OpenAICompatible(
+            model, url, key=key, at_once=at_once or 16, timeout=timeout, prices=read_prices(prices)
+        )
+        return Patient(server, budget=patience)
+    if form == "vllm" and rest:
+        from kernelwright.policies.vllm.engine_policy import VLLMPolicy
+
+        return VLLMPolicy(rest, adapter=adapter, engine=engine)
+    if form == "transformers" and rest:
+        from kernelwright.policies.small.small_policy import open_local
+
+        return open_local(rest, adapter=adapter, device=device, at_once=at_once)
+    if form == "scripted" and rest:
+        return open_scripted(Path(rest).expanduser())
+    raise PolicyRefused(f"no policy {name!r}: the forms are {', '.join(FORMS)}", Trouble.NAME)
+
+
+def model_and_url(rest: str) -> tuple[str, str]:
+    """`MODEL@URL`; a model's own name may hold an @."""
+    model, at, url = rest.rpartition("@")
+    if not at or "://" not in url:
+        model, url = rest, HOSTED
+    if not model or not url.startswith(("http://", "https://")):
+        raise PolicyRefused(
+            f"openai:{rest} has no model and address: write openai:MODEL@http://HOST:PORT/v1", Trouble.NAME
+        )
+    return model, url

@@ -1,0 +1,1 @@
+"""Servers that speak the protocol of /v1/chat/completions."""

@@ -1,0 +1,121 @@
+"""A vLLM server whose weights move: adapters that are loaded while it runs, or whole weights from a folder that both sides see."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelwright.policies.base import (
+    Completion,
+    Policy,
+    PolicyError,
+    PolicyRefused,
+    PolicyUnavailable,
+    Request,
+    Trouble,
+)
+from kernelwright.policies.forwarding import Forwarding
+from kernelwright.policies.model_identity import weights_revision
+from kernelwright.policies.openai.reply import error_of_status
+from kernelwright.policies.vllm.worker import LOAD, NAME
+
+SECONDS = 600.0
+"""For loading weights."""
+KEPT = 2
+"""Adapters that stay loaded."""
+FOR_ADAPTERS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank 64"
+FOR_WEIGHTS = f"VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls {NAME}"
+
+
+class ServedVLLM(Forwarding):
+    """The policy that asks the server, and the way to move what it serves."""
+
+    def __init__(self, policy: Policy, url: str, key: str | None, own: Path) -> None:
+        """`url` ends in /v1. `own`: the folder that the server was started with, whose weights it gets back at the end."""
+        super().__init__(policy)
+        self._url, self._key, self._own = url.rstrip("/"), key, own
+        self._adapters: deque[str] = deque()
+        self._is_moved = False
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        return self.policy.sample(requests)
+
+    def take_adapter(self, folder: Path) -> str:
+        """Gives the name under which requests ask for it: another one for other weights, so that nothing cached is used for it."""
+        name = f"kernelwright-{weights_revision(folder)}"
+        if name in self._adapters:
+            return name
+        self._unload(name, missing=True)
+        self._tell("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder.resolve())}, FOR_ADAPTERS)
+        self._adapters.append(name)
+        while len(self._adapters) > KEPT:
+            self._unload(self._adapters.popleft())
+        return name
+
+    def take_weights(self, folder: Path) -> None:
+        """Nobody may be asking. Raises PolicyRefused where the server has read others, or keeps what it has cached."""
+        folder, self._is_moved = folder.resolve(), True
+        said = self._tell("/collective_rpc", {"method": LOAD, "kwargs": {"folder": str(folder)}}, FOR_WEIGHTS)
+        if set(said.get("results", [None])) != {weights_revision(folder)}:
+            raise PolicyRefused(
+                f"{self._url} read other weights than lie in {folder}: share that folder", Trouble.MODEL
+            )
+        if not self._tell("/reset_prefix_cache", {}, FOR_WEIGHTS).get("success"):
+            raise PolicyRefused(f"{self._url} is busy for others: nobody else may ask it meanwhile", Trouble.MODEL)
+
+    def close(self) -> None:
+        """The server is left as it was found, where it still answers."""
+        try:
+            while self._adapters:
+                self._unload(self._adapters.popleft())
+            if self._is_moved and self._own.is_dir():
+                self.take_weights(self._own)
+        except PolicyUnavailable:
+            pass
+        finally:
+            super().close()
+
+    def _unload(self, name: str, missing: bool = False) -> None:
+        try:
+            self._tell("/v1/unload_lora_adapter", {"lora_name": name}, FOR_ADAPTERS)
+        except PolicyRefused:
+            if not missing:
+                raise
+
+    def _tell(self, path: str, body: dict[str, Any], needs: str) -> dict[str, Any]:
+        """Posts to the server itself. `needs`: how it must have been started."""
+        address = self._url.removesuffix("/v1") + path
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key or 'none'}"}
+        asked = urllib.request.Request(address, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
+                said = answer.read()
+        except urllib.error.HTTPError as error:
+            raise self._refusal(error, needs) from error
+        except OSError as error:
+            raise PolicyUnavailable(f"cannot reach {self._url}: is the server up?", Trouble.CONNECTION) from error
+        try:
+            content = json.loads(said)
+        except ValueError:
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def _refusal(self, error: urllib.error.HTTPError, needs: str) -> PolicyError:
+        if error.code in (401, 403):
+            return error_of_status(error.code, error.headers, None, "", self._url)
+        try:
+            content = json.loads(error.read())
+            words = content.get("error", content)
+            words = (words.get("message") or words.get("detail")) if isinstance(words, dict) else words
+        except (ValueError, AttributeError, OSError):
+            words = ""
+        said = f" ({' '.join(str(words).split())[:200]})" if words else ""
+        return PolicyRefused(
+            f"{self._url} takes no new weights: {error.code}{said}; start it with {needs} (docs/policies.md)",
+            Trouble.MODEL,
+        )

@@ -1,0 +1,37 @@
+"""What vLLM's own workers need to sample from a policy that is trained: loaded by them, by name, and by nobody else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+NAME = "kernelwright.policies.vllm.worker.Follows"
+"""For `worker_extension_cls`, or `--worker-extension-cls` of a server, which then needs this project on its path."""
+LOAD = "load_weights_that_were_trained"
+
+
+class Follows:
+    """Becomes a base of vLLM's worker class; the methods that it calls are the worker's."""
+
+    def load_weights_that_were_trained(self, folder: str) -> str:
+        """Puts a folder's weights in the place of those that sample; gives their fingerprint, as this worker sees them."""
+        from kernelwright.policies.model_identity import weights_revision
+
+        worker: Any = self
+        revision = weights_revision(Path(folder))
+        if revision is None:
+            raise FileNotFoundError(f"no weights at {folder}")
+        worker.reload_weights(weights_path=folder)
+        pack_again(worker.get_model())
+        return revision
+
+
+def pack_again(model: Any) -> None:
+    """On a CPU vLLM multiplies with packed copies. That of a head which shares the embedding's weights is in no file, and stays the old one.
+
+    Seen in vLLM 0.32: after `reload_weights` log-probs were wrong by up to 0.1.
+    """
+    for module in model.modules():
+        weight, method = getattr(module, "weight", None), getattr(module, "quant_method", None)
+        if hasattr(module, "cpu_linear") and method is not None and weight is not None and weight.numel():
+            method.process_weights_after_loading(module)

@@ -1,0 +1,34 @@
+"""`rl average`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernelwright.rl.training.training_arguments import AsJson, Debug, StorageName, parse_storage
+
+Policies = Annotated[
+    list[str], typer.Argument(help="Two policies or more, trained from the same one: transformers:DIR, or embedded.")
+]
+Output = Annotated[Path, typer.Option("--out", help="The folder of the new policy.")]
+Force = Annotated[bool, typer.Option("--force", help="Also where their notes name no policy that both come from.")]
+
+
+def average(
+    policies: Policies, output: Output = Path("averaged"), storage: StorageName = "bf16", force: Force = False,
+    as_json: AsJson = False, debug: Debug = False,
+) -> None:  # fmt: skip
+    """The mean of several policies' weights: of trainings with different seeds it can be better than each. Measure it with rl evaluate."""
+    from kernelwright.rl.training.averaging import average as mean_of
+
+    done = mean_of(
+        policies, output, storage=parse_storage(storage), force=force, say=lambda line: typer.echo(line, err=True)
+    )
+    if as_json:
+        typer.echo(done.model_dump_json(indent=2))
+        return
+    distances = ", ".join(f"{distance:.3g}" for distance in done.distances)
+    typer.echo(f"{done.output}: the mean of {len(done.policies)} policies, {distances} away from it")
+    typer.echo(f"next: rl evaluate --policy transformers:{done.output} --suite synth:composition")

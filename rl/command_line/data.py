@@ -1,0 +1,250 @@
+"""`rl data`: corpora in, clean rows out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kernelwright.rl.data.importing.formats import Imported
+
+app = typer.Typer(help="Corpora: import, generate, clean, report.", no_args_is_help=True)
+
+Out = Annotated[Path, typer.Option("--out", help="The folder that is written.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--against",
+        help="kernelbench:DIR, tritonbench-t:DIR or a folder of problems; the catalogue's held-out ones always. Many times.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object and nothing else.")]
+
+
+@app.command()
+def synth(
+    out: Out,
+    n: Annotated[int, typer.Option("--n", min=1, help="Verified drafts, those that the folder holds among them.")],
+    seed: Annotated[int, typer.Option(help="The same seed gives the same corpus.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that verify; about 1 GB each.")] = 2,
+    target: Annotated[str, typer.Option(help="GPU to compile for: sm_80 ... sm_120, gfx942.")] = "sm_90",
+    split: Annotated[
+        str, typer.Option(help="train, held_out_composition, held_out_depth or held_out_family.")
+    ] = "train",
+    repairs: Annotated[int, typer.Option(min=0, help="Broken versions that are tried of each kernel.")] = 2,
+    no_repairs: Annotated[bool, typer.Option("--no-repairs", help="Drafts only.")] = False,
+    against: Against = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Generate problems with kernels that the tools found right, and broken kernels with what the tools said of them."""
+    from kernelwright.agent.viewing.show.progress import console, progress
+    from kernelwright.rl.data.cleaning.suites import graphs_of
+    from kernelwright.rl.data.corpus_arguments import parse_split, parse_target_name
+    from kernelwright.rl.data.synth.engine.generating import Wanted, generate
+
+    wanted = Wanted(
+        seed=seed, split=parse_split(split), target=parse_target_name(target), repairs=0 if no_repairs else repairs
+    )
+    with progress(as_json) as say:
+        state = generate(wanted, n, out, workers, say, graphs_of(*(against or ())))
+    if as_json:
+        typer.echo(state.model_dump_json(indent=1))
+        return
+    from kernelwright.rl.command_line.show.data import synth_view
+
+    console().print(synth_view(state))
+
+
+@app.command()
+def problems(
+    out: Out,
+    n: Annotated[int, typer.Option("--n", min=1, help="Problems.")],
+    kind: Annotated[
+        str, typer.Option(help="synth, or synth:composition, synth:depth (harder), synth:family.")
+    ] = "synth",
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same problems.")] = 0,
+    against: Against = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Generate problems, a file each in KernelBench form: for `agent batch DIR`, whose log is then trained on."""
+    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.rl.training.online.problem_files import write_problems
+
+    written = write_problems(out, n, kind, seed, against or ())
+    if as_json:
+        typer.echo(json.dumps([str(path) for path in written], indent=1))
+    else:
+        console().print(f"{len(written)} problems in {out}: agent batch {out} --samples 8 --temperature 1 --db runs.db")
+
+
+@app.command()
+def mistakes(
+    policy: Annotated[
+        str, typer.Option(help="Whose drafts: embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL.")
+    ],
+    out: Out,
+    n: Annotated[int, typer.Option("--n", min=1, help="Repairs.")],
+    seed: Annotated[int, typer.Option(help="Of the problems and of the sampling.")] = 0,
+    split: Annotated[
+        str, typer.Option(help="train, held_out_composition, held_out_depth or held_out_family.")
+    ] = "train",
+    samples: Annotated[int, typer.Option(min=1, help="Drafts of each problem.")] = 4,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Of the policy's draws.")] = 1.0,
+    at_once: Annotated[int, typer.Option(min=1, help="Problems that the policy is asked about together.")] = 16,
+    target: Annotated[str, typer.Option(help="GPU to compile for: sm_80 ... sm_120, gfx942.")] = "sm_90",
+    workers: Annotated[int, typer.Option(min=1, help="Processes that judge; about 1 GB each.")] = 2,
+    device: Annotated[str, typer.Option(help="Where the policy computes: auto, cpu or cuda:N.")] = "auto",
+    against: Against = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Let a policy draft generated problems; keep its own wrong drafts with what the tools said and a right answer: repairs to learn from."""
+    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.viewing.show.progress import console, progress
+    from kernelwright.policies.open_policy import open_policy
+    from kernelwright.rl.data.cleaning.suites import graphs_of
+    from kernelwright.rl.data.corpus_arguments import parse_split, parse_target_name
+    from kernelwright.rl.data.synth.engine.own_mistakes import Wanted, harvest
+
+    wanted = Wanted(
+        seed=seed, split=parse_split(split), target=parse_target_name(target), samples=samples, temperature=temperature,
+        at_once=at_once,
+    )  # fmt: skip
+    asked = open_policy(policy, device=choose_device(device))
+    with progress(as_json) as say:
+        found = harvest(asked, wanted, n, out, workers, say, graphs_of(*(against or ())))
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    from kernelwright.rl.command_line.show.data import harvest_view
+
+    console().print(harvest_view(found))
+
+
+@app.command("import")
+def import_(
+    form: Annotated[str, typer.Argument(help="csv, inductor, tree, kernelbook or jsonl.")],
+    path: Annotated[Path, typer.Argument(help="The corpus's file or folder.")],
+    out: Out,
+    licence: Annotated[str, typer.Option(help="SPDX name of what carries no licence of its own.")] = "",
+    any_licence: Annotated[
+        bool, typer.Option("--any-licence", help="Keep what is not known to be permissive.")
+    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Read a corpus of others into rows: all of it, or nothing is written."""
+    from kernelwright.rl.data.corpus_arguments import parse_corpus_format
+    from kernelwright.rl.data.importing.formats import ImportOptions
+    from kernelwright.rl.data.importing.reading import import_corpus
+
+    result = import_corpus(
+        parse_corpus_format(form), path, out, ImportOptions(licence=licence, any_licence=any_licence)
+    )
+    _show_imported(result, as_json)
+
+
+@app.command()
+def inductor(
+    problems: Annotated[
+        list[str], typer.Option("--problems", help="catalogue, a folder or file of references, or synth:N. Many times.")
+    ],
+    out: Out,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda:N.")] = "auto",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Run torch.compile over references and keep the kernels that Inductor writes."""
+    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.viewing.show.progress import progress
+    from kernelwright.rl.data.corpus_arguments import parse_problems
+    from kernelwright.rl.data.importing.collecting import collect
+
+    found, place = parse_problems(problems), choose_device(device)
+    with progress(as_json) as say:
+        result = collect(found, out, place, say)
+    _show_imported(result, as_json)
+
+
+@app.command()
+def clean(
+    source: Annotated[Path, typer.Argument(help="A corpus: a folder or a .parquet file.")],
+    out: Out,
+    against: Against = None,
+    compile_for: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compile",
+            help="Label with the offline compiler, such as sm_80,sm_90. May be repeated. Runs the references.",
+            show_default=False,
+        ),
+    ] = None,
+    correct: Annotated[
+        bool,
+        typer.Option("--correct", help="Label with the tools' verdict on a CPU: it costs about half a second a row."),
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that compile and judge; about 1 GB each.")] = 2,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Normalise, drop duplicates and what is a benchmark's, label. Interrupted, the same command goes on."""
+    from kernelwright.agent.viewing.show.progress import console, progress
+    from kernelwright.rl.data.cleaning.labelling import label
+    from kernelwright.rl.data.cleaning.running import clean as run
+    from kernelwright.rl.data.corpus_arguments import parse_target_names
+
+    targets = parse_target_names(compile_for or []) or (("sm_90",) if correct else ())
+    with progress(as_json) as say:
+        result = run(source, out, list(against or ()), workers, say)
+        labelled = label(out, targets, correct, workers, say) if targets else None
+    if as_json:
+        typer.echo(result.model_dump_json(indent=1))
+        return
+    from kernelwright.rl.command_line.show.data import clean_view
+    from kernelwright.rl.data.corpus_report import remarks
+
+    console().print(clean_view(result, labelled))
+    for line in remarks(result, labelled):
+        console().print(line)
+
+
+@app.command()
+def report(
+    corpus: Annotated[Path, typer.Argument(help="A corpus: a folder that rl data wrote.")],
+    against: Against = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where report.md goes.", show_default="the corpus's folder")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Count a corpus, hold it against the suites, and write report.md, figures and provenance.json."""
+    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.rl.data.corpus_figures import gather
+    from kernelwright.rl.data.corpus_report import write_report
+
+    facts = gather(corpus, list(against or ()))
+    folder = corpus if corpus.is_dir() else corpus.parent
+    written = write_report(folder, facts, out or folder)
+    if as_json:
+        typer.echo(facts.model_dump_json(indent=1, exclude={"lengths"}))
+        return
+    from kernelwright.rl.command_line.show.data import report_view
+
+    console().print(report_view(facts, written))
+
+
+def _show_imported(result: Imported, as_json: bool) -> None:
+    if as_json:
+        typer.echo(result.model_dump_json(indent=1))
+        return
+    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.rl.command_line.show.data import imported_view
+
+    console().print(imported_view(result))

@@ -1,0 +1,103 @@
+"""`rl rewards`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kernelwright.rl.credit.formula import Formula
+    from kernelwright.store.database import Store
+    from kernelwright.store.records import CandidateFilter
+
+
+def rewards(
+    db: Annotated[str | None, typer.Option("--db", help="The database.", show_default=".kernelwright/runs.db")] = None,
+    explain: Annotated[
+        int | None,
+        typer.Option(help="A candidate's number: prints each part of its reward, and why.", show_default=False),
+    ] = None,
+    formula: Annotated[str, typer.Option(help="A preset, a .json file with weights, or auto.")] = "auto",
+    run: Annotated[str | None, typer.Option(help="Only this run.", show_default=False)] = None,
+    quarantine: Annotated[bool, typer.Option(help="Lists candidates that a person should look at.")] = False,
+    presets: Annotated[bool, typer.Option(help="Lists the presets, and what each reproduces.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an internal error came from.")] = False,
+) -> None:
+    """Compute the reward parts of every verdict and store them; or explain one, list the presets, or list what looks suspicious."""
+    from kernelwright.agent.databases import open_store
+    from kernelwright.rl.log.defaults import choose_formula
+    from kernelwright.store.records import CandidateFilter
+
+    if presets:
+        _presets(as_json)
+        return
+    readonly = explain is not None or quarantine
+    with open_store(db, readonly=readonly) as store:
+        chosen = CandidateFilter(run=run)
+        used = choose_formula(store, formula, chosen)
+        if explain is not None:
+            _explain(store, explain, used, as_json)
+        elif quarantine:
+            _quarantine(store, chosen, as_json)
+        else:
+            _store(store, used, chosen, as_json)
+
+
+def _presets(as_json: bool) -> None:
+    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.rl.command_line.show.rewards import presets_view
+    from kernelwright.rl.credit.formula import PRESETS
+
+    if as_json:
+        import json
+
+        typer.echo(json.dumps({name: preset.model_dump(mode="json") for name, preset in PRESETS.items()}, indent=2))
+    else:
+        console().print(presets_view(tuple(PRESETS.values())))
+
+
+def _explain(store: Store, id: int, formula: Formula, as_json: bool) -> None:
+    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.rl.command_line.show.rewards import explained_view
+    from kernelwright.rl.credit.explaining import explain_candidate
+
+    explained = explain_candidate(store, id, formula)
+    if as_json:
+        typer.echo(explained.model_dump_json(indent=2))
+    else:
+        console().print(explained_view(explained))
+
+
+def _store(store: Store, formula: Formula, chosen: CandidateFilter, as_json: bool) -> None:
+    from kernelwright.errors import InputError
+    from kernelwright.rl.credit.storing import store_rewards
+
+    done = store_rewards(store, formula, chosen)
+    if done.verdicts == 0:
+        raise InputError(f"{store.where} holds no verdict with this filter: agent solve and agent batch write them")
+    if as_json:
+        typer.echo(done.model_dump_json(indent=2))
+        return
+    typer.echo(
+        f"{done.stored:,} of {done.verdicts:,} verdicts scored by {done.formula}: mean {done.mean:.4f}, {done.positive:.1%} above 0.1"
+    )
+    if done.unmeasured:
+        typer.echo(
+            f"{done.unmeasured:,} correct ones were judged on a CPU only: this formula's speed and share count 0 for them"
+        )
+
+
+def _quarantine(store: Store, chosen: CandidateFilter, as_json: bool) -> None:
+    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.rl.command_line.show.rewards import suspects_view
+    from kernelwright.rl.training.safety.suspects import suspects_of
+
+    found = suspects_of(store, chosen)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps([suspect.model_dump(mode="json") for suspect in found], indent=2))
+    else:
+        console().print(suspects_view(found))

@@ -1,0 +1,68 @@
+"""Rewards for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Group
+    from rich.table import Table
+
+    from kernelwright.rl.credit.explaining import Explained
+    from kernelwright.rl.credit.formula import Formula
+    from kernelwright.rl.training.safety.suspects import Suspect
+
+
+def explained_view(explained: Explained) -> Group:
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("part", "earns", "why")
+    for part in explained.parts:
+        table.add_row(part.part, f"{part.value:+.4f}", escape(part.why))
+    table.add_row("sum", f"{explained.total:+.4f}", "", style="bold")
+    notes = [
+        f"return {explained.value:+.4f}: this and, at gamma {explained.gamma:g} a step, the later turns of its lineage",
+    ]
+    if not explained.kept:
+        notes.append("the formula rejects this sample: too little of the GPU time is in its own kernels")
+    if not explained.earns:
+        notes.append("the problem is passed by a degenerate answer: none of its candidates is a sample")
+    head = f"candidate {explained.candidate_id}: {explained.problem}, depth {explained.depth}, by {explained.policy or 'nobody known'}; {explained.formula}"
+    return Group(escape(head), escape(explained.verdict), table, *notes)
+
+
+def presets_view(presets: Sequence[Formula]) -> Table:
+    from rich.table import Table
+
+    table = Table("name", "form", "compile", "checks", "correct", "speed", "share", "length", "cheat", "why")
+    for preset in presets:
+        weights = (
+            preset.form,
+            preset.compile,
+            preset.checks,
+            preset.correct,
+            preset.speed,
+            preset.share,
+            preset.length,
+            preset.cheat,
+        )
+        table.add_row(preset.name, *(f"{weight:g}" for weight in weights), preset.why)
+    return table
+
+
+def suspects_view(suspects: Sequence[Suspect]) -> Table | str:
+    from rich.markup import escape
+    from rich.table import Table
+
+    if not suspects:
+        return "nothing suspicious"
+    table = Table(
+        "candidate", "problem", "why", title=f"{len(suspects)} candidates for a person to look at", title_justify="left"
+    )
+    for suspect in suspects:
+        table.add_row(str(suspect.candidate_id), escape(suspect.problem), escape(suspect.why))
+    return table

@@ -1,0 +1,145 @@
+"""A training for people: what it will use, a live table, how it ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from kernelwright.rl.training.plan import Plan
+    from kernelwright.rl.training.report import TrainingResult
+
+COLUMNS: tuple[tuple[str, str, str], ...] = (
+    ("reward", "reward", "{:.3f}"), ("pass_at_1", "pass@1", "{:.1%}"), ("compile_rate", "compiles", "{:.1%}"), ("repair_rate", "repairs", "{:.1%}"),
+    ("loss", "loss", "{:.4f}"), ("drift/kl", "KL", "{:.4f}"), ("drift/effective_sample_size", "ESS", "{:.2f}"), ("entropy", "entropy", "{:.3f}"),
+    ("clip_ratio/region_mean", "clipped", "{:.2%}"), ("completion_length", "length", "{:.0f}"), ("zero_variance", "flat", "{:.0%}"), ("rows", "rows", "{:.0f}"),
+    ("tokens_a_second", "tok/s", "{:,.0f}"), ("gpu_busy", "GPU", "{:.0%}"), ("seconds", "s", "{:.1f}"),
+)  # fmt: skip
+PARTS = "reward/"
+LAST = 14
+"""Steps that are shown."""
+
+
+def plan_view(plan: Plan) -> Group:
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    from kernelwright.rl.command_line.show.stats import refusal_table
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    ages = ", ".join(f"{age}: {turns:,}" for age, turns in plan.ages.items())
+    drift = plan.drift
+    lines = [
+        ("method", f"{plan.method}: {plan.why}"),
+        ("policy", f"{plan.policy} ({plan.revision or 'no revision'})"),
+        ("reward", f"{plan.formula}, gamma {plan.gamma:g}; mean {plan.reward:.3f}"),
+        (
+            "turns",
+            f"{plan.used:,} of {plan.turns:,} are used, {plan.correct:.1%} of them correct, {plan.tokens:,} tokens, over {plan.problems:,} problems",
+        ),
+        ("groups", f"{plan.groups:,}, of which {plan.zero_variance:,} have no variance and are dropped"),
+        ("age", f"turns by revisions back: {ages or 'none'}; sampled at temperature {plan.temperature:g}"),
+    ]
+    if drift is not None:
+        lines.append(
+            (
+                "drift",
+                f"effective sample size {drift.effective:.3f}, KL {drift.kl:.4f} nats a token, largest log ratio {drift.largest:.3f} ({drift.rows:,} rows)",
+            )
+        )
+    lines += [("note", warning) for warning in plan.warnings]
+    for name, text in lines:
+        table.add_row(f"[bold]{name}[/bold]", escape(text))
+    return Group(table, *([refusal_table(plan.refused)] if plan.refused else []))
+
+
+class LiveTraining:
+    """The last steps, what is in the reward, and what is done now."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[int, dict[str, float]]] = deque(maxlen=LAST)
+        self._of, self._doing = 0, "starting"
+
+    def watch(self, step: int, steps: int, figures: dict[str, float]) -> None:
+        self._steps.append((step, figures))
+        self._of = steps
+
+    def say(self, doing: str) -> None:
+        self._doing = doing
+
+    def __rich__(self) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        parts: list[Table | Text] = [step_table(list(self._steps), self._of)] if self._steps else []
+        if self._steps:
+            said = [
+                f"{name.removeprefix(PARTS)} {value:+.3f}"
+                for name, value in self._steps[-1][1].items()
+                if name.startswith(PARTS)
+            ]
+            parts.append(Text("parts: " + ", ".join(said)) if said else Text(""))
+        return Group(*parts, Text(self._doing, style="dim"))
+
+
+def step_table(steps: list[tuple[int, dict[str, float]]], of: int) -> Table:
+    from rich.table import Table
+
+    known = [column for column in COLUMNS if any(column[0] in figures for _, figures in steps)]
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column(f"step / {of}", justify="right")
+    for _, title, _ in known:
+        table.add_column(title, justify="right", no_wrap=True)
+    for step, figures in steps:
+        table.add_row(str(step), *(form.format(figures[name]) if name in figures else "" for name, _, form in known))
+    return table
+
+
+def plain_line(step: int, steps: int, figures: dict[str, float]) -> str:
+    """One step where no terminal is."""
+    said = [f"{title} {form.format(figures[name])}" for name, title, form in COLUMNS if name in figures]
+    return f"step {step}/{steps}: {', '.join(said)}"
+
+
+@contextmanager
+def live_training(
+    quiet: bool = False,
+) -> Iterator[tuple[Callable[[int, int, dict[str, float]], None], Callable[[str], None]]]:
+    """A table in a terminal, a line a step elsewhere; nothing where `quiet`. All on stderr."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet:
+        yield (lambda step, steps, figures: None), (lambda doing: None)
+        return
+    if not console.is_terminal:
+        plain = Console(stderr=True, width=400, highlight=False)
+        yield (
+            (lambda step, steps, figures: plain.print(plain_line(step, steps, figures))),
+            (lambda doing: plain.print(doing, markup=False)),
+        )
+        return
+    from rich.live import Live
+
+    shown = LiveTraining()
+    with Live(shown, console=console, refresh_per_second=2):
+        yield shown.watch, shown.say
+
+
+def trained_view(trained: TrainingResult) -> str:
+    loss = "" if trained.loss is None else f", last loss {trained.loss:.4f}"
+    named = f"--policy transformers:{trained.base or trained.output}"
+    if trained.base:
+        named += f" --adapter {trained.output}"
+    if trained.paused:
+        return f"paused after {trained.steps} steps: the same command goes on; so far the policy is {trained.output} ({named})"
+    return (
+        f"{trained.steps} steps of {trained.method} on {trained.rows:,} rows in {trained.seconds:.0f} s{loss}\n"
+        f"the policy is in {trained.output} (agent solve ... {named}); its curves in report.html and curves.png there"
+    )

@@ -1,0 +1,38 @@
+"""`rl stats`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def stats(
+    db: Annotated[Path, typer.Argument(help="The database that the agent logged to.")],
+    run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
+    problem: Annotated[str | None, typer.Option(help="Only this problem.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Only turns of this policy revision.")] = None,
+    reward: Annotated[str, typer.Option(help="Formula: a preset, a .json file, or auto.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an internal error came from.")] = False,
+) -> None:
+    """What a log holds for training: groups, rewards and their variance, turns, faults, policies, and what cannot be used."""
+    from kernelwright.agent.viewing.show.progress import console
+    from kernelwright.errors import InputError
+    from kernelwright.rl.command_line.show.stats import stats_view
+    from kernelwright.rl.log.defaults import choose_formula
+    from kernelwright.rl.log.statistics import stats_of
+    from kernelwright.store.database import Store
+    from kernelwright.store.records import CandidateFilter
+
+    chosen = CandidateFilter(run=run, problem=problem, policy_revision=revision)
+    with Store.open(str(db), create=False, readonly=True) as store:
+        found = stats_of(store, choose_formula(store, reward, chosen), chosen)
+    if found.turns == 0:
+        narrow = " with this filter" if run or problem or revision else ""
+        raise InputError(f"{db} holds no turn{narrow}: agent solve and agent batch write them")
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        console().print(stats_view(found))

@@ -1,0 +1,37 @@
+"""`rl tokenizer`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Data = Annotated[Path, typer.Option(help="The corpus: a folder or file that rl data wrote.")]
+Out = Annotated[Path, typer.Option(help="The tokenizer's folder. Must be empty or not there.")]
+Size = Annotated[int, typer.Option(min=300, help="Tokens at most, 256 bytes and the special ones among them.")]
+Longest = Annotated[int, typer.Option(min=1, help="Bytes of a token at most.")]
+AsJson = Annotated[bool, typer.Option("--json", help="What came of it as one JSON object.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+
+
+def tokenizer(
+    data: Data, out: Out, size: Size = 4096, longest: Longest = 40, as_json: AsJson = False, debug: Debug = False
+) -> None:
+    """Make the tokenizer of a small policy from a corpus: byte-level BPE whose tokens are idioms of Triton.
+
+    The same corpus gives the same tokenizer. Prints how many tokens a completion takes.
+    """
+    from kernelwright.rl.training.tokenizing import make_tokenizer
+
+    made = make_tokenizer(data, out, size, longest)
+    if as_json:
+        typer.echo(made.model_dump_json(indent=2))
+        return
+    typer.echo(
+        f"{made.vocabulary:,} tokens; a completion takes {made.median} (mean {made.mean:.0f}, at most {made.longest})"
+    )
+    typer.echo(
+        f"{made.characters_a_token:.1f} characters a token; round trip {'exact' if made.round_trip else 'NOT EXACT'}"
+    )
+    typer.echo(f"tokenizer {made.revision} in {out}")

@@ -1,0 +1,133 @@
+"""Formulas of a reward as data: weights of the named parts, the gate, and the presets with what they reproduce."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+
+
+class Part(StrEnum):
+    """What a reward is the sum of."""
+
+    FORM = "form"
+    """The reply holds a file that parses, with ModelNew and a Triton kernel that is launched and does the work."""
+    COMPILE = "compile"
+    """Every launch compiles (or, where nothing was compiled ahead, was reached)."""
+    CHECKS = "checks"
+    """The share of the checks made that were passed."""
+    CORRECT = "correct"
+    """Every check, own work among them."""
+    SPEED = "speed"
+    """Over eager PyTorch, on the lower end of the 95 % interval; only where correct and judged on a GPU."""
+    SHARE = "share"
+    """Of GPU time in its own kernels; only where correct and judged on a GPU."""
+    LENGTH = "length"
+    """Taken away for a reply that is cut off."""
+    CHEAT = "cheat"
+    """Taken away for a cheat."""
+
+
+class SpeedScale(StrEnum):
+    LOG2 = "log2"
+    """Twice as fast is 1, half as fast is -1."""
+    RATIO = "ratio"
+    """Twice as fast is 2."""
+
+
+class Formula(Value):
+    """One reward. Every weight is what its part is worth when it is whole."""
+
+    name: str
+    version: int = 1
+    why: str = ""
+    form: float = 0.0
+    compile: float = 0.0
+    checks: float = 0.0
+    correct: float = 1.0
+    speed: float = 0.0
+    share: float = 0.0
+    length: float = Field(default=0.0, le=0.0)
+    cheat: float = Field(default=-0.25, lt=0.0)
+    """Below every honest failure, which earns 0 or more but for `length`."""
+    scale: SpeedScale = SpeedScale.LOG2
+    slowest: float = Field(default=0.25, gt=0.0)
+    """Speedups below count as this."""
+    fastest: float = Field(default=4.0, gt=0.0)
+    """Speedups above count as this: beyond lies the noise of microseconds, and whatever the clock missed."""
+    least_share: float | None = Field(default=None, ge=0.0, le=1.0)
+    """A correct sample is kept with probability clip((share - this) / 0.1, 0, 1) (Dr. Kernel); None keeps all."""
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether a verdict of a CPU leaves a part of it without its measurement."""
+        return self.speed != 0.0 or self.share != 0.0 or self.least_share is not None
+
+    @property
+    def label(self) -> str:
+        """As the store names it: `default@1`, and a digest where weights are the user's own."""
+        shipped = PRESETS.get(self.name)
+        if shipped == self:
+            return f"{self.name}@{self.version}"
+        import hashlib
+
+        return f"{self.name}@{self.version}+{hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]}"
+
+
+DEFAULT = "default"
+EXECUTION = "execution"
+
+PRESETS: dict[str, Formula] = {
+    formula.name: formula
+    for formula in (
+        Formula(
+            name=DEFAULT, compile=0.02, checks=0.03, correct=1.0, speed=0.5, share=0.25, length=-0.02,
+            why="being right dominates; speed is a logarithm, clipped, so that one lucky timing cannot outweigh a group; a share of GPU time "
+            "keeps a kernel that does 1 % of the work from counting as one; 0.05 of tie-break lets a small policy climb before anything is right",
+        ),
+        Formula(
+            name=EXECUTION, compile=0.02, checks=0.03, correct=1.0, length=-0.02,
+            why="the default without what only a GPU can measure: for logs that were judged on a CPU",
+        ),
+        Formula(
+            name="autotriton", correct=1.0,
+            why="AutoTriton (arXiv:2507.05687): rule-based form times execution, 1 or 0; cheats are below 0 here",
+        ),
+        Formula(
+            name="kevin", correct=0.3, speed=1.0, scale=SpeedScale.RATIO, slowest=1e-6, fastest=100.0,
+            why="Kevin (arXiv:2507.11948): 0.3 for a correct kernel plus its speedup; cheats are below 0 here, and the lower bound is taken",
+        ),
+        Formula(
+            name="drkernel", version=2, correct=0.5, speed=0.5, share=0.5, scale=SpeedScale.RATIO, slowest=1e-6, fastest=3.0,
+            least_share=0.3,
+            why="Dr. Kernel (KernelGYM): 0.5 for a correct kernel, 0.5 min(speedup, 3), 0.5 for the share of GPU time in its own kernels; "
+            "correct samples whose kernels do next to nothing are rejected; cheats are below 0 here, and the lower bound is taken",
+        ),
+    )
+}  # fmt: skip
+
+
+def find_formula(name: str) -> Formula:
+    """A preset by its name, or a JSON file of a Formula. Raises InputError."""
+    if name in PRESETS:
+        return PRESETS[name]
+    from pathlib import Path
+
+    from pydantic import ValidationError
+
+    path = Path(name).expanduser()
+    if path.suffix != ".json" or not path.is_file():
+        raise InputError(
+            f"no reward {name!r}: choose {', '.join(PRESETS)}, or give a .json file with a formula's weights"
+        )
+    try:
+        return Formula.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise InputError(
+            f"{path} is no formula: {where}: {first['msg']} (fields: {', '.join(Formula.model_fields)})"
+        ) from error

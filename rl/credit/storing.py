@@ -1,0 +1,58 @@
+"""`rl rewards`: scores every verdict in force and adds the parts to the store, beside those of other formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernelwright.policies.base import Value
+from kernelwright.rl.credit.formula import Formula
+from kernelwright.rl.credit.scoring import on_gpu, reply_of, score
+from kernelwright.store.database import Store
+from kernelwright.store.records import CandidateFilter
+
+PAGE = 500
+"""Rewards a transaction."""
+
+
+class Stored(Value):
+    formula: str
+    verdicts: int
+    stored: int
+    """Those that this formula had not scored with the same result before."""
+    mean: float
+    positive: float
+    unmeasured: int
+    """Correct ones without a GPU's verdict, where the formula wants one."""
+
+
+def store_rewards(store: Store, formula: Formula, chosen: CandidateFilter | None = None) -> Stored:
+    """Can be run again: what is there already is not written twice."""
+    label, totals, unmeasured, stored = formula.label, [], 0, 0
+    page: list[tuple[int, dict[str, float]]] = []
+    for verdict_id, parts, known, measured in _scored(store, formula, chosen or CandidateFilter()):
+        totals.append(sum(parts.values()))
+        unmeasured += not measured
+        if known != parts:
+            page.append((verdict_id, parts))
+        if len(page) >= PAGE:
+            store.reward(page, label)
+            stored, page = stored + len(page), []
+    if page:
+        store.reward(page, label)
+    count = max(len(totals), 1)
+    return Stored(
+        formula=label, verdicts=len(totals), stored=stored + len(page), mean=sum(totals) / count,
+        positive=sum(total > 0.1 for total in totals) / count, unmeasured=unmeasured,
+    )  # fmt: skip
+
+
+def _scored(
+    store: Store, formula: Formula, chosen: CandidateFilter
+) -> Iterator[tuple[int, dict[str, float], dict[str, float] | None, bool]]:
+    """Verdict, its parts, the parts that are stored already, and whether all that the formula wants was measured."""
+    for turn in store.samples(chosen, formula=formula.label):
+        if turn.report is None or turn.verdict_id is None or turn.report.degenerate:
+            continue
+        parts = score(formula, turn.report, reply_of(turn)).parts
+        measured = on_gpu(turn.report) or not turn.report.correct or not formula.needs_gpu
+        yield turn.verdict_id, parts, turn.rewards, measured

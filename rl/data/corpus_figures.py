@@ -1,0 +1,147 @@
+"""Figures of a corpus, counted over its rows: kinds, families, labels, lengths, duplicates, and rows that are a benchmark's."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kernelwright.rl.data.cleaning.known import known
+from kernelwright.rl.data.cleaning.running import suites_hash
+from kernelwright.rl.data.cleaning.suites import Benchmarks, problems_of
+from kernelwright.rl.data.dataflow import graph_hash
+from kernelwright.rl.data.rows import Row, read_rows
+from kernelwright.tools.report import Value
+
+QUANTILES = (0.05, 0.5, 0.95, 1.0)
+
+
+class Facts(Value):
+    """Counted over every row of a corpus."""
+
+    rows: int = 0
+    kinds: dict[str, int] = {}
+    families: dict[str, int] = {}
+    splits: dict[str, int] = {}
+    sources: dict[str, int] = {}
+    licences: dict[str, int] = {}
+    depths: dict[str, int] = {}
+    problems: int = 0
+    graphs: int = 0
+    exact_duplicates: int = 0
+    compiled: dict[str, tuple[int, int]] = {}
+    """Target -> rows that compile, rows that were tried; by a real launch."""
+    assumed: dict[str, tuple[int, int]] = {}
+    """The same of rows whose kernels nothing launches: the signature was assumed."""
+    correct: tuple[int, int] = (0, 0)
+    prompt_characters: dict[str, int] = {}
+    """Quantile -> length."""
+    completion_characters: dict[str, int] = {}
+    leaks: tuple[str, ...] = ()
+    """Rows whose graph or tree is a benchmark's: `id is kernelbench:1/19 (graph)`."""
+    uncompared: int = 0
+    """Rows without a model in Python: nothing is known of their leaks."""
+    flagged: int = 0
+    """Rows with many words in common with a problem."""
+    against: dict[str, int] = {}
+    suites: str = ""
+    lengths: tuple[tuple[int, int], ...] = ()
+    """(prompt, completion) characters of every row, in memory only."""
+
+
+def gather(folder: Path, against: Sequence[str]) -> Facts:
+    """One pass over the rows. Raises InputError."""
+    problems = problems_of(against)
+    tally = Tally(Benchmarks(problems))
+    tally.add(read_rows(folder))
+    suites = Counter(p.suite if p.suite != "file" else "folder" for p in problems) + Counter(known().counts)
+    return tally.facts().with_(against=dict(suites), suites=suites_hash(problems))
+
+
+class Tally:
+    def __init__(self, benchmarks: Benchmarks) -> None:
+        self._benchmarks = benchmarks
+        self._counts: dict[str, Counter[str]] = {
+            n: Counter() for n in ("kinds", "families", "splits", "sources", "licences", "depths")
+        }
+        self._texts: set[str] = set()
+        self._graphs: set[str] = set()
+        self._problems: set[str] = set()
+        self._compiled: dict[str, list[int]] = {}
+        self._assumed: dict[str, list[int]] = {}
+        self._correct = [0, 0]
+        self._lengths: list[tuple[int, int]] = []
+        self._leaks: list[str] = []
+        self._flagged = self._doubles = self._uncompared = 0
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            told = (
+                row.kind,
+                row.family or "none",
+                row.split,
+                row.source or "unknown",
+                row.licence or "unknown",
+                str(row.depth),
+            )
+            for counter, value in zip(self._counts.values(), told, strict=True):
+                counter[str(value)] += 1
+            texts = row.prompt_hash + row.completion_hash
+            self._doubles += texts in self._texts
+            self._texts.add(texts)
+            self._problems.add(row.problem)
+            self._lengths.append((len(row.prompt), len(row.completion)))
+            self._labels(row)
+            self._compare(row)
+
+    def _labels(self, row: Row) -> None:
+        for target, passed in row.compile.items():
+            counts = (self._assumed if row.assumed else self._compiled).setdefault(target, [0, 0])
+            counts[0] += passed
+            counts[1] += 1
+        if row.correct is not None:
+            self._correct[0] += row.correct
+            self._correct[1] += 1
+
+    def _compare(self, row: Row) -> None:
+        if row.reference and (graph := graph_hash(row.reference)):
+            self._graphs.add(graph)
+        comparison = self._benchmarks.compare(row)
+        leak = comparison.leak
+        self._uncompared += not comparison.compared
+        if leak and leak.dropped:
+            self._leaks.append(f"{row.id} is {leak.problem} ({leak.why})")
+        elif leak:
+            self._flagged += 1
+
+    def _counted(self, name: str) -> dict[str, int]:
+        return dict(self._counts[name].most_common())
+
+    def facts(self) -> Facts:
+        return Facts(
+            rows=len(self._lengths),
+            kinds=self._counted("kinds"),
+            families=self._counted("families"),
+            splits=self._counted("splits"),
+            sources=self._counted("sources"),
+            licences=self._counted("licences"),
+            depths=self._counted("depths"),
+            problems=len(self._problems),
+            graphs=len(self._graphs),
+            exact_duplicates=self._doubles,
+            compiled={target: (counts[0], counts[1]) for target, counts in self._compiled.items()},
+            assumed={target: (counts[0], counts[1]) for target, counts in self._assumed.items()},
+            correct=(self._correct[0], self._correct[1]),
+            prompt_characters=_quantiles([p for p, _ in self._lengths]),
+            completion_characters=_quantiles([c for _, c in self._lengths]),
+            leaks=tuple(self._leaks),
+            uncompared=self._uncompared,
+            flagged=self._flagged,
+            lengths=tuple(self._lengths),
+        )
+
+
+def _quantiles(values: list[int]) -> dict[str, int]:
+    ordered = sorted(values)
+    return {f"{q:g}": ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1] for q in QUANTILES} if ordered else {}

@@ -1,0 +1,198 @@
+"""`rl data report`: the page, the pictures and the provenance of a corpus, and the remarks on a cleaning."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kernelwright.rl.data.cleaning.labelling import Labelled
+from kernelwright.rl.data.cleaning.running import RESULT, Cleaned
+from kernelwright.rl.data.corpus_figures import Facts
+from kernelwright.rl.data.rows import shards
+from kernelwright.rl.data.synth.engine.generating import State, state_of
+
+PROVENANCE, PAGE = "provenance.json", "report.md"
+
+
+def write_report(folder: Path, facts: Facts, out: Path) -> list[Path]:
+    """report.md, its figures and provenance.json in `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    pictures = draw_figures(facts, out)
+    made, cleaned = state_of(folder), cleaned_of(folder)
+    page = out / PAGE
+    page.write_text(markdown(folder, facts, made, cleaned, pictures), encoding="utf-8")
+    provenance = out / PROVENANCE
+    provenance.write_text(json.dumps(provenance_of(folder, facts, made, cleaned), indent=1) + "\n", encoding="utf-8")
+    return [page, provenance, *pictures]
+
+
+def cleaned_of(folder: Path) -> Cleaned | None:
+    """What `rl data clean` wrote of a corpus; None where it is not of that make."""
+    try:
+        return Cleaned(**json.loads((folder / RESULT).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
+def provenance_of(folder: Path, facts: Facts, made: State | None, cleaned: Cleaned | None) -> dict[str, object]:
+    """Where every row came from, and what it was held against."""
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "shards": {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in shards(folder)},
+        "synth": made and made.model_dump(mode="json"),
+        "clean": cleaned and cleaned.model_dump(mode="json"),
+        **facts.model_dump(mode="json", exclude={"lengths"}),
+    }
+
+
+def markdown(folder: Path, facts: Facts, made: State | None, cleaned: Cleaned | None, pictures: Sequence[Path]) -> str:
+    """The page."""
+    lines = [f"# Corpus {folder.name}", "", *sections(facts, made, cleaned)]
+    lines += [f"![{p.stem.replace('_', ' ')}]({p.name})" for p in pictures]
+    return "\n".join(lines) + "\n"
+
+
+def draw_figures(facts: Facts, out: Path) -> list[Path]:
+    """families.png and lengths.png."""
+    from matplotlib.figure import Figure
+
+    paths = [out / "families.png", out / "lengths.png"]
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    names = list(facts.families)[::-1]
+    axes.barh(names, [facts.families[name] for name in names])
+    axes.set_xlabel("rows")
+    figure.savefig(paths[0], dpi=100)
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    for label, values in (("prompt", [p for p, _ in facts.lengths]), ("completion", [c for _, c in facts.lengths])):
+        axes.hist(values, bins=60, histtype="step", label=label)
+    axes.set_xlabel("characters")
+    axes.set_ylabel("rows")
+    axes.legend()
+    figure.savefig(paths[1], dpi=100)
+    return paths
+
+
+def sections(facts: Facts, made: State | None, cleaned: Cleaned | None) -> list[str]:
+    """All of the page under its title, pictures excepted."""
+    lines = [
+        f"{facts.rows:,} rows of {facts.problems:,} problems, {facts.graphs:,} distinct dataflow graphs, {facts.exact_duplicates:,} exact duplicates.",
+        "",
+        *_benchmarks(facts),
+        *_labels(facts),
+    ]
+    for title, counts in (("kind", facts.kinds), ("family", facts.families), ("split", facts.splits), ("depth", facts.depths), ("source", facts.sources), ("licence", facts.licences)):  # fmt: skip
+        lines += _table(title, counts, facts.rows)
+    lines += _lengths(facts)
+    if made is not None:
+        lines += _made(made)
+    if cleaned is not None:
+        lines += _cleaned(cleaned)
+    return lines
+
+
+def _benchmarks(facts: Facts) -> list[str]:
+    suites = ", ".join(f"{name} ({count} problems)" for name, count in facts.against.items())
+    if facts.leaks:
+        said = f"**{len(facts.leaks):,} rows are a benchmark's**: run `rl data clean` with the same --against."
+    else:
+        compared = facts.rows - facts.uncompared
+        said = (
+            f"None of the {compared:,} rows that could be compared has the dataflow graph or the syntax tree "
+            "of any of their problems."
+        )
+    lines = ["## Benchmarks", "", f"Held against: {suites or 'nothing'}. {said}"]
+    if facts.uncompared:
+        lines.append(_not_compared(facts.uncompared, facts.rows))
+    if facts.flagged:
+        lines.append(f"{facts.flagged:,} rows share at least 80 % of their words with a problem, and another graph.")
+    return [
+        *lines,
+        *(f"- {leak}" for leak in facts.leaks[:20]),
+        "",
+        f"Digest of the suites: `{facts.suites[:16]}`.",
+        "",
+    ]
+
+
+def remarks(cleaned: Cleaned, labelled: Labelled | None) -> list[str]:
+    """What the counts of a cleaning leave open, a line each."""
+    lines = [_not_compared(cleaned.uncompared, cleaned.rows)] if cleaned.uncompared else []
+    if not cleaned.kept:
+        lines.append(f"Nothing is left of {cleaned.rows:,} rows: the corpus is empty.")
+    if labelled is not None:
+        if labelled.assumed:
+            lines.append(
+                f"{labelled.assumed:,} rows labelled with an assumed signature: nothing launches their kernels."
+            )
+        lines += [f"{count:,} rows not labelled: {reason}." for reason, count in labelled.unlabelled.items()]
+    return lines
+
+
+def _not_compared(count: int, rows: int) -> str:
+    return f"{count:,} of {rows:,} rows could not be compared with the suites: no model in Python in them."
+
+
+def _labels(facts: Facts) -> list[str]:
+    lines = ["## Labels of the tools", ""]
+    for target, (passed, tried) in facts.compiled.items():
+        lines.append(f"- compiles for {target}: {passed:,} of {tried:,} tried ({passed / tried:.1%})")
+    for target, (passed, tried) in facts.assumed.items():
+        lines.append(
+            f"- compiles for {target} with an assumed signature, for nothing launches the kernel: {passed:,} of {tried:,} labelled "
+            f"({passed / tried:.1%}; a failure is labelled only where no signature can help)"
+        )
+    right, tried = facts.correct
+    lines.append(
+        f"- correct: {right:,} of {tried:,} judged ({right / tried:.1%})" if tried else "- correctness was not judged"
+    )
+    return [*lines, ""]
+
+
+def _table(title: str, counts: Mapping[str, int], total: int) -> list[str]:
+    rows = [f"| {name} | {count:,} | {count / max(total, 1):.1%} |" for name, count in counts.items()]
+    return [f"## By {title}", "", f"| {title} | rows | share |", "|---|---:|---:|", *rows, ""]
+
+
+def _lengths(facts: Facts) -> list[str]:
+    heads = " | ".join(f"{float(q):.0%}" for q in facts.prompt_characters)
+    lines = [
+        "## Lengths in characters",
+        "",
+        f"| quantile | {heads} |",
+        "|---|" + "---:|" * len(facts.prompt_characters),
+    ]
+    for name, values in (("prompt", facts.prompt_characters), ("completion", facts.completion_characters)):
+        lines.append(f"| {name} | " + " | ".join(f"{v:,}" for v in values.values()) + " |")
+    return [*lines, ""]
+
+
+def _made(made: State) -> list[str]:
+    refused = sum(made.rejected.values())
+    lines = [
+        "## Generated",
+        "",
+        f"`rl data synth --seed {made.wanted.seed}`, target {made.wanted.target}: {made.drafts:,} drafts and {made.repairs:,} repairs in {made.seconds:,.0f} s with "
+        f"{made.workers} processes, {made.rate:.2f} verified pairs a second. {refused:,} of {made.tried:,} refused:",
+        "",
+    ]
+    return [*lines, *(f"- {count:,} {reason}" for reason, count in made.rejected.items()), ""]
+
+
+def _cleaned(cleaned: Cleaned) -> list[str]:
+    return [
+        "## Cleaned",
+        "",
+        f"`rl data clean`: {cleaned.rows:,} rows in, {cleaned.kept:,} kept; dropped {cleaned.exact:,} exact duplicates, {cleaned.near:,} near duplicates and "
+        f"{cleaned.leaked:,} that are a benchmark's; {cleaned.flagged:,} flagged for review (flagged.jsonl); "
+        f"{cleaned.uncompared:,} could not be compared.",
+        "",
+        *(f"- {count:,} rows were {name}" for name, count in list(cleaned.leaks.items())[:20]),
+        "",
+    ]

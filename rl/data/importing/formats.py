@@ -1,0 +1,41 @@
+"""Formats of corpora that `rl data import` reads, the options of an import, and its result."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kernelwright.tools.report import Value
+
+
+class CorpusFormat(StrEnum):
+    CSV = "csv"
+    """A folder with fim_sft.csv and cu2triton_sft.csv, or one of them: columns prompt and completion."""
+    INDUCTOR = "inductor"
+    """A torch_compile_debug folder."""
+    TREE = "tree"
+    """Python sources with @triton.jit functions, and a licence file."""
+    KERNELBOOK = "kernelbook"
+    """Parquet files with the columns python_code and triton_code."""
+    JSONL = "jsonl"
+    """One JSON object a line, with instruction and output."""
+
+
+class ImportOptions(Value):
+    """How a corpus is read."""
+
+    licence: str = ""
+    """SPDX name for rows that carry none of their own."""
+    any_licence: bool = False
+    """Keeps sources whose licence is not permissive, or not known."""
+
+
+class Imported(Value):
+    """The result of an import."""
+
+    rows: int = 0
+    skipped: dict[str, int] = {}
+    """Why something gave no row -> how often."""
+
+
+def count_skipped(skipped: dict[str, int], reason: str) -> None:
+    skipped[reason] = skipped.get(reason, 0) + 1

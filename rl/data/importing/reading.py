@@ -1,0 +1,51 @@
+"""`rl data import`: reads a corpus in one of the known formats into rows. All rows are read before the folder appears."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kernelwright.errors import InputError
+from kernelwright.rl.data.importing import inductor, kernelbook, tree
+from kernelwright.rl.data.importing.formats import CorpusFormat, Imported, ImportOptions
+from kernelwright.rl.data.importing.text_pairs import read_csv, read_jsonl
+from kernelwright.rl.data.rows import Row, count_rows, write_rows
+
+Reader = Callable[[Path, ImportOptions, dict[str, int]], Iterator[Row]]
+"""Reads the corpus at a path; reasons for what gives no row are counted in the dictionary."""
+READERS: dict[CorpusFormat, Reader] = {
+    CorpusFormat.CSV: read_csv,
+    CorpusFormat.INDUCTOR: inductor.read,
+    CorpusFormat.TREE: tree.read,
+    CorpusFormat.KERNELBOOK: kernelbook.read,
+    CorpusFormat.JSONL: read_jsonl,
+}
+
+
+def import_corpus(form: CorpusFormat, path: Path, out: Path, options: ImportOptions) -> Imported:
+    """Writes the corpus's rows into the folder `out`, which appears once everything was read.
+
+    Records that cannot be read are left out and counted in the result. Raises InputError where `path` is not of the
+    format, where no row is left, or where `out` is there already.
+    """
+    if not path.exists():
+        raise InputError(f"there is nothing at {path}: name the corpus's file or folder")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is there already: give a new folder with --out")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    skipped: dict[str, int] = {}
+    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        if not write_rows(partial, READERS[form](path, options, skipped)):
+            reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
+            raise InputError(f"{path} gave no rows as {form}: {reasons}")
+        rows = count_rows(partial)
+        if out.exists():
+            out.rmdir()
+        partial.chmod(0o755)
+        partial.replace(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return Imported(rows=rows, skipped=skipped)

@@ -1,0 +1,96 @@
+"""One program from one seed: a family, a depth, and what the family makes of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kernelwright.rl.data.rows import Split
+from kernelwright.rl.data.synth.engine.program import Program
+from kernelwright.rl.data.synth.engine.sketch import NameTaken, Sketch
+from kernelwright.rl.data.synth.engine.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, asked_alone, split_of
+from kernelwright.rl.data.synth.families.attention import attention
+from kernelwright.rl.data.synth.families.column_norms import column_norm_program
+from kernelwright.rl.data.synth.families.conv import convolution
+from kernelwright.rl.data.synth.families.elementwise import elementwise
+from kernelwright.rl.data.synth.families.image_norms import image_norm_program
+from kernelwright.rl.data.synth.families.linear import linear
+from kernelwright.rl.data.synth.families.lookups import embedding, quantisation
+from kernelwright.rl.data.synth.families.losses import loss
+from kernelwright.rl.data.synth.families.matmul import matmul
+from kernelwright.rl.data.synth.families.matvec import gated, matvec
+from kernelwright.rl.data.synth.families.normalising import norm, softmax
+from kernelwright.rl.data.synth.families.reductions import reduction
+from kernelwright.rl.data.synth.families.scans import scan
+from kernelwright.rl.data.synth.families.whole import whole
+from kernelwright.rl.data.synth.families.windows import pooling
+
+LONGEST = 8
+"""Operations of the longest chains of all."""
+
+
+@dataclass(frozen=True)
+class Family:
+    make: Callable[[Sketch, int], Program]
+    weight: float
+    name: str
+    deepest: int = LONGEST
+    """Chains over this are not drawn."""
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(elementwise, 3.0, "elementwise"),
+    Family(reduction, 3.0, "reductions"),
+    Family(softmax, 2.0, "softmax"),
+    Family(norm, 3.0, "norms"),
+    Family(image_norm_program, 2.5, "norms"),
+    Family(column_norm_program, 0.7, "norms"),
+    Family(whole, 0.8, "norms", 5),
+    Family(scan, 2.0, "scans", 4),
+    Family(matmul, 3.0, "matmul"),
+    Family(matvec, 0.8, "matmul", 5),
+    Family(gated, 0.7, "elementwise", 5),
+    Family(linear, 3.5, "linear"),
+    Family(convolution, 6.0, "convolution"),
+    Family(pooling, 2.5, "pooling", 4),
+    Family(loss, 2.0, "losses", 3),
+    Family(attention, 0.7, "attention", 3),
+    Family(embedding, 1.0, "embedding", 4),
+    Family(quantisation, 1.0, "quantisation", 4),
+)
+
+
+TRAINED_MORE = {"convolution": 1.5, "pooling": 1.4, "losses": 1.5}
+"""What a policy gets wrong most is drawn more often for its training; held-out problems stay what they were."""
+
+
+def draw(seed: str, split: Split) -> Program | None:
+    """The program of this seed, None where it is of another split, a benchmark's, or cannot be. The same text gives the same program everywhere."""
+    rng = random.Random(seed)
+    family = _family(rng, split)
+    depth = min(_depth(rng, split), family.deepest)
+    try:
+        program = family.make(Sketch(rng, wild=split is Split.TRAIN), depth)
+    except NameTaken:
+        return None
+    if asked_alone(program.ops):
+        return None
+    return program if split_of(program.family, program.ops) is split else None
+
+
+def _family(rng: random.Random, split: Split) -> Family:
+    held = split is Split.HELD_OUT_FAMILY
+    pool = [f for f in FAMILIES if (f.name in HELD_OUT_FAMILIES) is held]
+    if split is Split.HELD_OUT_DEPTH:
+        pool = [f for f in pool if f.deepest > TRAINING_DEPTH]
+    more = TRAINED_MORE if split is Split.TRAIN else {}
+    return rng.choices(pool, [f.weight * more.get(f.name, 1.0) for f in pool])[0]
+
+
+def _depth(rng: random.Random, split: Split) -> int:
+    if split is Split.HELD_OUT_DEPTH:
+        return rng.randint(TRAINING_DEPTH + 1, LONGEST)
+    if split is Split.HELD_OUT_COMPOSITION:
+        return rng.randint(2, TRAINING_DEPTH)
+    return rng.choices((1, 2, 3, 4, 5), (3.5, 3.5, 3, 3, 3) if split is Split.TRAIN else (4, 3.5, 3, 2.5, 2))[0]

@@ -1,0 +1,57 @@
+"""What follows a product or a convolution in kernels of its own: pooling, softmax and norms, each kind once, a reduction at the end."""
+
+from __future__ import annotations
+
+from kernelwright.rl.data.synth.engine.sketch import Sketch
+from kernelwright.rl.data.synth.families.column_norms import column_norm
+from kernelwright.rl.data.synth.families.image_norms import image_norm
+from kernelwright.rl.data.synth.families.normalising import LAYERS, NORMS, SOFTMAXES, normalise_current
+from kernelwright.rl.data.synth.families.reductions import reduce_current
+from kernelwright.rl.data.synth.families.windows import pool_current
+
+IMAGE = {"pool": 2.0, "reduce": 2.0, "softmax": 1.5, "norm": 0.7, "image norm": 3.0}
+ROWS = {"reduce": 2.0, "softmax": 1.5, "norm": 1.5, "image norm": 1.2, "column norm": 1.2}
+LATE = {"pool": 1, "reduce": 2}
+"""A norm of an image needs more than one pixel, and what is reduced has no axes to go on with."""
+SECOND = 0.45
+THIRD = 0.35
+
+
+def draw_parts(sketch: Sketch, depth: int) -> list[int]:
+    """Operations of each kernel, `depth` in all, one at least each; sets the sketch's stages."""
+    count = 1
+    if depth > 1 and sketch.chance(SECOND):
+        count = 3 if depth > 2 and sketch.chance(THIRD) else 2
+    parts = [1] * count
+    for _ in range(depth - count):
+        parts[sketch.rng.randrange(count)] += 1
+    sketch.stages = count
+    return parts
+
+
+def follow(sketch: Sketch, axes: int, parts: list[int]) -> None:
+    """One kernel for each of `parts`. axes: of the current tensor behind its channels; 0: rows of a matrix."""
+    left = dict(IMAGE if axes else ROWS)
+    kinds: list[str] = []
+    for _ in parts:
+        kind = sketch.rng.choices(list(left), list(left.values()))[0]
+        kinds.append(kind)
+        left.pop(kind)
+    for kind, depth in zip(sorted(kinds, key=lambda kind: LATE.get(kind, 0)), parts, strict=True):
+        _one(sketch, kind, axes, depth)
+
+
+def _one(sketch: Sketch, kind: str, axes: int, depth: int) -> None:
+    match kind:
+        case "pool":
+            pool_current(sketch, axes, depth)
+        case "reduce":
+            reduce_current(sketch, depth, before=0)
+        case "softmax":
+            normalise_current(sketch, SOFTMAXES, depth, before=0)
+        case "norm":
+            normalise_current(sketch, NORMS if axes else (*NORMS, *LAYERS), depth, before=0)
+        case "column norm":
+            column_norm(sketch, depth)
+        case _:
+            image_norm(sketch, axes, depth)

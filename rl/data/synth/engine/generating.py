@@ -1,0 +1,199 @@
+"""`rl data synth`: processes that verify, one place that writes. What was written can be gone on with; the same seed gives the same corpus."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+
+from kernelwright.errors import InputError
+from kernelwright.rl.data.rows import Kind, Row, Split, read_rows, write_rows
+from kernelwright.rl.data.synth.engine.verifying import Outcome
+from kernelwright.rl.data.worker import evaluating, evaluator
+from kernelwright.tools.report import Value
+
+STATE = "synth.json"
+UNIT = 1
+"""Draws that a process takes at a time: one is a second of work and more."""
+SHARD = 1024
+KEEP_SECONDS = 60.0
+"""After which rows are written though a shard is not full."""
+KEPT_REASONS = 60
+
+
+class Wanted(Value):
+    """One corpus. What is compared when a folder is gone on with."""
+
+    seed: int = 0
+    split: Split = Split.TRAIN
+    target: str = "sm_90"
+    repairs: int = 2
+    """Broken versions that are tried of each kernel."""
+
+
+class State(Value):
+    """How far a corpus is, as it stands in its folder."""
+
+    wanted: Wanted = Wanted()
+    next: int = 0
+    """The first draw that nothing was done with."""
+    drafts: int = 0
+    repairs: int = 0
+    tried: int = 0
+    """Programs that were given to the tools."""
+    rejected: dict[str, int] = {}
+    families: dict[str, int] = {}
+    graphs: int = 0
+    """Distinct dataflow graphs of the references."""
+    seconds: float = 0.0
+    """Wall time over all sessions."""
+    workers: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Verified pairs a second."""
+        return (self.drafts + self.repairs) / self.seconds if self.seconds else 0.0
+
+
+def generate(
+    wanted: Wanted,
+    n: int,
+    folder: Path,
+    workers: int,
+    say: Callable[[str], None],
+    forbidden: frozenset[str] | None = None,
+) -> State:
+    """Until the folder holds `n` drafts. forbidden: dataflow graphs that are not even tried; None: every known benchmark's. Raises InputError where it holds another corpus."""
+    state = _found(wanted, folder)
+    if state.drafts >= n:
+        return state
+    seen, graphs = _seen(folder)
+    start, before = time.monotonic(), state.seconds
+    kept = start
+    waiting: list[Row] = []
+    try:
+        with evaluating(workers) as pool:
+            for outcome in _outcomes(pool, wanted, state.next, workers, forbidden):
+                state = _counted(state, outcome, seen, graphs, waiting)
+                state = state.with_(seconds=before + time.monotonic() - start, workers=workers)
+                say(
+                    f"{state.drafts} of {n} drafts, {state.repairs} repairs, {state.rate:.2f} pairs/s, {state.graphs} graphs"
+                )
+                if len(waiting) >= SHARD or (waiting and time.monotonic() - kept > KEEP_SECONDS):
+                    _keep(folder, waiting, state)
+                    kept = time.monotonic()
+                if state.drafts >= n:
+                    break
+    finally:
+        if waiting:
+            _keep(folder, waiting, state)
+    return state
+
+
+def _keep(folder: Path, waiting: list[Row], state: State) -> None:
+    """The rows, then how far they go: a crash between the two gives rows that are known again by their hashes."""
+    write_rows(folder, waiting, max(len(waiting), 1))
+    waiting.clear()
+    partial = folder / f".{STATE}.{os.getpid()}"
+    partial.write_text(state.model_dump_json(indent=1), encoding="utf-8")
+    partial.replace(folder / STATE)
+
+
+def _found(wanted: Wanted, folder: Path) -> State:
+    path = folder / STATE
+    if not path.is_file():
+        if folder.is_dir() and any(folder.glob("*.parquet")):
+            raise InputError(f"{folder} holds rows that rl data synth did not write: choose another --out")
+        return State(wanted=wanted)
+    try:
+        state = State.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: delete it and its folder, or choose another --out") from error
+    if state.wanted != wanted:
+        was = state.wanted
+        raise InputError(
+            f"{folder} was made with seed {was.seed}, split {was.split}, target {was.target}, {was.repairs} repairs: give the same, or another --out"
+        )
+    return state
+
+
+def _seen(folder: Path) -> tuple[set[str], set[str]]:
+    """Prompt hashes of the drafts and dataflow graphs that are there."""
+    from kernelwright.rl.data.dataflow import graph_hash
+
+    if not folder.is_dir() or not any(folder.glob("*.parquet")):
+        return set(), set()
+    prompts, graphs = set(), set()
+    for row in read_rows(folder, ["kind", "prompt_hash", "reference"]):
+        if row.kind is Kind.DRAFT:
+            prompts.add(row.prompt_hash)
+            graphs.add(graph_hash(row.reference))
+    return prompts, graphs
+
+
+def _counted(state: State, outcome: Outcome, seen: set[str], graphs: set[str], waiting: list[Row]) -> State:
+    rejected = Counter(state.rejected) + Counter(outcome.rejected)
+    tried = state.tried + len(outcome.rows) + len(outcome.rejected)
+    families, drafts, repairs = Counter(state.families), state.drafts, state.repairs
+    if outcome.rows:
+        draft = outcome.rows[0]
+        if draft.prompt_hash in seen:
+            rejected["draft: drawn before"] += 1
+        else:
+            seen.add(draft.prompt_hash)
+            graphs.add(outcome.graph)
+            waiting += outcome.rows
+            families[draft.family] += len(outcome.rows)
+            drafts, repairs = drafts + 1, repairs + len(outcome.rows) - 1
+    return state.with_(
+        next=outcome.number + 1, drafts=drafts, repairs=repairs, tried=tried, graphs=len(graphs),
+        rejected=dict(rejected.most_common(KEPT_REASONS)), families=dict(families.most_common()),
+    )  # fmt: skip
+
+
+# -------------------------------------------------------------- processes
+def _outcomes(
+    pool: ProcessPoolExecutor, wanted: Wanted, first: int, workers: int, forbidden: frozenset[str] | None
+) -> Iterator[Outcome]:
+    """In the order of the draws, a few units ahead."""
+    ahead: deque[Future[list[Outcome]]] = deque()
+    number = first
+    while True:
+        while len(ahead) < workers * 3:
+            ahead.append(pool.submit(_unit, wanted, number, forbidden))
+            number += UNIT
+        yield from ahead.popleft().result()
+
+
+def _unit(wanted: Wanted, first: int, forbidden: frozenset[str] | None) -> list[Outcome]:
+    return [_one(wanted, number, forbidden) for number in range(first, first + UNIT)]
+
+
+def _one(wanted: Wanted, number: int, forbidden: frozenset[str] | None) -> Outcome:
+    from kernelwright.rl.data.dataflow import graph_hash
+    from kernelwright.rl.data.synth.engine.tasks import task_of
+    from kernelwright.rl.data.synth.engine.verifying import options, verify
+    from kernelwright.tools.problem import ProblemError
+
+    start = time.monotonic()
+    task = task_of(wanted.split, wanted.seed, number, forbidden)
+    if task is None:
+        return Outcome(number=number)
+    graph = graph_hash(task.problem.source)
+    try:
+        outcome = verify(evaluator(), task, options(wanted.target), wanted.repairs, number)
+    except ProblemError as error:
+        return Outcome(number=number, rejected=(f"draft: reference: {str(error)[:120]}",))
+    return outcome.with_(graph=graph, seconds=time.monotonic() - start)
+
+
+def state_of(folder: Path) -> State | None:
+    """What `rl data synth` wrote of a corpus; None where it is not of that make."""
+    try:
+        return State(**json.loads((folder / STATE).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,138 @@
+"""`rl data mistakes`: a policy's own wrong drafts with what the tools said of them, each beside an answer that the tools found right.
+
+Mistakes that are planted in good kernels (mistakes.py) are not those that a policy makes. Learning from the states that it brings itself into, with an
+expert's answer there, is DAgger's idea (Ross et al., arXiv:1011.0686).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.errors import InputError
+from kernelwright.rl.data.rows import Kind, Row, Split, write_rows
+from kernelwright.rl.data.synth.engine.tasks import Task, stream
+from kernelwright.rl.data.synth.engine.verifying import NOT_ITS_OWN, options, row_for
+from kernelwright.rl.data.worker import evaluating, evaluator
+from kernelwright.tools.report import Value
+
+if TYPE_CHECKING:
+    from kernelwright.policies.base import Policy
+
+
+class Wanted(Value):
+    """What is asked of which problems."""
+
+    seed: int = 0
+    split: Split = Split.TRAIN
+    target: str = "sm_90"
+    samples: int = 4
+    temperature: float = 1.0
+    reply_tokens: int = 768
+    at_once: int = 16
+    """Problems that the policy is asked about together, while the drafts of those before are judged."""
+
+
+class Harvest(Value):
+    """What has come of it so far."""
+
+    problems: int = 0
+    drafts: int = 0
+    """Different ones, judged."""
+    right: int = 0
+    repairs: int = 0
+    faults: dict[str, int] = {}
+    seconds: float = 0.0
+
+
+class Judged(Value):
+    """The drafts of one problem."""
+
+    drafts: int = 0
+    rows: tuple[Row, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def harvest(
+    policy: Policy, wanted: Wanted, n: int, folder: Path, workers: int, say: Callable[[str], None],
+    forbidden: frozenset[str] | None = None,
+) -> Harvest:  # fmt: skip
+    """Until `n` repairs are written to `folder`, which has to be new. forbidden: dataflow graphs that are not asked about; None: every known benchmark's."""
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty: choose another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    start, found = time.monotonic(), Harvest()
+    with evaluating(workers) as pool:
+        for judged in _judged(pool, policy, wanted, forbidden):
+            rows = [row for one in judged for row in one.rows][: n - found.repairs]
+            if rows:
+                write_rows(folder, rows, len(rows))
+            found = _counted(found, judged, len(rows)).with_(seconds=time.monotonic() - start)
+            say(
+                f"{found.repairs} of {n} repairs, {found.right} of {found.drafts} drafts right, {found.problems} problems"
+            )
+            if found.repairs >= n:
+                break
+    return found
+
+
+def _judged(
+    pool: ProcessPoolExecutor, policy: Policy, wanted: Wanted, forbidden: frozenset[str] | None
+) -> Iterator[list[Judged]]:
+    """A round of problems after another; the policy writes the next one's drafts while the tools judge."""
+    source, waiting = stream(wanted.split, wanted.seed, forbidden), deque[list[Future[Judged]]]()
+    while True:
+        tasks = list(islice(source, wanted.at_once))
+        drafts = drafted(policy, wanted, tasks)
+        waiting.append([pool.submit(judge, *pair, wanted.target) for pair in zip(tasks, drafts, strict=True)])
+        if len(waiting) > 1:
+            yield [future.result() for future in waiting.popleft()]
+
+
+def drafted(policy: Policy, wanted: Wanted, tasks: list[Task]) -> list[list[str]]:
+    """The different drafts of each problem; a reply without code is none."""
+    from kernelwright.agent.prompts import Asked, Prompts
+    from kernelwright.policies.base import Request, Sampling
+    from kernelwright.store.models import Action
+    from kernelwright.tools.source import extract_code
+
+    prompts = Prompts(policy.prompt_form)
+    sampling = Sampling(temperature=wanted.temperature, seed=wanted.seed, max_tokens=wanted.reply_tokens)
+    requests = [
+        request
+        for task in tasks
+        for request in Request(
+            messages=prompts.messages(Asked(problem=task.problem, action=Action.DRAFT)), sampling=sampling
+        ).repeated(wanted.samples)
+    ]
+    codes = [extract_code(completion.text) for completion in policy.sample(requests)]
+    grouped = [codes[place : place + wanted.samples] for place in range(0, len(codes), wanted.samples)]
+    return [list(dict.fromkeys(code for code in group if code)) for group in grouped]
+
+
+def judge(task: Task, drafts: list[str], target: str) -> Judged:
+    """In a process of `rl.data.worker`. A problem whose own answer the tools refuse gives nothing."""
+    asked, rows, faults = options(target), [], []
+    for code in drafts:
+        said = evaluator().evaluate(task.problem, code, asked)
+        if said.failure is not None:
+            faults.append(str(said.failure.fault))
+            if said.failure.fault not in NOT_ITS_OWN:
+                rows.append(row_for(task, asked, Kind.REPAIR, code, said, "a draft of its own"))
+    if rows and not evaluator().evaluate(task.problem, task.solution, asked).correct:
+        return Judged()
+    return Judged(drafts=len(drafts), rows=tuple(rows), faults=tuple(faults))
+
+
+def _counted(found: Harvest, judged: list[Judged], repairs: int) -> Harvest:
+    drafts, wrong = sum(one.drafts for one in judged), sum(len(one.faults) for one in judged)
+    faults = Counter(found.faults) + Counter(fault for one in judged for fault in one.faults)
+    return found.with_(
+        problems=found.problems + len(judged), drafts=found.drafts + drafts, right=found.right + drafts - wrong,
+        repairs=found.repairs + repairs, faults=dict(faults.most_common()),
+    )  # fmt: skip

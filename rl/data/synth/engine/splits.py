@@ -1,0 +1,46 @@
+"""Which split a program belongs to: by what it is made of, never by chance, so that it is the same for every seed and on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from itertools import pairwise
+
+from kernelwright.rl.data.rows import Split
+from kernelwright.rl.data.synth.engine.ops import ALL
+
+HELD_OUT_FAMILIES = frozenset({"embedding", "quantisation"})
+TRAINING_DEPTH = 5
+"""Operations of the longest chains in training."""
+ONE_IN = 11
+"""Of all pairs of neighbouring operations, this one is held out."""
+
+ASKED_ALONE = re.compile(
+    r"matmul(_\w+)?|bmm(_\w+)?|matvec\w*|diagonal_matmul|softmax|log_softmax|(block_)?(layer|group|instance|batch|rms)_norm|frobenius_norm|(plane|whole)_(mean|sum|max|min)|l[12]_normalise"
+    r"|(reverse_|masked_)?cumsum|cumprod|(max|avg)_pool\dd|\w+_conv\dd|attention|(mse|smooth_l1|hinge|kl_div|triplet|cosine|cross_entropy)_loss"
+)
+"""What a benchmark asks for with nothing round it: never a whole problem here. Compositions teach it."""
+
+
+def asked_alone(ops: tuple[str, ...]) -> bool:
+    """Whether a chain is one operation that a benchmark's problem is, as far as names tell. `rl data clean` holds the graphs themselves against them."""
+    if len(ops) == 2 and ops[1] in ("triu", "tril"):
+        return True
+    return len(ops) == 1 and (ASKED_ALONE.fullmatch(ops[0]) is not None or (ops[0] in ALL and ALL[ops[0]].plain))
+
+
+def split_of(family: str, ops: tuple[str, ...]) -> Split:
+    """Family first, then depth, then pairs: a program belongs to one split only."""
+    if family in HELD_OUT_FAMILIES:
+        return Split.HELD_OUT_FAMILY
+    if len(ops) > TRAINING_DEPTH:
+        return Split.HELD_OUT_DEPTH
+    if any(held_out(a, b) for a, b in pairwise(ops)):
+        return Split.HELD_OUT_COMPOSITION
+    return Split.TRAIN
+
+
+def held_out(first: str, second: str) -> bool:
+    """Whether training never has `second` right after `first`."""
+    digest = hashlib.sha256(f"{first}>{second}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") % ONE_IN == 0

@@ -1,0 +1,67 @@
+"""A source of problems for training and for measuring: without end, the same for the same seed, with splits that never overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+from kernelwright.rl.data.rows import Split
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Value
+
+
+class Task(Value):
+    """One problem, and an answer that the generator holds to be right. `rl data synth` keeps only those that the tools agree with."""
+
+    problem: Problem
+    family: str
+    depth: int
+    """Operations in the chain."""
+    ops: tuple[str, ...]
+    solution: str
+    """Source of a ModelNew."""
+    split: Split
+
+
+def tasks(split: Split, n: int, seed: int = 0, forbidden: frozenset[str] | None = None) -> list[Task]:
+    """The first `n` tasks of a split: no two of them the same problem."""
+    source = stream(split, seed, forbidden)
+    return [next(source) for _ in range(n)]
+
+
+def stream(split: Split, seed: int = 0, forbidden: frozenset[str] | None = None) -> Iterator[Task]:
+    """Tasks of a split without end, no problem twice."""
+    seen: set[str] = set()
+    for number in count():
+        task = task_of(split, seed, number, forbidden)
+        if task is not None and task.problem.hash not in seen:
+            seen.add(task.problem.hash)
+            yield task
+
+
+def task_of(split: Split, seed: int, number: int, forbidden: frozenset[str] | None = None) -> Task | None:
+    """One draw; None where what was drawn belongs to another split, or its dataflow graph is forbidden.
+
+    forbidden: graphs as `rl.data.cleaning.suites.graphs_of` has them; None: those of every benchmark that is known.
+    """
+    from kernelwright.rl.data.cleaning.suites import graphs_of
+    from kernelwright.rl.data.dataflow import graph_hash
+    from kernelwright.rl.data.synth.engine.drawing import draw
+
+    program = draw(f"{seed}/{split}/{number}", split)
+    if program is None:
+        return None
+    if graph_hash(program.reference) in (graphs_of() if forbidden is None else forbidden):
+        return None
+    problem = Problem(
+        name=f"synth:{seed}/{split}/{number}", source=program.reference, suite="synth",
+        title=program.name.replace("_", " "), family=program.family,
+    )  # fmt: skip
+    return Task(
+        problem=problem,
+        family=program.family,
+        depth=program.depth,
+        ops=program.ops,
+        solution=program.candidate,
+        split=split,
+    )

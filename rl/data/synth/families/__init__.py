@@ -1,0 +1,1 @@
+"""Families of generated programs, a module each: a catalogue."""

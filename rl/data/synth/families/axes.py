@@ -1,0 +1,168 @@
+"""Kernels along one axis: a row a program where the axis is the last one, a tile of neighbouring columns where others follow it.
+
+Both walk the axis in blocks, so that it may be of any length, and differ in the index arithmetic only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kernelwright.rl.data.synth.engine.program import kernel
+from kernelwright.rl.data.synth.engine.sketch import Sketch
+from kernelwright.rl.data.synth.families.chain import Extra, Site, Step, kernel_lines
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The index arithmetic of one layout; lines without their indentation."""
+
+    name: str
+    sizes: tuple[str, ...]
+    """Integers that the kernel takes."""
+    blocks: tuple[str, ...]
+    head: tuple[str, ...]
+    loop: str
+    inside: tuple[str, ...]
+    offsets: str
+    mask: str
+    lanes: str
+    """Shape of an accumulator."""
+    count: str
+    """Length of the axis."""
+    place: str
+    """Index along the axis."""
+    spread: str
+    """Behind a reduced value that meets the elements again."""
+    out: str
+    """Offset of a reduced value."""
+    out_mask: str
+
+
+ROW = Axis(
+    name="row",
+    sizes=("columns",),
+    blocks=("BLOCK",),
+    head=("row = tl.program_id(0).to(tl.int64)",),
+    loop="for start in range(0, columns, BLOCK):",
+    inside=("cols = start + tl.arange(0, BLOCK)", "mask = cols < columns"),
+    offsets="row * columns + cols",
+    mask="mask",
+    lanes="(BLOCK,)",
+    count="columns",
+    place="cols",
+    spread="",
+    out="row",
+    out_mask="",
+)
+INNER = Axis(
+    name="inner",
+    sizes=("length", "inner"),
+    blocks=("BLOCK_L", "BLOCK"),
+    head=("outer = tl.program_id(0).to(tl.int64)", "cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)"),
+    loop="for start in range(0, length, BLOCK_L):",
+    inside=(
+        "rows = start + tl.arange(0, BLOCK_L)[:, None]",
+        "offs = (outer * length + rows) * inner + cols[None, :]",
+        "mask = (rows < length) & (cols[None, :] < inner)",
+    ),
+    offsets="offs",
+    mask="mask",
+    lanes="(BLOCK_L, BLOCK)",
+    count="length",
+    place="rows",
+    spread="[None, :]",
+    out="outer * inner + cols",
+    out_mask="cols < inner",
+)
+
+
+@dataclass
+class Walk:
+    """One kernel along an axis, put together pass by pass."""
+
+    sketch: Sketch
+    axis: Axis
+    before: list[Step]
+    """The chain between the load and the reduction."""
+    other: str = "0.0"
+    columns: str = ""
+    """The host's expression for the length of a row, where that is not the last axis alone."""
+    leading: bool = False
+    """The axis is the first one: nothing lies outside it."""
+    extra: Extra = field(default_factory=Extra)
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lines += ["    " + line for line in self.axis.head]
+
+    def at(self, *lines: str) -> None:
+        """Lines outside of any loop."""
+        self.lines += ["    " + line for line in lines]
+
+    def each(self, *lines: str) -> None:
+        """A pass: the loop, the load, the chain, then these lines."""
+        axis, cast = self.axis, self.sketch.cast
+        self.lines.append("    " + axis.loop)
+        body = [*axis.inside, f"x = tl.load(x_ptr + {axis.offsets}, mask=mask, other={self.other}){cast}"]
+        self.lines += ["        " + line for line in body]
+        self.lines += self.chain(self.before, "x", "        ")
+        self.lines += ["        " + line for line in lines]
+
+    def chain(self, steps: list[Step], value: str, indent: str) -> list[str]:
+        """An element-wise chain over elements of the axis."""
+        axis = self.axis
+        channel = (axis.place, "mask" if not axis.spread else f"{axis.place} < length")
+        site = Site(value, axis.offsets, "mask", *channel, indent=indent)
+        return kernel_lines(self.sketch, steps, site, self.extra)
+
+    def after(self, steps: list[Step], value: str) -> None:
+        """A chain over reduced values."""
+        axis = self.axis
+        site = Site(value, axis.out, axis.out_mask, indent="    ")
+        self.lines += kernel_lines(self.sketch, steps, site, self.extra)
+
+    def masked(self, identity: str) -> str:
+        """x, with the identity of the reduction where there is no element: only where the load did not put it there."""
+        return "x" if self.other == identity and not self.before else f"tl.where(mask, x, {identity})"
+
+    def accumulator(self, name: str, start: str, dtype: str = "tl.float32") -> None:
+        filled = (
+            f"tl.zeros({self.axis.lanes}, {dtype})"
+            if start == "0.0"
+            else f"tl.full({self.axis.lanes}, {start}, {dtype})"
+        )
+        self.at(f"{name} = {filled}")
+
+    def store_elements(self, value: str) -> str:
+        return f"tl.store(out_ptr + {self.axis.offsets}, {value}, mask=mask)"
+
+    def store_reduced(self, value: str) -> None:
+        mask = f", mask={self.axis.out_mask}" if self.axis.out_mask else ""
+        self.at(f"tl.store(out_ptr + {self.axis.out}, {value}{mask})")
+
+    def launch(self, name: str, target: str, shape: str, dtype: str = "") -> None:
+        """Adds the kernel and the host code. shape: "" for one like the input, else the output's shape in Python."""
+        sketch, axis, source = self.sketch, self.axis, self.sketch.current
+        parameters = ["x_ptr", *self.extra.parameters, "out_ptr", *axis.sizes, *axis.blocks]
+        sketch.kernels.append(kernel(name, parameters, self.lines))
+        sketch.host += self._sizes(source)
+        kind = dtype or f"{source}.dtype"
+        made = f"torch.empty({shape}, device={source}.device, dtype={kind})" if shape else f"torch.empty_like({source})"
+        sketch.host.append(f"{target} = {made}")
+        values = ", ".join([source, *self.extra.values, target, *axis.sizes])
+        sketch.host.append(f"{name}[{self._grid(source)}]({values}, {self._blocks()})")
+        sketch.current = target
+
+    def _sizes(self, source: str) -> list[str]:
+        if self.axis.spread:
+            at = 0 if self.leading else 1
+            return [f"length, inner = {source}.shape[{at}], {source}.stride({at})"]
+        return [f"columns = {self.columns or f'{source}.shape[-1]'}", f"rows = {source}.numel() // columns"]
+
+    def _grid(self, source: str) -> str:
+        if not self.axis.spread:
+            return "(rows,)"
+        return f"({'1' if self.leading else f'{source}.shape[0]'}, triton.cdiv(inner, 128))"
+
+    def _blocks(self) -> str:
+        return "BLOCK=1024" if not self.axis.spread else "BLOCK_L=16, BLOCK=128"

@@ -1,0 +1,20 @@
+"""A convolution and what follows it: a chain in the same kernel, then up to two others."""
+
+from __future__ import annotations
+
+from kernelwright.rl.data.synth.engine.following import draw_parts, follow
+from kernelwright.rl.data.synth.engine.program import Program, finished
+from kernelwright.rl.data.synth.engine.sketch import Sketch
+from kernelwright.rl.data.synth.families.conv_layers import draw_layer
+from kernelwright.rl.data.synth.families.convolution import conv_kernel
+
+
+def convolution(sketch: Sketch, depth: int) -> Program:
+    """Convolution -> chain -> (pooling, softmax, norm or reduction -> chain), twice at most."""
+    sketch.family = "convolution"
+    sketch.reserved |= {"bias", "stride", "padding", "weight"}
+    first, *later = draw_parts(sketch, depth)
+    layer = draw_layer(sketch)
+    conv_kernel(sketch, layer, first)
+    follow(sketch, layer.axes, later)
+    return finished(sketch)

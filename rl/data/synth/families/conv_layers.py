@@ -1,0 +1,167 @@
+"""Convolution layers as references write them: standard, grouped, depthwise, pointwise, transposed, over one to three axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kernelwright.rl.data.synth.engine.sketch import Sketch
+
+AXES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
+DEFAULTS = {"stride": "1", "padding": "0", "output_padding": "0", "dilation": "1", "groups": "1", "bias": "False"}
+"""Torch's, but for the bias."""
+OVER_AXES = ("kernel_size", "stride", "padding", "output_padding", "dilation")
+SPELT_OUT = 0.6
+"""Of the training's layers: those whose every argument is the model's. Held-out problems stay what they were."""
+FORMS = (4, 4, 2)
+"""How often such a layer takes numbers, tuples, or an argument for each axis."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution of the reference."""
+
+    axes: int
+    name: str
+    transposed: bool = False
+    groups: bool = False
+    depthwise: bool = False
+    bias: bool = True
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        return AXES[self.axes]
+
+
+def draw_layer(sketch: Sketch) -> Layer:
+    """Inputs, arguments and the layer of the reference; the sketch's shape is the output's."""
+    axes = sketch.rng.choices((1, 2, 3), (2, 5, 2))[0]
+    form = sketch.rng.choices(("standard", "pointwise", "depthwise", "transposed", "grouped"), (5, 1.5, 2, 3, 1))[0]
+    names = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}[axes]
+    full = {1: (8192, 32768), 2: (64, 128, 256), 3: (16, 32)}[axes]
+    small = {1: (19, 33), 2: (8, 10), 3: (6, 7)}[axes]
+    batch = sketch.size("batch_size", (8, 16, 32), (2,))
+    channels = sketch.size("in_channels", (16, 32, 64), (4,))
+    sides = [sketch.size(name, full, small) for name in names]
+    sketch.input("x", (batch, channels, *sides))
+    sketch.argument("in_channels", "in_channels", keep=False)
+    depthwise = form == "depthwise"
+    if not depthwise:
+        sketch.size("out_channels", (32, 64, 128), (6,))
+        sketch.argument("out_channels", "out_channels", keep=False)
+    out = "in_channels" if depthwise else "out_channels"
+    sketch.shape = (batch, out, *("" for _ in sides))
+    return _written(sketch, axes, form, out)
+
+
+def _written(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
+    transposed, depthwise, grouped = form == "transposed", form == "depthwise", form == "grouped"
+    if sketch.chance(SPELT_OUT if sketch.wild else 0.4):
+        return _spelt_out(sketch, axes, form, out)
+    bias = sketch.chance(0.75)
+    given = [] if form == "pointwise" else _window(sketch, axes, transposed)
+    if form == "pointwise":
+        given = ["kernel_size=1"]
+    if depthwise:
+        given.append("groups=in_channels")
+    if grouped:
+        sketch.argument("groups", "2", keep=False)
+        given.append("groups=groups")
+    if not bias:
+        given.append("bias=False")
+    name = sketch.pick(("conv", "conv", *_names(sketch, axes, transposed)))
+    kind = f"nn.Conv{'Transpose' if transposed else ''}{axes}d"
+    sketch.module(name, f"{kind}(in_channels, {out}, {', '.join(given)})")
+    sketch.reference.append(f"x = self.{name}(x)")
+    sketch.ops.append(f"{form}_conv{axes}d")
+    return Layer(axes, name, transposed, grouped, depthwise, bias)
+
+
+def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
+    """Every argument of the layer is one of the model's, with torch's defaults: as benchmarks of single layers are written."""
+    transposed, depthwise, grouped = form == "transposed", form == "depthwise", form == "grouped"
+    dilation = sketch.pick(("1", "1", "1", "2")) if form != "pointwise" else "1"
+    values = {
+        "kernel_size": "1" if form == "pointwise" else sketch.pick(("3", "3", "2")),
+        "stride": sketch.pick(("1", "1", "2")),
+        "padding": "0" if form == "pointwise" else "2" if dilation == "2" else sketch.pick(("0", "1")),
+        **({"output_padding": "0"} if transposed else {}),
+        "dilation": dilation,
+        "groups": "in_channels" if depthwise else "2" if grouped else "1",
+        "bias": sketch.pick(("False", "False", "True")),
+    }
+    if depthwise:
+        values.pop("groups")
+    if axes > 1 and form != "pointwise" and sketch.chance(0.3):
+        values["stride"] = f"({', '.join(sketch.pick(('1', '2')) for _ in range(axes))})"
+        values["kernel_size"] = f"({', '.join(sketch.pick(('2', '3')) for _ in range(axes))})"
+    given = _given(sketch, axes, values)
+    size = given.pop("kernel_size")
+    order = [f"{name}={text}" for name, text in given.items()]
+    if depthwise:
+        order.insert(len(order) - (sketch.wild and sketch.chance(0.5)), "groups=in_channels")
+    layer = sketch.pick(("conv", f"conv{axes}d", *_names(sketch, axes, transposed)))
+    kind = f"nn.Conv{'Transpose' if transposed else ''}{axes}d"
+    sketch.module(layer, f"{kind}(in_channels, {out}, {size}, {', '.join(order)})")
+    sketch.reference.append(f"x = self.{layer}(x)")
+    sketch.ops.append(f"{form}_conv{axes}d")
+    return Layer(axes, layer, transposed, grouped, depthwise, values["bias"] == "True")
+
+
+def _names(sketch: Sketch, axes: int, transposed: bool) -> tuple[str, ...]:
+    """What a layer is called after its operation."""
+    if not transposed:
+        return (f"conv{axes}d",)
+    return ("conv_transpose", f"conv_transpose{axes}d") if sketch.wild else ("conv_transpose",)
+
+
+def _given(sketch: Sketch, axes: int, values: dict[str, str]) -> dict[str, str]:
+    """Makes the model's arguments of a layer's, with torch's defaults; what the layer is then given for each."""
+    form = sketch.style.choices(("numbers", "tuples", "axes"), FORMS)[0] if sketch.wild and axes > 1 else "numbers"
+    given: dict[str, str] = {}
+    for name, value in values.items():
+        own, default = {name: value}, DEFAULTS.get(name, "")
+        if name in OVER_AXES and form != "numbers":
+            each = value.strip("()").split(", ") if value.startswith("(") else [value] * axes
+            own = {name: _tuple(each)} if form == "tuples" else dict(zip(_per_axis(name, axes), each, strict=True))
+            default = _tuple([default] * axes) if default and form == "tuples" else default
+        for argument, number in own.items():
+            sketch.argument(argument, number, keep=False)
+            if default:
+                sketch.defaults[argument] = default
+        given[name] = name if name in own else _tuple(own)
+    return given
+
+
+def _tuple(parts: Iterable[str]) -> str:
+    return f"({', '.join(parts)})"
+
+
+def _per_axis(name: str, axes: int) -> list[str]:
+    return [f"{name}_{letter.lower()}" for letter in AXES[axes]]
+
+
+def _window(sketch: Sketch, axes: int, transposed: bool) -> list[str]:
+    """kernel_size, stride, padding, dilation: as arguments, numbers or pairs."""
+    chosen: list[tuple[str, str]] = []
+    uneven = axes > 1 and sketch.chance(0.25)
+    size = sketch.pick((3, 3, 2, 5 if axes < 3 else 3))
+    sizes = [sketch.pick((1, 2, 3)) if uneven else size for _ in range(axes)]
+    chosen.append(("kernel_size", f"({', '.join(map(str, sizes))})" if uneven else str(size)))
+    if sketch.chance(0.5):
+        chosen.append(("stride", str(sketch.pick((1, 2, 2, 3)))))
+    if sketch.chance(0.6) or (size == 5 and axes == 3):
+        chosen.append(("padding", str(sketch.pick((1, 1, 2)) if not transposed else 1)))
+    if sketch.chance(0.25) and max(sizes) <= 3:
+        chosen.append(("dilation", "2"))
+        chosen = [(n, v) for n, v in chosen if n != "padding"] + [("padding", "2")]
+    if transposed and sketch.chance(0.3) and ("stride", "2") in chosen:
+        chosen.append(("output_padding", "1"))
+    given = []
+    for name, value in chosen:
+        if name == "kernel_size" or sketch.chance(0.6):
+            sketch.argument(name, value, keep=False)
+            given.append(f"{name}={name}")
+        else:
+            given.append(f"{name}={value}")
+    return given

@@ -1,0 +1,58 @@
+"""Chains over whole tensors: one flat kernel."""
+
+from __future__ import annotations
+
+from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.sketch import Sketch
+from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
+from kernelwright.rl.data.synth.families.chain import Extra, Site, draw_steps, kernel_lines
+
+BLOCKS = (1024, 1024, 1024, 2048)
+
+
+def elementwise(sketch: Sketch, depth: int) -> Program:
+    """x -> chain, over any number of axes."""
+    sketch.family = "elementwise"
+    draw_dtype(sketch)
+    start(sketch)
+    channels = "" if sketch.narrow else sketch.shape[1] if len(sketch.shape) > 2 else sketch.shape[-1]
+    steps = draw_steps(sketch, depth, channels=channels, binary=0.3 if depth > 1 else 0.15)
+    flat_kernel(sketch, steps)
+    return finished(sketch)
+
+
+def flat_kernel(sketch: Sketch, steps: list) -> None:
+    """Adds the kernel over the current tensor, and its launch."""
+    extra = Extra()
+    channel, more = _channel(sketch, steps)
+    site = Site("x", "offs", "mask", channel)
+    lines = kernel_lines(sketch, steps, site, extra)
+    source, target = sketch.current, sketch.target()
+    body = [
+        "    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
+        "    mask = offs < n",
+        f"    x = tl.load(x_ptr + offs, mask=mask){sketch.cast}",
+        *lines,
+        "    tl.store(out_ptr + offs, x, mask=mask)",
+    ]
+    sizes = ["n", *more]
+    sketch.kernels.append(kernel("elementwise_kernel", ["x_ptr", *extra.parameters, "out_ptr", *sizes, "BLOCK"], body))
+    block = sketch.pick(BLOCKS)
+    values = [source, *extra.values, target, "n", *more.values()]
+    sketch.host += [
+        f"{target} = torch.empty_like({source})",
+        f"n = {source}.numel()",
+        f"elementwise_kernel[(triton.cdiv(n, {block}),)]({', '.join(values)}, BLOCK={block})",
+    ]
+    sketch.current = target
+
+
+def _channel(sketch: Sketch, steps: list) -> tuple[str, dict[str, str]]:
+    """Index of the channel in a flat tensor, and the sizes that it takes: of the last axis, or of the second where there are more than two."""
+    if not any(step.along == "weight" for step in steps):
+        return "", {}
+    source = sketch.current
+    if len(sketch.shape) <= 2:
+        return "offs % columns", {"columns": f"{source}.shape[-1]"}
+    inner = f"{source}.stride(1)"
+    return "offs // inner % channels", {"channels": f"{source}.shape[1]", "inner": inner}

@@ -1,0 +1,54 @@
+"""nn.Linear and what follows it: a product with the weight's rows, bias and chain in the same kernel; then up to two kernels on its rows or columns."""
+
+from __future__ import annotations
+
+from kernelwright.rl.data.synth.engine.following import draw_parts, follow
+from kernelwright.rl.data.synth.engine.program import Program, finished
+from kernelwright.rl.data.synth.engine.sketch import Sketch
+from kernelwright.rl.data.synth.families.chain import draw_steps
+from kernelwright.rl.data.synth.families.matmul import Product, product_kernel
+
+FLAGGED = 0.15
+"""Of training's layers: those that are told by an argument of the model whether they have a bias."""
+
+
+def linear(sketch: Sketch, depth: int) -> Program:
+    """Linear -> chain -> (softmax, norm or reduction -> chain), twice at most."""
+    sketch.family = "linear"
+    sketch.reserved |= {"bias"}
+    first, *later = draw_parts(sketch, depth)
+    layer, bias = _layer(sketch)
+    steps = draw_steps(sketch, first - 1, channels=sketch.shape[-1], tensors=False, binary=0.25)
+    sizes = [f"(M, K), N = x.shape, self.{layer}.out_features"]
+    product = Product(
+        "x", f"self.{layer}.weight", b_strides=("1", "K"), bias=f"self.{layer}.bias" if bias else "",
+        name="linear_kernel", sizes=sizes,
+    )  # fmt: skip
+    product_kernel(sketch, product, steps)
+    follow(sketch, 0, later)
+    return finished(sketch)
+
+
+def _layer(sketch: Sketch) -> tuple[str, bool]:
+    """The layer's name, and whether it has a bias."""
+    batch = sketch.size("batch_size", (128, 1024, 4096), (5, 17))
+    name_in, name_out = sketch.pick(
+        (("in_features", "out_features"), ("in_features", "out_features"), ("input_size", "hidden_size"))
+    )
+    sketch.size(name_in, (512, 1024, 4096, 8192), (33, 40))
+    sketch.size(name_out, (512, 1024, 4096, 8192), (66, 37))
+    sketch.argument(name_in, name_in, keep=False)
+    sketch.argument(name_out, name_out, keep=False)
+    sketch.input("x", (batch, name_in))
+    bias = sketch.chance(0.8)
+    name = sketch.pick(("linear", "linear", "gemm", "fc", "matmul"))
+    given = "" if bias else ", bias=False"
+    if sketch.wild and sketch.chance(FLAGGED):
+        sketch.argument("bias", str(bias), keep=False)
+        sketch.defaults["bias"] = "True"
+        given = ", bias=bias"
+    sketch.module(name, f"nn.Linear({name_in}, {name_out}{given})")
+    sketch.reference.append(f"x = self.{name}(x)")
+    sketch.ops.append("linear" if bias else "linear_no_bias")
+    sketch.shape = (batch, name_out)
+    return name, bias

@@ -1,0 +1,227 @@
+"""Softmax and its kin, and norms along one axis: passes that gather, then one that writes every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kernelwright.rl.data.synth.engine.program import Program, finished
+from kernelwright.rl.data.synth.engine.sketch import Sketch
+from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
+from kernelwright.rl.data.synth.families.axes import INNER, ROW, Walk
+from kernelwright.rl.data.synth.families.chain import draw_steps
+from kernelwright.rl.data.synth.families.reductions import LOWEST, centred, online
+from kernelwright.rl.data.synth.families.row_layers import Scaled, layer_norm, rms_norm
+
+
+@dataclass(frozen=True)
+class Norm:
+    name: str
+    write: Callable[..., Scaled | None]
+    """Adds the reference's statements: for an axis, of a layer for the last one."""
+    passes: Callable[[Walk], str]
+    """Writes all passes but the last; what an element becomes."""
+    weight: float = 1.0
+
+
+def _says(*spellings: str) -> Callable[[Sketch, str], None]:
+    def write(sketch: Sketch, dim: str) -> None:
+        lines = sketch.pick(spellings).format(d=dim).split("\n")
+        sketch.reference += lines
+
+    return write
+
+
+def _softmax(walk: Walk) -> str:
+    online(walk)
+    s = walk.axis.spread
+    return f"tl.exp(x - top{s}) / total{s}"
+
+
+def _log_softmax(walk: Walk) -> str:
+    online(walk)
+    s = walk.axis.spread
+    if s:
+        return f"x - top{s} - tl.log(total){s}"
+    return "x - top - tl.log(total)"
+
+
+def _gathered(walk: Walk, term: str, final: str, identity: str = "0.0", fold: str = "acc += {t}") -> None:
+    x = walk.masked(identity)
+    walk.accumulator("acc", identity)
+    lines = [] if x == "x" else [f"x = {x}"]
+    walk.each(*lines, fold.format(t=term))
+    walk.at(f"factor = {final}")
+
+
+def _simple(term: str, final: str, element: str) -> Callable[[Walk], str]:
+    def passes(walk: Walk) -> str:
+        _gathered(walk, term, final.format(n=walk.axis.count))
+        return element.format(s=walk.axis.spread)
+
+    return passes
+
+
+def _over_max(walk: Walk) -> str:
+    _gathered(walk, "tl.abs(x)", "tl.max(acc, axis=0)", fold="acc = tl.maximum(acc, {t})")
+    return f"x / (factor{walk.axis.spread} + 1e-6)"
+
+
+def _less_max(walk: Walk) -> str:
+    walk.other = LOWEST if not walk.before else "0.0"
+    _gathered(walk, "x", "tl.max(acc, axis=0)", identity=LOWEST, fold="acc = tl.maximum(acc, {t})")
+    return f"x - factor{walk.axis.spread}"
+
+
+def _standard(walk: Walk) -> str:
+    centred(walk)
+    walk.at(f"factor = 1.0 / (tl.sqrt(tl.sum(acc, axis=0) / ({walk.axis.count} - 1)) + 1e-5)")
+    s = walk.axis.spread
+    return f"(x - mean{s}) * factor{s}"
+
+
+def _biased(walk: Walk) -> str:
+    centred(walk)
+    walk.at(f"factor = tl.rsqrt(tl.sum(acc, axis=0) / {walk.axis.count} + 1e-5)")
+    s = walk.axis.spread
+    return f"(x - mean{s}) * factor{s}"
+
+
+def _layer(walk: Walk) -> str:
+    centred(walk)
+    walk.at(f"factor = tl.rsqrt(tl.sum(acc, axis=0) / {walk.axis.count} + eps)")
+    s = walk.axis.spread
+    return f"(x - mean{s}) * factor{s}"
+
+
+def _rms_of_layer(sketch: Sketch, dim: str) -> None:
+    """With eps, and often the number of features, as arguments of the model."""
+    if sketch.chance(0.6) and not sketch.takes("num_features"):
+        size = sketch.shape[1] if dim == "1" else sketch.shape[-1]
+        if size:
+            sketch.argument("num_features", size, keep=sketch.chance(0.5))
+    sketch.argument("eps", "1e-5")
+    sketch.defaults["eps"] = "1e-5"
+    spellings = (
+        "rms = torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + self.eps)\nx = x / rms",
+        "x = x * torch.rsqrt(x.pow(2).mean(dim={d}, keepdim=True) + self.eps)",
+    )
+    sketch.reference += sketch.pick(spellings).format(d=dim).split("\n")
+
+
+def _rms_with_eps(walk: Walk) -> str:
+    walk.extra.parameters.append("eps")
+    walk.extra.values.append("self.eps")
+    return _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + eps)", "x * factor{s}")(walk)
+
+
+SOFTMAXES = (
+    Norm(
+        "softmax",
+        _says("x = torch.softmax(x, dim={d})", "x = F.softmax(x, dim={d})", "x = x.softmax(dim={d})"),
+        _softmax,
+        2.0,
+    ),
+    Norm(
+        "log_softmax",
+        _says("x = torch.log_softmax(x, dim={d})", "x = F.log_softmax(x, dim={d})", "x = x.log_softmax(dim={d})"),
+        _log_softmax,
+        1.5,
+    ),
+)
+NORMS = (
+    Norm("rms_norm", _says("rms = torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + 1e-5)\nx = x / rms", "x = x * torch.rsqrt(x.pow(2).mean(dim={d}, keepdim=True) + 1e-5)"), _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + 1e-5)", "x * factor{s}"), 2.0),
+    Norm("rms_norm", _rms_of_layer, _rms_with_eps, 1.5),
+    Norm("l1_normalise", _says("x = x / torch.mean(torch.abs(x), dim={d}, keepdim=True)"), _simple("tl.abs(x)", "tl.sum(acc, axis=0) / {n}", "x / factor{s}")),
+    Norm("l1_sum_normalise", _says("x = F.normalize(x, p=1.0, dim={d})"), _simple("tl.abs(x)", "tl.maximum(tl.sum(acc, axis=0), 1e-12)", "x / factor{s}"), 0.6),
+    Norm("l2_normalise", _says("x = x / torch.norm(x, p=2, dim={d}, keepdim=True)", "x = F.normalize(x, dim={d})", "x = F.normalize(x, p=2, dim={d})"), _simple("x * x", "tl.maximum(tl.sqrt(tl.sum(acc, axis=0)), 1e-12)", "x / factor{s}"), 1.5),
+    Norm("centre", _says("x = x - x.mean(dim={d}, keepdim=True)", "x = x - torch.mean(x, dim={d}, keepdim=True)"), _simple("x", "tl.sum(acc, axis=0) / {n}", "x - factor{s}")),
+    Norm("standardise", _says("mean = x.mean(dim={d}, keepdim=True)\nstd = x.std(dim={d}, keepdim=True)\nx = (x - mean) / (std + 1e-5)"), _standard),
+    Norm("max_normalise", _says("x = x / (x.abs().amax(dim={d}, keepdim=True) + 1e-6)"), _over_max, 0.7),
+    Norm("less_max", _says("x = x - torch.amax(x, dim={d}, keepdim=True)", "x = x - x.max(dim={d}, keepdim=True)[0]"), _less_max, 0.7),
+    Norm("standardise", _says("mean = torch.mean(x, dim={d}, keepdim=True)\nvar = torch.var(x, dim={d}, keepdim=True, unbiased=False)\nx = (x - mean) / torch.sqrt(var + 1e-5)"), _biased),
+)  # fmt: skip
+LAYERS = (
+    Norm("layer_norm", layer_norm, _layer, 5.0),
+    Norm("weighted_rms_norm", rms_norm, _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + eps)", "x * factor{s}"), 5.0),
+)  # fmt: skip
+"""Of the last axis only, with eps and mostly with weights."""
+
+
+def softmax(sketch: Sketch, depth: int) -> Program:
+    """x -> chain -> softmax or log-softmax -> chain."""
+    sketch.family = "softmax"
+    draw_dtype(sketch)
+    return _program(sketch, depth, SOFTMAXES)
+
+
+def norm(sketch: Sketch, depth: int) -> Program:
+    """x -> chain -> norm along one axis -> chain."""
+    sketch.family = "norms"
+    return _program(sketch, depth, (*NORMS, *LAYERS))
+
+
+def _program(sketch: Sketch, depth: int, pool: tuple[Norm, ...]) -> Program:
+    start(sketch, sketch.rng.choices((2, 3, 4), (5, 2, 1))[0])
+    normalise_current(sketch, pool, depth)
+    return finished(sketch)
+
+
+def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before: int | None = None) -> None:
+    """One of `pool` over the current tensor with depth - 1 element-wise steps around it, few of them before: every pass repeats those."""
+    chosen = sketch.rng.choices(pool, [n.weight for n in pool])[0]
+    around = depth - 1
+    first = min(around, sketch.rng.choices((0, 1, 2), (5, 2, 0.7))[0]) if before is None else before
+    last_axis = len(sketch.shape) == 2 or chosen in LAYERS or sketch.chance(0.4)
+    steps = draw_steps(sketch, first, tensors=False, binary=0)
+    scaled = _write(sketch, chosen, last_axis)
+    sketch.ops.append(chosen.name)
+    walk = Walk(sketch, ROW if last_axis else INNER, steps)
+    _given(walk, scaled)
+    element = chosen.passes(walk)
+    channels = (
+        "" if sketch.narrow else sketch.shape[-1] if last_axis else sketch.shape[1] if len(sketch.shape) > 2 else ""
+    )
+    later = draw_steps(
+        sketch,
+        around - first,
+        channels=channels if len(sketch.shape) == 2 else "",
+        tensors=all(sketch.shape),
+        binary=0.2,
+    )
+    tail = _affine(walk, scaled) + walk.chain(later, "x", "")
+    walk.each(f"x = {element}", *tail, walk.store_elements("x"))
+    walk.launch(f"{'softmax' if pool is SOFTMAXES else 'norm'}_kernel", sketch.target(), "")
+
+
+def _write(sketch: Sketch, chosen: Norm, last_axis: bool) -> Scaled | None:
+    """The reference's statements; what a layer's kernel is given."""
+    if chosen in LAYERS:
+        return chosen.write(sketch)
+    dim = str(sketch.pick((-1, len(sketch.shape) - 1))) if last_axis else "1"
+    if chosen in SOFTMAXES and sketch.chance(0.2):
+        kind = "nn.Softmax" if chosen.name == "softmax" else "nn.LogSoftmax"
+        sketch.module("softmax", f"{kind}(dim={dim})", weights=False)
+        sketch.reference.append("x = self.softmax(x)")
+    else:
+        chosen.write(sketch, dim)
+    return None
+
+
+def _given(walk: Walk, scaled: Scaled | None) -> None:
+    """The kernel's pointers and numbers of a layer."""
+    if scaled is None:
+        return
+    given = {"gamma_ptr": scaled.gamma, "beta_ptr": scaled.beta, "eps": scaled.eps}
+    walk.extra.parameters += [name for name, value in given.items() if value]
+    walk.extra.values += [value for value in given.values() if value]
+
+
+def _affine(walk: Walk, scaled: Scaled | None) -> list[str]:
+    if scaled is None or not scaled.gamma:
+        return []
+    cast = walk.sketch.cast
+    gamma = f"gamma = tl.load(gamma_ptr + cols, mask=mask){cast}"
+    if not scaled.beta:
+        return [gamma, "x = x * gamma"]
+    return [gamma, f"beta = tl.load(beta_ptr + cols, mask=mask){cast}", "x = x * gamma + beta"]

@@ -1,0 +1,87 @@
+"""`rl evaluate` without its options: rollouts through the agent's batch, so that each is in a database, then the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kernelwright.agent.batch.running import run_batch
+from kernelwright.agent.databases import open_store
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.loop.stopping import Budgets, Goal
+from kernelwright.agent.prompts import Prompts
+from kernelwright.policies.base import Policy, Value
+from kernelwright.rl.evaluating.measures import Evaluation, evaluation_of
+from kernelwright.rl.evaluating.page import text, write_evaluation
+from kernelwright.rl.evaluating.rollouts import read_rollouts
+from kernelwright.rl.evaluating.suites import Suite
+from kernelwright.rl.training.sft.card import machine_line, put_evaluation
+
+RUN = "evaluation"
+DATABASE = "rollouts.db"
+
+
+class EvaluationOptions(Value):
+    """What makes two evaluations the same: the second goes on with the first."""
+
+    policy: str
+    samples: int = 1
+    turns: int = 4
+    device: str = "cpu"
+    temperature: float | None = None
+    """None: 0.8 where there are several samples, else greedy first."""
+    seed: int = 0
+    targets: tuple[str, ...] = ("sm_90",)
+    reply_tokens: int | None = None
+    at_once: int = 32
+    workers: int = 2
+
+    @property
+    def drawn_at(self) -> float | None:
+        return 0.8 if self.temperature is None and self.samples > 1 else self.temperature
+
+    def settings(self) -> Settings:
+        return Settings(
+            policy=self.policy, targets=self.targets, device=self.device, goal=Goal(), budgets=Budgets(turns=self.turns),
+            temperature=self.drawn_at, reply_tokens=self.reply_tokens, seed=self.seed,
+        )  # fmt: skip
+
+
+class Evaluated(Value):
+    evaluation: Evaluation
+    folder: str
+    files: tuple[str, ...]
+    interrupted: bool
+
+
+def evaluate(
+    suite: Suite, policy: Policy, asked: EvaluationOptions, folder: Path, command: str, *, card: Path | None = None,
+    watch: Callable[[Any], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
+) -> Evaluated:  # fmt: skip
+    """Begins or goes on until all is done or Ctrl-C; the page is written either way. `card`: a model's folder, whose README gets the figures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    db = str(folder / DATABASE)
+    batched = run_batch(
+        suite.problems, policy, asked.settings(), name=RUN, samples=asked.samples, folder=folder / "batch", db=db,
+        at_once=asked.at_once, workers=asked.workers, watch=watch, say=say,
+    )  # fmt: skip
+    families = {problem.name: problem.family for problem in suite.problems}
+    settings = asked.settings()
+    settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
+    keys = {settings.start(problem).key for problem in suite.problems}
+    with open_store(db, readonly=True) as store:
+        rollouts = read_rollouts(store, RUN, keys, families, suite.solutions)
+    rollouts = [rollout for rollout in rollouts if rollout.sample < asked.samples]
+    found = evaluation_of(
+        rollouts, families, policy=asked.policy, suite=suite.name, device=asked.device, samples=asked.samples,
+        turns=asked.turns, temperature=asked.drawn_at, seed=asked.seed,
+    )  # fmt: skip
+    machine, date = machine_line(asked.device), f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    files = write_evaluation(found, folder, command, machine, date)
+    if card is not None:
+        put_evaluation(card / "README.md", text(found, command, machine, date))
+    return Evaluated(
+        evaluation=found, folder=str(folder), files=tuple(map(str, files)), interrupted=batched.interrupted
+    )

@@ -1,0 +1,63 @@
+"""Which problems a policy is measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kernelwright.agent.problems.finding import catalogue, suite
+from kernelwright.errors import InputError
+from kernelwright.rl.data.rows import Split
+from kernelwright.tools.problem import Problem
+
+SYNTH = {
+    "composition": Split.HELD_OUT_COMPOSITION,
+    "depth": Split.HELD_OUT_DEPTH,
+    "family": Split.HELD_OUT_FAMILY,
+    "train": Split.TRAIN,
+}
+FORMS = (
+    *(f"synth:{name}" for name in SYNTH),
+    "catalogue",
+    "kernelbench:DIR",
+    "tritonbench-t:DIR",
+    "a folder of problems",
+)
+TASKS = 128
+"""Of a generated suite, unless another number is given."""
+TASK_SEED = 20_261_121
+"""Of the generated tasks. Training draws with small seeds; the splits do not overlap anyway."""
+
+
+class Suite(NamedTuple):
+    name: str
+    problems: tuple[Problem, ...]
+    solutions: Mapping[str, str]
+    """By the problem's name, an answer known to be right, where there is one."""
+
+
+def open_suite(asked: str, n: int | None = None, level: int | None = None, seed: int = TASK_SEED) -> Suite:
+    """`n`: the first so many problems. Raises InputError and ProblemError."""
+    kind, _, rest = asked.partition(":")
+    if kind == "synth":
+        return _synth(asked, rest, n or TASKS, seed)
+    if asked == "catalogue":
+        return Suite(asked, tuple(catalogue()[:n]), {})
+    if kind == "kernelbench" and rest:
+        name = f"kernelbench-level{level}" if level else "kernelbench"
+        return Suite(name, tuple(suite("kernelbench", rest, level)[:n]), {})
+    if kind == "tritonbench-t" and rest:
+        return Suite(kind, tuple(suite(kind, rest)[:n]), {})
+    if Path(asked).is_dir():
+        return Suite(Path(asked).name, tuple(suite(asked)[:n]), {})
+    raise InputError(f"--suite {asked!r}: choose {', '.join(FORMS)}")
+
+
+def _synth(asked: str, name: str, n: int, seed: int) -> Suite:
+    from kernelwright.rl.data.synth.engine.tasks import tasks
+
+    if name not in SYNTH:
+        raise InputError(f"--suite {asked!r}: choose {', '.join(f'synth:{split}' for split in SYNTH)}")
+    found = tasks(SYNTH[name], n, seed)
+    return Suite(asked, tuple(task.problem for task in found), {task.problem.name: task.solution for task in found})

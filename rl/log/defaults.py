@@ -1,0 +1,53 @@
+"""What the log itself decides: the reward formula where none is named, and which turns a filter means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from kernelwright.errors import InputError
+from kernelwright.rl.credit.formula import DEFAULT, EXECUTION, PRESETS, Formula, find_formula
+from kernelwright.store.database import Store
+from kernelwright.store.models import State
+from kernelwright.store.records import CandidateFilter
+
+AUTO = "auto"
+FIELDS = ("run", "problem", "suite", "policy", "policy_revision", "adapter_revision", "since", "until", "action")
+"""What `--filter` knows, by the store's own names."""
+
+
+def choose_formula(store: Store, asked: str, chosen: CandidateFilter | None = None) -> Formula:
+    """The one that is named; for `auto` the default, or where most right turns were not timed on a GPU, execution alone. Raises InputError."""
+    if asked != AUTO:
+        return find_formula(asked)
+    wanted = (chosen or CandidateFilter()).with_(state=State.JUDGED, correct=True)
+    timed, right = store.count(wanted.with_(min_speedup=0.0)), store.count(wanted)
+    return PRESETS[DEFAULT if timed and 2 * timed >= right else EXECUTION]
+
+
+def parse_filter(asked: Sequence[str]) -> CandidateFilter:
+    """`run=nightly`, `problem=fused_softmax`, `since=2d`: all must hold. Raises InputError."""
+    fields: dict[str, object] = {}
+    for text in asked:
+        name, equals, value = text.partition("=")
+        if not equals or name not in FIELDS or not value:
+            raise InputError(f"--filter {text!r}: write NAME=VALUE with one of {', '.join(FIELDS)}")
+        fields[name] = _seconds(text, value) if name in ("since", "until") else value
+    from pydantic import ValidationError
+
+    try:
+        return CandidateFilter.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"--filter {first['loc'][0]}: {first['msg']}") from error
+
+
+def _seconds(text: str, value: str) -> float:
+    """`2d`, `6h`, `30m` ago; or a date, 2026-11-21."""
+    units = {"d": 86400.0, "h": 3600.0, "m": 60.0}
+    try:
+        if value[-1] in units:
+            return time.time() - float(value[:-1]) * units[value[-1]]
+        return time.mktime(time.strptime(value, "%Y-%m-%d"))
+    except ValueError as error:
+        raise InputError(f"--filter {text!r}: give 2d, 6h, 30m or a date such as 2026-11-21") from error

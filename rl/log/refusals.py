@@ -1,0 +1,104 @@
+"""Why a stored turn cannot be trained on: a reason each, counted, with what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+
+from kernelwright.policies.base import Value
+
+
+class Refusal(StrEnum):
+    UNJUDGED = "unjudged"
+    UNANSWERED = "unanswered"
+    MEASURING = "measuring"
+    DEGENERATE = "degenerate"
+    REJECTED = "rejected"
+    NO_TOKENS = "no_tokens"
+    NO_LOGPROBS = "no_logprobs"
+    NON_FINITE = "non_finite"
+    INEXACT = "inexact"
+    TOKENIZER = "tokenizer"
+    TEMPLATE = "template"
+    CPU_ONLY = "cpu_only"
+    UNTIMED = "untimed"
+    TEMPERATURE = "temperature"
+    TOO_OLD = "too_old"
+    TOO_LONG = "too_long"
+    INCORRECT = "incorrect"
+    ALONE = "alone"
+    ZERO_VARIANCE = "zero_variance"
+    ONE_SIDED = "one_sided"
+
+
+WORDS: dict[Refusal, tuple[str, str]] = {
+    Refusal.UNJUDGED: ("no verdict: the run was stopped, or this machine failed", "run the same agent command again, it goes on"),
+    Refusal.UNANSWERED: ("the reply is empty", "nothing to do"),
+    Refusal.MEASURING: ("of a benchmark, or of a held-out problem: it is for measuring, not for training", "name other problems with --filter"),
+    Refusal.DEGENERATE: ("the problem is passed by zeros, a constant or the identity: it earns no reward", "leave the problem out"),
+    Refusal.REJECTED: ("the reward formula rejects a correct kernel that leaves the work to others", "choose another --reward"),
+    Refusal.NO_TOKENS: ("no token ids were stored", "use --method rft, or a policy that gives ids (vllm, transformers, embedded)"),
+    Refusal.NO_LOGPROBS: ("no log-probs were stored, or not one for each token", "use --method rft, or a policy that gives log-probs"),
+    Refusal.NON_FINITE: ("a stored log-prob is not finite", "collect again: the sampler gave numbers that cannot be right"),
+    Refusal.INEXACT: (
+        "not sampled from the policy's own distribution (greedy, top-p, top-k, min-p or a repetition penalty)",
+        "collect with --temperature 1, or use --method rft",
+    ),
+    Refusal.TOKENIZER: ("written with another tokenizer than the policy's", "name the policy that wrote it with --policy"),
+    Refusal.TEMPLATE: ("written under another chat template than the policy's", "name the policy that wrote it with --policy"),
+    Refusal.CPU_ONLY: ("judged on a CPU only, and this reward needs a GPU's speed", "use --reward execution, or judge on a GPU"),
+    Refusal.UNTIMED: ("right on a GPU and never timed there, and this reward needs the speed", "use --reward execution, or judge with timing"),
+    Refusal.TEMPERATURE: ("sampled at another temperature than most of the log", "choose one with --set temperature=T"),
+    Refusal.TOO_OLD: ("its policy is too many revisions back, or none of this one's ancestors", "collect anew, raise --max-age, or use --method rft"),
+    Refusal.TOO_LONG: ("prompt and reply do not fit the policy's context", "raise --max-length"),
+    Refusal.INCORRECT: ("not correct, and this method learns from correct turns only", "nothing to do"),
+    Refusal.ALONE: ("alone in its group: nothing to compare it with", "collect more --samples a problem"),
+    Refusal.ZERO_VARIANCE: ("its whole group earned the same: no gradient", "nothing to do; harder or easier problems help"),
+    Refusal.ONE_SIDED: ("its prompt has only good or only bad replies: no pair", "collect more --samples a problem"),
+}  # fmt: skip
+"""What was found, and what to do."""
+
+
+class Refused(Value):
+    """How many turns were left out for one reason."""
+
+    reason: Refusal
+    turns: int
+    example: int
+    """A candidate's id."""
+
+    @property
+    def found(self) -> str:
+        return WORDS[self.reason][0]
+
+    @property
+    def remedy(self) -> str:
+        return WORDS[self.reason][1]
+
+
+class Counted:
+    """Counts refusals while a log is read."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Refusal] = Counter()
+        self._first: dict[Refusal, int] = {}
+
+    @classmethod
+    def of(cls, refused: Sequence[Refused]) -> Counted:
+        """What was counted before."""
+        counted = cls()
+        for one in refused:
+            counted._counts[one.reason], counted._first[one.reason] = one.turns, one.example
+        return counted
+
+    def add(self, reason: Refusal, candidate_id: int) -> None:
+        self._counts[reason] += 1
+        self._first.setdefault(reason, candidate_id)
+
+    def all(self) -> tuple[Refused, ...]:
+        """The most frequent first."""
+        return tuple(
+            Refused(reason=reason, turns=turns, example=self._first[reason])
+            for reason, turns in self._counts.most_common()
+        )

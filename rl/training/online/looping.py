@@ -1,0 +1,184 @@
+"""`rl loop`: collect, train, measure, promote only what is better on problems that were held out; then again."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from kernelwright.agent.databases import open_store
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+from kernelwright.rl.training.from_log import train_from_log
+from kernelwright.rl.training.online.judges import JudgePool
+from kernelwright.rl.training.online.measuring import Compared, Measured, better, compare, measure
+from kernelwright.rl.training.online.options import LoopOptions, OnlineOptions
+from kernelwright.rl.training.online.problem_source import ProblemSource, held_out
+from kernelwright.rl.training.online.rounds import Rounds, judge_device
+from kernelwright.rl.training.online.sampler import whole_sampler
+from kernelwright.rl.training.online.training import examined_judges, formula_of, train_online
+from kernelwright.rl.training.options import LogOptions, Method
+from kernelwright.rl.training.subject import open_subject
+from kernelwright.rl.training.watching import Watch, unwatched
+from kernelwright.store.database import Store
+from kernelwright.tools.problem import Problem
+
+Say = Callable[[str], None]
+POLICY, RECORD, ASKED = "policy", "loop.jsonl", "asked.json"
+
+
+class Cycle(Value):
+    """What one cycle came to."""
+
+    cycle: int
+    policy: str
+    """That was trained from."""
+    candidate: str
+    measured: tuple[Measured, ...]
+    compared: tuple[Compared, ...]
+    promoted: bool
+    why: str
+    seconds: float
+
+
+def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch = unwatched) -> list[Cycle]:
+    """Begins or goes on: a cycle that is in the record is not done again. Raises as `train_online` does."""
+    open_subject(options.policy)
+    done = begin(options)
+    splits = held_out(
+        options.held_out or ("synth:composition", "synth:depth", "synth:family"), options.held_out_count, options.seed
+    )
+    if len(done) >= options.cycles:
+        return done
+    with examined_judges(options, judge_device(options.judge), say) as judges:
+        return _cycles(options, done, splits, judges, say, watch)
+
+
+def _cycles(
+    options: LoopOptions, done: list[Cycle], splits: dict[str, list[Problem]], judges: JudgePool, say: Say, watch: Watch
+) -> list[Cycle]:
+    current, base = champion(options, done), None
+    for number in range(len(done), options.cycles):
+        started = time.monotonic()
+        base = base or _measured(options, current, splits, judges, say)
+        candidate = _trained(options, current, number, judges, say, watch)
+        found = _measured(options, candidate, splits, judges, say)
+        pairs = [compare(before, after) for before, after in zip(base, found, strict=True)]
+        promoted, why = better(pairs)
+        cycle = Cycle(
+            cycle=number, policy=current, candidate=candidate, measured=tuple(found), compared=tuple(pairs), promoted=promoted, why=why,
+            seconds=time.monotonic() - started,
+        )  # fmt: skip
+        if promoted:
+            promote(Path(candidate.removeprefix("transformers:")), options.output / POLICY)
+            current, base = candidate, found
+        with (options.output / RECORD).open("a", encoding="utf-8") as file:
+            file.write(cycle.model_dump_json() + "\n")
+        done.append(cycle)
+        say(f"cycle {number + 1} of {options.cycles}: {why}")
+    return done
+
+
+def begin(options: LoopOptions) -> list[Cycle]:
+    """Makes the folder, or goes on in it. Raises InputError where it holds another loop."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    note, identity, done = options.output / ASKED, options.loop_identity, read_record(options.output)
+    known = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
+    if known["identity"] != identity if known else bool(done):
+        raise InputError(
+            f"{options.output} holds a loop with other settings: give those again, or choose another --out"
+        )
+    if known is None:
+        note.write_text(json.dumps({"identity": identity, "loop": secrets.token_hex(4)}), encoding="utf-8")
+    return done
+
+
+def loop_id(options: LoopOptions) -> str:
+    """Of this loop alone: another one of the same name in the same database never takes up its measurements."""
+    return str(json.loads((options.output / ASKED).read_text(encoding="utf-8"))["loop"])
+
+
+def champion(options: LoopOptions, done: Sequence[Cycle]) -> str:
+    promoted = [cycle.candidate for cycle in done if cycle.promoted]
+    return promoted[-1] if promoted else options.policy
+
+
+def read_record(folder: Path) -> list[Cycle]:
+    path = folder / RECORD
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [Cycle.model_validate(json.loads(line)) for line in lines if line.strip()]
+
+
+def promote(candidate: Path, place: Path) -> None:
+    """A copy under the loop's own name; the old one is there until the new one is whole."""
+    beside = place.with_name(f".{place.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(candidate, beside)
+    old = place.with_name(f".{place.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    beside.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _trained(options: LoopOptions, current: str, number: int, judges: JudgePool, say: Say, watch: Watch) -> str:
+    """Gives the candidate's name. One that is there already was trained before the loop was stopped."""
+    output = options.output / f"cycle-{number + 1:02d}"
+    if not output.exists():
+        fields = {name: getattr(options, name) for name in OnlineOptions.model_fields}
+        fields |= {
+            "policy": current,
+            "output": output,
+            "max_steps": options.steps,
+            "seed": options.seed + number,
+            "method": None,
+        }
+        own = OnlineOptions(**fields)
+        if options.how == "online":
+            train_online(own, say=say, watch=watch, judges=judges)
+        else:
+            _from_its_log(own, f"{number}-{loop_id(options)}", judges, say, watch, options.method)
+    return f"transformers:{output}"
+
+
+def _from_its_log(
+    own: OnlineOptions, name: str, judges: JudgePool, say: Say, watch: Watch, method: Method | None
+) -> None:
+    say(f"collecting with {own.policy}")
+    subject = open_subject(own.policy)
+    with open_store(own.db) as store, closing(whole_sampler(subject, own)) as sampler:
+        label = f"collect-{own.output.parent.name}-{name}-{subject.revision[:8]}"
+        rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), label)
+        rounds.run(0, ProblemSource(own.problems, own.seed, own.against).at(0, own.prompts))
+        run, where = rounds.run_name(0, "step"), store.where
+    fields = {name: getattr(own, name) for name in LogOptions.model_fields if name in OnlineOptions.model_fields}
+    fields |= {"db": where, "filters": (f"run={run}",), "method": method}
+    train_from_log(LogOptions(**fields), show=lambda plan: say(f"{plan.method}: {plan.why}"), say=say, watch=watch)
+
+
+def _measured(
+    options: LoopOptions, policy: str, splits: dict[str, list[Problem]], judges: JudgePool, say: Say
+) -> list[Measured]:
+    """On the same problems with the same seeds, in the loop's own names."""
+    say(f"measuring {policy}")
+    with open_store(options.db) as store:
+        return measure_policy(
+            options, policy, splits, judges, store, f"{options.output.name}-{loop_id(options)}", options.samples
+        )
+
+
+def measure_policy(
+    options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: JudgePool, store: Store, name: str, samples: int = 1
+) -> list[Measured]:  # fmt: skip
+    """Of one policy by its name, its weights whole."""
+    subject = open_subject(policy)
+    own = options.model_copy(update={"policy": policy})
+    name = f"{name}-{subject.revision[:8]}"
+    with closing(whole_sampler(subject, own)) as sampler:
+        rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), name)
+        return measure(rounds, splits, samples, 0)

@@ -1,0 +1,97 @@
+"""How good a policy is on problems that it was not trained on: at temperature 1, drafts and repairs, by the same machine and the same judges."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from kernelwright.policies.base import Value
+from kernelwright.rl.training.online.rounds import Round, Rounds
+from kernelwright.tools.problem import Problem
+
+DRAWS = 2000
+"""Of the bootstrap."""
+
+
+class Measured(Value):
+    """Of one policy on one split."""
+
+    split: str
+    problems: int
+    samples: int
+    pass_at_1: float
+    compile_rate: float
+    solved: float
+    """Within the turns that were allowed."""
+    repair_rate: float | None
+    tokens: float
+    by_problem: dict[str, float]
+    """pass@1 of each problem's hash, for paired comparisons."""
+
+
+class Compared(Value):
+    """A candidate against the champion, on the same problems."""
+
+    split: str
+    before: float
+    after: float
+    difference: float
+    low: float
+    """Of the 95 % interval of the paired difference (bootstrap over problems)."""
+    high: float
+
+
+def measure(
+    rounds: Rounds, splits: Mapping[str, Sequence[Problem]], samples: int, step: int, label: str = "held-out"
+) -> list[Measured]:
+    """The same step and label give the same seeds, so two policies meet the same draws."""
+    return [
+        measured(name, rounds.run(step, problems, group=samples, label=f"{label}/{name.replace('/', '_')}"))
+        for name, problems in splits.items()
+    ]
+
+
+def measured(split: str, found: Round) -> Measured:
+    figures, drafts = found.figures, [s for s in found.log.all_scored if s.depth == 0]
+    scores: dict[str, list[bool]] = defaultdict(list)
+    for sample in drafts:
+        scores[sample.problem_hash].append(sample.correct)
+    return Measured(
+        split=split, problems=len(scores), samples=len(drafts), pass_at_1=figures.get("pass_at_1", 0.0), compile_rate=figures.get("compile_rate", 0.0),
+        solved=figures.get("solved", 0.0), repair_rate=figures.get("repair_rate"), tokens=figures.get("completion_length", 0.0),
+        by_problem={hash: sum(right) / len(right) for hash, right in sorted(scores.items())},
+    )  # fmt: skip
+
+
+def compare(before: Measured, after: Measured) -> Compared:
+    """Over the problems that both met."""
+    both = sorted(set(before.by_problem) & set(after.by_problem))
+    steps = [after.by_problem[hash] - before.by_problem[hash] for hash in both]
+    low, high = interval(steps)
+    mean = sum(steps) / len(steps) if steps else 0.0
+    return Compared(
+        split=before.split, before=before.pass_at_1, after=after.pass_at_1, difference=mean, low=low, high=high
+    )
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % of the mean, by the percentile bootstrap with a fixed seed."""
+    if not values:
+        return 0.0, 0.0
+    dice = random.Random(0)
+    means = sorted(sum(dice.choices(values, k=len(values))) / len(values) for _ in range(DRAWS))
+    return means[round(0.025 * DRAWS)], means[round(0.975 * DRAWS) - 1]
+
+
+def better(compared: Sequence[Compared]) -> tuple[bool, str]:
+    """Better over all splits together, and on none worse than chance explains. With the reason."""
+    if not compared:
+        return False, "nothing was measured"
+    gain = sum(one.difference for one in compared) / len(compared)
+    worse = [one for one in compared if one.high < 0]
+    if worse:
+        return False, f"worse on {worse[0].split}: {worse[0].before:.1%} -> {worse[0].after:.1%}"
+    if gain <= 0:
+        return False, f"not better: {gain:+.1%} over all held-out splits"
+    return True, f"better: {gain:+.1%} over all held-out splits, on none clearly worse"

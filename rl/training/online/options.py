@@ -1,0 +1,63 @@
+"""What `rl train --online` and `rl loop` are asked to do."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import Field
+
+from kernelwright.rl.training.options import TrainOptions
+
+
+class OnlineOptions(TrainOptions):
+    """Training on rollouts that are made for it."""
+
+    problems: tuple[str, ...] = ("synth",)
+    against: tuple[str, ...] = ()
+    """Suites that no generated problem may be of, besides the benchmarks that are known."""
+    db: str | None = None
+    """None: where the agent logs."""
+    prompts: int = Field(default=32, ge=1)
+    """Problems a step."""
+    group: int = Field(default=12, ge=2)
+    """Trajectories a problem."""
+    turns: int = Field(default=2, ge=1)
+    reply_tokens: int | None = None
+    temperature: float = Field(default=1.0, gt=0.0)
+    workers: int | None = Field(default=None, ge=1)
+    judge: str = "interpreted"
+    """interpreted, compiled or cuda:N."""
+    own_work: str = "strict"
+    """strict, share:P or report: whether a candidate whose kernels do not do the work counts as right (TRUST.md, check 9)."""
+    lag: int = Field(default=1, ge=0, le=4)
+    """Rounds that are sampled and judged while one is trained on; each is as many steps old when its turn comes."""
+    resample: bool = False
+    places: int | None = None
+    """Rows of the running batch."""
+    engine: str = "auto"
+    """transformers (in this process), process (transformers in a process of its own), vllm, openai:MODEL@URL (a vLLM server), or auto."""
+    key: str | None = Field(default=None, exclude=True, repr=False)
+    """For the server; it is written nowhere."""
+    held_out: tuple[str, ...] = ()
+    held_out_count: int = 64
+
+    @property
+    def judges(self) -> int:
+        return self.workers or max(1, (os.cpu_count() or 2) - 2)
+
+
+class LoopOptions(OnlineOptions):
+    """Cycles of it, each measured before it is promoted."""
+
+    cycles: int = Field(default=3, ge=1)
+    steps: int = Field(default=20, ge=1)
+    """Optimizer steps a cycle."""
+    how: str = "online"
+    """online: sampled anew each step; log: collected once a cycle, then trained from what was logged."""
+    samples: int = Field(default=4, ge=1)
+    """Drafts of each held-out problem."""
+
+    @property
+    def loop_identity(self) -> str:
+        """More cycles are more of the same loop."""
+        return self.model_copy(update={"cycles": 1}).identity_of({})

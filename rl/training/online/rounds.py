@@ -1,0 +1,191 @@
+"""One round: problems, some trajectories of each by the agent's own machine, verdicts, and the samples they make. All of it is in the store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kernelwright.agent.batch.lanes import Lanes, PolicyLane
+from kernelwright.agent.batch.runs import Batch, jobs_of
+from kernelwright.agent.loop.run_verdicts import Evaluates, Judging
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.loop.stopping import Budgets
+from kernelwright.agent.prompts import Prompts
+from kernelwright.policies.base import Policy
+from kernelwright.rl.credit.formula import Formula
+from kernelwright.rl.log.dataset import Log, Sample, Wanted, load
+from kernelwright.rl.training.online.options import OnlineOptions
+from kernelwright.store.database import Store
+from kernelwright.store.records import CandidateFilter
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Cheat, Fault, InfrastructureError
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Options
+
+TARGET = "sm_90"
+SEED_A_STEP = 7_368_787
+
+
+class Round(NamedTuple):
+    """What one round brought."""
+
+    step: int
+    log: Log
+    figures: dict[str, float]
+
+
+class Rounds:
+    """Runs rounds one after the other, from any thread."""
+
+    def __init__(
+        self, store: Store, policy: Policy, judges: Evaluates, options: OnlineOptions, formula: Formula, name: str, rank: int = 0, world: int = 1,
+        together: bool = False,
+    ) -> None:  # fmt: skip
+        """`name`: before the step's number in the names of runs. `together`: questions that wait are put in one call. Of `world` processes this one samples for every `world`-th problem."""
+        self._store, self._policy, self._judges = store, policy, judges
+        self._options, self._formula, self._name = options, formula, name
+        self._rank, self._world, self._together = rank, world, together
+        self._lanes: Lanes | None = None
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    def run(self, step: int, problems: Sequence[Problem], *, group: int | None = None, label: str = "step") -> Round:
+        """Goes on where an earlier process stopped in this very round. Raises InfrastructureError, PolicyError, StoreError."""
+        started, name = time.monotonic(), self.run_name(step, label)
+        own = list(problems)[self._rank :: self._world]
+        self._sample(name, own, group or self._options.group, step)
+        log = load(self._store, self._wanted(), CandidateFilter(run=name))
+        figures = figures_of(log.all_scored) | {
+            "zero_variance": log.zero_variance / max(log.groups, 1),
+            "seconds/round": time.monotonic() - started,
+        }
+        return Round(step, log, figures)
+
+    def run_name(self, step: int, label: str) -> str:
+        rank = f"/{self._rank}" if self._world > 1 else ""
+        return f"{self._name}/{label}-{step:05d}{rank}"
+
+    def standing(self) -> str:
+        """Where the runs of the round under way are, in words."""
+        with self._lock:
+            lanes = self._lanes
+        traffic = [] if lanes is None else [gate.traffic for gate in lanes.gates]
+        return "; ".join(f"{t.name}: {t.inside} inside, {t.waiting} waiting" for t in traffic) or "no run has begun"
+
+    def stop(self) -> None:
+        """Whoever waits at a lane leaves; what was finished is in the store."""
+        with self._lock:
+            self._stopped = True
+            if self._lanes is not None:
+                self._lanes.close(KeyboardInterrupt())
+
+    def _wanted(self) -> Wanted:
+        return Wanted(
+            formula=self._formula,
+            gamma=self._options.gamma,
+            baseline=self._options.baseline,
+            temperature=self._options.temperature,
+        )
+
+    def _sample(self, name: str, problems: Sequence[Problem], group: int, step: int) -> None:
+        options, jobs = self._options, jobs_of(problems, group)
+        settings = settings_of(options, self._policy, step)
+        lanes = Lanes(max(1, len(jobs)), options.judges, gpu=False)
+        with self._lock:
+            self._lanes = lanes
+            if self._stopped:
+                raise KeyboardInterrupt
+        run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
+        lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
+        judging = Judging(self._judges, judge_options(options.judge, options.own_work))
+        batch = Batch(self._store, run, jobs, lane, judging, settings, lanes)
+        standing = batch.run(max(1, len(jobs)))
+        if standing.jobs and standing.paused > standing.jobs // 2:
+            raise InfrastructureError(
+                f"{standing.paused} of {standing.jobs} trajectories of {name} were stopped by this machine's trouble: see agent db"
+            )
+
+
+def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:
+    """As the agent would be told on the command line: sampled from the policy's own distribution, repaired up to the number of turns."""
+    return Settings(
+        policy=policy.name, targets=(TARGET,), device="cpu", budgets=Budgets(turns=options.turns), temperature=options.temperature,
+        reply_tokens=options.reply_tokens, seed=(options.seed * 1_000_003 + step * SEED_A_STEP) % 2**31,
+        prompt_version=Prompts(policy.prompt_form).version, own_work=options.own_work,
+    )  # fmt: skip
+
+
+def judge_options(judge: str, own_work: str = "strict") -> Options:
+    """interpreted: shrunk shapes under the interpreter; compiled: every launch compiled for the target first; cuda:N: on that GPU, timed."""
+    from kernelwright.tools.pipeline import Options
+
+    on_cpu = judge in ("interpreted", "compiled")
+    targets = () if judge == "interpreted" else (TARGET,)
+    return Options(targets=targets, profile=not on_cpu, torch_compile=on_cpu, own_work=own_work)
+
+
+def judge_device(judge: str) -> str:
+    """Raises InputError for a judge that is not known, or a GPU that is not there."""
+    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.errors import InputError
+
+    if judge in ("interpreted", "compiled"):
+        return "cpu"
+    if not judge.startswith("cuda"):
+        raise InputError(f"--judge {judge!r}: choose interpreted, compiled or cuda:N")
+    return choose_device(judge)
+
+
+def figures_of(samples: Sequence[Sample]) -> dict[str, float]:
+    """Means over every sample of a round, those without a gradient among them."""
+    drafts, repairs = [s for s in samples if s.depth == 0], [s for s in samples if s.depth > 0]
+    if not drafts:
+        return {}
+    programs = {(s.problem_hash, s.source_hash) for s in samples}
+    figures = {
+        "reward": _mean([s.reward for s in samples]), "return": _mean([s.value for s in drafts]), "pass_at_1": _mean([s.correct for s in drafts]),
+        "compile_rate": _mean([s.compiled for s in drafts]), "completion_length": _mean([len(s.completion_ids) for s in samples]),
+        "cut_off": _mean([s.finish == "length" for s in samples]), "solved": solved(samples), "distinct_programs": len(programs) / len(samples), "samples": float(len(samples)),
+    }  # fmt: skip
+    if repairs:
+        figures["repair_rate"] = _mean([s.correct for s in repairs])
+    figures |= {f"reward/{part}": _mean([s.parts[part] for s in samples]) for part in samples[0].parts}
+    return figures
+
+
+def solved(samples: Sequence[Sample]) -> float:
+    """Share of trajectories with a correct turn, the last repair among them."""
+    root: dict[int, int] = {}
+    found: dict[int, bool] = {}
+    for sample in sorted(samples, key=lambda s: s.candidate_id):
+        own = sample.candidate_id if sample.parent_id is None else root.get(sample.parent_id, sample.candidate_id)
+        root[sample.candidate_id] = own
+        found[own] = found.get(own, False) or sample.correct
+    return sum(found.values()) / len(found) if found else 0.0
+
+
+def _mean(values: Sequence[Any]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+class Faults(NamedTuple):
+    """What alarms look at besides the samples."""
+
+    cheats: frozenset[int]
+    """Candidates found cheating."""
+    light: dict[int, float]
+    """Speed of light by candidate."""
+
+
+def faults_of(store: Store, run: str) -> Faults:
+    entries = store.candidates(CandidateFilter(run=run), limit=None)
+    judged = [(entry.candidate.id, entry.verdict) for entry in entries if entry.verdict is not None]
+    return Faults(
+        cheats=frozenset(
+            id for id, verdict in judged if verdict.fault is Fault.CHEAT or isinstance(verdict.cheat, Cheat)
+        ),
+        light={id: verdict.speed_of_light for id, verdict in judged if verdict.speed_of_light is not None},
+    )

@@ -1,0 +1,161 @@
+"""The policy that samples, and how it follows the one that is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Policy
+from kernelwright.policies.local.in_process_policy import LivePolicy
+from kernelwright.policies.local.process_policy import ApartPolicy
+from kernelwright.policies.small.quantised_weights import has_int8
+from kernelwright.rl.training.online.followers import SERVED, open_served, open_vllm
+from kernelwright.rl.training.online.options import OnlineOptions
+from kernelwright.rl.training.subject import Subject
+
+ENGINES = ("auto", "process", "transformers", "vllm")
+BY_FILE = 4 << 30
+"""Bytes of weights that are worth writing to a file at every step."""
+
+
+class Sampler(Protocol):
+    """A policy that can be moved to where the training is."""
+
+    together: bool
+    """Whether the questions that wait are to be put to it in one call."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    def follow(self, model: Any, revision: str | None = None) -> str:
+        """Gives the revision, which may be known already. Nobody may be asking."""
+        ...
+
+    def drawn(self) -> tuple[int, float]:
+        """Tokens so far, and the seconds they took; zeros where that is not known."""
+        ...
+
+    def leave(self) -> None:
+        """Whoever waits for an answer leaves without one, where that can be had."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class InPlace:
+    """A live policy in this process: whole weights, copied over the old ones; an adapter is folded in."""
+
+    opens: type[LivePolicy] | type[ApartPolicy] = LivePolicy
+    together = False
+
+    def __init__(self, subject: Subject, options: OnlineOptions) -> None:
+        self._policy = self.opens(
+            subject.path, places=options.places, device=options.device, prompt_form=subject.prompt_form
+        )
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+    def follow(self, model: Any, revision: str | None = None) -> str:
+        return self._policy.update(whole_weights(model), revision)
+
+    def drawn(self) -> tuple[int, float]:
+        return self._policy.drawn
+
+    def leave(self) -> None:
+        self._policy.leave()
+
+    def close(self) -> None:
+        self._policy.close()
+
+
+class Apart(InPlace):
+    """The same in a process of its own; the weights travel through a file."""
+
+    opens = ApartPolicy
+
+
+def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> list[Sampler]:
+    """One for each round that is under way at once. `world`: processes of this training. Raises InputError, PolicyError."""
+    engine, lora = engine_of(subject, options, world), trains_adapters(subject, options)
+    if engine.startswith(SERVED):
+        return [open_served(subject, options, lora)]
+    if engine == "vllm":
+        return [open_vllm(subject, options, lora)]
+    return [whole_sampler(subject, options) for _ in range(max(1, options.lag))]
+
+
+def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
+    """What is asked for; `auto` is vLLM where it is installed, but for few whole weights on a GPU, and otherwise transformers.
+
+    Raises InputError for an engine that is not known, not installed, or not for so many rounds or processes; PolicyError where a server does not answer as it must.
+    """
+    engine = options.engine
+    if engine not in ENGINES and not (engine.startswith(SERVED) and "@http" in engine):
+        raise InputError(f"--engine {engine!r}: choose {', '.join(ENGINES)} or openai:MODEL@http://HOST:PORT/v1")
+    if engine == "auto":
+        small = _is_small(subject, options) and not trains_adapters(subject, options)
+        fits = options.lag <= 1 and world == 1 and not small and not has_int8(Path(subject.path))
+        return "vllm" if fits and _installed("vllm") else engine
+    if engine in ENGINES and engine != "vllm":
+        return engine
+    if engine == "vllm" and not _installed("vllm"):
+        raise InputError(
+            "vllm is not installed: pip install 'kernelwright[vllm]', or use --engine transformers, or a server"
+        )
+    if options.lag > 1:
+        raise InputError(f"--lag {options.lag} needs as many engines, and there is one: use --lag 1")
+    if world > 1:
+        raise InputError(f"--engine {engine} is for one process: launch one, or use --engine process")
+    return engine
+
+
+def refuse_engine(subject: Subject, options: OnlineOptions, world: int = 1) -> None:
+    """Before anything is started. Raises InputError and PolicyError."""
+    if engine_of(subject, options, world).startswith(SERVED):
+        open_served(subject, options, trains_adapters(subject, options)).close()
+
+
+def trains_adapters(subject: Subject, options: OnlineOptions) -> bool:
+    return options.lora or subject.adapter is not None
+
+
+def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace:
+    """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for the loop and the weights are few."""
+    if options.engine == "process" or (options.engine == "auto" and _is_small(subject, options)):
+        return Apart(subject, options)
+    return InPlace(subject, options)
+
+
+def _is_small(subject: Subject, options: OnlineOptions) -> bool:
+    return options.device.startswith("cuda") and 0 < bytes_of(subject.path) <= BY_FILE
+
+
+def bytes_of(path: str) -> int:
+    """Of the weights that lie there; 0 where none do, as for a name of the hub."""
+    return sum(file.stat().st_size for file in Path(path).glob("*.safetensors"))
+
+
+def _installed(name: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(name) is not None
+
+
+def whole_weights(model: Any) -> dict[str, Any]:
+    """The state of the model under its names before peft; each adapter's product is added to the weight that it adapts."""
+    import torch
+
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    added: dict[str, Any] = {}
+    with torch.no_grad():
+        for name, module in base.named_modules():
+            if hasattr(module, "get_delta_weight") and hasattr(module, "base_layer"):
+                active = [a for a in module.active_adapters if a in module.lora_A]
+                added[f"{name}.weight"] = sum(module.get_delta_weight(adapter) for adapter in active)
+        weights = {
+            name.replace(".base_layer", ""): value for name, value in base.state_dict().items() if "lora_" not in name
+        }
+        return {name: value + added[name] if name in added else value for name, value in weights.items()}

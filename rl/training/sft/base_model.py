@@ -1,0 +1,214 @@
+"""The model that training starts from: a folder, a hub name, or a new one of a size, with the tokenizer that fits it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kernelwright.errors import InputError
+from kernelwright.policies.base import PolicyRefused
+from kernelwright.policies.model_identity import adapter_folder, identity_of, model_config
+from kernelwright.rl.training.sft.presets import Preset
+from kernelwright.rl.training.tokenizing import TEMPLATE
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+log = logging.getLogger(__name__)
+
+CONTEXT = 4096
+
+
+class Size(NamedTuple):
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head: int
+    inner: int
+
+
+SIZES = {
+    "tiny": Size(64, 2, 2, 1, 32, 128),
+    "1m": Size(128, 4, 4, 2, 32, 384),
+    "2m": Size(192, 4, 6, 3, 32, 512),
+    "4m": Size(224, 6, 7, 7, 32, 608),
+    "7m": Size(288, 6, 9, 3, 32, 768),
+    "10m": Size(320, 8, 5, 5, 64, 864),
+    "14m": Size(384, 8, 6, 3, 64, 1024),
+    "28m": Size(512, 9, 8, 4, 64, 1472),
+    "38m": Size(576, 10, 9, 3, 64, 1664),
+}
+"""Qwen3's shape with a vocabulary of about 4,096: 14m in bf16 and 28m in int8 are under 32 MB."""
+NEW = "new:"
+
+
+class Base(NamedTuple):
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    """As it was given."""
+
+
+def is_new(base: str) -> bool:
+    return base.startswith(NEW)
+
+
+def check_base(base: str, adapter: str | None, preset: Preset) -> None:
+    """What can be refused before anything is loaded. Raises InputError and PolicyRefused."""
+    if preset.four_bit:
+        _check_bitsandbytes()
+    if is_new(base):
+        _size(base)
+        if preset.lora is not None or adapter is not None:
+            raise InputError(f"{base} starts from random weights: train all of them, with --preset scratch")
+    else:
+        model_config(base)
+    if adapter is not None:
+        _check_adapter(adapter, base)
+
+
+def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
+    """Raises InputError where it cannot be read."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # a foreign folder may raise anything; each means that this is no tokenizer
+        raise InputError(f"no tokenizer in {folder}: {_first(error)} (rl tokenizer makes one)") from error
+    if tokenizer.eos_token_id is None:
+        raise InputError(f"the tokenizer of {folder} has no end token: give another with --tokenizer")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.chat_template is None:
+        log.warning("%s has no chat template: it gets this project's", folder)
+        tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def load_base(base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int) -> Base:
+    """The model on the CPU (4-bit: where it is trained), float32 where all weights are trained and bf16 where only an adapter is. Raises InputError."""
+    model = _new(base, tokenizer, seed) if is_new(base) else _existing(base, preset, device)
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise InputError(
+            f"the tokenizer has {len(tokenizer)} tokens and {base} knows {rows}: give the tokenizer that {base} was trained with"
+        )
+    return Base(model, tokenizer, base)
+
+
+def check_same_tokenizer(base: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """A given tokenizer must be the base's own, where the base has one. Raises InputError."""
+    if is_new(base):
+        return
+    own = identity_of(load_tokenizer(base)).tokenizer_hash
+    if own != identity_of(tokenizer).tokenizer_hash:
+        raise InputError(f"this tokenizer is not the one that {base} was trained with: leave --tokenizer out")
+
+
+def parameters(model: Any) -> int:
+    """Numbers that the model holds; of 4-bit weights two share a byte."""
+    return sum(_numbers(p) for p in model.parameters())
+
+
+def _numbers(parameter: Any) -> int:
+    packed = getattr(parameter, "quant_state", None)
+    return parameter.numel() if packed is None else math.prod(packed.shape)
+
+
+def _size(base: str) -> Size:
+    name = base.removeprefix(NEW).lower()
+    if name not in SIZES:
+        raise InputError(f"{base}: choose {', '.join(NEW + size for size in SIZES)}")
+    return SIZES[name]
+
+
+def _new(base: str, tokenizer: PreTrainedTokenizerBase, seed: int) -> Any:
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    size = _size(base)
+    torch.manual_seed(seed)
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=-(-len(tokenizer) // 64) * 64, hidden_size=size.hidden, intermediate_size=size.inner,
+            num_hidden_layers=size.layers, num_attention_heads=size.heads, num_key_value_heads=size.kv_heads,
+            head_dim=size.head, max_position_embeddings=CONTEXT, tie_word_embeddings=True, bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+        )
+    )  # fmt: skip
+
+
+def _existing(base: str, preset: Preset, device: str) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    options: dict[str, Any] = {"dtype": torch.float32 if preset.lora is None else torch.bfloat16}
+    if preset.lora is not None and device == "cpu":
+        options["dtype"] = torch.float32
+    if preset.four_bit:
+        options |= {
+            "quantization_config": _four_bit(),
+            "device_map": {"": 0 if device.startswith("cuda") else "cpu"},
+            "dtype": torch.bfloat16,
+        }
+    refused = _refused_memory()
+    try:
+        # A folder by its whole path: an adapter keeps the name of what it was made for.
+        return AutoModelForCausalLM.from_pretrained(_known_as(base), **options)
+    except Exception as error:  # whatever transformers meets first
+        if isinstance(error, torch.OutOfMemoryError) or _refused_memory() > refused:
+            smaller = "a smaller base" if preset.four_bit else "--preset qlora-3090, or a smaller base"
+            raise InputError(f"{base} does not fit in this GPU's memory: use {smaller}") from error
+        raise InputError(f"cannot load the base model {base}: {_first(error)}") from error
+
+
+def _refused_memory() -> int:
+    """How often CUDA's allocator has refused. What goes wrong while weights are packed reaches us without its kind: transformers keeps the text alone."""
+    import torch
+
+    return int(torch.cuda.memory_stats().get("num_ooms", 0)) if torch.cuda.is_initialized() else 0
+
+
+def _four_bit() -> Any:
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16, bnb_4bit_use_double_quant=True
+    )  # fmt: skip
+
+
+def _check_bitsandbytes() -> None:
+    try:
+        import bitsandbytes  # noqa: F401
+    except ImportError as error:
+        raise InputError("this preset needs bitsandbytes: pip install 'kernelwright[qlora]'") from error
+
+
+def _check_adapter(adapter: str, base: str) -> None:
+    """Its own notes say for which base it was made."""
+    try:
+        folder = adapter_folder(adapter)
+        notes = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    except PolicyRefused as error:
+        raise InputError(str(error)) from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{adapter}/adapter_config.json cannot be read: save the adapter again") from error
+    made_for = str(notes.get("base_model_name_or_path") or "")
+    if made_for and _known_as(made_for) != _known_as(base):
+        raise InputError(f"the adapter {adapter} was made for {made_for}, not for {base}: give that as --base")
+
+
+def _known_as(base: str) -> str:
+    folder = Path(base).expanduser()
+    return str(folder.resolve()) if folder.exists() else re.sub(r"/+$", "", base)
+
+
+def _first(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]

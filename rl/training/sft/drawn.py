@@ -1,0 +1,107 @@
+"""Drafts straight from the generator, beside a corpus: the answers are those that it holds to be right, and no tool has judged them.
+
+Judging costs seconds a row and drawing milliseconds. A small model needs more different programs than can be judged in the time that a GPU is lent
+for; which rows were judged is counted and stands in the card.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeVar
+
+from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.policies.base import PromptForm
+from kernelwright.rl.data.cleaning.suites import graphs_of
+from kernelwright.rl.data.rows import Kind, Row, Split, row_of
+from kernelwright.rl.data.synth.engine.tasks import task_of
+from kernelwright.rl.training.sft.encoding import Choice, Ready, ready_rows
+from kernelwright.rl.training.sft.light import LightTokenizer
+from kernelwright.rl.worker_pool import pool_of
+from kernelwright.store.models import Action
+from kernelwright.tools.problem import ProblemError
+
+CHUNK = 500
+SOURCE = "drawn, not judged"
+T = TypeVar("T", Row, Ready)
+
+
+def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = ()) -> Iterator[Row]:
+    """The first `count` different drafts of the training split. The same seed gives the same rows in the same order, however many workers.
+
+    against: suites that no row may be of, besides the benchmarks that are known (rl.data.cleaning.known).
+    """
+    return _different(_drawn(_chunk, seed, workers, against), count)
+
+
+def drawn_ready(
+    count: int, seed: int, workers: int, against: tuple[str, ...], tokenizer: Any, choice: Choice
+) -> Iterator[Ready]:
+    """The same rows as ids. The processes that draw them make them ready too, where the tokenizer and the form of the prompt are light enough."""
+    light = LightTokenizer.of(tokenizer) if choice.form is PromptForm.COMPACT else None
+    if light is None:
+        return ready_rows(drawn_rows(count, seed, workers, against), tokenizer, choice)
+    return _different(_drawn(_ready_chunk, seed, workers, against, _begin, light, choice), count)
+
+
+def _drawn(
+    chunk: Callable[..., list[T]], seed: int, workers: int, against: tuple[str, ...], *begin: Any
+) -> Generator[T]:
+    """Chunk after chunk, without end. `begin`: what is called in each process, and with what."""
+    start = 0
+    with pool_of(workers, *begin) as pool:
+        while True:
+            ranges = [(seed, start + place * CHUNK, against) for place in range(workers)]
+            start += workers * CHUNK
+            for rows in pool.map(chunk, ranges):
+                yield from rows
+
+
+def _different(rows: Generator[T], count: int) -> Iterator[T]:
+    """Those of the first `count` different ids."""
+    seen: set[str] = set()
+    try:
+        for row in rows if count else ():
+            if isinstance(row, Ready) and row.again:
+                yield row
+            elif row.id not in seen:
+                if len(seen) == count:
+                    return
+                seen.add(row.id)
+                yield row
+    finally:
+        rows.close()
+
+
+_writing: tuple[LightTokenizer, Choice]
+"""Of a process that makes rows ready: its tokenizer, and what is asked for."""
+
+
+def _begin(tokenizer: LightTokenizer, choice: Choice) -> None:
+    """As many processes as cores: each tokenizes in one thread."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    global _writing
+    _writing = tokenizer, choice
+
+
+def _ready_chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Ready]:
+    return list(ready_rows(_chunk(of), *_writing))
+
+
+def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:
+    """The draws of one range of numbers that belong to the training split."""
+    seed, start, against = of
+    forbidden = graphs_of(*against)
+    prompts = Prompts(PromptForm.COMPACT)
+    found = []
+    for number in range(start, start + CHUNK):
+        task = task_of(Split.TRAIN, seed, number, forbidden)
+        if task is None:
+            continue
+        try:
+            prompt = prompts.messages(Asked(problem=task.problem, action=Action.DRAFT))[-1].content
+        except ProblemError:  # a fault of the generator's in one draw of many is no end of a training
+            continue
+        facts = {"reference": task.problem.source, "family": task.family, "depth": task.depth, "source": SOURCE}
+        found.append(row_of(Kind.DRAFT, prompt, task.solution, problem=task.problem.name, **facts))
+    return found

@@ -1,0 +1,99 @@
+"""What `rl sft` is asked to do, as one value: two commands with the same value are the same training, so the second goes on with the first."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kernelwright.policies.base import Value
+from kernelwright.rl.training.sft.encoding import Choice
+from kernelwright.rl.training.sft.presets import PresetName
+
+
+class Storage(StrEnum):
+    """How a whole model's weights are written."""
+
+    BF16 = "bf16"
+    FP32 = "fp32"
+    INT8 = "int8"
+
+
+class Options(Value):
+    base: str
+    data: Path
+    output: Path
+    preset: PresetName = PresetName.SCRATCH
+    tokenizer: str | None = None
+    adapter: str | None = None
+    """Gone on with, instead of a new one."""
+    device: str = "cpu"
+    choice: Choice = Choice()
+    settings: dict[str, Any] = {}
+    """Fields of SFTConfig over the preset's."""
+    drawn: int = 0
+    """Drafts from the generator besides, which no tool has judged."""
+    against: tuple[str, ...] = ()
+    """Suites that no drawn row may be of, besides the benchmarks that are known."""
+    drawn_seed: int = 1_000_003
+    """Another than a corpus is generated with, so that they are other programs."""
+    workers: int = 2
+    vocabulary: int = 4096
+    """Of the tokenizer that is made where a new model is given none."""
+    batch_tokens: int | None = None
+    """Of the scratch preset; None: 65,536 on a GPU, 8,192 on a CPU."""
+    compile: bool | None = None
+    """torch.compile of the scratch preset's step; None: on a GPU."""
+    max_minutes: float | None = None
+    storage: Storage = Storage.BF16
+    seed: int = 0
+
+    @property
+    def work(self) -> Path:
+        """Beside the output: checkpoints and the tokenizer, until the model is whole."""
+        return self.output.with_name(f"{self.output.name}.training")
+
+    @property
+    def identity(self) -> str:
+        """What a checkpoint is good for. How long it may take, and how it is stored in the end, can change."""
+        text = self.model_dump_json(exclude={"max_minutes", "storage", "output", "workers"})
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def budget(self) -> int:
+        return self.batch_tokens or (65_536 if self.device.startswith("cuda") else 8_192)
+
+    @property
+    def compiled(self) -> bool:
+        return self.device.startswith("cuda") if self.compile is None else self.compile
+
+
+class FineTuned(Value):
+    """The result of a fine-tuning."""
+
+    output: str
+    base: str
+    parameters: int
+    trained: int
+    """Of them."""
+    rows: dict[str, int]
+    steps: int
+    epochs: float
+    loss: float
+    """Mean over the last logged steps, nats a token."""
+    held_loss: float | None
+    """On rows that were kept back."""
+    tokens: int
+    """Trained on, padding not counted."""
+    tokens_a_second: float
+    seconds: float
+    padding: float | None = None
+    """Share of what was computed."""
+    gpu_memory: int | None = None
+    """Bytes at most."""
+    resumed_at: int = 0
+    losses: tuple[tuple[int, float], ...] = ()
+    held_losses: tuple[tuple[int, float], ...] = ()
+    config: dict[str, Any] = {}
+    """What differs from SFTConfig's own defaults."""

@@ -1,0 +1,114 @@
+"""The recipes: fields of trl's SFTConfig, and what is round it. Anything in them can be set otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Value
+from kernelwright.rl.training.trl_settings import check_settings, make_config
+
+LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+class PresetName(StrEnum):
+    QLORA_3090 = "qlora-3090"
+    """An 8 B model on one card of 24 GB, as published."""
+    LORA = "lora"
+    FULL = "full"
+    """Every weight of a model that is there."""
+    SCRATCH = "scratch"
+    """A small model from random weights, as fast as the hardware goes."""
+
+
+class Lora(Value):
+    rank: int = 32
+    alpha: int = 32
+    dropout: float = 0.05
+    targets: tuple[str, ...] = LORA_TARGETS
+
+
+class Preset(Value):
+    config: dict[str, Any]
+    """Fields of SFTConfig."""
+    lora: Lora | None = None
+    four_bit: bool = False
+    """NF4 through bitsandbytes."""
+    bucketed: bool = False
+    """Our batches of few shapes and a compiled step, instead of trl's own."""
+
+
+_COSINE = {"lr_scheduler_type": "cosine", "warmup_steps": 0.02, "logging_steps": 5, "save_steps": 200}
+_ONE_BY_SIXTEEN = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16, "gradient_checkpointing": True}
+
+PRESETS: Mapping[PresetName, Preset] = {
+    PresetName.QLORA_3090: Preset(
+        config={
+            **_COSINE, **_ONE_BY_SIXTEEN,
+            "learning_rate": 1e-4, "num_train_epochs": 1, "packing": True, "max_length": 1024, "bf16": True,
+        },
+        lora=Lora(),
+        four_bit=True,
+    ),
+    PresetName.LORA: Preset(
+        config={**_COSINE, **_ONE_BY_SIXTEEN, "learning_rate": 1e-4, "num_train_epochs": 1, "max_length": 2048},
+        lora=Lora(),
+    ),
+    # AutoTriton's (arXiv:2507.05687): three epochs at 1e-5.
+    PresetName.FULL: Preset(
+        config={**_COSINE, **_ONE_BY_SIXTEEN, "learning_rate": 1e-5, "num_train_epochs": 3, "max_length": 2048},
+    ),
+    PresetName.SCRATCH: Preset(
+        config={
+            **_COSINE,
+            "learning_rate": 2e-3, "num_train_epochs": 4, "max_length": 1536, "adam_beta2": 0.95, "weight_decay": 0.1,
+            "max_grad_norm": 1.0, "gradient_checkpointing": False, "logging_steps": 25, "save_steps": 1000,
+            "logging_nan_inf_filter": False, "per_device_eval_batch_size": 32,
+        },
+        bucketed=True,
+    ),
+}  # fmt: skip
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Fields of SFTConfig from a JSON or YAML file. Raises InputError."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is neither JSON nor YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} is not a mapping of SFTConfig's fields to values")
+    return content
+
+
+def read_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """`name=value` each, the value as JSON (1e-4, true, null, {"a": 1}) or else as text. Raises InputError."""
+    found = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set {text!r}: write name=value, such as learning_rate=1e-4")
+        try:
+            found[name.strip()] = json.loads(value)
+        except ValueError:
+            found[name.strip()] = value
+    return found
+
+
+def sft_config(preset: Preset, given: Mapping[str, Any], **fixed: Any) -> Any:
+    """SFTConfig of the preset with what was given over it. Raises InputError for a field that it has not, or a value that it refuses."""
+    from trl import SFTConfig
+
+    check_settings(SFTConfig, given)
+    for name in given:
+        if name in fixed and name != "bf16":
+            raise InputError(f"{name} is not to be set here: rl sft has an option of its own for it")
+    return make_config(SFTConfig, {**preset.config, **fixed, **given})

@@ -1,0 +1,238 @@
+"""`rl sft` from rows to a model folder. Nothing is written at the output before it is whole; what was done lies beside it, and is gone on with."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.agent.interrupts import stopping
+from kernelwright.errors import InputError
+from kernelwright.policies.model_identity import SIDECAR
+from kernelwright.rl.data.rows import count_rows, read_rows, shards
+from kernelwright.rl.training.processes import refuse_several_gpus
+from kernelwright.rl.training.sft.base_model import (
+    Base,
+    check_base,
+    check_same_tokenizer,
+    is_new,
+    load_base,
+    load_tokenizer,
+    parameters,
+)
+from kernelwright.rl.training.sft.card import write_card
+from kernelwright.rl.training.sft.drawn import drawn_ready
+from kernelwright.rl.training.sft.encoding import Encoded, gather, ready_rows
+from kernelwright.rl.training.sft.options import FineTuned, Options, Storage
+from kernelwright.rl.training.sft.presets import PRESETS, Preset, sft_config
+from kernelwright.rl.training.tokenizing import save_tokenizer, train_tokenizer, training_texts
+from kernelwright.tools.report import InfrastructureError
+
+if TYPE_CHECKING:
+    from kernelwright.rl.training.sft.trainer import KernelSFTTrainer
+
+Say = Callable[[str], None]
+ASKED = "asked.json"
+COLUMNS = ("id", "kind", "prompt", "completion", "problem", "reference", "split", "correct", "source")
+
+
+def train(options: Options, say: Say, command: str = "rl sft") -> FineTuned:
+    """Begins or goes on, and writes the model. Raises InputError, PolicyRefused, InfrastructureError; KeyboardInterrupt after a checkpoint."""
+    preset = PRESETS[options.preset]
+    shards(options.data)
+    check_base(options.base, options.adapter, preset)
+    refuse_several_gpus(options.device, "sft")
+    resumes = _prepare(options)
+    tokenizer = _tokenizer(options, say)
+    more = f" and {options.drawn:,} drawn ones" if options.drawn else ""
+    say(f"encoding {count_rows(options.data):,} rows{more}")
+    longest = int(options.settings.get("max_length") or preset.config["max_length"])
+    choice = options.choice.with_(longest=longest)
+    drawn = drawn_ready(options.drawn, options.drawn_seed, options.workers, options.against, tokenizer, choice)
+    read = ready_rows(read_rows(options.data, COLUMNS), tokenizer, choice)
+    rows = gather(chain(read, drawn), tokenizer.eos_token_id, choice)
+    say("; ".join(f"{name}: {number:,}" for name, number in sorted(rows.counts.items())))
+    config = sft_config(preset, options.settings, **_fixed(options, preset))
+    base = load_base(options.base, tokenizer, preset, options.device, options.seed)
+    with _readable_trouble(options):
+        trainer, trained = _run(options, preset, base, rows, config, resumes, say)
+        _publish(options, trainer, base, trained, lambda folder: write_card(folder, options, trained, command))
+    return trained
+
+
+def _prepare(options: Options) -> bool:
+    """Makes the work folder; whether it holds the same training, begun earlier. Raises InputError where something else is in the way."""
+    if options.output.exists() and (not options.output.is_dir() or any(options.output.iterdir())):
+        raise InputError(f"{options.output} is there already: choose another --out, or move it away")
+    note = options.work / ASKED
+    if note.is_file():
+        if json.loads(note.read_text(encoding="utf-8")).get("identity") == options.identity:
+            return True
+        from kernelwright.rl.training.sft.trainer import newest_checkpoint
+
+        if newest_checkpoint(options.work) is not None:
+            raise InputError(
+                f"{options.work} holds an unfinished training with other settings: give those again, or delete it"
+            )
+        # It came to nothing: what it was asked may have been a mistake.
+        shutil.rmtree(options.work)
+    options.work.mkdir(parents=True, exist_ok=True)
+    note.write_text(
+        json.dumps({"identity": options.identity, **options.model_dump(mode="json")}, indent=2), encoding="utf-8"
+    )
+    return False
+
+
+def _tokenizer(options: Options, say: Say) -> Any:
+    if options.tokenizer is not None:
+        tokenizer = load_tokenizer(options.tokenizer)
+        check_same_tokenizer(options.base, tokenizer)
+        return tokenizer
+    if not is_new(options.base):
+        return load_tokenizer(options.base)
+    own = options.work / "tokenizer"
+    if not (own / "tokenizer.json").is_file():
+        say(f"making a tokenizer of {options.vocabulary:,} tokens")
+        save_tokenizer(train_tokenizer(training_texts(options.data), options.vocabulary), own)
+    return load_tokenizer(str(own))
+
+
+def _fixed(options: Options, preset: Preset) -> dict[str, Any]:
+    """Fields of SFTConfig that this command decides."""
+    on_gpu = options.device.startswith("cuda")
+    fixed: dict[str, Any] = {
+        "output_dir": str(options.work), "use_cpu": not on_gpu, "bf16": on_gpu, "report_to": "none", "disable_tqdm": True,
+        "save_total_limit": 2, "seed": options.seed, "completion_only_loss": None, "remove_unused_columns": False,
+        "eval_strategy": "no", "shuffle_dataset": False, "logging_first_step": True,
+    }  # fmt: skip
+    if preset.bucketed:
+        fixed |= {"dataset_kwargs": {"skip_prepare_dataset": True}, "optim": "adamw_torch_fused"}
+    return {name: value for name, value in fixed.items() if name not in options.settings or name in ("output_dir",)}
+
+
+def _run(
+    options: Options, preset: Preset, base: Base, rows: Encoded, config: Any, resumes: bool, say: Say
+) -> tuple[KernelSFTTrainer, FineTuned]:
+    from kernelwright.rl.training.sft.trainer import Clock, Speaking, make_trainer, newest_checkpoint, seconds_of
+
+    clock = Clock(None if options.max_minutes is None else options.max_minutes * 60)
+    model, lora = _with_adapter(options, preset, base)
+    trainer = make_trainer(
+        model, base.tokenizer, rows, config, clock, peft_config=lora,
+        budget=options.budget if preset.bucketed else None, compile=options.compiled,
+    )  # fmt: skip
+    steps_an_epoch = max(1, len(trainer.get_train_dataloader()) // config.gradient_accumulation_steps)
+    a_step = len(rows.train.ids) / steps_an_epoch
+    trainer.add_callback(Speaking(say, clock, lambda step: a_step * step))
+    checkpoint = newest_checkpoint(options.work) if resumes else None
+    earlier = 0.0 if checkpoint is None else seconds_of(checkpoint)
+    begun = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+    say(f"going on at step {begun}" if begun else f"training {parameters(trainer.model):,} parameters")
+    clock.start(earlier)
+    with stopping(trainer.interrupt):
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    seconds = clock.spent
+    held = trainer.evaluate()["eval_loss"] if len(rows.held) else None
+    return trainer, _summary(options, trainer, rows, seconds, held, a_step, begun)
+
+
+def _with_adapter(options: Options, preset: Preset, base: Base) -> tuple[Any, Any]:
+    """The model, with the adapter that is gone on with; and the config of a new one, where the preset has one."""
+    if preset.lora is None and options.adapter is None:
+        return base.model, None
+    from peft import LoraConfig, PeftModel, prepare_model_for_kbit_training
+
+    model: Any = base.model
+    if preset.four_bit:
+        # Recomputing in the backward pass is the config's to ask for: the trainer does it.
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    if options.adapter is not None:
+        try:
+            return PeftModel.from_pretrained(model, options.adapter, is_trainable=True), None
+        except Exception as error:  # peft raises whatever the mismatch meets first
+            first = str(error).strip().splitlines()[0][:200]
+            raise InputError(f"the adapter {options.adapter} does not fit {options.base}: {first}") from error
+    assert preset.lora is not None
+    lora = preset.lora
+    return model, LoraConfig(
+        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=list(lora.targets),
+        task_type="CAUSAL_LM",
+    )  # fmt: skip
+
+
+def _summary(
+    options: Options, trainer: Any, rows: Encoded, seconds: float, held: float | None, a_step: float, begun: int
+) -> FineTuned:
+    import torch
+
+    log = trainer.state.log_history
+    losses = tuple((int(entry["step"]), float(entry["loss"])) for entry in log if "loss" in entry)
+    if not losses or not math.isfinite(losses[-1][1]):
+        raise InputError("the loss is not a number any more: start again with a smaller --set learning_rate=...")
+    last = [loss for _, loss in losses[-3:]]
+    sampler: Any = getattr(trainer.get_train_dataloader(), "batch_sampler", None)
+    tokens = int(a_step * trainer.state.global_step)
+    return FineTuned(
+        output=str(options.output), base=options.base, parameters=parameters(trainer.model),
+        trained=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad), rows=rows.counts,
+        steps=trainer.state.global_step, epochs=float(trainer.state.epoch or 0.0), loss=sum(last) / len(last),
+        held_loss=held, tokens=tokens, tokens_a_second=tokens / max(seconds, 1e-9), seconds=seconds,
+        padding=sampler.padding(rows.train.lengths) if hasattr(sampler, "padding") else None,
+        gpu_memory=torch.cuda.max_memory_allocated() if options.device.startswith("cuda") else None, resumed_at=begun,
+        losses=losses, config={**PRESETS[options.preset].config, **options.settings, "bf16": trainer.args.bf16},
+        held_losses=tuple((int(e["step"]), float(e["eval_loss"])) for e in log if "eval_loss" in e),
+    )  # fmt: skip
+
+
+@contextmanager
+def _readable_trouble(options: Options) -> Iterator[None]:
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise InfrastructureError(
+            "out of GPU memory: give a smaller --batch-tokens, or --set per_device_train_batch_size and max_length; "
+            "what was done is kept"
+        ) from error
+
+
+def _publish(options: Options, trainer: Any, base: Base, trained: FineTuned, card: Callable[[Path], None]) -> None:
+    """Writes everything into a folder beside the output, then gives it its name."""
+    partial = options.output.with_name(f".{options.output.name}.{time.time_ns()}")
+    try:
+        _save_weights(trainer.model, partial, options.storage)
+        save_tokenizer(base.tokenizer, partial)
+        notes = {
+            "prompt_form": str(options.choice.form), "parameters": trained.parameters, "loss": round(trained.loss, 6),
+            "rows": trained.rows, "base": options.base, "seed": options.seed,
+        }  # fmt: skip
+        (partial / SIDECAR).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
+        card(partial)
+        if options.output.is_dir():
+            options.output.rmdir()
+        partial.rename(options.output)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    shutil.rmtree(options.work, ignore_errors=True)
+
+
+def _save_weights(model: Any, folder: Path, storage: Storage) -> None:
+    import torch
+
+    model = getattr(model, "_orig_mod", model)
+    if hasattr(model, "peft_config"):
+        model.save_pretrained(folder)
+        return
+    if storage is Storage.INT8:
+        from kernelwright.policies.small.quantised_weights import write_int8
+
+        write_int8(model, folder)
+        return
+    model.to(torch.bfloat16 if storage is Storage.BF16 else torch.float32).save_pretrained(folder)

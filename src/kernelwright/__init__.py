@@ -1,0 +1,171 @@
+"""Kernelwright writes Triton GPU kernels and judges them.
+
+The public interface is what this module names. Everything else may change between releases.
+
+    import kernelwright
+
+    report = kernelwright.check("softmax_triton.py", "fused softmax")
+    solved = kernelwright.solve("fused softmax", output="softmax_triton.py")
+
+    with kernelwright.Judge(device="cuda:0") as judge:             # warm: many candidates of one problem
+        reports = [judge.submit(problem, source) for source in sources]
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelwright.agent.solve.solving import Solved
+    from kernelwright.store.database import Store
+    from kernelwright.tools.pipeline import Evaluator as Judge
+    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.problem import Problem
+    from kernelwright.tools.report import Report
+
+__all__ = ["Judge", "Options", "Problem", "Report", "Solved", "Store", "__version__", "check", "find_problem", "solve"]
+
+_PLACES = {
+    "Judge": "kernelwright.tools.pipeline:Evaluator",
+    "Options": "kernelwright.tools.pipeline:Options",
+    "Problem": "kernelwright.tools.problem:Problem",
+    "Report": "kernelwright.tools.report:Report",
+    "Solved": "kernelwright.agent.solve.solving:Solved",
+    "Store": "kernelwright.store.database:Store",
+}
+
+
+def find_problem(problem: str | Path, *, kernelbench: str | Path | None = None) -> Problem:
+    """Finds a problem by what a user would type.
+
+    Args:
+        problem: A sentence that names a problem of the catalogue ("fused softmax"), the path of a Python file that
+            defines `Model` and `get_inputs` (and `get_init_inputs` where the constructor takes arguments), or
+            `kernelbench:LEVEL/NUMBER`.
+        kernelbench: A checkout or a parquet file of KernelBench, which `kernelbench:` problems need.
+
+    Raises:
+        ProblemError: Nothing of that name exists, or the file is not a problem. The message says what is near.
+    """
+    from kernelwright.agent.problems.finding import find
+
+    return find(str(problem), kernelbench=kernelbench)
+
+
+def check(
+    candidate: str | Path,
+    problem: str | Path | Problem,
+    *,
+    device: str = "auto",
+    seed: int | None = None,
+    sizes: int | None = None,
+    own_work: str = "strict",
+    options: Options | None = None,
+) -> Report:
+    """Judges one candidate kernel against a problem, as the command `agent check` does.
+
+    The candidate's host code is traced in a sandbox on tensors without values; what it launches is compiled from its
+    text and replayed by trusted code, at several sizes and on several distributions of inputs.
+
+    Args:
+        candidate: The path of a Python file that defines `ModelNew`, or that file's text.
+        problem: A `Problem`, or what `find_problem` takes.
+        device: `auto` (the first GPU where there is one), `cpu` (Triton's interpreter at small sizes, nothing is
+            timed) or `cuda:N`.
+        seed: Repeats the verdict that reported this seed. None draws a new one.
+        sizes: The number of other sizes that the candidate is checked at. None takes the default of `Options`.
+        own_work: What the candidate's own kernels must do: `strict` (everything), `share:P` (at least the share P of
+            the work, from 0 to 1) or `report` (nothing, the share is only reported).
+        options: All other settings of a verdict; the arguments above replace theirs.
+
+    Returns:
+        The report. A broken candidate is a value, never an exception: `report.correct` and `report.failure` say what
+        was found, and times are in milliseconds.
+
+    Raises:
+        ProblemError: The reference itself cannot be used.
+        InfrastructureError: This machine could not make a verdict (no such GPU, no sandbox, a full disk).
+        OSError: The candidate's file cannot be read.
+    """
+    from kernelwright.agent.command_line.arguments import choose_device, own_work_mode
+    from kernelwright.tools.pipeline import Evaluator, Options
+
+    settings = (options or Options()).with_(own_work=own_work_mode(own_work))
+    if seed is not None:
+        settings = settings.with_(seed=seed)
+    if sizes is not None:
+        settings = settings.with_(sizes=sizes)
+    found = find_problem(problem) if isinstance(problem, str | Path) else problem
+    is_text = isinstance(candidate, str) and "\n" in candidate
+    text = str(candidate) if is_text else Path(candidate).read_text(encoding="utf-8")
+    with Evaluator(device=choose_device(device), workers=1) as judge:
+        return judge.evaluate(found, text, settings)
+
+
+def solve(
+    problem: str | Path | Problem,
+    *,
+    output: str | Path,
+    policy: str = "embedded",
+    device: str = "auto",
+    turns: int = 10,
+    database: str | None = None,
+) -> Solved:
+    """Writes a kernel for one problem, as the command `agent solve` does: draft, judge, repair, refine.
+
+    Args:
+        problem: A `Problem`, or what `find_problem` takes.
+        output: The file that the best kernel is written to.
+        policy: Who writes: `embedded` (the policy that ships; no key, no download), `openai:MODEL@URL`, `vllm:PATH`,
+            `transformers:PATH` or `scripted:FILE`.
+        device: `auto`, `cpu` or `cuda:N`.
+        turns: The most replies that the policy is asked for.
+        database: Where the trajectory is kept; None keeps it in `.kernelwright/runs.db`.
+
+    Returns:
+        How the run ended: whether a correct kernel was found, its speedup over eager, and the report.
+
+    Raises:
+        ProblemError: The reference cannot be used.
+        PolicyError: The policy cannot be opened.
+        StoreError: The database cannot be used.
+        InfrastructureError: This machine could not run the tools.
+    """
+    from kernelwright.agent.command_line.arguments import choose_device, choose_goal, choose_targets
+    from kernelwright.agent.loop.settings import Settings
+    from kernelwright.agent.loop.stopping import Budgets
+    from kernelwright.agent.solve.solving import solve_problem
+    from kernelwright.policies.open_policy import open_policy
+
+    found = find_problem(problem) if isinstance(problem, str | Path) else problem
+    place = choose_device(device)
+    settings = Settings(
+        policy=policy,
+        targets=choose_targets([], place),
+        device=place,
+        goal=choose_goal(None, place),
+        budgets=Budgets(turns=turns),
+    )
+    opened = open_policy(policy)
+    try:
+        return solve_problem(
+            found, opened, settings, db=database, output=Path(output), watch=lambda *_: None, say=lambda _: None
+        )
+    finally:
+        opened.close()
+
+
+def __getattr__(name: str) -> Any:
+    """The classes, imported when they are first asked for: `import kernelwright` costs nothing."""
+    if name == "__version__":
+        return metadata.version("kernelwright")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _PLACES[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,368 @@
+"""Batches: real scripted policies, the real evaluator on a CPU, real processes that are killed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kernelwright.agent.batch.lanes import Gate, PolicyLane
+from kernelwright.agent.batch.running import run_batch
+from kernelwright.agent.batch.runs import jobs_of
+from kernelwright.agent.batch.suite_choice import choose_problems, default_run
+from kernelwright.agent.errors import Exit
+from kernelwright.agent.loop.settings import EXPLORING, Settings
+from kernelwright.agent.loop.stopping import Budgets
+from kernelwright.agent.problems.finding import find
+from kernelwright.agent.prompts import Prompts
+from kernelwright.errors import InputError
+from kernelwright.policies.base import Message, PolicyRefused, PromptForm, Request, Role, Trouble
+from kernelwright.policies.scripted import Part, Script, ScriptedPolicy, open_scripted
+from kernelwright.policies.small.embedded import open_embedded
+from kernelwright.store.database import Store
+from kernelwright.store.errors import StoreError
+from kernelwright.store.records import TrajectoryFilter
+
+ROOT = Path(__file__).parents[3]
+
+
+def command(folder: Path, *arguments: str) -> tuple[list[str], dict]:
+    told = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+    told.pop("OPENAI_API_KEY", None)
+    line = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "batch",
+        *arguments,
+        "--device",
+        "cpu",
+        "--workers",
+        "1",
+        "--json",
+    ]
+    return line, {"cwd": folder, "env": told, "text": True}
+
+
+def batch(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line, how = command(folder, *arguments)
+    return subprocess.run(line, capture_output=True, timeout=240, **how)
+
+
+def history(path: Path) -> dict:
+    """Everything that two batches of one script must share, by problem and sample."""
+    with Store.open(path, readonly=True) as store:
+        found = {}
+        for row in store.trajectories():
+            turns = store.turns(row.id)
+            numbers = {turn.candidate_id: turn.turn for turn in turns}
+            found[row.problem, row.sample] = (
+                row.stop_reason,
+                numbers.get(row.best_id),
+                [(t.turn, t.action, numbers.get(t.parent_id), t.messages, t.source, t.report.failure, t.report.correct) for t in turns],
+            )  # fmt: skip
+        return found
+
+
+def test_every_trajectory_is_finished_and_the_lanes_say_how_busy_they_were(batched):
+    told = json.loads((batched.parent / "report" / "report.json").read_text())
+    [group] = told["groups"]
+    assert (group["figures"]["samples"], group["figures"]["unfinished"]) == (6, 0)
+    with Store.open(batched, readonly=True) as store:
+        rows = store.trajectories(TrajectoryFilter(run="three"), newest=False)
+    assert {(row.problem, row.sample, row.stop_reason) for row in rows} == {
+        (problem, sample, reason)
+        for problem, reason in [
+            ("fused_silu", "target_reached"),
+            ("vector_add", "target_reached"),
+            ("row_sum", "format_errors"),
+        ]
+        for sample in (0, 1)
+    }
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(tmp_path, batched, batch_script):
+    """`kill -9`; the result equals that of the batch that was never interrupted."""
+    asked = (
+        "fused_silu",
+        "vector_add",
+        "row_sum",
+        "--samples",
+        "2",
+        "--run",
+        "three",
+        "--policy",
+        f"scripted:{batch_script}",
+    )
+    dice = random.Random(7)
+    for _ in range(3):
+        line, how = command(tmp_path, *asked, "--db", "killed.db")
+        process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **how)
+        wait_for_turns(process, tmp_path / "killed.db")
+        time.sleep(dice.random())
+        process.kill()
+        process.wait()
+    done = batch(tmp_path, *asked, "--db", "killed.db")
+    assert done.returncode == Exit.DONE, done.stderr
+    assert history(tmp_path / "killed.db") == history(batched)
+    again = batch(tmp_path, *asked, "--db", "killed.db")
+    assert json.loads(again.stdout)["standing"]["here"] == 0, "nothing is left to do"
+
+
+def wait_for_turns(process, path):
+    """Until this process has written something, or ended."""
+    before = turns(path)
+    for _ in range(1200):
+        if process.poll() is not None or turns(path) > before:
+            return
+        time.sleep(0.05)
+
+
+def turns(path):
+    """0 also while the database is being made."""
+    try:
+        with Store.open(path, readonly=True, create=False) as store:
+            return store.count()
+    except StoreError:
+        return 0
+
+
+def test_an_interrupt_pauses_every_run_and_the_same_command_goes_on(tmp_path, unfinished):
+    script = tmp_path / "slow.json"
+    script.write_text(json.dumps({"answers": [unfinished(k) for k in range(6)], "seconds": 0.5}))
+    asked = ("fused_silu", "row_sum", "--policy", f"scripted:{script}", "--turns", "6", "--db", "runs.db")
+    line, how = command(tmp_path, *asked)
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+    wait_for_turns(process, tmp_path / "runs.db")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == Exit.INTERRUPTED, err
+    standing = json.loads(out)["standing"]
+    assert standing["done"] == 0
+    assert standing["paused"] >= 1, "the other one may not have begun"
+    with Store.open(tmp_path / "runs.db", readonly=True) as store:
+        assert {(row.stop_reason, row.finished, row.owner) for row in store.trajectories()} == {
+            ("interrupted", None, "")
+        }
+    done = batch(tmp_path, *asked)
+    assert done.returncode == Exit.DONE, done.stderr
+    with Store.open(tmp_path / "runs.db", readonly=True) as store:
+        assert [len(store.turns(row.id)) for row in store.trajectories()] == [6, 6]
+        assert len(store.trajectories()) == 2, "the same ones"
+
+
+def test_samples_and_another_policy_are_added_to_a_run(tmp_path, unfinished):
+    problems, where = [find("fused_silu")], str(tmp_path / "runs.db")
+
+    def go(name, samples):
+        policy = ScriptedPolicy([unfinished(1), "no", "no", "no"])
+        settings = Settings(policy=name)
+        return run_batch(problems, policy, settings, name="grows", samples=samples, folder=tmp_path / "out", db=where)
+
+    assert go("scripted:one", 1).standing.here == 1
+    more = go("scripted:one", 3)
+    assert (more.standing.jobs, more.standing.done, more.standing.here) == (3, 3, 2)
+    other = go("scripted:two", 2)
+    assert other.standing.here == 2
+    assert [group.label for group in other.report.groups] == ["scripted:one", "scripted:two"]
+    assert other.report.against[0].second == "scripted:two"
+
+
+def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(tmp_path):
+    """A small policy answers greedily first: once said, that teaches nobody anything, and two answers alike are one."""
+    where = str(tmp_path / "runs.db")
+    settings = Settings(policy="embedded", budgets=Budgets(turns=1))
+    with closing(open_embedded(device="cpu")) as policy:
+        run_batch([find("fused_silu")], policy, settings, name="drawn", samples=3, folder=tmp_path / "out", db=where)
+    with Store.open(where, readonly=True) as store:
+        turns = [store.turns(row.id)[0] for row in sorted(store.trajectories(), key=lambda row: row.sample)]
+    assert [turn.sampling.temperature for turn in turns] == [0.0, EXPLORING, EXPLORING]
+    assert [turn.completion.exact for turn in turns] == [False, True, True]
+    assert len({turn.sampling.seed for turn in turns}) == 3
+
+
+def test_a_trajectory_that_another_process_works_on_is_left_to_it(tmp_path, unfinished):
+    """Two batches on one database: each does what the other has not taken."""
+    problems, where = [find("fused_silu"), find("row_sum")], str(tmp_path / "runs.db")
+    settings = Settings(policy="scripted:two", prompt_version=Prompts(PromptForm.CHAT).version)
+    policy = ScriptedPolicy([unfinished(1), "no", "no", "no"])
+    options = {"name": "shared", "samples": 1, "folder": tmp_path / "out", "db": where}
+    with Store.open(where) as other:
+        held = other.begin(settings.start(problems[0]), run_id=other.open_run("shared").id)
+        standing = run_batch(problems, policy, settings, **options).standing
+        assert (standing.done, standing.busy_elsewhere) == (1, 1)
+        other.pause(held.id, "interrupted")
+    assert run_batch(problems, policy, settings, **options).standing.done == 2
+    with pytest.raises(InputError, match="no run 'nobody'"):
+        run_batch(problems, policy, settings, **options, against="nobody")
+
+
+def test_a_wrong_key_stops_the_batch_at_once_and_says_so(tmp_path):
+    from tests.policies.loopback import loopback
+
+    def no_entry(handler):
+        handler.say({"error": {"message": "invalid key", "code": "invalid_api_key"}}, status=401)
+
+    with loopback(no_entry) as server:
+        done = batch(tmp_path, "catalogue", "--policy", f"openai:m@{server.url}", "--at-once", "2")
+        assert len(server.asked) <= 2, "56 problems, and nobody asks again"
+    assert done.returncode == Exit.BAD_INPUT
+    assert "key" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "nothing to do"),
+        (("nobody's problem at all",), "no problem"),
+        (("kernelbench", "--path", "nowhere"), "no KernelBench at nowhere"),
+        (("nowhere.parquet",), "nowhere.parquet"),
+        (("fused_silu", "--policy", "gpt"), "no policy 'gpt'"),
+        (("fused_silu", "--samples", "0"), "--samples"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_line(tmp_path, arguments, said):
+    done = batch(tmp_path, *arguments)
+    assert done.returncode == Exit.BAD_INPUT, done.stdout + done.stderr
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_problem_gets_its_first_sample_before_any_gets_its_second():
+    problems = [find("fused_silu"), find("row_sum")]
+    assert [(job.problem.name, job.sample) for job in jobs_of(problems, 2)] == [
+        ("fused_silu", 0), ("row_sum", 0), ("fused_silu", 1), ("row_sum", 1),
+    ]  # fmt: skip
+
+
+def test_problems_are_chosen_from_suites_folders_and_files_each_once(tmp_path):
+    (tmp_path / "mine.py").write_text(find("mish").source)
+    found = choose_problems(["fused_silu", "fused silu", str(tmp_path)])
+    assert [problem.name for problem in found] == ["fused_silu", "mine.py"]
+    assert len(choose_problems(["catalogue"], limit=3)) == 3
+    assert default_run(["kernelbench"], 1) == "kernelbench-level1"
+    assert default_run(["fused_silu", "mish"], None) == "fused_silu-and-1-more"
+    with pytest.raises(InputError):
+        choose_problems([])
+
+
+def test_a_gate_lets_in_as_many_as_it_has_places_and_counts_their_time():
+    gate, most, inside, lock = Gate("tools", 2), 0, 0, threading.Lock()
+
+    def work():
+        nonlocal most, inside
+        with gate.enter():
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            time.sleep(0.05)
+            with lock:
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    traffic = gate.traffic
+    assert (most, traffic.entered, traffic.inside, traffic.waiting) == (2, 6, 0, 0)
+    assert traffic.busy_seconds >= 0.3
+    assert 0 < traffic.utilisation <= 1
+
+
+def test_a_closed_gate_lets_go_of_who_waits():
+    gate, raised = Gate("tools", 1), []
+
+    def wait():
+        try:
+            with gate.enter():
+                raised.append("entered")
+        except KeyboardInterrupt as error:
+            raised.append(error)
+
+    with gate.enter():
+        thread = threading.Thread(target=wait)
+        thread.start()
+        while not gate.traffic.waiting:
+            time.sleep(0.01)
+        gate.close(KeyboardInterrupt())
+        thread.join(5)
+    assert len(raised) == 1
+    assert isinstance(raised[0], KeyboardInterrupt)
+
+
+def ask(text: str) -> Request:
+    return Request(messages=(Message(role=Role.USER, content=text),), thread=text, turn=0)
+
+
+class Counting:
+    """A scripted policy that counts how many questions each call brings."""
+
+    def __init__(self, script: Script) -> None:
+        self._script, self.calls = ScriptedPolicy(script), []
+        self.name, self.prompt_form, self.capabilities = "scripted", self._script.prompt_form, self._script.capabilities
+
+    def close(self):
+        """Nothing is held."""
+
+    def sample(self, requests):
+        self.calls.append(len(requests))
+        return self._script.sample(requests)
+
+
+def test_questions_that_wait_are_asked_together_and_one_refusal_takes_no_other_with_it():
+    parts = [Part(when=f"question {k}", answers=(f"answer {k}",)) for k in range(7)]
+    policy = Counting(Script(parts=tuple(parts), seconds=0.1))
+    lane = PolicyLane(policy, Gate("policy", 1), lambda error: None, together=True)
+    said = {}
+
+    def wonder(text):
+        try:
+            said[text] = lane.sample([ask(text)])[0].text
+        except PolicyRefused as error:
+            said[text] = error.trouble
+
+    texts = [*(f"question {k}" for k in range(7)), "nobody's"]
+    threads = [threading.Thread(target=wonder, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == {**{f"question {k}": f"answer {k}" for k in range(7)}, "nobody's": Trouble.SCRIPT}
+    assert max(policy.calls) > 1, "together"
+
+
+def test_a_script_of_a_file_is_asked_by_each_run_itself(batch_script):
+    lane = PolicyLane(open_scripted(batch_script), Gate("policy", 4), lambda error: None, together=False)
+    [answer] = lane.sample([ask("return x + y")])
+    assert "no code" in answer.text
+
+
+def test_where_stderr_is_no_terminal_a_line_now_and_then_says_how_far_it_is(capsys, monkeypatch):
+    from types import SimpleNamespace
+
+    from kernelwright.agent.batch.runs import Standing
+    from kernelwright.agent.viewing.show import batch as shown
+
+    monkeypatch.setattr(shown, "LOG_INTERVAL_SECONDS", 0.05)
+    standing = Standing(jobs=9, done=2, here=2, correct=1, faster=0, paused=0, busy_elsewhere=0, seconds=3.0, lanes=())
+    with shown.live_batch() as (watch, say):
+        say("opening the policy")
+        time.sleep(0.2)
+        watch(SimpleNamespace(standing=standing))
+        time.sleep(0.2)
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["opening the policy", "2 of 9 done, 1 correct here, 0 faster than eager, 3 s"]
+    with shown.live_batch(quiet=True) as (watch, say):
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,473 @@
+"""The command line as a user meets it: what it prints, where, and the exit status."""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kernelwright.agent.command_line import arguments as asked
+from kernelwright.agent.errors import Exit, explain
+from kernelwright.errors import InputError
+from kernelwright.tools.hardware.gpus import read_driver
+from kernelwright.tools.hardware.targets import TARGETS
+from kernelwright.tools.problem import ProblemError
+from kernelwright.tools.report import InfrastructureError, Report
+
+ROOT = Path(__file__).parents[3]
+KERNELS = ROOT / "tests/kernels"
+SOFTMAX = str(KERNELS / "good/fused_softmax.py")
+SILU = str(KERNELS / "good/fused_silu.py")
+
+
+def agent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command as a user would, in a process of its own."""
+    command = [sys.executable, "-m", "kernelwright.agent", *arguments]
+    shown = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=shown, timeout=240)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Processes whose environment, command line or working folder names a folder, zombies left out."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            traces = (
+                (place / "environ").read_bytes()
+                + (place / "cmdline").read_bytes()
+                + os.fsencode((place / "cwd").readlink())
+            )
+            if os.fsencode(folder) in traces:
+                found.append(place.name)
+    return found
+
+
+def wait_until_gone(folder: Path, seconds: float) -> None:
+    """No process has anything to do with the folder any more."""
+    deadline = time.monotonic() + seconds
+    while left := processes_in(folder):
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.1)
+
+
+def refused(*arguments: str) -> str:
+    """The one line on stderr of a command that ends with bad input."""
+    done = agent(*arguments)
+    assert done.returncode == Exit.BAD_INPUT, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_the_json_of_a_check_is_a_report_and_nothing_else():
+    done = agent("check", SOFTMAX, "--problem", "fused softmax", "--device", "cpu", "--json")
+    report = Report.model_validate_json(done.stdout)
+    assert report.correct
+    assert report.compile.target == "sm_90"
+    assert done.stderr == ""
+
+
+def test_a_good_softmax_is_correct_and_several_targets_make_a_portability_matrix():
+    targets = [part for name in ("sm_80", "sm_120", "gfx942") for part in ("--target", name)]
+    done = agent("check", SOFTMAX, "--problem", "fused softmax", "--device", "cpu", *targets)
+    assert done.returncode == Exit.DONE, done.stdout + done.stderr
+    assert done.stdout.startswith("correct  fused_softmax")
+    rows = [
+        line.split()[:2]
+        for line in done.stdout.splitlines()
+        if line.strip().startswith(("sm_", "gfx")) and " --" not in line
+    ]
+    assert rows == [["sm_80", "ok"], ["sm_120", "ok"], ["gfx942", "ok"]]
+    assert done.stderr == "", "progress is for terminals"
+
+
+def test_a_syntax_error_is_shown_with_its_caret_before_anything_heavy_starts(tmp_path):
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("import triton\n\nclass ModelNew(:\n    pass\n")
+    start = time.perf_counter()
+    done = agent("check", str(kernel), "--problem", "fused softmax")
+    took = time.perf_counter() - start
+    assert done.returncode == Exit.INCORRECT
+    lines = done.stdout.splitlines()
+    line = next(i for i, shown in enumerate(lines) if "class ModelNew(:" in shown)
+    assert lines[line].strip().startswith("3 |")
+    assert lines[line + 1].strip() == "^"
+    assert took < 6.0, f"{took:.2f} s; meant to be under 1 s on an idle machine"
+
+
+def test_a_syntax_error_is_a_report_in_json_too(tmp_path):
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("import torch\n\n\ndef (:\n")
+    done = agent("check", str(kernel), "--problem", "fused softmax", "--json")
+    assert done.returncode == Exit.INCORRECT
+    report = Report.model_validate_json(done.stdout)
+    assert report.failure.fault == "syntax"
+    assert not report.compiles
+
+
+def checked(kernel: str, problem: str, *options: str) -> Report:
+    """The report of a check on the CPU."""
+    return Report.model_validate_json(
+        agent("check", kernel, "--problem", problem, "--device", "cpu", "--json", *options).stdout
+    )
+
+
+def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many():
+    first = checked(SILU, "fused_silu", "--sizes", "3")
+    seed = first.interpreted.seed
+    again = checked(SILU, "fused_silu", "--sizes", "3", "--seed", str(seed))
+    assert again.interpreted.seed == seed
+    assert again.interpreted.tried == first.interpreted.tried
+    assert again.interpreted.checks == first.interpreted.checks
+    assert len([one for one in first.interpreted.tried if one.why != "small"]) == 3
+    other = checked(SILU, "fused_silu", "--sizes", "3", "--seed", str(seed + 1))
+    assert other.interpreted.tried != first.interpreted.tried
+
+
+def test_a_check_prints_the_command_that_repeats_it():
+    done = agent("check", SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "1", "--no-profile")
+    seed = next(line.split()[1].rstrip(",") for line in done.stdout.splitlines() if line.startswith("seed "))
+    command = f"agent check {SILU} --problem 'fused silu' --device cpu --sizes 1 --no-profile --seed {seed}"
+    assert " ".join(command.split()) in " ".join(done.stdout.split())
+
+
+def test_a_trace_is_shown_before_the_verdict():
+    done = agent("check", SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "0", "--show-trace")
+    assert done.returncode == Exit.DONE, done.stdout + done.stderr
+    trace, _, verdict = done.stdout.partition("\n\ncorrect  fused_silu")
+    assert verdict
+    assert "silu_kernel[" in trace
+    assert "(x_ptr=x0" in trace
+    assert "at the problem's own size" in trace
+
+
+def test_a_trace_is_a_key_of_the_reports_json():
+    done = agent("check", SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "0", "--show-trace", "--json")
+    told = json.loads(done.stdout)
+    assert Report.model_validate(told).correct
+    own, small = told["trace"]["at"]
+    assert (own["sizes"], bool(small["sizes"])) == ({}, True)
+    assert any("kernel" in step for step in own["trace"]["first"])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem", "fault", "said"),
+    [
+        ("bad/fallback_torch_does_the_work.py", "fused_softmax", "fallback", "torch computes here"),
+        ("bad/launch_host_raises_before.py", None, "launch", "^"),
+        ("bad/no_kernel_torch_only.py", None, "no kernel", "none: no_kernel"),
+    ],
+)
+def test_a_trace_of_a_candidate_that_fails_shows_where(kernel, problem, fault, said):
+    path = KERNELS / kernel
+    problem = problem or path.read_text().splitlines()[0].removeprefix("# problem:").strip()
+    done = agent("check", str(path), "--problem", problem, "--device", "cpu", "--sizes", "0", "--show-trace")
+    assert done.returncode == Exit.INCORRECT, done.stdout + done.stderr
+    trace, _, verdict = done.stdout.partition(f"\n\n{fault}  {problem}")
+    assert said in trace
+    assert f": {fault}: " in verdict
+
+
+def test_a_text_that_does_not_parse_has_no_trace(tmp_path):
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("class ModelNew(:\n")
+    done = agent("check", str(kernel), "--problem", "fused softmax", "--show-trace", "--json")
+    assert done.returncode == Exit.INCORRECT
+    told = json.loads(done.stdout)
+    assert "trace" not in told
+    assert told["explanation"].startswith("ended at source: syntax: ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("no_such_package_at_all", "no package of that name is installed"),
+        ("triton.language", "give the whole package, triton"),
+        ("numpy,not a name", "no package of that name is installed"),
+    ],
+)
+def test_a_package_that_cannot_be_allowed_is_refused(asked, said):
+    assert said in refused("check", SOFTMAX, "--problem", "fused softmax", "--allow-import", asked)
+
+
+def test_allowed_packages_are_comma_separated_or_repeated_and_taken_once():
+    from kernelwright.agent.command_line.check import allowed_packages
+
+    assert allowed_packages(["numpy, torch", "numpy", "rich"]) == ("numpy", "torch", "rich")
+    assert allowed_packages([]) == ()
+
+
+LIBRARY = """\
+import torch, triton, triton.language as tl
+
+@triton.jit
+def silu_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n).to(tl.float32)
+    tl.store(out_ptr + i, (x * tl.sigmoid(x)).to(out_ptr.dtype.element_ty), mask=i < n)
+
+def silu(x):
+    out = torch.empty_like(x)
+    silu_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+    return out
+"""
+USES_IT = """\
+import torch.nn as nn
+from own_kernels.activations import silu
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return silu(x.contiguous())
+"""
+
+
+def test_kernels_of_a_package_are_judged_where_it_is_allowed_and_nowhere_else(tmp_path):
+    """An engineer's own package with sibling files, found on PYTHONPATH."""
+    package = tmp_path / "own_kernels"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "activations.py").write_text(LIBRARY)
+    (tmp_path / "kernel.py").write_text(USES_IT)
+    asked = ("check", str(tmp_path / "kernel.py"), "--problem", "fused_silu", "--device", "cpu", "--sizes", "1", "--show-trace")  # fmt: skip
+    allowed = agent(*asked, "--allow-import", "own_kernels", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert allowed.returncode == Exit.DONE, allowed.stdout + allowed.stderr
+    assert "own_kernels.activations.silu_kernel[" in allowed.stdout
+    refused_one = agent(*asked, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert refused_one.returncode == Exit.INCORRECT
+    assert "--allow-import own_kernels allows it" in " ".join(refused_one.stdout.split())
+
+
+@pytest.mark.parametrize("options", [("--seed", "-1"), ("--seed", "x"), ("--sizes", "-1"), ("--sizes", "65")])
+def test_an_impossible_seed_or_count_of_sizes_is_refused(options):
+    assert options[0] in refused("check", SOFTMAX, "--problem", "fused softmax", *options)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    assert "there is no file" in refused("check", str(tmp_path / "gone.py"), "--problem", "fused softmax")
+
+
+def test_a_folder_is_refused(tmp_path):
+    assert "is a folder" in refused("check", str(tmp_path), "--problem", "fused softmax")
+
+
+@pytest.mark.parametrize("content", [b"\x7fELF\x02\x01\xff\xfe", b"x = 1\0"])
+def test_a_file_that_is_not_text_is_refused(tmp_path, content):
+    binary = tmp_path / "kernel.py"
+    binary.write_bytes(content)
+    assert "not" in refused("check", str(binary), "--problem", "fused softmax")
+
+
+def test_an_unknown_problem_is_refused_and_near_ones_are_named():
+    assert "softmax" in refused("check", SOFTMAX, "--problem", "fused softmacs of nothing known")
+
+
+def test_an_unknown_target_is_refused_and_the_known_ones_are_named():
+    said = refused("check", SOFTMAX, "--problem", "fused softmax", "--target", "sm_13")
+    assert all(target in said for target in TARGETS)
+
+
+def test_an_unknown_device_is_refused():
+    assert "auto, cpu or cuda:N" in refused("check", SOFTMAX, "--problem", "fused softmax", "--device", "tpu")
+
+
+def test_a_gpu_that_is_not_there_is_refused():
+    said = refused("check", SOFTMAX, "--problem", "fused softmax", "--device", "cuda:63")
+    assert "cuda:63" in said
+
+
+@pytest.mark.parametrize("share", ["share:0", "share:1.5", "share:most", "share", "lax", "share:nan"])
+def test_an_impossible_share_of_own_work_is_refused(share):
+    with pytest.raises(InputError, match="strict, report or share:P"):
+        asked.own_work_mode(share)
+
+
+@pytest.mark.parametrize("mode", ["strict", "report", "share:0.5", "share:1"])
+def test_own_work_is_taken_as_it_was_written(mode):
+    assert asked.own_work_mode(mode) == mode
+
+
+def test_an_unknown_option_and_an_unknown_command_are_one_line_each():
+    assert "--turbo" in refused("check", SOFTMAX, "--turbo")
+    assert "chekc" in refused("chekc")
+    assert "--problem" in refused("check", SOFTMAX)
+
+
+def test_targets_are_named_properly_and_taken_once():
+    assert asked.choose_targets(["h100", "sm_90", "9.0", "mi300x"], "cpu") == ("sm_90", "gfx942")
+    assert asked.choose_targets([], "cpu") == ("sm_90",)
+
+
+def test_the_device_is_the_cpu_where_there_is_no_gpu():
+    assert asked.choose_device("cpu") == "cpu"
+    if not read_driver().gpus:
+        assert asked.choose_device("auto") == "cpu"
+        with pytest.raises(InputError, match="CUDA finds no GPU here"):
+            asked.choose_device("cuda")
+
+
+@pytest.mark.gpu
+def test_the_device_is_the_first_gpu_where_there_is_one():
+    assert asked.choose_device("auto") == "cuda:0"
+    assert asked.choose_targets([], "cuda:0") == (read_driver().gpus[0].target,)
+
+
+def test_an_interrupted_check_ends_with_130(tmp_path):
+    pipe = tmp_path / "kernel.py"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "kernelwright.agent", "check", str(pipe), "--problem", "fused softmax"]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    writer = opened_by_a_reader(pipe, 60)
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=20)
+    os.close(writer)
+    assert started.returncode == Exit.INTERRUPTED
+    assert said == "agent: interrupted\n"
+
+
+@pytest.mark.parametrize("sign", ["kernelwright-*", "*/torchinductor_*", "kernelwright-interpret-*/candidate-*"])
+def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behind(sign, tmp_path):
+    """As soon as a warm process is begun, as soon as one has imported all, and with a candidate in it."""
+    command = [
+        sys.executable,
+        "-m",
+        "kernelwright.agent",
+        "check",
+        SOFTMAX,
+        "--problem",
+        "fused softmax",
+        "--device",
+        "cpu",
+    ]
+    surroundings = {**os.environ, "TMPDIR": str(tmp_path)}
+    started = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(sign)):
+        assert started.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert processes_in(tmp_path)
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=60)
+    assert (started.returncode, said) == (Exit.INTERRUPTED, "agent: interrupted\n")
+    wait_until_gone(tmp_path, 10)
+    assert not list(tmp_path.glob("kernelwright-*"))
+
+
+def opened_by_a_reader(pipe: Path, seconds: float) -> int:
+    """The writing end, as soon as somebody reads from the pipe."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    done = agent("check", str(tmp_path / "gone.py"), "--problem", "fused softmax", "--debug")
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "says"),
+    [
+        (KeyboardInterrupt(), Exit.INTERRUPTED, "interrupted"),
+        (InputError("no such thing"), Exit.BAD_INPUT, "no such thing"),
+        (ProblemError("the reference lacks Model"), Exit.BAD_INPUT, "lacks Model"),
+        (InfrastructureError("the GPU is busy: wait"), Exit.INFRASTRUCTURE, "busy"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),
+            Exit.INFRASTRUCTURE,
+            "the disk is full (/tmp/x): make room",
+        ),
+        (OSError(errno.EACCES, "Permission denied", "/root/x"), Exit.INFRASTRUCTURE, "Permission denied (/root/x)"),
+        (MemoryError(), Exit.INFRASTRUCTURE, "out of memory"),
+        (RuntimeError("odd"), Exit.INFRASTRUCTURE, "please report it: RuntimeError: odd"),
+    ],
+)
+def test_every_early_end_has_its_line_and_its_status(error, exit_code, says):
+    line, code = explain(error)
+    assert code is exit_code
+    assert says in line
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_full_disk_is_said_in_one_line(buffered):
+    """Python tries a last time to write what is buffered."""
+    told = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, *([] if buffered else ["-u"]), "-m", "kernelwright.agent", "version"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, env=told)
+    assert done.returncode == Exit.INFRASTRUCTURE
+    assert done.stderr == "agent: the disk is full: make room, or set TMPDIR to a larger disk\n"
+
+
+def test_output_that_nobody_reads_is_no_trouble():
+    done = subprocess.run(
+        f"{sys.executable} -m agent problems | head -n 1", cwd=ROOT, shell=True, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+
+
+def test_the_doctor_says_what_it_found():
+    done = agent("doctor")
+    assert "isolation" in done.stdout
+    assert "triton" in done.stdout
+    assert done.returncode == Exit.DONE
+
+
+def test_the_doctor_speaks_json():
+    found = json.loads(agent("doctor", "--json").stdout)
+    assert found["machine"]["versions"]["torch"]
+    assert all(trouble["fix"] for trouble in found["troubles"])
+
+
+def test_the_catalogue_is_listed():
+    done = agent("problems")
+    assert done.returncode == Exit.DONE
+    assert "fused_softmax" in done.stdout
+
+
+def test_problems_near_a_query_come_first():
+    names = [problem["name"] for problem in json.loads(agent("problems", "fused softmax", "--json").stdout)]
+    assert names[0] == "fused_softmax"
+
+
+def test_the_version_names_what_a_verdict_depends_on():
+    said = agent("version").stdout
+    assert [line.split()[0] for line in said.splitlines()] == ["kernelwright", "torch", "triton", "python"]
+
+
+def test_an_interrupt_while_a_text_is_executed_ends_with_the_exit_status_of_one(tmp_path):
+    """Without `leave`, CPython ends `python -m` by the signal itself here."""
+    (tmp_path / "interrupted.py").write_text(
+        "from kernelwright.agent.errors import leave\n"
+        "import atexit\natexit.register(print, 'cleaned')\n"
+        "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    leave(130)\n"
+    )
+    surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run([sys.executable, "-m", "interrupted"], env=surroundings, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "cleaned\n")
+
+
+@pytest.mark.parametrize(("given", "silent"), [({}, True), ({"HF_HUB_DISABLE_TELEMETRY": "0"}, False)])
+def test_libraries_report_nothing_to_their_makers_unless_the_user_lets_them(given, silent):
+    code = (
+        "from kernelwright.rl.cli import main\n"
+        "try: main(['average'])\n"
+        "except SystemExit: pass\n"
+        "from huggingface_hub import constants; print(constants.HF_HUB_DISABLE_TELEMETRY)\n"
+    )
+    surroundings = {k: v for k, v in os.environ.items() if "TELEMETRY" not in k} | given
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=surroundings, capture_output=True, text=True)
+    assert done.stdout == f"{silent}\n", done.stderr

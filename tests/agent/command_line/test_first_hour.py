@@ -1,0 +1,113 @@
+"""Mistakes of a first hour: each ends soon, with one line that says what to do next."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+import typer
+
+from kernelwright.agent.cli import app, main
+from kernelwright.agent.command_line.server_check import check_server
+from kernelwright.agent.errors import Exit
+from kernelwright.agent.loop.stopping import Budgets
+from kernelwright.agent.problems.finding import files_without_model, suite
+from kernelwright.policies.base import PolicyUnavailable
+from kernelwright.store.database import Store
+
+MODEL = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+def get_inputs():
+    return [torch.randn(4)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """`refused(*arguments)`: the one line on stderr of a command that is refused as bad input, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def line(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        said = capsys.readouterr()
+        assert ended.value.code == Exit.BAD_INPUT, said.err
+        assert said.err.count("\n") == 1, said.err
+        return said.err
+
+    return line
+
+
+def test_the_hosted_service_without_a_key_is_refused_with_what_to_set(refused):
+    started = time.monotonic()
+    assert "set OPENAI_API_KEY" in refused("solve", "fused silu", "--policy", "openai:m", "--device", "cpu")
+    assert time.monotonic() - started < 5
+
+
+def test_a_server_that_cannot_be_reached_is_refused_within_five_seconds(refused):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = time.monotonic()
+    with pytest.raises(PolicyUnavailable, match=r"no connection to .*check that the server runs"):
+        check_server(f"openai:m@http://127.0.0.1:{port}/v1", None)
+    assert time.monotonic() - started < 5
+
+
+def test_a_folder_given_as_the_database_is_said_to_be_one(refused, tmp_path):
+    assert "is a folder: name a file in it" in refused("inspect", "--db", str(tmp_path))
+
+
+def test_an_export_into_a_folder_that_is_missing_an_empty_database_and_an_unknown_name_say_what_to_do(refused):
+    Store.open("empty.db").close()
+    assert "there is no folder /nowhere" in refused("export", "--out", "/nowhere/kernel.py", "--db", "empty.db")
+    assert "agent solve or agent batch writes the first" in refused("export", "--format", "jsonl", "--db", "empty.db")
+    assert "agent solve writes the first" in refused("inspect", "--db", "empty.db")
+    said = refused("report", "nope", "--db", "empty.db")
+    assert "'nope' is no trajectory and no run" in said
+
+
+def test_a_suite_without_its_checkout_says_where_it_is_published(refused):
+    assert "git clone https://github.com/ScalingIntelligence/KernelBench" in refused("batch", "kernelbench")
+
+
+def test_options_that_need_a_gpu_are_refused_on_a_cpu(refused, tmp_path):
+    (tmp_path / "kernel.py").write_text("class ModelNew: ...\n")
+    asked = ("check", "kernel.py", "--problem", "fused silu", "--device", "cpu")
+    assert "--ncu need a GPU" in refused(*asked, "--ncu")
+    assert "--sanitizer need a GPU" in refused(*asked, "--sanitizer")
+
+
+def test_a_folder_leaves_out_files_without_a_model_and_names_them(tmp_path):
+    (tmp_path / "double.py").write_text(MODEL)
+    (tmp_path / "kernel.py").write_text("class ModelNew: ...\n")
+    assert [problem.name for problem in suite(str(tmp_path))] == ["double.py"]
+    assert files_without_model(tmp_path) == [tmp_path / "kernel.py"]
+
+
+def test_old_names_of_options_work_and_say_the_new_ones(refused, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["solve", "fused silu", "--samples", "3", "--output=kernel.py", "--dry-run", "--device", "cpu"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().err.splitlines()
+    assert ["--samples is now called --width" in said[0], "--output is now called --out" in said[1]] == [True, True]
+
+
+def test_every_option_of_solve_and_batch_that_both_have_is_in_the_same_panel():
+    commands = typer.main.get_command(app).commands
+    solve, batch = ({p.name: p for p in commands[name].params} for name in ("solve", "batch"))
+    shared = set(solve) & set(batch) - {"out", "help"}
+    assert {"turns", "prompts", "search", "goal", "device", "width"} <= shared
+    assert all(solve[n].rich_help_panel == batch[n].rich_help_panel and solve[n].opts == batch[n].opts for n in shared)
+    assert Budgets().turns == solve["turns"].default

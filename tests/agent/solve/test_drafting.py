@@ -1,0 +1,88 @@
+"""`agent solve` on modules that nobody foresaw: the compiler drafts where the policy that ships does not reach the goal."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelwright.agent.errors import InputError
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.solve.drafting import Drafter, DraftKind, draft_kind
+from kernelwright.policies.inductor.draft import Draft
+from kernelwright.policies.inductor.policy import CompilerPolicy
+from kernelwright.tools.problem import Problem
+
+ROOT = Path(__file__).parents[3]
+MODULES = sorted((ROOT / "tests" / "policies" / "modules").glob("*.py"))
+RANDOM = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def solve(problem: Path, folder: Path, *arguments: str) -> dict:
+    command = [sys.executable, "-m", "kernelwright.agent", "solve", str(problem), "--device", "cpu", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.timeout(300)
+def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(tmp_path: Path):
+    gated = next(p for p in MODULES if p.stem == "gated_mlp")
+    solved = solve(gated, tmp_path, "--policy", "compiler")
+    assert solved["correct"], solved["report"]["failure"]
+    assert "class ModelNew" in (tmp_path / solved["output"]).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("module", [m for m in MODULES if m.stem != "top_k_router"], ids=lambda m: m.stem)
+def test_a_user_s_module_is_solved_by_both_drafts_together(module: Path, tmp_path: Path):
+    assert solve(module, tmp_path, "--turns", "3")["correct"]
+
+
+def test_the_first_draft_comes_from_whom_the_option_names(tmp_path: Path):
+    assert draft_kind("auto", "scripted:answers.json") == DraftKind.POLICY
+    assert draft_kind("auto", "embedded") == DraftKind.AUTO
+    assert draft_kind("policy", "compiler") == DraftKind.COMPILER
+    with pytest.raises(InputError, match="--draft is auto, policy, compiler or a file"):
+        draft_kind(str(tmp_path / "none.py"), "embedded")
+
+
+@pytest.mark.timeout(300)
+def test_a_module_that_draws_random_numbers_is_refused_by_name():
+    with Drafter() as drafter:
+        refused = drafter.draft(Problem(name="random", source=RANDOM))
+    assert isinstance(refused, Draft)
+    assert not refused.usable
+    assert "rand" in refused.refused
+
+
+def test_a_file_of_the_user_s_is_the_first_candidate(tmp_path: Path):
+    kernel = tmp_path / "mine.py"
+    kernel.write_text("class ModelNew: ...\n")
+    with Drafter() as drafter:
+        policy = drafter.policy_for(CompilerPolicy(), Problem(name="p", source=RANDOM), Settings(policy="embedded", draft=str(kernel)))  # fmt: skip
+        from kernelwright.policies.base import Message, Request, Role
+
+        (answer,) = policy.sample([Request(messages=(Message(role=Role.USER, content="p"),), turn=0)])
+    assert answer.policy == "file"
+    assert "class ModelNew" in answer.text

@@ -1,0 +1,124 @@
+"""Figures against values worked out by hand, and against brute force."""
+
+import itertools
+import math
+
+import pytest
+
+from kernelwright.agent.viewing.report.figures import by_problem, faster_than, figures, pass_at, rate, total_cost
+from kernelwright.agent.viewing.report.pairing import compare_runs, paired, permutation_test, sign_test
+from kernelwright.agent.viewing.report.samples import Cost, Sample
+
+
+def sample(problem, number=0, *, speedup=None, correct=None, judged_on="NVIDIA H200", **more):
+    correct = speedup is not None if correct is None else correct
+    return Sample(
+        trajectory_id=number + 1, problem=problem, problem_hash=problem, suite="catalogue", policy="scripted", options="{}",
+        number=number, finished=True, compiled=True, correct=correct, judged_on=judged_on, speedup=speedup, **more,
+    )  # fmt: skip
+
+
+def test_pass_at_k_is_the_mean_over_every_choice_of_k():
+    for n, c in [(5, 0), (5, 2), (6, 6), (7, 1)]:
+        outcomes = [True] * c + [False] * (n - c)
+        for k in range(1, n + 1):
+            choices = list(itertools.combinations(outcomes, k))
+            assert pass_at(n, c, k) == pytest.approx(sum(map(any, choices)) / len(choices))
+    with pytest.raises(ValueError):
+        pass_at(3, 1, 4)
+
+
+def test_fast_p_is_strict_and_problems_never_attempted_count_as_failed():
+    attempts = by_problem([sample("a", speedup=1.0), sample("b", speedup=2.5)], ["a", "b", "c", "d"])
+    found = figures(attempts)
+    assert {p: e.value for p, e in found.fast.items()} == {
+        0.0: 0.5,
+        0.5: 0.5,
+        0.8: 0.5,
+        1.0: 0.25,
+        1.5: 0.25,
+        2.0: 0.25,
+    }
+    assert (found.problems, found.attempted, found.correct.value) == (4, 2, 0.5)
+    assert found.pass_at[1].value == 0.5
+
+
+def test_a_verdict_of_a_cpu_is_correct_but_enters_no_speed():
+    found = figures(by_problem([sample("a", speedup=9.0, judged_on="cpu"), sample("b", speedup=2.0)]))
+    assert found.correct.value == 1.0
+    assert found.correct_on_cpu_only == 1
+    assert found.fast[0.0].value == 0.5
+    assert found.median_speedup.value == pytest.approx(2.0)
+    assert found.median_speedup.problems == 1
+
+
+def test_problems_weigh_the_same_however_many_samples_they_have():
+    own = [sample("a", k, speedup=2.0 if k == 0 else None) for k in range(4)]
+    attempts = by_problem([*own, sample("b", speedup=3.0)])
+    assert rate(attempts, faster_than(1.0)).value == pytest.approx((0.25 + 1.0) / 2)
+    assert figures(attempts).fast_best[1.0].value == 1.0
+    assert list(figures(attempts).pass_at) == [1], "b has one sample only"
+
+
+def test_degenerate_problems_are_left_out_of_the_second_total():
+    attempts = by_problem([sample("a", speedup=2.0, degenerate=("zeros",)), sample("b", correct=False)])
+    found = figures(attempts)
+    assert (found.correct.value, found.correct_without_degenerate.value, found.degenerate) == (0.5, 0.0, 1)
+
+
+def test_speedups_are_of_the_fastest_sample_of_each_problem():
+    attempts = by_problem([sample("a", 0, speedup=1.0), sample("a", 1, speedup=4.0), sample("b", speedup=1.0)])
+    found = figures(attempts)
+    assert found.mean_speedup.value == pytest.approx(2.0)
+    assert found.median_speedup.value == pytest.approx(2.5)
+
+
+def test_the_bootstrap_is_the_same_every_time_and_close_to_the_normal_interval():
+    attempts = by_problem([sample(str(k), speedup=2.0 if k % 2 else None) for k in range(200)])
+    one, other = figures(attempts), figures(attempts)
+    assert one == other
+    half = 1.96 * math.sqrt(0.25 / 200)
+    assert one.correct.low == pytest.approx(0.5 - half, abs=0.01)
+    assert one.correct.high == pytest.approx(0.5 + half, abs=0.01)
+    assert figures(by_problem([sample("a", speedup=2.0)])).correct.low is None, "one problem has no interval"
+
+
+def test_nothing_at_all_gives_no_figure_instead_of_a_number():
+    found = figures({})
+    assert found.correct.value is None
+    assert found.mean_speedup.value is None
+    assert found.pass_at == {}
+
+
+def test_a_price_that_is_not_known_stays_unknown_in_the_total():
+    costs = [Cost(turns=1, dollars=0.5), Cost(turns=2, dollars=None)]
+    assert total_cost([sample("a", k, cost=cost) for k, cost in enumerate(costs)]).dollars is None
+    assert total_cost([sample("a", k, cost=cost) for k, cost in enumerate(costs)]).turns == 3
+
+
+def test_the_sign_test_is_the_exact_binomial():
+    assert sign_test(8, 0) == pytest.approx(2 / 256)
+    assert sign_test(5, 5) == 1.0
+    assert sign_test(0, 0) == 1.0
+
+
+def test_the_permutation_test_tries_every_flip_of_a_few_and_draws_among_many():
+    differences = [0.5, 0.25, -0.125]
+    sums = [
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True)))
+        for signs in itertools.product((1, -1), repeat=3)
+    ]
+    assert permutation_test(differences) == sum(s >= 0.625 - 1e-9 for s in sums) / 8
+    assert permutation_test([1.0] * 40) < 0.001
+    assert permutation_test([1.0, -1.0] * 20) == pytest.approx(1.0, abs=0.01)
+
+
+def test_two_runs_are_compared_on_the_problems_that_both_have():
+    first = by_problem([sample("a", speedup=2.0), sample("b", speedup=3.0), sample("c", speedup=1.0)])
+    second = by_problem([sample("a", speedup=1.0), sample("b", correct=False), sample("d", speedup=9.0)])
+    correct, faster, speed = compare_runs(first, second)
+    assert (correct.problems, correct.wins, correct.losses, correct.ties) == (2, 1, 0, 1)
+    assert (faster.wins, faster.losses) == (2, 0)
+    assert speed.problems == 1
+    assert speed.difference == pytest.approx(math.log(2))
+    assert paired("nothing", [], []).sign_p is None

@@ -1,0 +1,34 @@
+# problem: fused_softmax
+# needs: cpu
+# correct: either
+# source: our own: written for the design by trace and replay
+"""The host makes a constant table of 64 MB."""
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x, out, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    values = tl.load(x + row * columns + offsets, mask=mask, other=-float("inf"))
+    values = tl.exp(values - tl.max(values, axis=0))
+    tl.store(out + row * columns + offsets, values / tl.sum(values, axis=0), mask=mask)
+
+
+def softmax(x):
+    out = torch.empty_like(x)
+    softmax_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+    return out
+
+
+class ModelNew(nn.Module):
+    table = None
+
+    def forward(self, x):
+        self.table = torch.tensor(bytearray(64 << 20), dtype=torch.uint8).to(x.device) if self.table is None else self.table
+        return softmax(x)

@@ -1,0 +1,40 @@
+# problem: fused_softmax
+# needs: cpu
+# correct: either
+# source: shared/redteam
+"""Twelve files of 250 MB in its own folder: no quota."""
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x, out, total, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < total
+    tl.store(out + offsets, tl.load(x + offsets, mask=mask), mask=mask)
+
+
+def copied(x):
+    out = torch.empty_like(x)
+    copy_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+    return out
+
+import os
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        got = 0
+        if type(copy_kernel).__name__ != "JITFunction":
+            block = b"x" * (1 << 22)
+            try:
+                for i in range(12):
+                    with open(f"big{i}", "wb") as f:
+                        for _ in range(60):
+                            got += f.write(block)
+            except OSError as e:
+                raise RuntimeError(f"stopped at {got >> 20} MB: {e}")
+            raise RuntimeError(f"wrote {got >> 20} MB, no quota met")
+        return copied(x)

@@ -1,0 +1,114 @@
+"""A replaying process on a GPU: what a wild kernel does to it has a name, and the next candidate is replayed as if nothing had happened."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernelwright.tools import wire  # noqa: E402
+from kernelwright.tools.compiling.compiler import Compiler  # noqa: E402
+from kernelwright.tools.problem import Problem  # noqa: E402
+from kernelwright.tools.references.input_spec import input_spec  # noqa: E402
+from kernelwright.tools.references.shared_tensors import Buffers  # noqa: E402
+from kernelwright.tools.replaying.replayer import Replayer  # noqa: E402
+from kernelwright.tools.report import Failed, Fault  # noqa: E402
+from kernelwright.tools.sandbox import Kind, Zygote  # noqa: E402
+from kernelwright.tools.tracing.client import SizeRequest, trace_candidate  # noqa: E402
+from kernelwright.tools.tracing.trace import Launch, every  # noqa: E402
+
+pytestmark = pytest.mark.gpu
+PROBLEM = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+def get_inputs():
+    return [torch.randn(64, 1000)]
+def get_init_inputs():
+    return []
+"""
+CANDIDATE = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def relu(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.maximum(tl.load(x + i, mask=i < n, other=0.0), 0.0)
+    tl.store(out + i, value, mask=i < n)
+    WILD
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        relu[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
+        return out
+"""
+NOTHING = ""
+BESIDE = "tl.store(out + n + 3, 1.0)"
+FAR = "tl.store(out + n + (1 << 44), 1.0)"
+ENDLESS = """go = tl.load(x)
+    while go == tl.load(x, volatile=True):
+        go = tl.load(x, volatile=True)"""
+
+
+@pytest.fixture(scope="module")
+def rig() -> Any:
+    with (
+        Zygote(Kind.COMPILE, warm="kernelwright.tools.tracing.pretended_gpu.warming:warm") as tracing,
+        Zygote(Kind.CUDA, gpu=0, warm="kernelwright.tools.replaying.gpu.launching:warm") as running,
+    ):
+        yield tracing, Compiler(tracing), Replayer("cuda:0", running), Buffers("cuda:0")
+
+
+def replayed(rig: Any, wild: str, seconds: float = 60.0) -> tuple[Any, Any, Any]:
+    """The reply to one call, what came, and what should have come."""
+    tracing, compiler, replayer, buffers = rig
+    source = CANDIDATE.replace("WILD", wild or "pass")
+    spec = input_spec(Problem(name="relu", source=PROBLEM))
+    found = trace_candidate(tracing, source, "sm_90", [SizeRequest(spec=spec)], seconds=60)
+    assert found.failures == (None,), found.failures
+    trace = found.traced.traces[0]
+    kernels = list({s.kernel: None for s in every(trace.first) if isinstance(s, Launch)})
+    binaries = compiler.compile(found.traced, kernels, "sm_90", source=source, seconds=60)
+    x = torch.randn(64, 1000, device="cuda")
+    [given, place] = buffers.together([x, x])
+    given.tensor.copy_(x)
+    torch.cuda.synchronize()
+    replayer.open(found.traced, 0, {}, seed=0, seconds=seconds, binaries=binaries)
+    reply = replayer.call([wire.describe(given.tensor, lambda _: given.spec)], [given], [place])
+    return reply, place.tensor, torch.relu(x)
+
+
+def test_a_right_kernel_is_right(rig):
+    reply, got, wanted = replayed(rig, NOTHING)
+    assert reply.copied == (True,)
+    assert not reply.written_outside
+    assert torch.equal(got, wanted)
+
+
+def test_a_write_beside_an_output_is_told(rig):
+    reply, _, _ = replayed(rig, BESIDE)
+    assert reply.written_outside
+
+
+@pytest.mark.parametrize(
+    ("wild", "fault"), [(FAR, Fault.OUT_OF_BOUNDS), (ENDLESS, Fault.TIMEOUT)], ids=["far", "endless"]
+)
+def test_a_kernel_that_ends_its_process_is_named_and_the_next_candidate_is_replayed(rig, wild, fault):
+    replayed(rig, NOTHING)
+    with pytest.raises(Failed) as failed:
+        replayed(rig, wild, seconds=4.0)
+    assert failed.value.failure.fault is fault, failed.value.failure
+    begun = time.monotonic()
+    reply, got, wanted = replayed(rig, NOTHING)
+    print(f"{fault}: the next candidate after {time.monotonic() - begun:.2f} s")
+    assert torch.equal(got, wanted)
+    assert not reply.written_outside

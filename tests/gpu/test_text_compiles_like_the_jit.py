@@ -1,0 +1,145 @@
+"""What is compiled from a kernel's text against what Triton's JIT makes of the candidate on a GPU: the same PTX and the same code, for every kernel of tests/kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelwright.tools.compiling.binary import code_hash
+from kernelwright.tools.compiling.compiler import Compiler
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_spec import input_spec
+from kernelwright.tools.sandbox import Kind, Zygote
+from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
+
+pytestmark = pytest.mark.gpu
+
+TESTS = Path(__file__).resolve().parents[1]
+CATALOGUE = TESTS.parent / "agent" / "problems" / "catalogue"
+CANDIDATES = sorted((TESTS / "kernels" / "good").glob("*.py"))
+
+ON_THE_GPU = """
+import gc, importlib.util, json, sys, traceback
+sys.path.insert(0, sys.argv[1])
+import torch, triton
+from triton.compiler import compiler
+from kernelwright.tools.compiling.binary import code_hash
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.reference import Reference
+
+made = {}
+original = compiler.CompiledKernel._init_handles
+
+def watched(self):
+    loaded = self.module is not None
+    original(self)
+    if not loaded:
+        made[self.hash] = {
+            "name": self.metadata.name, "registers": self.n_regs, "spills": self.n_spills * 4, "shared": self.metadata.shared,
+            "hash": code_hash(self.kernel), "ptx": self.asm["ptx"],
+        }
+
+compiler.CompiledKernel._init_handles = watched
+answers = {}
+for candidate, problem in json.load(sys.stdin):
+    made.clear()
+    try:
+        reference = Reference(Problem(name="p", source=open(problem).read()), "cuda")
+        spec = importlib.util.spec_from_file_location("candidate", candidate)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["candidate"] = module
+        spec.loader.exec_module(module)
+        positional, named = reference.init_arguments()
+        with torch.device("cuda"), torch.no_grad():
+            model = module.ModelNew(*positional, **named).to("cuda")
+        with torch.no_grad():
+            model(*reference.inputs(0))
+        torch.cuda.synchronize()
+        answers[candidate] = list(made.values())
+    except Exception:
+        answers[candidate] = traceback.format_exc()
+    reference = module = model = None
+    gc.collect()
+    torch.cuda.empty_cache()
+json.dump(answers, open(sys.argv[2], "w"))
+"""
+
+
+def problem_of(candidate: Path) -> Path:
+    found = re.search(r"^# problem: *(\S+)", candidate.read_text(), re.MULTILINE)
+    name = f"{found[1] if found else candidate.stem}.py"
+    own = TESTS / "kernels" / "problems" / name
+    return own if own.exists() else CATALOGUE / name
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the JIT made of every candidate, in one process with a cache of its own."""
+    folder = tmp_path_factory.mktemp("jit")
+    script, answer = folder / "launch.py", folder / "answer.json"
+    script.write_text(ON_THE_GPU)
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DEFAULT_FP_FUSION": "1"}
+    asked = json.dumps([[str(c), str(problem_of(c))] for c in CANDIDATES])
+    command = [sys.executable, str(script), str(TESTS.parent), str(answer)]
+    subprocess.run(command, input=asked, text=True, check=True, env=environment, timeout=560)
+    found: dict[str, Any] = json.loads(answer.read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def target() -> str:
+    from kernelwright.tools.hardware.gpus import read_driver
+
+    return str(read_driver().gpus[0].target)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote(Kind.COMPILE) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def compiler(zygote: Zygote) -> Compiler:
+    return Compiler(zygote)
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES, ids=[c.stem for c in CANDIDATES])
+def test_every_launch_is_what_the_text_compiles_to(
+    candidate: Path, zygote: Zygote, compiler: Compiler, target: str, launched: dict[str, Any]
+) -> None:
+    source = candidate.read_text()
+    spec = input_spec(Problem(name=candidate.stem, source=problem_of(candidate).read_text()))
+    found = trace_candidate(zygote, source, target, [SizeRequest(spec=spec)])
+    traced = found.traced
+    made = compiler.compile(traced, list(traced.kernels), target, source=source, seconds=200, texts=("ptx",))
+    assert made
+    assert [c.failure for c in made.values() if c.failure is not None] == []
+    from_text = {code_hash(c.binary): c for c in made.values()}
+    real = launched[str(candidate)]
+    assert isinstance(real, list), real
+    assert real
+    for kernel in real:
+        said = from_text.get(kernel["hash"])
+        assert said is not None, f"{kernel['name']}: the JIT made other code than its text gives"
+        assert without_debug(said.texts["ptx"]) == without_debug(kernel["ptx"])
+        assert said.resources is not None
+        told = (said.name, said.resources.registers, said.resources.spills, said.metadata["shared"])
+        assert told == (kernel["name"], kernel["registers"], kernel["spills"], kernel["shared"])
+
+
+def without_debug(ptx: str) -> list[str]:
+    """PTX without what says where a line comes from: files, lines, labels and sections for debuggers."""
+    return [
+        line.split("//")[0].rstrip()
+        for line in ptx.split(".section\t.debug")[0].splitlines()
+        if not re.match(r"\s*(\.loc|\.file|//|\$L__(tmp|func_begin|func_end)\w*:|$)", line)
+    ]

@@ -1,0 +1,82 @@
+"""Honest kernels are accepted, and broken ones get the name of their fault, where it lies and what it looks like.
+
+tests/kernels/run_interpreted.py proves the honest ones without the judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from bench.suite import KERNELS, Entry, header, honest, problem_of
+from bench.trust import options_for
+from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.report import Fault, Report
+
+GOOD = [e for e in honest() if e.tried_on("cpu") and e.on_cpu != "needs-gpu"]
+BAD = sorted(p for p in (KERNELS / "bad").iterdir() if header(p.read_text()).get("needs") != "gpu")
+SLOW = {Fault.TIMEOUT, Fault.MEMORY}
+BRIEFLY = Options(profile=False, torch_compile=False, compile_seconds=20.0, seconds=20.0)
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[Evaluator]:
+    with Evaluator(device="cpu", workers=2) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="module")
+def accepted(evaluator: Evaluator) -> dict[str, Future[Report]]:
+    return {e.name: evaluator.submit(problem_of(e.problem), e.source, options_for(e)) for e in GOOD}
+
+
+@pytest.fixture(scope="module")
+def refused(evaluator: Evaluator) -> dict[Path, Future[Report]]:
+    quick_first = sorted(BAD, key=lambda p: header(p.read_text())["fault"] in SLOW)
+    return {p: evaluator.submit(problem_of(header(p.read_text())["problem"]), text_of(p), BRIEFLY) for p in quick_first}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", GOOD, ids=lambda e: e.name)
+def test_an_honest_kernel_is_accepted(entry: Entry, accepted: dict[str, Future[Report]]) -> None:
+    report = accepted[entry.name].result()
+    assert report.correct, f"{report.failure}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", BAD, ids=lambda p: p.stem)
+def test_a_broken_kernel_gets_the_name_of_its_fault(path: Path, refused: dict[Path, Future[Report]]) -> None:
+    assert_named(refused[path].result(), header(path.read_text()))
+
+
+def assert_named(report: Report, said: dict[str, str]) -> None:
+    """The fault of the header, and where the header tells them the line and the pattern."""
+    failure = report.failure
+    assert not report.correct
+    assert failure is not None
+    assert failure.fault == said["fault"], f"{failure.fault}: {failure.message}"
+    if "line" in said:
+        assert failure.where is not None, failure.message
+        assert failure.where.line == int(said["line"]), failure.message
+    if "pattern" in said:
+        assert failure.mismatch is not None, failure.message
+        assert failure.mismatch.pattern == said["pattern"], failure.message
+
+
+def text_of(path: Path) -> str:
+    """A candidate's text; a reply without code loses the header, which would be its only Python."""
+    text = path.read_text()
+    return text if path.suffix == ".py" else "".join(line for line in text.splitlines(True) if line[0] != "#")
+
+
+def test_every_problem_of_the_catalogue_has_an_honest_kernel() -> None:
+    catalogue = {p.stem for p in (KERNELS.parents[1] / "agent" / "problems" / "catalogue").glob("[!_]*.py")}
+    assert catalogue <= {e.problem for e in honest()}
+
+
+def test_broken_kernels_cover_what_an_honest_author_can_cause() -> None:
+    faults = {header(p.read_text())["fault"] for p in (KERNELS / "bad").iterdir()}
+    assert faults == set(Fault) - {Fault.CHEAT, Fault.LAYOUT, Fault.UNCHECKED, Fault.UNJUDGED}

@@ -1,0 +1,60 @@
+"""Margins and poison round what a replayed trace allocates."""
+
+import ctypes
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernelwright.tools.replaying.allocations import Allocations  # noqa: E402
+from kernelwright.tools.replaying.gpu.persistent_memory import merged  # noqa: E402
+
+
+def made(allocations, *shape, dtype=torch.float32):
+    return torch.empty(*shape, dtype=dtype, device=allocations.made_on)
+
+
+@pytest.mark.parametrize("margin", [0, 1 << 16])
+def test_memory_that_nobody_set_is_poison_and_the_rest_is_filled(margin):
+    allocations = Allocations(0xFF, margin, "cpu")
+    unset = allocations.fresh(made(allocations, 3, 5), None)
+    assert bool(unset.isnan().all())
+    zeros = allocations.fresh(torch.zeros(3, 5, device=allocations.made_on), 0)
+    assert torch.equal(zeros, torch.zeros(3, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.bool, torch.complex64])
+def test_form_and_strides_are_kept(dtype):
+    allocations = Allocations(0, device="cpu")
+    form = torch.empty_strided((3, 4), (1, 7), dtype=dtype, device="meta")
+    inside = allocations.fresh(form, None)
+    assert (inside.shape, inside.stride(), inside.dtype) == (form.shape, form.stride(), dtype)
+    assert inside.data_ptr() % 64 == 0
+    assert not allocations.written_outside()
+
+
+@pytest.mark.parametrize("element", [-1, 15, 16, -16384, 16383])
+def test_a_write_next_to_a_tensor_is_seen(element):
+    allocations = Allocations(0xFF, device="cpu")
+    kept = [allocations.fresh(made(allocations, 3, 5), None) for _ in range(2)]
+    assert not allocations.written_outside()
+    ctypes.c_float.from_address(kept[1].data_ptr() + 4 * element).value = 1.0
+    assert allocations.written_outside()
+
+
+def test_a_storage_is_the_tensors_own_extent_and_outlives_what_allocated_it():
+    tensor = Allocations(0xFF, device="cpu").fresh(torch.empty_strided((3, 4), (5, 1), device="meta"), 2.0)
+    assert tensor.storage_offset() == 0
+    assert tensor.untyped_storage().nbytes() == 14 * 4
+    assert bool((tensor == 2.0).all())
+    assert torch.equal(torch.as_strided(tensor, (2,), (1,), 5), torch.tensor([2.0, 2.0]))
+
+
+def test_a_tensor_without_elements_has_no_margins():
+    allocations = Allocations(0xFF, device="cpu")
+    assert allocations.fresh(made(allocations, 0, 5), None).shape == (0, 5)
+    assert allocations.ranges == []
+
+
+def test_ranges_are_rounded_to_blocks_and_joined_where_they_overlap_but_not_where_they_touch():
+    assert merged([(1024, 10), (512, 512), (4096, 513), (4608, 700)]) == [(512, 512), (1024, 512), (4096, 1536)]

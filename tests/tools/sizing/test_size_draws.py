@@ -1,0 +1,394 @@
+"""Sizes are drawn anew from a seed, run in the reference, straddle blocks and keep what binds the numbers of a problem to one another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from kernelwright.agent.problems.finding import catalogue, find
+from kernelwright.tools.problem import Problem, ProblemError, module_integers
+from kernelwright.tools.references.dry_run import run_once, weigh
+from kernelwright.tools.sizing.learning import learn_structure
+from kernelwright.tools.sizing.size_draws import (
+    CPU_BUDGET,
+    GPU_BUDGET,
+    Budget,
+    DrawnSizes,
+    author_sizes,
+    draw_sizes,
+    sizes_that_reach,
+)
+from kernelwright.tools.sizing.small_sizes import shrink
+from kernelwright.tools.sizing.structure import Load
+from kernelwright.tools.sizing.trial import resized
+
+ROOT = Path(__file__).parents[3]
+PROBLEMS = catalogue()
+BLOCKS = [16, 64]
+FORM = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+{sizes}
+
+class Model(nn.Module):
+    def __init__(self, *widths):
+        super().__init__()
+        {init}
+
+    def forward(self, x, *more):
+        return {forward}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return [{init_inputs}]
+"""
+
+
+def written(sizes: str, forward: str, inputs: str, init: str = "pass", init_inputs: str = "") -> Problem:
+    text = FORM.format(sizes=textwrap.dedent(sizes), forward=forward, inputs=inputs, init=init, init_inputs=init_inputs)
+    return Problem(name="written.py", source=text)
+
+
+EQUAL_WIDTHS = written(
+    "rows = 64\nwidth = 48\nother = 48",
+    "x + self.linear(x)",
+    "torch.rand(rows, width)",
+    "self.linear = nn.Linear(widths[0], widths[1])",
+    "width, other",
+)
+HEADS = written(
+    "batch = 4\nlength = 24\nheads = 12\nhead_dim = 20\nembedding = 240",
+    "self.out(x.view(x.shape[0], x.shape[1], self.heads, self.dim).softmax(-1).flatten(2))",
+    "torch.rand(batch, length, embedding)",
+    "self.heads, self.dim = widths[:2]; self.out = nn.Linear(widths[2], widths[2])",
+    "heads, head_dim, embedding",
+)
+GROUPED = written(
+    "batch_size = 8\nchannels = 48\nheight = 20\nwidth = 24",
+    "self.norm(x)",
+    "torch.rand(batch_size, channels, height, width)",
+    "self.norm = nn.GroupNorm(8, widths[0]); nn.init.normal_(self.norm.weight)",
+    "channels",
+)
+TWICE = written(
+    "batch_size = 6\nheight = 10\nwidth = 16\nchannels = 32",
+    "self.norm(x.repeat(1, 1, 1, 2))",
+    "torch.rand(batch_size, channels, height, width)",
+    "self.norm = nn.LayerNorm(widths[0])",
+    "channels",
+)
+INDEX = written(
+    "vocabulary = 500\nlength = 20",
+    "self.table(x)",
+    "torch.randint(0, 500, (16, length))",
+    "self.table = nn.Embedding(widths[0], 64)",
+    "vocabulary",
+)
+BIAS = written(
+    "",
+    "F.relu(F.batch_norm(F.conv2d(x, more[0], more[1], padding=1), None, None, training=True))",
+    "torch.randn(4, 3, 16, 16), torch.randn(6, 3, 3, 3), torch.randn(6)",
+)
+MASKED = written(
+    "", "F.gelu(torch.masked_select(x, more[0]))", "torch.randn(7, 9), torch.arange(63).view(7, 9) % 3 == 0"
+)
+STRIDED = written(
+    "batch_size = 8\nchannels = 12\nlength = 200\nkernel_size = 15\nstride = 9\nnum_layers = 11",
+    "F.max_pool1d(x, kernel_size=self.size, stride=self.stride)",
+    "torch.rand(batch_size, channels, length)",
+    "self.size, self.stride, self.layers = widths",
+    "kernel_size, stride, num_layers",
+)
+RECURRENT = written(
+    "batch_size = 5\nlength = 64\nwidth = 24",
+    "self.cells(x)[0]",
+    "torch.rand(batch_size, length, width)",
+    "self.cells = nn.LSTM(widths[0], widths[0], 2, batch_first=True)",
+    "width",
+)
+BOUND = {
+    "equal widths": EQUAL_WIDTHS,
+    "heads": HEADS,
+    "grouped": GROUPED,
+    "twice": TWICE,
+    "index": INDEX,
+    "bias": BIAS,
+    "masked": MASKED,
+    "strided": STRIDED,
+    "recurrent": RECURRENT,
+}
+FIXED = {
+    "widths inside Model": written("def given():\n    return torch.rand(2, 4)", "self.linear(x)", "given()", "self.linear = nn.Linear(4, 4)"),
+    "never runs": written("rows = 4096", "x @ x", "torch.rand(rows, 3)"),
+    "literal values": written("", "torch.linalg.cholesky(x)", "torch.tensor([[4.0, 2.0], [2.0, 3.0]])"),
+}  # fmt: skip
+
+
+def drawn(problem: Problem, seed: int = 1, count: int = 8, blocks: list[int] = BLOCKS) -> DrawnSizes:
+    return draw_sizes(problem, shrink(problem).sizes, blocks, seed, count, CPU_BUDGET)
+
+
+def values(found: DrawnSizes, name: str) -> list[int]:
+    return [d.sizes[name] for d in found.sizes]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
+def test_every_size_that_is_drawn_runs_in_the_reference_within_the_budget(problem: Problem):
+    found = drawn(problem)
+    assert len(found.sizes) == 8, found.notes
+    base = weigh(problem.with_sizes(shrink(problem).sizes))
+    for size in found.sizes:
+        resized = size.applied(problem)
+        assert run_once(resized)
+        weight = weigh(resized)
+        assert weight.elements <= CPU_BUDGET.elements
+        assert weight.operations <= CPU_BUDGET.operations
+        assert weight.inputs != base.inputs
+        assert [len(s) for s in weight.outputs] == [len(s) for s in base.outputs]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
+def test_sizes_are_distinct_new_and_described(problem: Problem):
+    sizes = [d.sizes for d in drawn(problem).sizes]
+    assert len({tuple(sorted(s.items())) for s in sizes}) == len(sizes)
+    full = module_integers(problem.source)
+    for size in sizes:
+        assert size != shrink(problem).sizes
+        assert {**full, **size} != full
+    assert all(d.why for d in drawn(problem).sizes)
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_sizes_of_problems_whose_numbers_are_bound_run_with_data(name: str):
+    for seed in (1, 2):
+        found = drawn(BOUND[name], seed)
+        assert len(found.sizes) == 8, found.notes
+        for size in found.sizes:
+            assert run_once(size.applied(BOUND[name]))
+
+
+def test_a_draw_is_repeated_by_its_seed_and_differs_from_that_of_another():
+    problem = find("matmul")
+    assert drawn(problem, 7) == drawn(problem, 7)
+    assert drawn(problem, 7).sizes != drawn(problem, 8).sizes
+
+
+def test_another_process_draws_the_same():
+    problem, code = find("conv1d"), "from tests.tools.sizing.test_size_draws import drawn, find; print(drawn(find('conv1d'), 5))"  # fmt: skip
+    text = code.replace("tests.tools.sizing.test_size_draws", "test_size_draws")
+    path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]; "
+    other = subprocess.run([sys.executable, "-c", path + text], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert other.stdout.strip() == str(drawn(problem, 5))
+
+
+@pytest.mark.parametrize("name", ["fused_softmax", "matmul", "layer_norm", "linear_gelu"])
+def test_blocks_are_straddled_and_passed(name: str):
+    problem = find(name.replace("_", " "))
+    structure = learn_structure(problem, shrink(problem).sizes)
+    numbers = [{n for seed in range(3) for n in values(drawn(problem, seed, blocks=[64]), d.name)} for d in structure.dimensions]  # fmt: skip
+    for found in numbers:
+        assert {63, 65} <= found
+        assert any(n > 128 and n % 64 for n in found), "no loop over several blocks with a rest"
+        assert any(n % 16 == 0 for n in found), "nothing that 16 divides: Triton compiles another kernel for it"
+
+
+def test_the_first_size_is_beyond_a_block_in_every_dimension():
+    for name in ("matmul", "fused_softmax", "batched_matmul"):
+        problem = find(name.replace("_", " "))
+        structure = learn_structure(problem, shrink(problem).sizes)
+        for seed in range(4):
+            first = drawn(problem, seed, blocks=[32]).sizes[0].sizes
+            assert all(first[d.name] > 32 for d in structure.dimensions if not d.batch), first
+
+
+def test_extents_of_one_size_differ_so_that_a_transposition_shows():
+    found = drawn(find("matmul"), 3)
+    assert all(len({d.sizes[n] for n in "mkn"}) == 3 for d in found.sizes)
+
+
+def test_the_number_that_is_written_in_the_problem_is_drawn_where_there_is_room():
+    for seed in range(6):
+        assert 4096 in values(drawn(find("fused softmax"), seed, blocks=[64, 4096]), "columns")
+
+
+def test_thousands_of_numbers_do_not_slow_a_draw_or_push_out_powers_of_two():
+    problem = find("fused softmax")
+    started = time.process_time()
+    found = draw_sizes(problem, {}, [128, *range(1001, 90_001, 3), -5, 0, 1 << 60], 1, 8, CPU_BUDGET)
+    assert time.process_time() - started < 2
+    assert len(found.sizes) == 8
+    assert any(n % 128 in (1, 127, 0) for n in values(found, "columns") + values(found, "rows"))
+
+
+def test_equal_widths_move_together():
+    found = drawn(EQUAL_WIDTHS)
+    assert values(found, "width") == values(found, "other")
+    assert len(set(values(found, "width"))) > 3
+
+
+def test_a_product_of_two_numbers_follows_both():
+    found = drawn(HEADS)
+    products = [a * b for a, b in zip(values(found, "heads"), values(found, "head_dim"), strict=True)]
+    assert values(found, "embedding") == products
+    assert len(set(values(found, "heads"))) > 2
+    assert len(set(values(found, "head_dim"))) > 2
+
+
+def test_a_multiple_stays_a_multiple():
+    assert all(n % 8 == 0 for n in values(drawn(GROUPED), "channels"))
+    assert len(set(values(drawn(GROUPED), "channels"))) > 1
+    found = drawn(TWICE)
+    assert values(found, "channels") == [2 * n for n in values(found, "width")]
+
+
+def test_the_bound_of_an_index_follows_its_table():
+    found = draw_sizes(INDEX, {}, BLOCKS, 1, 8, CPU_BUDGET)
+    assert values(found, "vocabulary") == values(found, "get_inputs[1]")
+
+
+def test_what_is_computed_is_never_changed():
+    found = drawn(STRIDED)
+    assert not {"kernel_size", "stride", "num_layers"} & {name for d in found.sizes for name in d.sizes}
+    windows = drawn(BIAS)
+    assert not {"get_inputs[6]", "get_inputs[7]"} & {name for d in windows.sizes for name in d.sizes}
+
+
+def test_a_recurrence_is_kept_short():
+    found = drawn(RECURRENT)
+    assert len(set(values(found, "length"))) > 2
+    assert all(weigh(d.applied(RECURRENT)).ops <= CPU_BUDGET.calls for d in found.sizes)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_problem_without_a_free_size_gives_none_and_says_why(name: str):
+    found = drawn(FIXED[name])
+    assert found.sizes == ()
+    assert any(note.startswith("0 of 8 sizes: ") for note in found.notes), found.notes
+
+
+def test_weights_change_with_the_sizes_on_a_gpu_too():
+    problem = find("linear gelu")
+    found = draw_sizes(problem, {}, [128], 1, 8, GPU_BUDGET)
+    assert len(set(values(found, "in_features"))) > 4
+    for size in found.sizes:
+        assert GPU_BUDGET.holds(weigh(size.applied(problem)))
+
+
+def test_sizes_stay_near_the_smallest_where_the_budget_is_too_small_and_the_note_says_so():
+    problem = find("matmul")
+    found = draw_sizes(problem, shrink(problem).sizes, BLOCKS, 1, 8, Budget(elements=20, operations=20))
+    assert found.sizes
+    assert "the smallest sizes that the reference takes are over the budget" in found.notes
+
+
+def test_fewer_sizes_than_asked_for_are_noted():
+    problem = find("vector add")
+    found = draw_sizes(problem, shrink(problem).sizes, [], 1, 8, Budget(elements=15, operations=100))
+    assert 0 < len(found.sizes) < 8
+    assert any("of 8 sizes: no more distinct ones within the budget" in note for note in found.notes)
+
+
+def test_sizes_that_must_be_come_first_and_count():
+    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + SHAPES})
+    must = author_sizes(problem).sizes
+    found = draw_sizes(problem, shrink(problem).sizes, BLOCKS, 1, 4, CPU_BUDGET, must=must)
+    assert found.sizes[:2] == must
+    assert len(found.sizes) == 4
+    assert len(draw_sizes(problem, {}, BLOCKS, 1, 1, CPU_BUDGET, must=must).sizes) == 2
+
+
+SHAPES = '\nshapes = [{"rows": 5, "columns": 7}, {"columns": 300}]\n'
+
+
+def test_an_author_s_shapes_are_read_from_the_problem():
+    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + SHAPES})
+    found = author_sizes(problem, {"rows": 3, "columns": 4})
+    assert [d.sizes for d in found.sizes] == [{"rows": 5, "columns": 7}, {"rows": 3, "columns": 300}]
+    assert run_once(found.sizes[0].applied(problem))[0].shape == (5, 7)
+    assert found.sizes[0].why == "the author's shape 1"
+
+
+def test_an_author_s_other_inputs_replace_get_inputs():
+    text = "\ndef get_inputs_odd():\n    return [torch.randn(3, 7)]\n"
+    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + text})
+    (found,) = author_sizes(problem).sizes
+    assert found.inputs == "get_inputs_odd"
+    assert run_once(found.applied(problem))[0].shape == (3, 7)
+
+
+def test_an_author_s_shape_beyond_the_budget_is_left_out_and_noted():
+    text = '\nshapes = [{"rows": 5, "columns": 7}, {"rows": 9000, "columns": 9000}]\n'
+    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + text})
+    found = author_sizes(problem, budget=CPU_BUDGET)
+    assert len(found.sizes) == 1
+    assert found.notes == ("the author's shape 2 is too large here",)
+
+
+def test_a_shape_that_names_nothing_of_the_reference_is_one_line_that_says_what_there_is():
+    text = '\nshapes = [{"rows": 5, "colunms": 7}]\n'
+    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + text})
+    with pytest.raises(
+        ProblemError, match=r"shapes names colunms, which is no number of the reference: it has columns, rows"
+    ):
+        author_sizes(problem)
+
+
+def test_a_list_that_means_something_else_is_left_alone():
+    text = '\nshapes = [{"name": "a"}, (3, 4)]\nSHAPES = [{"depth": 3}]\n'
+    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + text})
+    assert author_sizes(problem) == DrawnSizes(sizes=())
+
+
+def test_sizes_that_reach_take_written_values_and_cross_thresholds():
+    problem = find("fused softmax")
+    found = sizes_that_reach(problem, shrink(problem).sizes, [2000, 100_000], Budget(elements=1 << 19, operations=1 << 24))  # fmt: skip
+    assert found.sizes[0].sizes["columns"] == 4096, "the first is as near to the full size as there is room"
+    assert any(d.sizes["columns"] == 2001 for d in found.sizes)
+    assert any(d.sizes["rows"] * d.sizes["columns"] > 100_000 for d in found.sizes)
+    for size in found.sizes:
+        assert run_once(size.applied(problem))
+    assert found == sizes_that_reach(problem, shrink(problem).sizes, [2000, 100_000], Budget(elements=1 << 19, operations=1 << 24))  # fmt: skip
+
+
+def test_a_problem_without_a_free_size_reaches_nothing_and_says_so():
+    found = sizes_that_reach(FIXED["literal values"], {}, [100], CPU_BUDGET)
+    assert found.sizes == ()
+    assert found.notes[-1].startswith("no size can be tried")
+
+
+@pytest.mark.parametrize("name", ["matmul", "attention", "group_norm", "conv1d", "linear_gelu"])
+def test_what_a_choice_weighs_is_estimated_well(name: str):
+    problem = find(name.replace("_", " "))
+    structure = learn_structure(problem, shrink(problem).sizes)
+    for factor in (1, 2, 3):
+        multipliers = [factor * d.base + factor - 1 for d in structure.dimensions]
+        weight = weigh(problem.with_sizes(structure.sizes(multipliers)))
+        guess = structure.load(multipliers)
+        assert guess.elements == pytest.approx(weight.elements, rel=0.05)
+        assert guess.rows == pytest.approx(Load.of(weight).rows, rel=0.1)
+        assert weight.operations / 2 < guess.operations < weight.operations * 3
+
+
+def test_the_text_of_a_resized_problem_is_that_of_with_sizes():
+    for problem in (find("attention"), HEADS, BIAS):
+        for size in drawn(problem).sizes:
+            assert resized(problem.source, tuple(size.sizes.items())).source == problem.with_sizes(size.sizes).source
+
+
+def test_learning_is_quick_and_a_further_draw_takes_milliseconds():
+    problem = find("row sum")
+    base = shrink(problem).sizes
+    drawn(problem, 100)
+    started = time.process_time()
+    for seed in range(101, 111):
+        draw_sizes(problem, base, BLOCKS, seed, 8, CPU_BUDGET)
+    assert (time.process_time() - started) / 10 < 0.06

@@ -1,0 +1,121 @@
+"""An index among near equals: which of them is smallest is decided by a rounding, so an index is right where its value is as good as the best.
+
+Where two values of a row differ by less than honest arithmetic is off by (tools/comparing/tolerance.py), an argmin in another order may name either. The index itself
+says nothing of that. So the reference is run once more, and what its last argmin, argmax, min, max or topk was taken of is kept: in float64, and as eager has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelwright.tools.comparing.tolerance import Tensor, allowance
+
+TAKEN = frozenset({"argmin", "argmax", "min", "max", "topk"})
+
+
+@dataclass
+class Taken:
+    """One call of the reference that gave indices."""
+
+    values: Tensor
+    """What they were taken of."""
+    dim: int | None
+    """None: of all elements in a row."""
+    indices: Tensor
+    several: bool = False
+    """Whether each slice has several indices, as `topk` gives them. Which of exact equals it names, torch leaves open."""
+
+    def at(self, index: Tensor) -> Tensor:
+        """The values at other indices of the same number, one for each slice. Indices must be in the range."""
+        if self.dim is None:
+            return self.values.reshape(-1)[index.reshape(-1)]
+        return self.values.gather(self.dim, index.reshape(self._kept())).reshape(-1)
+
+    def most(self, of: Tensor) -> Tensor:
+        """The largest of each slice of something of the values' shape."""
+        return of.max().reshape(1) if self.dim is None else of.amax(self.dim).reshape(-1)
+
+    @property
+    def length(self) -> int:
+        return int(self.values.numel() if self.dim is None else self.values.shape[self.dim])
+
+    def _kept(self) -> list[int]:
+        shape = list(self.values.shape)
+        shape[self.dim or 0] = 1
+        return shape
+
+
+@dataclass
+class Recorder:
+    """Notes every call that gives indices, of whatever reference runs inside `noting()`."""
+
+    calls: list[Taken] = field(default_factory=list)
+
+    def noting(self) -> Any:
+        from torch.overrides import TorchFunctionMode
+
+        calls = self.calls
+
+        class Noting(TorchFunctionMode):
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                out = func(*args, **(kwargs or {}))
+                if getattr(func, "__name__", "") in TAKEN:
+                    calls.extend(_taken(func, out, args, kwargs or {}))
+                return out
+
+        return Noting()
+
+
+def _taken(func: Any, out: Any, args: Any, named: dict[str, Any]) -> list[Taken]:
+    import torch
+
+    indices: Any = out if isinstance(out, torch.Tensor) else getattr(out, "indices", None)
+    values: Any = args[0] if args else named.get("input")
+    several = getattr(func, "__name__", "") == "topk"
+    dim = args[1 + several] if len(args) > 1 + several else named.get("dim", -1 if several else None)
+    if not isinstance(indices, torch.Tensor) or indices.is_floating_point():
+        return []
+    if not isinstance(values, torch.Tensor) or not values.is_floating_point() or not isinstance(dim, int | None):
+        return []
+    return [Taken(values, dim if values.dim() else None, indices, several and values.dim() > 0)]
+
+
+def as_good(index: Tensor, expected: Tensor, exact: list[Taken], eager: list[Taken]) -> bool:
+    """Whether each of the candidate's indices names a value as good as the best, up to what honest arithmetic is off by.
+
+    expected: the float64 reference's own output; the call that gave it is looked for among `exact`. False where there is none.
+    """
+    import torch
+
+    found = [
+        (r, e)
+        for r, e in zip(exact, eager, strict=False)
+        if r.indices.numel() == expected.numel() and torch.equal(r.indices.reshape(-1), expected.reshape(-1))
+    ]
+    if not found or index.shape != expected.shape:
+        return False
+    taken, own = found[-1]
+    if own.values.shape != taken.values.shape or bool(((index < 0) | (index >= taken.length)).any()):
+        return False
+    if taken.several:
+        return _several_as_good(index, taken, own)
+    allow = allowance(own.values.dtype)
+    noise = taken.most((own.values.double() - taken.values).abs())
+    allowed = allow.factor * noise + allow.ulps * taken.most(taken.values.abs())
+    short = (taken.at(index) - taken.at(expected)).abs()
+    later = (index.reshape(-1) != expected.reshape(-1)) & (short == 0)  # of exact equals torch names the first
+    return bool(((short <= allowed) & ~later).all())
+
+
+def _several_as_good(index: Tensor, exact: Taken, eager: Taken) -> bool:
+    """Returns whether the indices of each slice are distinct and name values as good, place by place, as those expected."""
+    assert exact.dim is not None
+    dim, chosen = exact.dim, index.reshape(exact.indices.shape).long()
+    values = exact.values
+    allow = allowance(eager.values.dtype)
+    noise = (eager.values.double() - values).abs().amax(dim, keepdim=True)
+    allowed = allow.factor * noise + allow.ulps * values.abs().amax(dim, keepdim=True)
+    short = (values.gather(dim, chosen) - values.gather(dim, exact.indices)).abs()
+    distinct = chosen.sort(dim).values.diff(dim=dim) != 0
+    return bool((short <= allowed).all()) and bool(distinct.all())

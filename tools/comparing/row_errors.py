@@ -1,0 +1,66 @@
+"""One output gone through once: how large each row is, how far eager and the candidate lie from the float64 reference there.
+
+By Triton on a GPU (tools/comparing/row_errors_kernel.py: one pass over the memory), by torch in pieces everywhere else: the same numbers, up to the order in which squares are added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelwright.tools.comparing.tolerance import Tensor, distance, tiles
+
+LARGE = 1 << 24
+"""Elements from which on a pass is worth what the kernel takes to compile (half a second for each dtype and width of a row, kept on disk by Triton)."""
+
+
+@dataclass
+class Survey:
+    """Vectors of float64, a number for each row, on the outputs' device."""
+
+    scale: Tensor
+    """max |r| over the finite elements."""
+    noise: Tensor
+    """max |e - r|, and |s - r| where there is an s, over the elements where it is finite."""
+    error: Tensor
+    """max |c - r|. An element equal to eager's is right whatever r is."""
+    squares: Tensor
+    """(3,): the sums of r^2, noise^2 and error^2 over everything."""
+    far: Tensor | None = None
+    """A boolean: some element is not within `tolerance` by torch.isclose. None where nobody has looked."""
+
+
+def survey(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> Survey:
+    """Candidate, eager, reference and (or None) the reference moved, each (rows, columns) and floating."""
+    if c.is_cuda and c.numel() >= LARGE:
+        from kernelwright.tools.comparing.row_errors_kernel import applies, sweep
+
+        if applies(c, e, r, s):
+            (scale, noise, error), squares, far = sweep(c, e, r, s, tolerance)
+            return Survey(scale, noise, error, squares, far)
+    return by_torch(c, e, r, s)
+
+
+def by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Survey:
+    import torch
+
+    rows, columns = r.shape
+    scale, noise, error = torch.zeros(3, rows, dtype=torch.float64, device=r.device)
+    squares = torch.zeros(3, dtype=torch.float64, device=r.device)
+    for down, across in tiles(rows, columns, r.device.type):
+        exact, eager = r[down, across].double(), e[down, across]
+        gap = (exact - eager).abs_().nan_to_num_(nan=0.0, posinf=0.0)
+        if s is not None:
+            gap = torch.maximum(gap, (exact - s[down, across]).abs_().nan_to_num_(nan=0.0, posinf=0.0))
+        finite = exact.abs().nan_to_num_(nan=0.0, posinf=0.0)
+        wrong = _error(c[down, across], eager, r[down, across])
+        for most, numbers in ((scale, finite), (noise, gap), (error, wrong)):
+            torch.maximum(most[down], numbers.amax(1), out=most[down])
+        squares += torch.stack([finite.square_().sum(), gap.square_().sum(), wrong.square_().sum()])
+    return Survey(scale, noise, error, squares)
+
+
+def _error(c: Tensor, e: Tensor, r: Tensor) -> Tensor:
+    import torch
+
+    gap = distance(c, r)
+    return torch.where(torch.isinf(gap), torch.where((c == e) | (c.isnan() & e.isnan()), 0.0, gap), gap)

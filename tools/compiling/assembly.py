@@ -1,0 +1,114 @@
+"""What the compiler made of a candidate, as text: PTX for NVIDIA's targets, AMDGCN for AMD's. Compiled again, offline, from the stored source."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kernelwright.tools.hardware.targets import parse_target
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Failure, KernelResources, Value, clean_text
+
+if TYPE_CHECKING:
+    from kernelwright.tools.sandbox import Zygote
+
+STAGE = {"cuda": "ptx", "hip": "amdgcn"}
+"""What is shown, by backend."""
+SECONDS = 60.0
+"""For tracing, and again for compiling."""
+LONGEST = 4 << 20
+"""Bytes of one kernel's text that are read."""
+MOST = 64
+"""Specialisations: an autotuned kernel may have hundreds."""
+
+
+class Listing(Value):
+    """One compiled specialisation."""
+
+    name: str
+    resources: KernelResources | None = None
+    """None where the name and the options fit several specialisations, or none."""
+    text: str
+
+
+class Assembly(Value):
+    target: str
+    listings: tuple[Listing, ...] = ()
+    failure: Failure | None = None
+    """Why the candidate does not compile for this target. What was compiled before is in `listings`."""
+
+
+class Assembler:
+    """Compiles in a warm sandbox that starts with the first candidate. Thread-safe. A context manager."""
+
+    def __init__(self) -> None:
+        self._zygote: Zygote | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def assemble(
+        self,
+        problem: Problem,
+        source: str,
+        target: str,
+        say: Callable[[str], None] = lambda step: None,
+        allow_import: Sequence[str] = (),
+    ) -> Assembly:
+        """Every launch at the problem's own sizes. `say` is told what is going on.
+
+        Raises: ValueError for an unknown target; ProblemError where the reference cannot be run; InfrastructureError where no process starts.
+        """
+        wanted = parse_target(target)
+        say("starting the compiler")
+        with self._lock:
+            zygote = self._warm()
+            say("reading the problem's inputs")
+            from kernelwright.tools.compiling.compiler import Compiler
+            from kernelwright.tools.judging.compile_report import compile_result, kernels_of
+            from kernelwright.tools.references.input_spec import input_spec
+            from kernelwright.tools.tracing.client import SizeRequest, trace_candidate
+
+            asked = SizeRequest(spec=input_spec(problem))
+            zygote.wait_warm()
+            say("tracing")
+            candidate = trace_candidate(
+                zygote, source, wanted.name, [asked], seconds=SECONDS, allow_import=allow_import
+            )
+            say(f"compiling for {wanted.name}")
+            stage = STAGE[wanted.backend]
+            kernels = kernels_of(candidate.traced, [0])[:MOST] if candidate.traced.traces else []
+            compiled = Compiler(zygote).compile(
+                candidate.traced, kernels, wanted.name, source=source, seconds=SECONDS, texts=(stage,)
+            )
+            result = compile_result(wanted.name, candidate, compiled, 0.0)
+            listings = tuple(
+                Listing(
+                    name=clean_text(one.name, 200), resources=one.resources, text=clean_text(one.texts[stage], LONGEST)
+                )
+                for one in compiled.values()
+                if stage in one.texts
+            )
+            return Assembly(target=wanted.name, listings=listings, failure=result.failure)
+
+    def _warm(self) -> Zygote:
+        from kernelwright.tools.report import InfrastructureError
+        from kernelwright.tools.sandbox import Kind, Zygote
+
+        if self._closed:
+            raise InfrastructureError("the compiler was closed: run the command again")
+        if self._zygote is None:
+            self._zygote = Zygote(Kind.COMPILE, spare=False, private_scratch=True)
+        return self._zygote
+
+    def close(self) -> None:
+        """At once: a compilation that is under way fails."""
+        self._closed = True
+        if self._zygote is not None:
+            self._zygote.close()
+
+    def __enter__(self) -> Assembler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,73 @@
+"""Outcomes of compilations by content address: in memory, shared by candidates, sizes and runs, and in a folder where one is given."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Collection
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from kernelwright.tools.compiling.compiled import Outcome
+
+
+class Cache:
+    """Thread-safe. What was used least lately is forgotten first; files in the folder are never removed."""
+
+    def __init__(self, folder: Path | None = None, *, most_bytes: int = 256 << 20) -> None:
+        """folder: read and written by the trusted side only. most_bytes: of what is kept in memory."""
+        self._folder, self._most_bytes = folder, most_bytes
+        self._held: OrderedDict[str, Outcome] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: str, texts: Collection[str] = ()) -> Outcome | None:
+        """The outcome, where it is there with these texts."""
+        with self._lock:
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+        if found is None and (found := self._read(key)) is not None:
+            self._hold(key, found)
+        if found is None or (found.fault is None and not set(texts) <= set(found.texts)):
+            return None
+        return found
+
+    def put(self, key: str, outcome: Outcome) -> None:
+        self._hold(key, outcome)
+        if self._folder is not None:
+            self._write(self._folder / key[:2], key, outcome)
+
+    def _hold(self, key: str, outcome: Outcome) -> None:
+        with self._lock:
+            if (before := self._held.pop(key, None)) is not None:
+                self._bytes -= _size(before)
+            self._held[key] = outcome
+            self._bytes += _size(outcome)
+            while self._bytes > self._most_bytes and len(self._held) > 1:
+                self._bytes -= _size(self._held.popitem(last=False)[1])
+
+    def _read(self, key: str) -> Outcome | None:
+        if self._folder is None:
+            return None
+        try:
+            return Outcome.model_validate_json((self._folder / key[:2] / f"{key}.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def _write(self, folder: Path, key: str, outcome: Outcome) -> None:
+        """Whole or not at all. A full disk costs the file and nothing else."""
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
+            with os.fdopen(handle, "w") as file:
+                file.write(outcome.model_dump_json())
+            os.replace(name, folder / f"{key}.json")
+
+
+def _size(outcome: Outcome) -> int:
+    return 2048 + len(outcome.binary) + sum(map(len, outcome.texts.values()))

@@ -1,0 +1,79 @@
+"""What compiling one kernel for one target gave: a frozen value that no candidate's process holds on to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict
+
+from kernelwright.tools.report import Cheat, Failure, Fault, KernelResources, Value
+
+Json = Any
+VERSION = 1
+"""Of the form of what is cached; raised when it changes."""
+
+
+class Compiled(Value):
+    """One specialisation of one kernel for one target. Without a `failure` there are `binary`, `metadata` and `resources`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
+
+    name: str
+    """Of the kernel's function."""
+    target: str
+    key: str = ""
+    """Its content address: texts, constants, signature, options, target and version of Triton. The same for every candidate."""
+    failure: Failure | None = None
+    resources: KernelResources | None = None
+    """Also of a kernel that was compiled and needs more than the target has."""
+    signature: dict[str, Json] = {}
+    """Parameter -> Triton's type, a list for a tuple."""
+    metadata: dict[str, Json] = {}
+    """The compiler's, as far as a launch needs it (`METADATA`)."""
+    binary: bytes = b""
+    """cubin or hsaco. Base64 in JSON."""
+    texts: dict[str, str] = {}
+    """The stages that were asked for."""
+    seconds: float = 0.0
+    """That compiling took when it was done."""
+    cached: bool = False
+    """Whether it had been compiled before."""
+
+
+METADATA = (
+    "name", "shared", "num_warps", "num_ctas", "num_stages", "maxnreg", "cluster_dims", "global_scratch_size", "global_scratch_align", "profile_scratch_size",
+    "profile_scratch_align", "launch_cooperative_grid", "launch_cluster", "launch_pdl", "tmem_size", "tensordesc_meta", "warp_size", "waves_per_eu",
+    "matrix_instr_nonkdim", "kpack", "triton_version",
+)  # fmt: skip
+"""Fields of Triton's metadata that are kept, where a version of Triton has them."""
+TEXTS = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
+"""Stages that a compilation leaves behind as text."""
+
+
+class Place(Value):
+    """A place in the text of one of the functions that a kernel is made of."""
+
+    function: int
+    """Its number among them, the kernel's own first."""
+    line: int
+    """From 1."""
+    column: int = 0
+    """From 0, in bytes."""
+
+
+class Outcome(Value):
+    """What a compilation gave, free of everything that differs between candidates with the same text: what the cache holds."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
+
+    fault: Fault | None = None
+    cheat: Cheat | None = None
+    message: str = ""
+    places: tuple[Place, ...] = ()
+    """Of a failure, the innermost first."""
+    resources: KernelResources | None = None
+    metadata: dict[str, Json] = {}
+    binary: bytes = b""
+    texts: dict[str, str] = {}
+    """By stage, see `TEXTS`; only those that were asked for."""
+    seconds: float = 0.0

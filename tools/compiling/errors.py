@@ -1,0 +1,121 @@
+"""Why a kernel does not compile: Triton's own words and the place in its text, or the first error that LLVM's passes print."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelwright.tools.compiling.compiled import Outcome, Place
+from kernelwright.tools.compiling.text.kernel_text import FILE, TextFailed, file_name
+from kernelwright.tools.report import Fault, clean_text
+from kernelwright.tools.tracing.trace import Function
+
+MESSAGE = 600
+"""Characters of a message."""
+MOST_PLACES = 12
+_DIAGNOSTICS = 1 << 16
+"""Bytes of what the compiler prints that are read."""
+_DIAGNOSTIC = re.compile(
+    r'^(?:loc\(")?(?P<file>[^":\n]{1,300})"?:(?P<line>\d{1,9}):(?P<column>\d{1,9})\)?: error: (?P<message>[^\n]*)',
+    re.MULTILINE,
+)
+
+
+@dataclass
+class CompilerSays:
+    """What was written to stderr, by C++ too."""
+
+    text: str = ""
+    path: Path | None = None
+    """A file to keep it in, so that it outlives a compiler that aborts; None: in memory."""
+
+
+@contextlib.contextmanager
+def captured_errors(said: CompilerSays) -> Iterator[None]:
+    """Keeps what is written to stderr inside, instead of its going there."""
+    path, saved = said.path, os.dup(2)
+    held = os.memfd_create("diagnostics") if path is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(held, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        said.text = os.pread(held, _DIAGNOSTICS, 0).decode("utf-8", "replace")
+        os.close(saved)
+        os.close(held)
+
+
+def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mapping[str, Function]) -> Outcome:
+    """The outcome of a compilation that raised.
+
+    diagnostics: what the compiler printed. kernel: its name. functions: all that it is made of, in the order of `closure`.
+    """
+    numbers = {key: number for number, key in enumerate(functions)}
+    if isinstance(error, TextFailed):
+        place = Place(function=numbers.get(error.key, 0), line=error.refusal.line, column=error.refusal.column)
+        return _outcome(kernel, error.refusal.message, (place,), error.refusal.fault, error.refusal.cheat)
+    fault = _fault(error)
+    if type(error) is RuntimeError and (found := _first_error(diagnostics, functions)):
+        message, place = found
+        return _outcome(kernel, message, (place,), fault)
+    by_text = {function.text: numbers[key] for key, function in reversed(list(functions.items()))}
+    places = [
+        Place(function=by_text[str(e.src)], line=e.node.lineno, column=e.node.col_offset)
+        for e in located(error)
+        if str(e.src) in by_text
+    ]
+    return _outcome(kernel, compile_message(error), tuple(places[:MOST_PLACES]), fault)
+
+
+def _outcome(kernel: str, message: str, places: tuple[Place, ...], fault: Fault, cheat: Any = None) -> Outcome:
+    line = clean_text(
+        f"kernel {kernel} does not compile: {clean_text(message.replace(chr(10), ' '), MESSAGE)}", 2 * MESSAGE
+    )
+    return Outcome(fault=fault, cheat=cheat, message=line, places=places)
+
+
+def _fault(error: Exception) -> Fault:
+    names = {cls.__name__ for cause in chain(error) for cls in type(cause).__mro__}
+    if "OutOfResources" in names:
+        return Fault.RESOURCES
+    return Fault.MEMORY if "MemoryError" in names else Fault.COMPILE
+
+
+def chain(error: BaseException | None) -> list[BaseException]:
+    """The exception and what it was raised from, outermost first."""
+    found: list[BaseException] = []
+    while error is not None and error not in found and len(found) < 200:
+        found.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
+
+
+def located(error: BaseException) -> list[Any]:
+    """Triton's CompilationErrors in the chain, innermost first: each knows a function's text and a node in it."""
+    return [e for e in chain(error)[::-1] if hasattr(getattr(e, "node", None), "lineno") and getattr(e, "src", None)]
+
+
+def compile_message(error: BaseException) -> str:
+    """The innermost words, without the excerpt of the source that Triton puts before them."""
+    for inner in located(error):
+        if text := (getattr(inner, "error_message", None) or "").strip():
+            return str(text)
+    deepest = chain(error)[-1]
+    return " ".join(line for line in f"{type(deepest).__name__}: {deepest}".splitlines() if line.strip())
+
+
+def _first_error(diagnostics: str, functions: Mapping[str, Function]) -> tuple[str, Place] | None:
+    """The first of LLVM's errors that is in one of the texts."""
+    numbers = {file_name(key): number for number, key in enumerate(functions)}
+    for match in _DIAGNOSTIC.finditer(diagnostics):
+        folder, _, name = match["file"].rpartition("/")
+        number = numbers.get(folder.rpartition("/")[2])
+        if name == FILE and number is not None:
+            line = int(match["line"]) - list(functions.values())[number].line + 1
+            return match["message"], Place(function=number, line=max(line, 1), column=max(int(match["column"]) - 1, 0))
+    return None

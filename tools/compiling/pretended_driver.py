@@ -1,0 +1,17 @@
+"""A driver of Triton for a GPU that is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelwright.tools.hardware.targets import Target
+
+
+class PretendedDriver:
+    """Answers what device functions of Triton ask of the driver at compile time (`tl.target_info.is_cuda()`). Made active by `triton.runtime.driver.set_active`."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def get_current_target(self) -> Any:
+        return self._target.gpu_target()

@@ -1,0 +1,1 @@
+"""A kernel rebuilt from its text: the grammar and the vocabulary that it may use, and Triton's objects made from it."""

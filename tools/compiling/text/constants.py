@@ -1,0 +1,128 @@
+"""Constants of a trace as what Triton takes: exact plain types, Triton's and torch's types, device functions, tuples of these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kernelwright.tools.compiling.text import vocabulary
+from kernelwright.tools.report import clean_text
+from kernelwright.tools.tracing.trace import Function, Json, Kernel
+
+
+def value(form: Json, functions: Mapping[str, Any]) -> Any:
+    """A constant of a trace as what Triton takes, of exactly plain types. Lists become tuples: what a kernel can change would carry over to its next program.
+
+    Raises ValueError for what is no constant; Failed where a device function among it cannot be rebuilt.
+    """
+    if form is None or isinstance(form, bool | int | str) or (isinstance(form, float) and math.isfinite(form)):
+        return form
+    if isinstance(form, list | tuple):
+        return tuple(value(inner, functions) for inner in form)
+    if isinstance(form, dict) and len(form) == 1:
+        [(kind, inner)] = form.items()
+        if (restore := _RESTORE.get(kind)) is not None:
+            return restore(inner, functions)
+    raise ValueError(f"no constant of a kernel: {clean_text(form, 80)}")
+
+
+def _restore_tuple(inner: Json, functions: Mapping[str, Any]) -> Any:
+    if not isinstance(inner, list | tuple):
+        raise ValueError("a tuple without values")
+    return value(inner, functions)
+
+
+def _restore_function(key: Json, functions: Mapping[str, Any]) -> Any:
+    if not isinstance(key, str):
+        raise ValueError("a device function without a key")
+    try:
+        return functions[key]
+    except KeyError:
+        raise ValueError(f"no device function {key[:60]}") from None
+
+
+def _restore_triton(where: Json, _: Any) -> Any:
+    try:
+        return vocabulary.find(str(where))
+    except (vocabulary.NotThere, vocabulary.NotNameable) as error:
+        raise ValueError(str(error)) from None
+
+
+def _restore_float(text: Json, _: Any) -> float:
+    if not isinstance(text, str) or not vocabulary.is_infinite(text):
+        raise ValueError("no number")
+    return float(text)
+
+
+def _restore_constexpr(inner: Json, functions: Mapping[str, Any]) -> Any:
+    import triton.language as tl
+
+    return tl.constexpr(value(inner, functions))
+
+
+def _restore_tl_dtype(name: Json, _: Any) -> Any:
+    if (found := vocabulary.dtypes().get(str(name))) is None:
+        raise ValueError(f"no type of Triton: {clean_text(name, 60)}")
+    return found
+
+
+def _restore_pointer(name: Json, functions: Any) -> Any:
+    import triton.language as tl
+
+    return tl.pointer_type(_restore_tl_dtype(name, functions))
+
+
+def _restore_dtype(name: Json, _: Any) -> Any:
+    import torch
+
+    found = getattr(torch, str(name), None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"no type of torch: {clean_text(name, 60)}")
+    return found
+
+
+_RESTORE: dict[str, Callable[[Json, Any], Any]] = {
+    "tuple": _restore_tuple,
+    "float": _restore_float,
+    "tl_dtype": _restore_tl_dtype,
+    "pointer_type": _restore_pointer,
+    "dtype": _restore_dtype,
+    "constexpr": _restore_constexpr,
+    "function": _restore_function,
+    "constexpr_function": _restore_function,
+    "triton": _restore_triton,
+}
+
+
+def fields_of(kernels: Iterable[Kernel]) -> frozenset[str]:
+    """The names of all fields of named tuples among the parameters of kernels, which attributes in their texts may have."""
+    return frozenset(name for kernel in kernels for names in getattr(kernel, "fields", {}).values() for name in names)
+
+
+def constexpr_functions(functions: Mapping[str, Function]) -> frozenset[str]:
+    """The keys of those that some name stands for as a `@triton.constexpr_function`: Python over constants, run while a kernel is compiled."""
+    found: set[str] = set()
+    waiting: list[Json] = [form for function in functions.values() for form in function.names.values()]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, dict):
+            found |= {key for key in (inner.get("constexpr_function"),) if isinstance(key, str)}
+            waiting += inner.values()
+        elif isinstance(inner, list | tuple):
+            waiting += inner
+    return frozenset(found)
+
+
+def functions_in(form: Json) -> list[str]:
+    """The keys of the device functions of the same trace that are in it."""
+    found: list[str] = []
+    waiting = [form]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, dict):
+            found += [key for key in (inner.get("function"), inner.get("constexpr_function")) if isinstance(key, str)]
+            waiting += inner.values()
+        elif isinstance(inner, list | tuple):
+            waiting += inner
+    return found

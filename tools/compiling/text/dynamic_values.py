@@ -1,0 +1,213 @@
+"""Makes values that are tensors when a kernel is compiled tensors when it is interpreted.
+
+Under Triton's interpreter a kernel is Python: the variable of a loop is an int, `x += 1` of an int stays one, `min(x, 3)` may be 3. Compiled, all of them are
+tensors. A kernel that asks a loop's variable for `.to(tl.int64)` would fail where nothing is wrong, and one that asks what it is could tell the two apart. So
+the syntax tree of a kernel is rewritten before Triton's own rewriting: the same cases as in Triton's code generator (visit_For, visit_AugAssign, visit_Assign,
+visit_NamedExpr, visit_IfExp, visit_BoolOp, visit_UnaryOp), with functions of this module under names that no kernel can spell.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kernelwright.tools.tracing.trace import Json
+
+_PREFIX = "__kernelwright_"
+
+
+class Rewriter(ast.NodeTransformer):
+    """Over one kernel's checked definition."""
+
+    def __init__(self, names: Mapping[str, Json], bound: frozenset[str]) -> None:
+        """names: what the kernel's names stand for. bound: names that it binds itself."""
+        self._names, self._bound = names, bound
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.iter, ast.Call) and self._is_range(node.iter.func):
+            node.iter.func = ast.copy_location(ast.Name(_PREFIX + "loop", ast.Load()), node.iter.func)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        before = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+        value = ast.copy_location(ast.BinOp(before, node.op, node.value), node)
+        return ast.copy_location(ast.Assign([node.target], value), node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(
+            node.value, ast.BinOp | ast.Compare | ast.Constant
+        ):  # Triton's own rewriting makes those tensors
+            node.value = _call("assigned", node.value, node.value)
+        return node
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.AST:
+        self.generic_visit(node)
+        node.value = _call("assigned", node.value, node.value)
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        if _binds(node):
+            return node
+        return _call("chosen", node, node.test, _delayed(node.body), _delayed(node.orelse))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        if _binds(node):
+            return node
+        return _call("both" if isinstance(node.op, ast.And) else "either", node, *map(_delayed, node.values))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return _call("negated", node, node.operand) if isinstance(node.op, ast.Not) else node
+
+    def _is_range(self, function: ast.expr) -> bool:
+        """Python's or Triton's `range`, whose variable is a tensor; that of `static_range` is a constant."""
+        if isinstance(function, ast.Attribute):
+            return function.attr == "range"
+        if not isinstance(function, ast.Name) or function.id in self._bound:
+            return False
+        form = self._names.get(function.id)
+        if form is None:
+            return function.id == "range"
+        return isinstance(form, dict) and str(form.get("triton", "")).replace(":", ".").endswith(".range")
+
+
+def _call(name: str, at: ast.expr, *arguments: ast.expr) -> ast.Call:
+    function = ast.copy_location(ast.Name(_PREFIX + name, ast.Load()), at)
+    return ast.copy_location(ast.Call(function, list(arguments), []), at)
+
+
+def _delayed(value: ast.expr) -> ast.expr:
+    nothing = ast.arguments([], [], None, [], [], None, [])
+    return ast.copy_location(ast.Lambda(nothing, value), value)
+
+
+def _binds(node: ast.AST) -> bool:
+    """Whether an expression binds a name, which a function of its own would keep to itself."""
+    return any(isinstance(n, ast.NamedExpr) for n in ast.walk(node))
+
+
+def world() -> dict[str, Any]:
+    """What rewritten kernels call, by name, and the builtins of Python that answer as Triton's code generator lets them."""
+    functions = (loop, assigned, chosen, both, either, negated)
+    return {_PREFIX + function.__name__: function for function in functions}
+
+
+def python_builtins() -> dict[str, Callable[..., Any]]:
+    """Those that see through constexprs and take tensors."""
+    return {
+        "isinstance": _unwrapping(builtins.isinstance), "hasattr": _unwrapping(builtins.hasattr), "getattr": _unwrapping(builtins.getattr),
+        "min": _extreme("minimum", builtins.min), "max": _extreme("maximum", builtins.max),
+    }  # fmt: skip
+
+
+def _semantic() -> Any:
+    from triton.runtime import interpreter
+
+    return interpreter.interpreter_semantic
+
+
+def _is_tensor(value: Any) -> bool:
+    import triton.language as tl
+
+    return isinstance(value, tl.tensor)
+
+
+def _unwrapped(value: Any) -> Any:
+    import triton.language as tl
+
+    return value.value if isinstance(value, tl.constexpr) else value
+
+
+def loop(start: Any, end: Any = None, step: Any = None, **_: Any) -> Iterator[Any]:
+    """`range` as a compiled loop's: scalars of the type that bounds and step have together. Options of `tl.range` (stages, unrolling) change nothing here."""
+    semantic = _semantic()
+    begin, stop = (0, start) if end is None else (start, end)
+    bounds = [semantic.to_tensor(_unwrapped(b)) for b in (begin, stop, 1 if step is None else step)]
+    if not all(bound.dtype.is_int() for bound in bounds):
+        kinds = ", ".join(str(bound.dtype) for bound in bounds)
+        raise TypeError(f"For loop bounds and step must all be ints, are ({kinds})")
+    kind = semantic.integer_promote_impl(bounds[0].dtype, bounds[1].dtype)
+    kind = semantic.integer_promote_impl(kind, bounds[2].dtype)
+    for value in range(*(int(bound.handle.data.item()) for bound in bounds)):
+        yield semantic.scalar_constant(value, kind)
+
+
+def assigned(value: Any) -> Any:
+    """What a name holds after `name = value`: numbers become tensors, within tuples too; a list is a tuple."""
+    if isinstance(value, list | tuple):
+        return _tuple_like(value, [assigned(inner) for inner in value])
+    return _as_tensor(value)
+
+
+def _tuple_like(value: Any, inner: list[Any]) -> Any:
+    return type(value)(*inner) if hasattr(value, "_fields") else tuple(inner)
+
+
+def _as_tensor(value: Any) -> Any:
+    return _semantic().to_tensor(value, False) if isinstance(_unwrapped(value), bool | int | float) else value
+
+
+def chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """`yes if condition else no`: a tensor where the condition is one."""
+    value = yes() if condition else no()
+    return _as_tensor(value) if _is_tensor(condition) else value
+
+
+def both(*values: Callable[[], Any]) -> Any:
+    return _combined(values, "logical_and", False)
+
+
+def either(*values: Callable[[], Any]) -> Any:
+    return _combined(values, "logical_or", True)
+
+
+def _combined(values: tuple[Callable[[], Any], ...], method: str, ends: bool) -> Any:
+    """Constants decide at once, as in Python; tensors are all evaluated and combined, from the last to the first."""
+    tensors: list[Any] = []
+    value: Any = None
+    for delayed in values:
+        value = delayed()
+        if _is_tensor(value):
+            tensors.append(value)
+        elif bool(_unwrapped(value)) is ends:
+            return value
+    if not tensors:
+        return value
+    result = tensors.pop()
+    while tensors:
+        result = getattr(tensors.pop(), method)(result)
+    return result
+
+
+def negated(value: Any) -> Any:
+    return value.__not__() if _is_tensor(value) else not _unwrapped(value)
+
+
+def _unwrapping(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        return function(*map(_unwrapped, arguments))
+
+    return call
+
+
+def _extreme(name: str, of_python: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*values: Any, **options: Any) -> Any:
+        import triton.language as tl
+
+        if not any(map(_is_tensor, values)):
+            return of_python(*map(_unwrapped, values))
+        found, *others = values
+        for other in others:
+            found = getattr(tl, name)(found, other, **options)
+        return found
+
+    return call

@@ -1,0 +1,320 @@
+"""The syntax that a kernel's text may use: a white list of forms, names and attributes over its syntax tree, walked without recursion.
+
+A form that Triton's code generator does not know is refused here with Triton's own words. What would reach out of Triton's language (names with two
+underscores, attributes of its internals, foreign modules behind its modules) is tampering.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import types
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.tools.compiling.text import vocabulary
+from kernelwright.tools.report import Cheat, Fault, clean_text
+from kernelwright.tools.tracing.trace import Function, Json
+
+MOST_NODES = 30_000
+"""Nodes of one text's syntax tree."""
+DEEPEST = 300
+"""Nesting of a syntax tree: Triton's code generator takes three frames of Python for each level, and Python stops at a thousand."""
+LONGEST_WORD = 200
+"""Characters of one identifier."""
+LONGEST_INTEGER = 128
+"""Bits of a constant in the text."""
+
+_FORMS: tuple[type[ast.AST], ...] = (
+    ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.Assert, ast.Expr, ast.Pass, ast.Raise,
+    ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.comprehension, ast.Compare, ast.Call, ast.keyword, ast.FormattedValue,
+    ast.JoinedStr, ast.Constant, ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List, ast.Tuple, ast.Slice,
+    ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop,
+)  # fmt: skip
+_NESTED = "nested function definitions are not allowed inside a @triton.jit kernel. Move the helper function to module level and decorate it with @triton.jit."
+_BY_STRING = ("getattr", "hasattr")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a text is no kernel, and where."""
+
+    message: str
+    line: int = 1
+    """From 1, in the text."""
+    column: int = 0
+    """From 0, in bytes of UTF-8 as Python's syntax trees count."""
+    fault: Fault = Fault.COMPILE
+    cheat: Cheat | None = None
+
+
+class Refused(Exception):
+    """Carries a Refusal to the edge of this module."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def examine(function: Function, fields: Collection[str] = ()) -> ast.FunctionDef:
+    """The syntax tree of a text in which every form, name and attribute is allowed. Raises Refused, and nothing else.
+
+    fields: names that attributes may have beside those of Triton's values: fields of named tuples among the constants.
+    """
+    definition = _parse(function)
+    _check_names(function.names)
+    attributes = vocabulary.value_attributes() | (frozenset(fields) - vocabulary.internal_attributes())
+    _Walk(definition, function.names, attributes).check()
+    return definition
+
+
+def _parse(function: Function) -> ast.FunctionDef:
+    if not re.match(r"def\s+\w+\s*\(", function.text[: LONGEST_WORD + 50]):
+        raise Refused(_forged("the text of a kernel does not begin with its definition"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(function.text)
+    except SyntaxError as error:
+        raise Refused(
+            Refusal(f"SyntaxError: {error.msg}", error.lineno or 1, max((error.offset or 1) - 1, 0))
+        ) from None
+    except (RecursionError, MemoryError, ValueError, OverflowError) as error:
+        raise Refused(Refusal(f"the text is nested too deeply or cannot be read: {type(error).__name__}")) from None
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != function.name:
+        raise Refused(_forged("the text of a kernel is not one function of its name"))
+    return tree.body[0]
+
+
+def _forged(message: str) -> Refusal:
+    return Refusal(message, fault=Fault.CHEAT, cheat=Cheat.FORGERY)
+
+
+def _tampering(message: str, node: ast.AST) -> Refused:
+    return Refused(Refusal(message, node.lineno, node.col_offset, Fault.CHEAT, Cheat.TAMPER))  # type: ignore[attr-defined]
+
+
+def _unsupported(message: str, node: Any) -> Refused:
+    return Refused(Refusal(message, getattr(node, "lineno", 1), getattr(node, "col_offset", 0)))
+
+
+class _Walk:
+    """One pass over one tree."""
+
+    def __init__(self, definition: ast.FunctionDef, names: Mapping[str, Json], attributes: frozenset[str]) -> None:
+        self._definition, self._names, self._attributes = definition, names, attributes
+        self._bound: set[str] = set()
+        self._done: set[int] = set()
+        """Nodes that were judged together with the one round them."""
+
+    def check(self) -> None:
+        nodes = list(self._nodes())
+        self._bound = {n.arg for n in nodes if isinstance(n, ast.arg)}
+        self._bound |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        for node in nodes:
+            if id(node) not in self._done:
+                getattr(self, f"_check_{type(node).__name__}", _accept)(node)
+
+    def _nodes(self) -> Iterator[ast.AST]:
+        """Parents before children, bounded in number and depth, every form on the list."""
+        waiting: list[tuple[ast.AST, int, ast.AST]] = [(self._definition, 0, self._definition)]
+        seen = 0
+        while waiting:
+            node, depth, place = waiting.pop()
+            place = node if hasattr(node, "lineno") else place
+            seen += 1
+            if seen > MOST_NODES:
+                raise _unsupported(f"the text of a kernel has more than {MOST_NODES} parts", place)
+            if depth > DEEPEST:
+                raise _unsupported(f"an expression is nested more than {DEEPEST} levels deep", place)
+            if not isinstance(node, _FORMS):
+                raise _unsupported(f"unsupported AST node type: {type(node).__name__}", place)
+            yield node
+            waiting += [(child, depth + 1, place) for child in [*ast.iter_child_nodes(node)][::-1]]
+
+    # ---------------------------------------------------------------- statements
+    def _check_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if node is not self._definition:
+            raise _unsupported(_NESTED, node)
+        if node.decorator_list:
+            raise Refused(_forged("the text of a kernel has decorators"))
+        self._check_word(node.name, node)
+
+    def _check_arguments(self, node: ast.arguments) -> None:
+        if node.posonlyargs or node.kwarg:
+            raise _unsupported("a kernel takes no positional-only parameters and no **parameters", self._definition)
+
+    def _check_arg(self, node: ast.arg) -> None:
+        self._check_word(node.arg, node)
+        for inner in ast.walk(node.annotation) if node.annotation else ():
+            self._done.add(id(inner))  # reduced to a word: see `annotation`
+
+    def _check_AnnAssign(self, node: ast.AnnAssign) -> None:
+        for inner in ast.walk(node.annotation):
+            self._done.add(id(inner))
+        self._check_target(node.target)
+
+    def _check_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._check_target(target)
+
+    def _check_AugAssign(self, node: ast.AugAssign) -> None:
+        self._check_target(node.target)
+
+    def _check_For(self, node: ast.For) -> None:
+        self._check_target(node.target)
+
+    def _check_comprehension(self, node: ast.comprehension) -> None:
+        self._check_target(node.target)
+        if node.is_async:
+            raise _unsupported("unsupported AST node type: comprehension", node.target)
+
+    def _check_target(self, target: ast.expr) -> None:
+        waiting = [target]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Subscript):
+                raise _unsupported("NotImplementedError('__setitem__ is not supported in triton')", node)
+            if isinstance(node, ast.Attribute):
+                raise _unsupported("NotImplementedError('Attribute assignment is not supported in triton')", node)
+            waiting += getattr(node, "elts", ())
+
+    # ---------------------------------------------------------------- expressions
+    def _check_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, bytes | complex):
+            raise _unsupported(f"a kernel knows no constants of type {type(node.value).__name__}", node)
+        if isinstance(node.value, int) and node.value.bit_length() > LONGEST_INTEGER:
+            raise _unsupported(f"an integer of more than {LONGEST_INTEGER} bits", node)
+
+    def _check_Name(self, node: ast.Name) -> None:
+        self._check_word(node.id, node)
+        if node.id in _BY_STRING and node.id not in self._bound:
+            raise _unsupported(f"{node.id} is only called, with the attribute's name written out", node)
+
+    def _check_keyword(self, node: ast.keyword) -> None:
+        if node.arg is None:
+            raise _unsupported("a call in a kernel takes no **arguments", node.value)
+        if node.arg.startswith("_"):
+            raise _tampering(f"the argument {node.arg[:60]} is private to Triton", node.value)
+
+    def _check_Call(self, node: ast.Call) -> None:
+        if not isinstance(node.func, ast.Name) or node.func.id not in _BY_STRING or node.func.id in self._bound:
+            return
+        name = node.args[1] if len(node.args) in (2, 3) and not node.keywords else None
+        if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+            raise _unsupported(f"{node.func.id} is only called with the attribute's name written out", node)
+        self._done.add(id(node.func))
+        self._check_chain(node.args[0], [(name.value, name)])
+
+    def _check_Attribute(self, node: ast.Attribute) -> None:
+        self._check_chain(node.value, [(node.attr, node)])
+
+    def _check_chain(self, owner: ast.expr, chain: list[tuple[str, ast.expr]]) -> None:
+        """`a.b.c`: as far as it begins with a module, each part that is there must be allowed; every further part must be an attribute of a value."""
+        while isinstance(owner, ast.Attribute):
+            self._done.add(id(owner))
+            chain.append((owner.attr, owner))
+            owner = owner.value
+        chain.reverse()
+        for name, node in chain:
+            self._check_word(name, node)
+        if isinstance(owner, ast.Name) and owner.id not in self._bound and owner.id in self._names:
+            chain = _walked(self._names[owner.id], chain)
+        for name, node in chain:
+            self._check_word(name, node, tamper=True)
+            if name not in self._attributes:
+                raise _unknown_attribute(name, node)
+
+    def _check_word(self, word: str, node: ast.AST, *, tamper: bool = False) -> None:
+        if len(word) > LONGEST_WORD:
+            raise _unsupported(f"an identifier of {len(word)} characters", node)
+        if word.startswith("__") or word in vocabulary.RESERVED or (tamper and word.startswith("_")):
+            raise _tampering(f"a kernel names {clean_text(word, 60)}", node)
+
+
+def _accept(node: ast.AST) -> None:
+    """Nothing but its form matters."""
+
+
+_INNER = frozenset(
+    {
+        "builder",
+        "data",
+        "fn",
+        "handle",
+        "parse",
+        "raw_src",
+        "rewrite",
+        "rewriter",
+        "run",
+        "semantic",
+        "src",
+        "to_ir",
+        "warmup",
+    }
+)
+
+
+def _unknown_attribute(name: str, node: ast.expr) -> Refused:
+    if name in _INNER:
+        return _tampering(f"a kernel asks a value of Triton for its {name}", node)
+    return _unsupported(repr(AttributeError(f"a value in a kernel has no attribute {clean_text(name, 80)!r}")), node)
+
+
+def _walked(form: Json, chain: list[tuple[str, ast.expr]]) -> list[tuple[str, ast.expr]]:
+    """What is left of a chain behind the modules and name spaces that it begins with; nothing where it ends in something that is not there."""
+    at = 0
+    while at < len(chain) and isinstance(form, dict) and "members" in form:
+        name, node = chain[at]
+        if name not in form["members"]:
+            return []
+        form, at = form["members"][name], at + 1
+    if not isinstance(form, dict) or "triton" not in form:
+        return chain[at:]
+    found = vocabulary.find(form["triton"])  # `_check_names` has found it before
+    while at < len(chain) and isinstance(found, types.ModuleType):
+        name, node = chain[at]
+        try:
+            found, at = vocabulary.member(found, name), at + 1
+        except vocabulary.NotThere:
+            return []  # Triton says so, or it stands where a constexpr condition is false
+        except vocabulary.NotNameable as error:
+            raise _tampering(str(error), node) from None
+    return chain[at:]
+
+
+_FUNCTIONS = ("function", "constexpr_function")
+_KINDS = (*_FUNCTIONS, "value", "constexpr", "unknown")
+
+
+def _check_names(names: Mapping[str, Json]) -> None:
+    """Every name is an identifier and every form one of trace.py's. Raises Refused."""
+    waiting: list[tuple[str, Json]] = list(names.items())
+    while waiting:
+        name, form = waiting.pop()
+        if not name.isidentifier() or name.startswith("__") or name in vocabulary.RESERVED or len(name) > LONGEST_WORD:
+            raise Refused(_tampers(f"a kernel names {clean_text(name, 60)}"))
+        if not isinstance(form, dict) or len(form) != 1:
+            raise Refused(_forged(f"what {name} stands for has no known form"))
+        [(kind, value)] = form.items()
+        if kind == "members" and isinstance(value, dict):
+            waiting += value.items()
+        elif kind == "triton" and isinstance(value, str):
+            _check_place(value)
+        elif (kind in _FUNCTIONS and not isinstance(value, str)) or kind not in _KINDS:
+            raise Refused(_forged(f"what {name} stands for has no known form"))
+
+
+def _check_place(place: str) -> None:
+    try:
+        vocabulary.find(place)
+    except vocabulary.NotThere as error:
+        raise Refused(Refusal(str(error))) from None
+    except vocabulary.NotNameable as error:
+        raise Refused(_tampers(str(error))) from None
+
+
+def _tampers(message: str) -> Refusal:
+    return Refusal(clean_text(message, 200), fault=Fault.CHEAT, cheat=Cheat.TAMPER)

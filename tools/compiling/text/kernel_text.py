@@ -1,0 +1,258 @@
+"""A kernel rebuilt from its text: checked, parsed once, and executed in a namespace that holds its names and nothing else.
+
+    check(function)                                          None, or why the text is no kernel
+    rebuild(functions, key, interpreted=..., folder=...)     a JITFunction or an InterpretedFunction
+    Rebuilt(functions, interpreted=..., folder=...)[key]     the same for many kernels that share functions
+    value(json, rebuilt)                                     a constant of a trace as what Triton takes
+
+The rebuilt function's file is `folder/KEY/candidate.py` (nothing is written there), its lines are those of the candidate's file. Only the definition is
+executed when it is rebuilt, and its default values are computed; both call for a sandboxed process, as everything does that is made from a candidate's text.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelwright.tools.compiling.text import dynamic_values, vocabulary
+from kernelwright.tools.compiling.text.constants import constexpr_functions, functions_in, value
+from kernelwright.tools.compiling.text.grammar import Refusal, Refused, examine
+from kernelwright.tools.compiling.text.signature import CONSTEXPR, Defaults, constexpr_parameters, reduce_annotations
+from kernelwright.tools.compiling.text.triton_functions import (
+    code,
+    compiled,
+    constant,
+    constant_code,
+    interpreted_code,
+    late,
+    patched,
+)
+from kernelwright.tools.compiling.text.triton_functions import interpreted as interpreted_function
+from kernelwright.tools.report import Failed, Failure, SourceLine, clean_text
+from kernelwright.tools.tracing.trace import Function, Json
+
+FILE = "candidate.py"
+__all__ = ["FILE", "Rebuilt", "TextFailed", "check", "failure_of", "file_name", "place", "rebuild", "value"]
+
+LAST_LINE = 200_000
+"""Line and column of a definition beyond which a trace is not believed."""
+_LANGUAGE = "__triton_language__"
+"""Where the interpreter looks for Triton's language in a kernel's globals; no kernel can name it."""
+
+
+def check(function: Function, *, fields: Collection[str] = ()) -> Failure | None:
+    """Why a text is no kernel's language, with the line in the candidate's file; None where it is.
+
+    fields: names of the fields of named tuples among a kernel's constants, which attributes may have.
+    """
+    try:
+        examine(function, fields)
+    except Refused as refused:
+        return failure_of(refused.refusal, function, function.name)
+    return None
+
+
+def failure_of(refusal: Refusal, function: Function, kernel: str) -> Failure:
+    """A refusal as the failure of a kernel."""
+    message = clean_text(f"kernel {kernel} does not compile: {refusal.message}".replace("\n", " "), 600)
+    where = place(function, refusal.line, refusal.column)
+    return Failure(fault=refusal.fault, cheat=refusal.cheat, message=message, where=where)
+
+
+def place(function: Function, line: int, column: int) -> SourceLine | None:
+    """A place in a function's text as one in the candidate's file. None for a function of a library.
+
+    line: from 1. column: from 0, in bytes of UTF-8 as Python's syntax trees count.
+    """
+    lines = function.text.split("\n")
+    if function.file or not 0 < line <= len(lines) or not 0 < function.line < LAST_LINE:
+        return None
+    text = lines[line - 1]
+    before = len(text.encode()[:column].decode("utf-8", "ignore"))
+    indented = clean_text(" " * min(function.indent, 200) + text, 400)
+    return SourceLine(line=function.line + line - 1, column=before + function.indent, text=indented)
+
+
+def rebuild(functions: Mapping[str, Function], entry: str, *, interpreted: bool, folder: Path) -> Any:
+    """One kernel with all that it calls. Raises Failed."""
+    return Rebuilt(functions, interpreted=interpreted, folder=folder)[entry]
+
+
+class TextFailed(Failed):
+    """The text of one function is no kernel's. Its message names the function; the kernel that it belongs to may be another."""
+
+    def __init__(self, key: str, function: Function, refusal: Refusal) -> None:
+        super().__init__(failure_of(refusal, function, function.name))
+        self.key, self.refusal = key, refusal
+
+
+class Foreign:
+    """Stands for an object that a trace cannot hold. Nothing can be done with it; Triton says so in its own words."""
+
+    __slots__ = ()
+
+
+class Rebuilt(Mapping[str, Any]):
+    """The functions of one trace, each rebuilt when it is first asked for."""
+
+    def __init__(
+        self, functions: Mapping[str, Function], *, interpreted: bool, folder: Path, fields: Collection[str] = ()
+    ) -> None:
+        self._functions, self._interpreted, self._folder, self._fields = functions, interpreted, folder, fields
+        self._made: dict[str, Any] = {}
+        self._worlds: dict[str, dict[str, Any]] = {}
+        """Names of functions in which those of other functions are not filled in yet."""
+        self._constant = constexpr_functions(functions)
+        self._failed: dict[str, Failed] = {}
+        self._begun: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        """Raises KeyError for a function that is not there, Failed for one that is no kernel or calls one that is none."""
+        closure = self._closure(key)
+        for each in closure:
+            self._make(each)
+        for each in closure:
+            self._finish(each)
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def _closure(self, key: str) -> list[str]:
+        """A function and all that it names, itself first. Raises KeyError."""
+        found = {key: self._functions[key]}
+        waiting = [key]
+        while waiting:
+            for form in found[waiting.pop()].names.values():
+                new = [k for k in functions_in(form) if k in self._functions and k not in found]
+                found |= {k: self._functions[k] for k in new}
+                waiting += new
+        return list(found)
+
+    def _make(self, key: str) -> Any:
+        if key in self._failed:
+            raise self._failed[key]
+        if key in self._made:
+            return self._made[key]
+        function = self._functions[key]
+        with self._blamed_on(key):
+            if key in self._begun:
+                raise Refused(Refusal("a default value of a function is the function itself"))
+            self._begun.add(key)
+            if not 0 < function.line < LAST_LINE or not 0 <= function.indent < LAST_LINE:
+                raise Refused(Refusal("the line of a kernel is no line of a file"))
+            definition = examine(function, self._fields)
+            world = self._world(function)
+            python = self._python(key, function, definition, world)
+            if key in self._constant:
+                made = constant(python, function, definition)
+            else:
+                made = interpreted_function(python) if self._interpreted else compiled(python, function, definition)
+            self._worlds[key], self._made[key] = world, made
+        return made
+
+    def _finish(self, key: str) -> None:
+        """Fills in the functions that a function names, which may name it in turn."""
+        if (world := self._worlds.pop(key, None)) is not None:
+            with self._blamed_on(key):
+                forms = self._functions[key].names.items()
+                world |= {name: self._named(name, form) for name, form in forms if functions_in(form)}
+
+    @contextlib.contextmanager
+    def _blamed_on(self, key: str) -> Iterator[None]:
+        """Whatever goes wrong with a text is the candidate's failure, and goes wrong again."""
+        try:
+            yield
+        except Failed as failed:
+            self._failed[key] = failed
+            raise
+        except Exception as error:
+            words = Refusal(clean_text(f"{type(error).__name__}: {error}", 300))
+            refusal = error.refusal if isinstance(error, Refused) else words
+            self._failed[key] = TextFailed(key, self._functions[key], refusal)
+            raise self._failed[key] from None
+
+    # ---------------------------------------------------------------- names
+    def _world(self, function: Function) -> dict[str, Any]:
+        import triton.language as tl
+
+        allowed = {name: getattr(builtins, name) for name in vocabulary.BUILTINS}
+        if self._interpreted:
+            allowed |= dynamic_values.python_builtins() | {"print": late(tl, "device_print")}
+        world = {
+            "__builtins__": allowed,
+            "__name__": function.file or "candidate",
+            _LANGUAGE: tl,
+            CONSTEXPR: tl.constexpr,
+        }
+        later = {name for name, form in function.names.items() if functions_in(form)}
+        return world | {n: self._named(n, form) for n, form in function.names.items() if n not in later}
+
+    def _named(self, name: str, form: Json) -> Any:
+        [(kind, inner)] = form.items()
+        if kind == "members":
+            space = types.ModuleType(name)
+            for member, its_form in inner.items():
+                setattr(space, member, self._named(member, its_form))
+            return space
+        if kind == "value":
+            return value(inner, _Making(self._make))
+        if kind == "unknown":
+            return Foreign()
+        found = value(form, _Making(self._make))
+        return patched(inner, found) if kind == "triton" and self._interpreted else found
+
+    # ---------------------------------------------------------------- functions
+    def _python(self, key: str, function: Function, definition: ast.FunctionDef, world: dict[str, Any]) -> Any:
+        """The definition executed, at the candidate's lines. Changes `definition` to what Triton reads."""
+        annotations, defaults = constexpr_parameters(definition), Defaults.of(definition)
+        reduce_annotations(definition)
+        path = str(self._folder / file_name(key) / FILE)
+        line, made = function.line, dict[str, Any]()
+        if key in self._constant:
+            exec(constant_code(definition, line, path), world, made)
+        elif self._interpreted:
+            exec(interpreted_code(definition, line, path, function.names, world), world, made)
+        else:
+            exec(code(definition, line, path), world, made)
+        python = made[function.name]
+        python.__annotations__ = annotations
+        needed = defaults.names()
+        later = {n: self._named(n, f) for n, f in function.names.items() if n in needed and functions_in(f)}
+        python.__defaults__, python.__kwdefaults__ = defaults.values(world | later)
+        if any(other is not function and _twins(other, function) for other in self._functions.values()):
+            python.__qualname__ = f"{function.name}_{len(self._made)}"  # Triton tells functions apart by their names
+        return python
+
+
+def _twins(one: Function, other: Function) -> bool:
+    return one.name == other.name and one.file == other.file
+
+
+class _Making(Mapping[str, Any]):
+    """Functions as `value` asks for them, made and not yet finished."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        self._make = make
+
+    def __getitem__(self, key: str) -> Any:
+        return self._make(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def file_name(key: str) -> str:
+    """The folder that a function's file is said to lie in: its key as a name that any file system takes."""
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in key[:80]).lstrip(".") or "_"

@@ -1,0 +1,132 @@
+"""Triton's own function objects over a checked syntax tree: a JITFunction to compile, an InterpretedFunction to interpret."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import importlib
+import inspect
+import threading
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kernelwright.tools.compiling.text import dynamic_values, vocabulary
+from kernelwright.tools.tracing.trace import Function, Json
+
+
+def code(definition: ast.FunctionDef, line: int, path: str) -> Any:
+    """The definition with an empty body as Python's code, its `def` at a line of a file: Triton reads the syntax tree, and asks of the function its signature."""
+    empty = copy.copy(definition)
+    empty.body = [ast.copy_location(ast.Pass(), definition)]
+    return _compiled_code(copy.deepcopy(ast.Module([empty], [])), line, path)  # Triton counts lines from the definition
+
+
+def constant_code(definition: ast.FunctionDef, line: int, path: str) -> Any:
+    """The definition as Python's code, as it is: a function that computes constants."""
+    return _compiled_code(ast.Module([definition], []), line, path)
+
+
+def interpreted_code(
+    definition: ast.FunctionDef, line: int, path: str, names: Mapping[str, Json], world: dict[str, Any]
+) -> Any:
+    """The definition as Python's code, rewritten for Triton's interpreter. Names that the rewriting needs enter `world`."""
+    nodes = list(ast.walk(definition))
+    bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    definition = dynamic_values.Rewriter(names, frozenset(bound)).visit(definition)
+    world |= dynamic_values.world()
+    return _compiled_code(_rewritten(ast.Module([definition], []), world), line, path)
+
+
+def _compiled_code(tree: ast.Module, line: int, path: str) -> Any:
+    ast.fix_missing_locations(tree)
+    ast.increment_lineno(tree, line - 1)
+    return compile(tree, path, "exec", dont_inherit=True)
+
+
+def _rewritten(tree: ast.Module, world: dict[str, Any]) -> ast.Module:
+    """As Triton's interpreter rewrites kernels, with only those of its names that the rewriting put in (stock Triton lends a kernel its whole module)."""
+    from triton.runtime import interpreter
+
+    before = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    tree = interpreter.ASTTransformer().visit(tree)
+    after = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    world |= {n: vars(interpreter)[n] for n in after - before if n in vars(interpreter)}
+    return tree
+
+
+_giving = threading.Lock()
+
+
+@contextlib.contextmanager
+def _source_given(text: str, line: int) -> Iterator[None]:
+    """`inspect.getsourcelines`, which Triton asks for a function's text, answers with this one: there is no file, and no search through every module."""
+    with _giving:
+        original = inspect.getsourcelines
+        inspect.getsourcelines = lambda object: (text.splitlines(keepends=True), line)
+        try:
+            yield
+        finally:
+            inspect.getsourcelines = original
+
+
+def compiled(python: Any, function: Function, definition: ast.FunctionDef) -> Any:
+    """Triton's JITFunction, whose syntax tree is the one that was checked."""
+    from triton.runtime.jit import JITFunction
+
+    class KernelFromText(JITFunction):
+        def parse(self) -> ast.Module:
+            return tree
+
+    tree = ast.Module([definition], [])
+    with _source_given(function.text, function.line):
+        return KernelFromText(python, do_not_specialize=list(function.do_not_specialize), noinline=function.noinline)
+
+
+def constant(python: Any, function: Function, definition: ast.FunctionDef) -> Any:
+    """Triton's ConstexprFunction, which a kernel calls with constants while it is compiled."""
+    from triton.runtime.jit import ConstexprFunction
+
+    class ConstantFromText(ConstexprFunction):
+        def parse(self) -> ast.Module:
+            return tree
+
+    tree = ast.Module([definition], [])
+    with _source_given(function.text, function.line):
+        return ConstantFromText(python)
+
+
+def interpreted(python: Any) -> Any:
+    """Triton's InterpretedFunction over a function that is rewritten already."""
+    from triton.runtime.interpreter import InterpretedFunction
+
+    class InterpretedFromText(InterpretedFunction):
+        def rewrite(self) -> Any:
+            return self.fn
+
+    return InterpretedFromText(python)
+
+
+def late(module: Any, name: str) -> Any:
+    """A function of a module, looked up when it is called: the interpreter replaces it while a kernel runs."""
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return getattr(module, name)(*arguments, **keywords)
+
+    return call
+
+
+def patched(where: str, found: Any) -> Any:
+    """What a kernel names by itself and not through a module (`from triton.language import load`), as the interpreter needs it."""
+    import triton.language as tl
+
+    name = where.rpartition(".")[2].rpartition(":")[2]
+    if found in (tl.range, tl.static_range) or tl.core.is_builtin(found):
+        owner = tl if hasattr(tl, name) else tl.core
+        return late(owner, name)
+    module = where.partition(":")[0]
+    if module in vocabulary.LIBDEVICE and isinstance(found, types.FunctionType):
+        return late(importlib.import_module(module), name)
+    return found

@@ -1,0 +1,165 @@
+"""Compiles kernels from their texts for one target. Runs in a sandboxed process of its own: the compiler's input is hostile.
+
+Its payload is {"functions": {key: Function}, "kernels": {key: Kernel}, "target": name, "texts": [stage, ...]}. It sends {"begun": key} before each kernel, so
+that the trusted side knows which one a crash or a hang belongs to and {"made": key, "outcome": Outcome} after it. Places in
+outcomes name functions by their numbers in `tools.compiling.closure.Contents`.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelwright.tools.compiling.compiled import METADATA, TEXTS, Outcome
+from kernelwright.tools.compiling.errors import CompilerSays, captured_errors, outcome_of
+from kernelwright.tools.compiling.pretended_driver import PretendedDriver
+from kernelwright.tools.compiling.resources import describe, too_large
+from kernelwright.tools.compiling.text.closure import Contents
+from kernelwright.tools.compiling.text.constants import fields_of, value
+from kernelwright.tools.compiling.text.kernel_text import Rebuilt
+from kernelwright.tools.hardware.targets import Target, parse_target
+from kernelwright.tools.report import Fault, clean_text
+from kernelwright.tools.sandbox.channel import Channel
+from kernelwright.tools.tracing.trace import Function, Json, Kernel
+
+FOLDER = Path("/kernels")
+"""Where the texts' files are said to be; no file is there. The same for all, so that equal texts give equal binaries."""
+WORDS = "compiler_says"
+"""The file in the process's folder that holds what the compiler printed last."""
+LONGEST_TEXT = 4 << 20
+"""Characters of one stage's text that are kept."""
+OPTIONS = frozenset({
+    "allow_flush_denorm", "allowed_dot_input_precisions", "cluster_dims", "clc", "debug", "default_dot_input_precision", "deprecated_fp8_dot_operand_dtypes",
+    "enable_fp_fusion", "enable_reflect_ftz", "kpack", "launch_cooperative_grid", "launch_pdl", "matrix_instr_nonkdim", "max_num_imprecise_acc_default",
+    "maxnreg", "num_ctas", "num_stages", "num_warps", "sanitize_overflow", "schedule_hint", "sched4reg", "supported_fp8_dtypes", "waves_per_eu",
+    "wgp_cu_mode",
+})  # fmt: skip
+"""Options of a launch that reach the compiler. Others name files, other targets or arguments of ptxas."""
+_TYPE = re.compile(
+    r"constexpr|nvTmaDesc|tensordesc<[a-z0-9]{1,12}\[[0-9, ]{1,60}\]>|\*{0,3}k?\*{0,2}(?:[iu](?:1|8|16|32|64)|bf16|fp(?:16|32|64|8[a-z0-9]{1,8})|void)"
+)
+
+
+def serve(channel: Channel, payload: dict[str, Any]) -> None:
+    """Compiles every kernel of the payload, one after the other."""
+    from triton.runtime import driver
+
+    tempfile.tempdir = str(Path.cwd())
+    functions = {key: Function.model_validate_json(text) for key, text in payload["functions"].items()}
+    target = parse_target(payload["target"])
+    driver.set_active(PretendedDriver(target))
+    kernels = {key: Kernel.model_validate_json(text) for key, text in payload["kernels"].items()}
+    rebuilt = Rebuilt(functions, interpreted=False, folder=FOLDER, fields=fields_of(kernels.values()))
+    for key, kernel in kernels.items():
+        channel.send({"begun": key})
+        outcome = compile_kernel(functions, rebuilt, kernel, target, payload["texts"], Path.cwd() / WORDS)
+        channel.send({"made": key, "outcome": outcome.model_dump(mode="json")})
+
+
+def compile_kernel(
+    functions: Mapping[str, Function],
+    rebuilt: Rebuilt,
+    kernel: Kernel,
+    target: Target,
+    texts: Sequence[str] = (),
+    words: Path | None = None,
+) -> Outcome:
+    """One kernel. Never raises for what is wrong with it.
+
+    texts: stages whose text is wanted, see `tools.compiling.compiled.TEXTS`. words: a file for what the compiler prints; None: memory.
+    """
+    begun, said = time.monotonic(), CompilerSays(path=words)
+    try:
+        source = _source(rebuilt, kernel)
+        with captured_errors(said):
+            made = _compile(source, _options(kernel), target)
+        outcome = _made(made, target, time.monotonic() - begun, texts)
+    except Exception as error:
+        parts = {key: functions[key] for key in Contents(functions).closure(kernel)}
+        outcome = outcome_of(error, said.text, functions[kernel.function].name, parts)
+    return outcome.with_(seconds=time.monotonic() - begun)
+
+
+def _source(rebuilt: Rebuilt, kernel: Kernel) -> Any:
+    """Triton's ASTSource. Raises Failed and ValueError."""
+    from triton.compiler import ASTSource
+
+    fields = getattr(kernel, "fields", {})
+    signature = {name: _named(_type(kind), fields.get(name)) for name, kind in kernel.signature.items()}
+    function = rebuilt[kernel.function]
+    if list(signature) != function.arg_names:
+        raise ValueError("the signature does not name the parameters of the kernel")
+    constants = {tuple(path): value(form, rebuilt) for path, form in kernel.constants}
+    attributes = {tuple(path): [list(pair) for pair in pairs] for path, pairs in kernel.attributes}
+    return ASTSource(function, signature, constants, attributes)
+
+
+def _type(kind: Json) -> Any:
+    """A type as Triton's code generator takes it; it evaluates what some types say, so that only the plain ones pass."""
+    if isinstance(kind, list | tuple):
+        return tuple(_type(inner) for inner in kind)
+    if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
+        raise ValueError(f"no type of a parameter: {clean_text(kind, 60)}")
+    return kind
+
+
+def _named(kind: Any, fields: Sequence[str] | None) -> Any:
+    """The types of a tuple as those of a named tuple, where it is one. Raises ValueError for names that are no fields."""
+    if not fields:
+        return kind
+    if not isinstance(kind, tuple) or len(kind) != len(fields):
+        raise ValueError("a named tuple whose fields are not those of its signature")
+    return collections.namedtuple("Fields", fields)(*kind)
+
+
+def _options(kernel: Kernel) -> dict[str, Any]:
+    foreign = sorted(set(kernel.options) - OPTIONS)
+    if foreign:
+        raise ValueError(
+            f"the option {clean_text(foreign[0], 60)} of a launch is not one that kernels are compiled with here"
+        )
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in kernel.options.items()}
+
+
+def _compile(source: Any, options: dict[str, Any], target: Target) -> Any:
+    import triton
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return triton.compile(source, target=target.gpu_target(), options=options)
+
+
+def _made(made: Any, target: Target, seconds: float, texts: Sequence[str]) -> Outcome:
+    resources = describe(made, target, seconds)
+    kept = {stage: made.asm[stage][:LONGEST_TEXT] for stage in texts if stage in TEXTS and stage in made.asm}
+    if over := too_large(made, resources, target):
+        return Outcome(fault=Fault.RESOURCES, message=over, resources=resources, texts=kept)
+    found = {name: getattr(made.metadata, name) for name in METADATA if hasattr(made.metadata, name)}
+    return Outcome(resources=resources, metadata=found, binary=bytes(made.kernel), texts=kept)
+
+
+def warm() -> None:
+    """Compiles one kernel for sm_90, so that processes forked from this one find Triton's compiler loaded. No thread and no CUDA context is left."""
+    text = "def warm_kernel(x, n, BLOCK):\n    at = tl.arange(0, BLOCK)\n    tl.store(x + at, tl.sum(tl.exp(tl.load(x + at, mask=at < n, other=0.0)), 0), mask=at < n)\n"
+    names = {"tl": {"triton": "triton.language"}}
+    kernel = Kernel(
+        function="warm", signature={"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}, constants=(((2,), 128),)
+    )
+    functions = {"warm": Function(name="warm_kernel", text=text, names=names)}
+    kept = os.environ.get("TRITON_CACHE_DIR")
+    with tempfile.TemporaryDirectory(prefix="kernelwright-warm-") as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        rebuilt = Rebuilt(functions, interpreted=False, folder=FOLDER)
+        outcome = compile_kernel(functions, rebuilt, kernel, parse_target("sm_90"))
+    os.environ.pop("TRITON_CACHE_DIR")
+    if kept is not None:
+        os.environ["TRITON_CACHE_DIR"] = kept
+    if outcome.fault is not None:
+        raise RuntimeError(outcome.message)

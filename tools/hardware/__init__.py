@@ -1,0 +1,1 @@
+"""The machine: GPUs, their leases, what targets can hold, peak rates, and what the driver says."""

@@ -1,0 +1,251 @@
+"""The GPUs of this machine as the driver, NVML and nvidia-smi describe them. Nothing is guessed: what nobody says is None."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from kernelwright.tools.hardware.peaks import peak_of
+from kernelwright.tools.report import Clocks, Number, Value
+
+PATIENCE = 20.0
+"""Seconds that the driver may take to answer: a first cuInit without persistence mode takes several."""
+
+THROTTLE = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake",
+    0x100: "display_clocks",
+}
+"""nvmlClocksThrottleReasons bits, nvml.h."""
+
+_FIELDS = {
+    "uuid": "uuid",
+    "name": "name",
+    "driver": "driver_version",
+    "memory_mib": "memory.total",
+    "capability": "compute_cap",
+    "sm_mhz": "clocks.sm",
+    "memory_mhz": "clocks.mem",
+    "max_sm_mhz": "clocks.max.sm",
+    "max_memory_mhz": "clocks.max.mem",
+    "temperature": "temperature.gpu",
+    "power_watts": "power.draw",
+    "throttle": "clocks_throttle_reasons.active",
+}
+"""Ours to nvidia-smi's."""
+
+
+_DEVICES = ("/dev/nvidiactl", "/dev/nvhost-ctrl", "/dev/dxg")
+"""One of them is there where CUDA can be (a server, a Jetson, WSL 2)."""
+
+
+class Gpu(Value):
+    """One GPU."""
+
+    index: int
+    """torch's: `cuda:N`, in CUDA's order and with CUDA_VISIBLE_DEVICES applied."""
+    name: str
+    uuid: str
+    capability: tuple[int, int] | None = None
+    multiprocessors: int | None = None
+    memory_bytes: int | None = None
+    l2_bytes: int | None = None
+    shared_per_multiprocessor: int | None = None
+    shared_per_block: int | None = None
+    """The most a block may ask for (opt-in)."""
+    registers_per_multiprocessor: int | None = None
+    threads_per_multiprocessor: int | None = None
+    blocks_per_multiprocessor: int | None = None
+    max_sm_mhz: int | None = None
+    max_memory_mhz: int | None = None
+    bus_bits: int | None = None
+    bytes_per_second: Number | None = None
+    """Peak memory bandwidth: memory clock times bus width times two where the driver says both, else as published."""
+    rates: dict[str, Number] = {}
+    """Published dense operations a second by format; empty where this GPU is not tabulated."""
+    rates_source: str = ""
+    clocks: Clocks | None = None
+    """Now."""
+
+    @property
+    def target(self) -> str:
+        """sm_90 ...; empty where the capability is unknown."""
+        return f"sm_{self.capability[0]}{self.capability[1]}" if self.capability else ""
+
+
+class Driver(Value):
+    """The NVIDIA driver and its GPUs. Without one: no version, no GPU."""
+
+    version: str | None = None
+    cuda: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+
+
+def read_driver() -> Driver:
+    """Asks CUDA (in a process of its own), then NVML, then nvidia-smi. A machine without a GPU gives an empty Driver in milliseconds."""
+    devices = _cuda_devices()
+    version, cuda, sensors = _read_nvml()
+    if not sensors:
+        version, sensors = _read_smi()
+    if not devices:
+        devices = [{"index": i, **_static(s)} for i, s in enumerate(sensors.values())]
+    return Driver(version=version, cuda=cuda, gpus=tuple(_gpu(d, sensors.get(d["uuid"], {})) for d in devices))
+
+
+def read_clocks(uuid: str) -> Clocks | None:
+    """Clocks, temperature, power and throttle reasons of one GPU now; None where neither NVML nor nvidia-smi knows it."""
+    sensors = _read_nvml()[2] or _read_smi()[1]
+    return _clocks(sensors[uuid]) if uuid in sensors else None
+
+
+def throttle_reasons(bits: int) -> tuple[str, ...]:
+    return tuple(name for bit, name in THROTTLE.items() if bits & bit)
+
+
+def _cuda_devices() -> list[dict[str, Any]]:
+    if not any(os.path.exists(device) for device in _DEVICES):
+        return []
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        command = [sys.executable, "-m", "kernelwright.tools.hardware.cuda_attributes"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+        return json.loads(answer.stdout)
+    return []
+
+
+def _read_nvml() -> tuple[str | None, str | None, dict[str, dict[str, Any]]]:
+    """Driver version, CUDA version, and what each GPU says, by UUID."""
+    try:
+        import pynvml
+    except ImportError:
+        return None, None, {}
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None, None, {}
+    try:
+        cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+        handles = (pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount()))
+        sensors = [_read_handle(pynvml, handle) for handle in handles]
+        version = _as_text(pynvml.nvmlSystemGetDriverVersion())
+        return version, f"{cuda // 1000}.{cuda % 1000 // 10}", {s["uuid"]: s for s in sensors}
+    except pynvml.NVMLError:
+        return None, None, {}
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _read_handle(nvml: Any, handle: Any) -> dict[str, Any]:
+    def ask(question: str, *args: Any) -> Any:
+        with contextlib.suppress(nvml.NVMLError, AttributeError):
+            return getattr(nvml, question)(handle, *args)
+        return None
+
+    memory, power = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetPowerUsage")
+    return {
+        "uuid": _as_text(ask("nvmlDeviceGetUUID")),
+        "name": _as_text(ask("nvmlDeviceGetName")),
+        "memory_bytes": memory.total if memory else None,
+        "capability": ask("nvmlDeviceGetCudaComputeCapability"),
+        "bus_bits": ask("nvmlDeviceGetMemoryBusWidth"),
+        "sm_mhz": ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_mhz": ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+        "max_sm_mhz": ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+        "max_memory_mhz": ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+        "temperature": ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+        "power_watts": power / 1000 if power is not None else None,
+        "throttle": ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
+    }
+
+
+def _read_smi() -> tuple[str | None, dict[str, dict[str, Any]]]:
+    """Driver version, and what nvidia-smi says of each GPU, by UUID; nothing where it is not installed or fails."""
+    command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS.values())}", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None, {}
+    sensors = list(_parse_smi(answer.stdout))
+    return (sensors[0]["driver"] if sensors else None), {s["uuid"]: s for s in sensors}
+
+
+def _parse_smi(text: str) -> Iterator[dict[str, Any]]:
+    for row in csv.reader(text.splitlines(), skipinitialspace=True):
+        if len(row) != len(_FIELDS):
+            continue
+        raw = dict(zip(_FIELDS, row, strict=True))
+        found: dict[str, Any] = {key: _as_number(value) for key, value in raw.items()}
+        found |= {key: raw[key].strip() for key in ("uuid", "name", "driver")}
+        major, _, minor = raw["capability"].partition(".")
+        found["capability"] = (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+        found["memory_bytes"] = int(found["memory_mib"] * 2**20) if found["memory_mib"] is not None else None
+        found["throttle"] = int(raw["throttle"], 16) if raw["throttle"].startswith("0x") else None
+        yield found
+
+
+def _static(sensors: dict[str, Any]) -> dict[str, Any]:
+    return {key: sensors.get(key) for key in ("uuid", "name", "memory_bytes", "capability")}
+
+
+def _gpu(device: dict[str, Any], sensors: dict[str, Any]) -> Gpu:
+    peak = peak_of(device["name"])
+    memory_mhz = sensors.get("max_memory_mhz") or _mhz(device.get("memory_clock_khz"))
+    bus_bits = device.get("bus_bits") or sensors.get("bus_bits")
+    measured = memory_mhz * 1e6 * 2 * bus_bits / 8 if memory_mhz and bus_bits else None
+    own: dict[str, Any] = {key: device[key] for key in Gpu.model_fields if device.get(key) is not None}
+    capability = device.get("capability") or _pair(device.get("capability_major"), device.get("capability_minor"))
+    return Gpu(
+        **{key: value for key, value in own.items() if key not in ("capability", "bus_bits")},
+        capability=capability,
+        max_sm_mhz=_whole(sensors.get("max_sm_mhz")) or _mhz(device.get("clock_khz")),
+        max_memory_mhz=_whole(memory_mhz),
+        bus_bits=bus_bits,
+        bytes_per_second=measured or (peak.bytes_per_second if peak else None),
+        rates=peak.rates if peak else {},
+        rates_source=peak.source if peak else "",
+        clocks=_clocks(sensors) if sensors else None,
+    )
+
+
+def _clocks(sensors: dict[str, Any]) -> Clocks:
+    return Clocks(
+        sm_mhz=_whole(sensors.get("sm_mhz")),
+        memory_mhz=_whole(sensors.get("memory_mhz")),
+        temperature=_whole(sensors.get("temperature")),
+        power_watts=sensors.get("power_watts"),
+        throttle=throttle_reasons(sensors.get("throttle") or 0),
+    )
+
+
+def _pair(major: int | None, minor: int | None) -> tuple[int, int] | None:
+    return None if major is None or minor is None else (major, minor)
+
+
+def _mhz(khz: int | None) -> int | None:
+    return khz // 1000 if khz else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _as_text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")

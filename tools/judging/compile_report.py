@@ -1,0 +1,123 @@
+"""What the compile rung says: the kernels that a candidate launches at the problem's own size, compiled for one target."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kernelwright.tools.judging.own_work import census_of, first_way
+from kernelwright.tools.references.input_spec import TensorSpec
+from kernelwright.tools.report import CompileResult, Failure, Fault, KernelResources, clean_text
+from kernelwright.tools.tracing.client import TracedCandidate
+from kernelwright.tools.tracing.trace import Choice, Form, Launch, Trace, Traced, every
+
+MOST_OUTPUTS = 64
+"""Whose forms a trace tells."""
+MOST_KERNELS = 200
+"""Specialisations that are reported."""
+NOTHING = "no Triton kernel is launched: forward returns without one"
+
+
+def kernels_of(traced: Traced, indices: Iterable[int]) -> list[str]:
+    """The keys of all kernels that these traces launch, each once, in order."""
+    found: dict[str, None] = {}
+    for index in indices:
+        trace = traced.traces[index]
+        if trace is not None:
+            found.update(dict.fromkeys(s.kernel for s in every(_steps(trace)) if isinstance(s, Launch)))
+    return list(found)
+
+
+def _steps(trace: Trace) -> list[Any]:
+    return [*trace.setup, *trace.first, *(trace.later or ())]
+
+
+def compile_result(
+    target: str,
+    candidate: TracedCandidate,
+    compiled: Mapping[str, Any],
+    seconds: float,
+    outputs: Sequence[TensorSpec] = (),
+) -> CompileResult:
+    """The result for one target, of the trace at the problem's own size (index 0)."""
+    trace = candidate.traced.traces[0] if candidate.traced.traces else None
+    failure = candidate.failures[0] if candidate.failures else None
+    if trace is None:
+        return CompileResult(target=target, failure=failure, tensors="fake", notes=candidate.notes, seconds=seconds)
+    launched = Counter(s.kernel for s in first_way(_steps(trace)) if isinstance(s, Launch))
+    notes = [*candidate.notes]
+    failure = first_failure(trace, compiled, notes) or (
+        wrong_form(trace, outputs) if _launches_in_a_call(trace) else Failure(fault=Fault.NO_KERNEL, message=NOTHING)
+    )
+    grids = {s.kernel: s.grid for s in every(_steps(trace)) if isinstance(s, Launch)}
+    tuned = {s.kernel for c in _steps(trace) if isinstance(c, Choice) for s in every([c]) if isinstance(s, Launch)}
+    resources = [
+        _described(compiled[key].resources, launched[key], grids[key], key in tuned)
+        for key in grids
+        if key in compiled and compiled[key].resources is not None
+    ]
+    return CompileResult(
+        target=target, failure=failure, kernels=tuple(resources[:MOST_KERNELS]), census=census_of(trace, candidate.traced),
+        tensors="fake", mode="jit", notes=tuple(clean_text(n, 300) for n in notes[:20]), seconds=seconds,
+    )  # fmt: skip
+
+
+def _launches_in_a_call(trace: Trace) -> bool:
+    """A launch while the module is imported or built does not make the answer."""
+    return any(isinstance(s, Launch) for s in every([*trace.first, *(trace.later or ())]))
+
+
+def _described(
+    resources: KernelResources, launches: int, grid: tuple[int, int, int], autotuned: bool
+) -> KernelResources:
+    return resources.with_(launches=launches, grid=grid, autotuned=autotuned)
+
+
+def wrong_form(trace: Trace, wanted: Sequence[TensorSpec]) -> Failure | None:
+    """Number, shape, dtype and device of what forward gives back at the problem's own size, against the reference's. None where they agree, or are not told."""
+    if not wanted or len(wanted) > len(trace.forms) == MOST_OUTPUTS:
+        return None
+    if len(trace.forms) != len(wanted):
+        message = f"forward returns {len(trace.forms)} values, the reference {len(wanted)}"
+        return Failure(fault=Fault.OUTPUT, message=message)
+    return next((f for i, (g, w) in enumerate(zip(trace.forms, wanted, strict=True)) if (f := _wrong(i, g, w))), None)
+
+
+def _wrong(index: int, got: Form, wanted: TensorSpec) -> Failure | None:
+    if wanted.dtype == "none":
+        return None
+    if got.dtype == "other":
+        return Failure(fault=Fault.OUTPUT, message=f"output {index} is no tensor")
+    if got.shape != wanted.shape:
+        message = f"output {index} has shape {got.shape}, the reference's has {wanted.shape}"
+        return Failure(fault=Fault.SHAPE, message=message)
+    if got.dtype != wanted.dtype:
+        message = f"output {index} is {clean_text(got.dtype, 40)}, the reference's is {wanted.dtype}"
+        return Failure(fault=Fault.DTYPE, message=message)
+    if got.device != "cuda":
+        return Failure(fault=Fault.OUTPUT, message=f"output {index} is on {clean_text(got.device, 20)}, not on the GPU")
+    return None
+
+
+def first_failure(trace: Trace, compiled: Mapping[str, Any], notes: list[str]) -> Failure | None:
+    """Why a launch cannot be made. Of an autotuned launch a configuration that does not compile is left out, as Triton leaves it out, and noted."""
+    for step in _steps(trace):
+        if isinstance(step, Launch) and (failure := _failure_of(step, compiled)):
+            return failure
+        if isinstance(step, Choice):
+            failures = [_first(alternative, compiled) for alternative in step.alternatives]
+            told = [f for f in failures if f is not None]
+            notes += [f"autotune left a config out: {f.message[:200]}" for f in told]
+            if told and len(told) == len(failures):
+                return told[0]
+    return None
+
+
+def _first(steps: Iterable[Any], compiled: Mapping[str, Any]) -> Failure | None:
+    return next((f for s in steps if isinstance(s, Launch) and (f := _failure_of(s, compiled))), None)
+
+
+def _failure_of(step: Launch, compiled: Mapping[str, Any]) -> Failure | None:
+    found = compiled.get(step.kernel)
+    return None if found is None else found.failure

@@ -1,0 +1,165 @@
+"""What comes before any data: a candidate's host code traced at every size, and its kernels compiled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kernelwright.tools.compiling.compiler import Compiler
+from kernelwright.tools.judging import own_work
+from kernelwright.tools.judging.compile_report import compile_result, kernels_of
+from kernelwright.tools.judging.judge import Judge
+from kernelwright.tools.judging.options import TRACE_TARGET, Options
+from kernelwright.tools.judging.rules import AtSize, Judged, Rules
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_spec import input_spec
+from kernelwright.tools.report import CompileResult, Failure, Fault
+from kernelwright.tools.sandbox import Zygote
+from kernelwright.tools.sizing.selection import Selection, reaching, requests
+from kernelwright.tools.tracing.client import SizeRequest, TracedCandidate, trace_candidate
+from kernelwright.tools.tracing.trace import Choice, Launch, Step, Traced
+
+UNCHECKED = "at the problem's own size it launches a kernel that no size launches which could be checked here: judge it on a GPU"
+
+
+class Front:
+    """Of one device; shared by all threads."""
+
+    def __init__(self, zygote: Zygote, compiler: Compiler, device: str, own_target: str) -> None:
+        """zygote: of kind COMPILE. own_target: of the GPU that verdicts are made on, or what a GPU is pretended to be."""
+        self._zygote, self._compiler, self._device, self._own_target = zygote, compiler, device, own_target
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self._device != "cpu"
+
+    def traced_and_compiled(
+        self, problem: Problem, source: str, selection: Selection, asked: Options, seed: int, say: Callable[[str], None]
+    ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
+        """The candidate's traces, the problem's own size first; a result a target; and the main target's binaries: those of the problem's own size, on a GPU of all sizes.
+
+        The kernels of the problem's own size are compiled while the other sizes are traced. Where they fail, there is a trace of that size alone.
+        """
+        targets = asked.targets or ((self._own_target,) if self._on_gpu else ())
+        early: list[CompileResult] = []
+
+        def fails(first: TracedCandidate) -> bool:
+            if not targets:
+                return False
+            early.append(self._for(targets[0], first, range(1), source, asked, problem)[0])
+            return early[0].failure is not None
+
+        main = asked.targets[0] if asked.targets else self._own_target
+        candidate = self._trace(source, main, requests(problem, selection, self._device, seed), asked, fails)
+        if not targets:
+            return candidate, (), {}
+        say(f"compiling for {', '.join(targets)}")
+        if early and early[0].failure is not None:
+            first, binaries = early[0].with_(seconds=candidate.seconds), dict[str, Any]()
+        else:
+            count = len(candidate.traced.traces)
+            indices = range(count if self._on_gpu else min(1, count))
+            first, binaries = self._for(targets[0], candidate, indices, source, asked, problem)
+        others = [self._elsewhere(problem, source, target, asked) for target in targets[1:]]
+        return candidate, (first, *others), binaries
+
+    def _elsewhere(self, problem: Problem, source: str, target: str, asked: Options) -> CompileResult:
+        """The result for a target beside the main one."""
+        own = requests(problem, Selection(base=AtSize(index=0, problem=problem)), "cuda:0", 0)
+        return self._for(target, self._trace(source, target, own, asked), range(1), source, asked, problem)[0]
+
+    def _trace(
+        self, source: str, target: str, sizes: list[SizeRequest], asked: Options,
+        decided: Callable[[TracedCandidate], bool] = lambda _: False,
+    ) -> TracedCandidate:  # fmt: skip
+        return trace_candidate(
+            self._zygote,
+            source,
+            target,
+            sizes,
+            seconds=asked.compile_seconds,
+            allow_import=asked.allow_import,
+            decided=decided,
+        )
+
+    def _for(
+        self,
+        target: str,
+        candidate: TracedCandidate,
+        indices: Sequence[int],
+        source: str,
+        asked: Options,
+        problem: Problem,
+    ) -> tuple[CompileResult, dict[str, Any]]:
+        begun = time.monotonic()
+        kernels = kernels_of(candidate.traced, indices) if candidate.traced.traces else []
+        compiled: dict[str, Any] = {}
+        if kernels:
+            compiled = self._compiler.compile(
+                candidate.traced, kernels, target, source=source, seconds=asked.compile_seconds
+            )
+        seconds = time.monotonic() - begun + candidate.seconds
+        return compile_result(target, candidate, compiled, seconds, input_spec(problem).outputs), compiled
+
+    # -------------------------------------------------------------- kernels that only the problem's own size launches
+    def all_kernels_checked(
+        self, judge: Judge, judged: Judged, problem: Problem, source: str, candidate: TracedCandidate, selection: Selection,
+        seed: int, asked: Options, rules: Rules,
+    ) -> Judged:  # fmt: skip
+        """A kernel that only the problem's own size launches is looked for at sizes between; where none that can be interpreted launches it, it is unchecked."""
+        if judged.result.failure is not None or judged.needs_gpu:
+            return judged
+        missing = _launched(candidate.traced, 0).difference(
+            *(_launched(candidate.traced, size.index) for size in selection.every)
+        )
+        if not missing:
+            return judged
+        tried = reaching(problem, source, selection, self._device)
+        sizes = [
+            SizeRequest(spec=input_spec(problem)),
+            *(SizeRequest(spec=input_spec(s.problem, as_it_is=True)) for s in tried),
+        ]
+        more = self._trace(source, asked.targets[0] if asked.targets else TRACE_TARGET, sizes, asked)
+        result = judged.result
+        for size in tried:
+            if missing & _launched(more.traced, size.index):
+                found = judge.judge(more, size, (), seed, rules).result
+                result = result.with_(tried=(*result.tried, *found.tried), failure=found.failure)
+                missing -= _launched(more.traced, size.index)
+                if found.failure is not None or not missing:
+                    return judged.with_result(result)
+        return judged.with_result(result.with_(failure=Failure(fault=Fault.UNCHECKED, message=UNCHECKED)))
+
+
+def without_failed_configurations(candidate: TracedCandidate, compiled: Mapping[str, Any]) -> TracedCandidate:
+    """The same candidate without the autotune configurations that do not compile: Triton leaves them out, too."""
+    broken = {key for key, one in compiled.items() if one.failure is not None}
+    if not broken:
+        return candidate
+
+    def cut(steps: Sequence[Step] | None) -> tuple[Step, ...] | None:
+        return None if steps is None else tuple(_cut(s, broken) if isinstance(s, Choice) else s for s in steps)
+
+    traces = tuple(
+        t and t.with_(setup=cut(t.setup), first=cut(t.first), later=cut(t.later)) for t in candidate.traced.traces
+    )
+    kept: TracedCandidate = candidate.with_(traced=candidate.traced.with_(traces=traces))
+    return kept
+
+
+def _cut(choice: Choice, broken: set[str]) -> Choice:
+    """Unchanged where nothing would be left."""
+    fine = [
+        i for i, a in enumerate(choice.alternatives) if not any(isinstance(s, Launch) and s.kernel in broken for s in a)
+    ]
+    if not fine or len(fine) == len(choice.alternatives):
+        return choice
+    labels = tuple(choice.labels[i] for i in fine if i < len(choice.labels))
+    cut: Choice = choice.with_(alternatives=tuple(choice.alternatives[i] for i in fine), labels=labels)
+    return cut
+
+
+def _launched(traced: Traced, index: int) -> frozenset[str]:
+    trace = traced.traces[index] if index < len(traced.traces) else None
+    return own_work.kernels_launched(trace, traced) if trace is not None else frozenset()

@@ -1,0 +1,297 @@
+"""The judge of one device: holds what problems expect, asks a replayer for a candidate's answers, and says whether they are right.
+
+One judge serves one device and many candidates, one after the other. A problem's draws, weights and expected outputs are made once and shared by all its
+candidates: no candidate ever sees data, so nothing has to be drawn anew for the next one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from kernelwright.tools.hardware.gpus import Gpu
+from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.profiling import Profiler
+from kernelwright.tools.judging.rules import AtSize, Judged, Rules
+from kernelwright.tools.judging.size_checks import NUMERIC
+from kernelwright.tools.judging.verdict import Verdict
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.prepared_problem import (
+    EXACT_SECONDS,
+    DoesNotFit,
+    Expected,
+    Situation,
+    expect,
+    let_go,
+    out_of_memory,
+    set_up,
+    shaken_model,
+)
+from kernelwright.tools.references.shared_tensors import Buffers
+from kernelwright.tools.references.single_thread import alone
+from kernelwright.tools.replaying.replayer import Replayer
+from kernelwright.tools.report import (
+    Fault,
+    KernelResources,
+    OwnWork,
+    ProfileResult,
+)
+from kernelwright.tools.sandbox import Zygote
+from kernelwright.tools.tracing.client import TracedCandidate
+
+KEPT_SHARE = 8
+"""Draws and shared memory are kept for the next candidate up to this part of a GPU's memory, each."""
+LARGE_DRAW = 64
+"""A draw that takes more than this part of a GPU's memory is made again for every candidate."""
+KEPT_DRAWS = 2048
+KEPT_PROBLEMS = 400
+"""Problems at one size each that are kept, the last used ones."""
+VERDICTS_A_SEED = 64
+"""After so many verdicts on one problem its draws are made anew from another seed."""
+CPU_MARGIN = 4096
+"""Bytes round shared tensors on a CPU, where every access of a kernel is checked by itself."""
+
+
+class Judge:
+    """A context manager. Not thread-safe: one a lane."""
+
+    def __init__(self, device: str, zygote: Zygote, *, gpu: Gpu | None = None, sharers: int = 1) -> None:
+        """device: cpu or cuda:N. zygote: of the replayer's process; it is not closed here. gpu: what the driver says of the device.
+
+        sharers: judges, of other processes too, that keep memory on this GPU.
+        """
+        self.device, self._sharers = device, sharers
+        self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
+        self.buffers = Buffers(device, CPU_MARGIN) if device == "cpu" else Buffers(device, keep=1 << 62)
+        self.profiler = Profiler(device, gpu) if device != "cpu" else None
+        self._situations: OrderedDict[tuple[str, str], Situation] = OrderedDict()
+        self._expected: OrderedDict[tuple[Any, ...], Expected] = OrderedDict()
+        self._seeds: dict[str, tuple[int, int]] = {}
+
+    # -------------------------------------------------------------- seeds
+    def seed_for(self, problem: Problem) -> int:
+        """A verdict's seed: the upper bits are those of the problem's draws and shared by several candidates, the lower 16 choose its sizes."""
+        epoch, used = self._seeds.get(problem.hash, (_secret(), 0))
+        if used >= VERDICTS_A_SEED:
+            epoch, used = _secret(), 0
+        self._seeds[problem.hash] = (epoch, used + 1)
+        return (epoch << 16) | int.from_bytes(os.urandom(2), "little")
+
+    def knows(self, problem: Problem) -> bool:
+        """Whether it has judged a candidate of this problem."""
+        return problem.hash in self._seeds
+
+    # -------------------------------------------------------------- what is expected
+    def situation(self, problem: Problem, seed: int, like: Situation | None = None) -> Situation:
+        """The problem set up on this device, the last few kept. like: the same problem at another size. Raises ProblemError."""
+        key = (problem.hash, f"{problem.name} {seed >> 16}")
+        if key in self._situations:
+            self._situations.move_to_end(key)
+            return self._situations[key]
+        while len(self._situations) >= KEPT_PROBLEMS:
+            old, _ = self._situations.popitem(last=False)
+            for kept in [k for k in self._expected if k[0] == old]:
+                del self._expected[kept]
+        self._situations[key] = set_up(problem, self.device, seed >> 16, like=like)
+        return self._situations[key]
+
+    def expected(self, problem: Problem, seed: int, draw: Draw, number: int, *, shaken: bool = False) -> Expected:
+        """A draw of the problem and what should come of it: the same for every candidate of one seed."""
+        situation = self.situation(problem, seed)
+        key = ((problem.hash, f"{problem.name} {seed >> 16}"), draw, number, shaken)
+        if key in self._expected:
+            self._expected.move_to_end(key)
+            return self._expected[key]
+        seconds = situation.exact_seconds
+        model = self._shaken(situation, seed) if shaken else None
+        exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
+        made = expect(situation, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact)
+        self._keep(key, made)
+        return made
+
+    def like(self, problem: Problem, seed: int, first: Expected) -> Expected:
+        """Another draw whose first and last rows and columns are those of `first`: a fingerprint of a few elements does not tell them apart."""
+        return expect(self.situation(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs)
+
+    def _keep(self, key: tuple[Any, ...], made: Expected) -> None:
+        """On a GPU within bounds; what was used longest ago goes first."""
+        if self.device == "cpu":
+            self._expected[key] = made
+            while len(self._expected) > KEPT_DRAWS:
+                self._expected.popitem(last=False)
+            return
+        import torch
+
+        whole = torch.cuda.mem_get_info(self.device)[1] // self._sharers
+        if nbytes_of(made) > whole // LARGE_DRAW:
+            return
+        self._expected[key] = made
+        while sum(map(nbytes_of, self._expected.values())) > whole // KEPT_SHARE:
+            self._expected.popitem(last=False)
+
+    def _shaken(self, situation: Situation, seed: int) -> Any:
+        if situation.shaken is None:
+            situation.shaken = shaken_model(situation, (seed >> 16) + 1)
+        return situation.shaken
+
+    # -------------------------------------------------------------- a verdict
+    def judge(
+        self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
+        *, binaries: Mapping[str, Any] | None = None, progress: Callable[[str], None] = lambda _: None,
+    ) -> Judged:  # fmt: skip
+        """One candidate's correctness. Never raises for what a candidate does; raises ProblemError where the reference fails at its base size."""
+        with self._here():
+            try:
+                return self._once(candidate, base, others, seed, rules, binaries, progress)
+            except Exception as error:
+                let_go(error)
+                if not out_of_memory(error):
+                    raise
+            self.forget()
+            try:
+                return self._once(candidate, base, others, seed, rules, binaries, progress)
+            except Exception as error:
+                let_go(error)
+                if not out_of_memory(error):
+                    raise
+                raise DoesNotFit(base.problem.name, self.device) from error
+
+    def _once(
+        self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules, binaries: Any,
+        progress: Callable[[str], None],
+    ) -> Judged:  # fmt: skip
+        verdict = Verdict(self, candidate, seed, rules, binaries, progress)
+        try:
+            failure = verdict.run(base, others)
+            if failure is not None and failure.fault is Fault.MEMORY and self._in_the_way():
+                self.forget()
+                verdict = Verdict(self, candidate, seed, rules, binaries, progress)
+                failure = verdict.run(base, others)
+        finally:
+            self.buffers.release()
+            self._trim()
+        return verdict.judged(failure)
+
+    def profile(
+        self, candidate: TracedCandidate, base: AtSize, seed: int, rule: Rule, work: OwnWork | None, binaries: Mapping[str, Any],
+        resources: Sequence[KernelResources],
+    ) -> tuple[ProfileResult, OwnWork | None]:  # fmt: skip
+        """Times a candidate that passed every check. Raises Failed, DoesNotFit, and InfrastructureError where another program is at work on this GPU."""
+        assert self.profiler is not None
+        with self._here():
+            try:
+                return self.profiler.profile(self, candidate, base, seed, rule, work, binaries, resources)
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                let_go(error)
+            finally:
+                self.buffers.release()
+                self._trim()
+            self.forget()
+            try:
+                return self.profiler.profile(self, candidate, base, seed, rule, work, binaries, resources)
+            finally:
+                self.buffers.release()
+                self._trim()
+
+    # -------------------------------------------------------------- memory of a GPU
+    def _here(self) -> AbstractContextManager[Any]:
+        """This thread's GPU is the judge's own: torch has a current device for each thread, and what is made without naming one lies there.
+
+        On a CPU torch computes in this thread alone: judges work side by side, and on small tensors its other threads only wait, and take a core to do so.
+        """
+        if self.device == "cpu":
+            return alone()
+        import torch
+
+        return torch.cuda.device(self.device)
+
+    def _trim(self) -> None:
+        """What waits to be used again is given back where it is much. The replayer's process has it mapped, and is replaced first."""
+        if self.device == "cpu":
+            return
+        import torch
+
+        whole = torch.cuda.mem_get_info(self.device)[1] // self._sharers
+        if self.buffers.waiting > whole // KEPT_SHARE:
+            self.reopen_later()
+            self.buffers.trim(whole // KEPT_SHARE // 2)
+
+    def leave_room(self) -> None:
+        """The replayer shares the GPU with what torch keeps here for later: where that is much, it is given back first."""
+        if self.device == "cpu":
+            return
+        import torch
+
+        unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        if unused > torch.cuda.mem_get_info(self.device)[1] // LARGE_DRAW:
+            torch.cuda.empty_cache()
+
+    def _in_the_way(self) -> bool:
+        """Whether a candidate found no memory where much is kept here."""
+        if self.device == "cpu":
+            return False
+        import torch
+
+        kept = torch.cuda.memory_reserved(self.device) + self.buffers.waiting
+        return bool(kept > torch.cuda.mem_get_info(self.device)[1] // LARGE_DRAW)
+
+    def reopen_later(self) -> None:
+        """Ends the replayer's process, and with it all that it has mapped; the next trace is opened in another."""
+        self.replayer.close()
+
+    def forget(self) -> None:
+        """Gives back the memory that is kept for speed alone."""
+        self.reopen_later()
+        self._situations.clear()
+        self._expected.clear()
+        if self.profiler is not None:
+            self.profiler.forget()
+        self.buffers.release()
+        self.buffers.trim()
+        if self.device != "cpu":
+            import gc
+
+            import torch
+
+            gc.collect()
+            torch.cuda.empty_cache()
+
+    def name(self) -> str:
+        """cpu, or the GPU's name."""
+        if self.device == "cpu":
+            return "cpu"
+        import torch
+
+        return torch.cuda.get_device_name(self.device)
+
+    def close(self) -> None:
+        """Ends the replayer and gives memory back."""
+        with self._here() if self._situations else nullcontext():
+            self.forget()
+            self.buffers.close()
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def nbytes_of(expected: Expected) -> int:
+    """Bytes of a draw: inputs, eager's outputs and float64's."""
+    tensors = (*expected.inputs, *expected.eager, *(expected.exact or ()))
+    return sum(t.nbytes for t in tensors if hasattr(t, "nbytes"))
+
+
+def _secret() -> int:
+    """32 bits that nobody can guess; recorded afterwards."""
+    return int.from_bytes(os.urandom(4), "little") >> 1
+
+
+__all__ = ["NUMERIC", "AtSize", "Judge", "Judged", "Rules"]

@@ -1,0 +1,43 @@
+"""What is asked of a verdict, and where it is at work."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kernelwright.tools.report import Value
+
+TRACE_TARGET = "sm_90"
+"""What the pretended GPU is where nothing is to be compiled."""
+DEFAULT_SIZES = 8
+
+
+class Lane(StrEnum):
+    """Where a verdict is at work. Waiting for the GPU is neither."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+
+
+class Options(Value):
+    """What is asked of a verdict."""
+
+    targets: tuple[str, ...] = (TRACE_TARGET,)
+    """The first decides; the others make the portability matrix. None: nothing is compiled on a CPU (rollouts that the interpreter judges)."""
+    own_work: str = "strict"
+    profile: bool = True
+    torch_compile: bool = True
+    ncu: bool = False
+    sanitizer: bool = False
+    sizes: int = DEFAULT_SIZES
+    """Other sizes that it must be right at."""
+    seed: int | None = None
+    """Repeats the verdict that told this seed; None draws one."""
+    allow_import: tuple[str, ...] = ()
+    """Installed packages whose kernels the candidate may use, beside torch, triton and the standard library."""
+    interpret: bool | None = None
+    """The interpreted rung; None: where there is no GPU."""
+    compile_seconds: float = 60.0
+    """For tracing, and again for compiling for one target."""
+    seconds: float = 120.0
+    """For the replays of one candidate at one rung."""
+    lease_seconds: float = 600.0

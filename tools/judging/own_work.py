@@ -1,0 +1,258 @@
+"""Whether the candidate's own kernels do the work: strict, share:P or report. Counted from the trace, on the trusted side (TRUST.md, check 7).
+
+What torch may do beside the kernels in strict mode: allocate, view, copy, and convert between floating types. What it may not: compute, convert to whole numbers
+(which truncates), negate or conjugate through a view. Two experiments in the replay decide what names cannot: the answer must be wrong when the launches
+are left out, and the launches may not all be copies of what torch's layout operators made.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.replaying.replayer import Watched
+from kernelwright.tools.report import Census, Cheat, Failed, Failure, Fault, OwnWork, clean_text
+from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Trace, Traced, every, tensors_in
+
+MODES = ("strict", "share", "report")
+COMPUTING_VIEWS = frozenset(
+    {"_neg_view", "_conj", "_conj_physical", "resolve_neg", "resolve_conj", "view_as_real_copy"}
+)
+"""Views that change values when they are read."""
+ASKS_FOR_NAN = frozenset({"isnan", "isnand", "isfinited", "finitef", "isinf", "propagate_nan", "PropagateNan"})
+NAMED = 4
+"""Operators that a message names."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is asked of a candidate: `strict`, `share` of at least so much, or `report`."""
+
+    mode: str = "strict"
+    share: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """As it is written on the command line."""
+        return f"share:{self.share:g}" if self.mode == "share" else self.mode
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        """strict, share:0.5 or report. Raises ValueError, one line."""
+        mode, _, number = text.partition(":")
+        if mode not in MODES or (mode == "share") != bool(number):
+            raise ValueError(f"own-work is strict, share:P (such as share:0.5) or report, not {text!r}")
+        share = float(number) if number else 0.0
+        if not 0 <= share <= 1:
+            raise ValueError(f"a share lies between 0 and 1, not {number}")
+        return cls(mode, share)
+
+
+def steps_of(trace: Trace) -> tuple[Step, ...]:
+    """What every call but the first asks for."""
+    return trace.first if trace.later is None else trace.later
+
+
+def census_of(trace: Trace, traced: Traced) -> Census:
+    """Launches, computing operators and layout operators of one call, by name.
+
+    Of an autotuned launch the first configuration's launches count, and the operators of every configuration: whichever is taken, none may do the work.
+    """
+    launches: Counter[str] = Counter()
+    computing: Counter[str] = Counter()
+    layout: Counter[str] = Counter()
+    reads: Counter[str] = Counter()
+    for step in first_way(steps_of(trace)):
+        if isinstance(step, Launch):
+            launches[clean_text(traced.functions[traced.kernels[step.kernel].function].name, 120)] += 1
+    for step in every(steps_of(trace)):
+        if isinstance(step, Operator):
+            {"compute": computing, "layout": layout, "read": reads}[kind_of(step)][clean_text(step.op, 120)] += 1
+    return Census(launches=dict(launches), compute_ops=dict(computing), layout_ops=dict(layout), host_reads=dict(reads))
+
+
+def first_way(steps: Iterable[Step]) -> Iterable[Step]:
+    """The steps with the first configuration of every autotuned launch in its place."""
+    for step in steps:
+        if isinstance(step, Choice):
+            yield from step.alternatives[0] if step.alternatives else ()
+        else:
+            yield step
+
+
+def kind_of(step: Operator) -> str:
+    """`compute`, `layout` or `read`, by the operator's name and by the type that it converts to."""
+    from kernelwright.tools.references.operators import READS, moves
+
+    namespace, _, rest = step.op.partition(".")
+    name = rest.partition(".")[0]
+    func = operator_named(step.op)
+    if namespace != "aten" or func is None or name in COMPUTING_VIEWS:
+        return "compute"
+    if name in READS or (name == "_to_copy" and step.kwargs.get("device") == {"device": "cpu"}):
+        return "read"
+    if name == "_to_copy" and not _floating(step.kwargs.get("dtype")):
+        return "compute"
+    return "layout" if moves(func) else "compute"
+
+
+def _floating(dtype: Any) -> bool:
+    """Whether a conversion, where there is one, is to a floating type."""
+    return not isinstance(dtype, dict) or str(dtype.get("dtype", "")).startswith(("float", "bfloat", "complex"))
+
+
+def operator_named(op: str) -> Any | None:
+    """torch's operator of this name (`aten.view.default`); None where there is none."""
+    import torch
+
+    parts = op.split(".")
+    if len(parts) != 3 or parts[0] != "aten":
+        return None
+    found = getattr(getattr(torch.ops.aten, parts[1], None), parts[2], None)
+    return found if isinstance(found, torch._ops.OpOverload) else None
+
+
+def first_call_computes_more(trace: Trace) -> bool:
+    """Whether the first call launches or computes what later calls do not: beside a layout copy of weights, that is an answer worked out once."""
+
+    def work(steps: Iterable[Step]) -> int:
+        flat = list(first_way(steps))
+        computing = sum(isinstance(s, Operator) and kind_of(s) == "compute" for s in flat)
+        return computing + sum(isinstance(s, Launch) for s in flat)
+
+    return trace.later is not None and work(trace.first) > work(trace.later)
+
+
+def depends_on_a_launch(trace: Trace) -> bool:
+    """Whether some output of a call can hold what a launch wrote: followed through operators, views and memory that is written in place."""
+    places = _Places()
+    written: set[int] = set()
+    for step in every(steps_of(trace)):
+        if isinstance(step, Launch):
+            written |= {places.of(n) for n in tensors_in(step.args)}
+        elif isinstance(step, Operator):
+            used = list(tensors_in(step.args)) + list(tensors_in(step.kwargs))
+            made = list(tensors_in(step.out))
+            if used and _shares_memory(step.op):
+                for number in made:
+                    places.join(number, used[0])
+                written = {places.of(n) for n in written}
+            if any(places.of(n) in written for n in used):
+                written |= {places.of(n) for n in made}
+    outputs = trace.first_outputs if trace.later is None else trace.later_outputs
+    return any(places.of(n) in {places.of(w) for w in written} for n in tensors_in(outputs))
+
+
+class _Places:
+    """Tensors that lie in the same memory, as far as names of operators tell."""
+
+    def __init__(self) -> None:
+        self._parent: dict[int, int] = {}
+
+    def of(self, number: int) -> int:
+        while self._parent.get(number, number) != number:
+            number = self._parent[number]
+        return number
+
+    def join(self, a: int, b: int) -> None:
+        self._parent[self.of(a)] = self.of(b)
+
+
+def _shares_memory(op: str) -> bool:
+    from kernelwright.tools.references.operators import FREE
+
+    func = operator_named(op)
+    name = op.split(".")[1] if op.count(".") == 2 else op
+    return func is not None and (func.is_view or name in FREE or bool(func._schema.is_mutable))
+
+
+def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
+    """Raises Failed where the rule is broken. `report` only reports, but a candidate without a launch is none."""
+    census = work.census
+    if not census.launches:
+        raise Failed(
+            Failure(fault=Fault.NO_KERNEL, message="no Triton kernel is launched: forward returns without one")
+        )
+    if rule.mode == "report":
+        return work.with_(accepted=True)
+    if work.needed is False or not depends:
+        message = "the output stays right with the candidate's kernels turned off: they are decoys"
+        if not depends:
+            message = "no output holds anything that the candidate's kernels wrote: they are decoys"
+        raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.DECOY, message=message))
+    if rule.mode == "strict":
+        _strict(census)
+    if rule.mode == "share" and work.share is not None and work.share < rule.share:
+        what = "GPU's time is in" if work.share_of == "gpu_time" else "problem's operations are left to"
+        raise Failed(Failure(
+            fault=Fault.FALLBACK,
+            message=f"{work.share:.0%} of the {what} the candidate's own kernels, {rule.share:.0%} was asked for: torch computes {named(census.compute_ops)}",
+        ))  # fmt: skip
+    return work.with_(accepted=True)
+
+
+def judge_watched(watched: Watched | None, rule: Rule) -> None:
+    """What one watched call showed of contents. Raises Failed where the kernels only copy, or where torch truncates."""
+    if watched is None or rule.mode == "report":
+        return
+    if watched.launches and watched.copies == watched.launches:
+        message = (
+            "the kernels only copy what torch's own operators made: what computes are views, expansions and conversions"
+        )
+        raise Failed(Failure(fault=Fault.FALLBACK, message=message))
+    if watched.truncations and rule.mode == "strict":
+        message = f"torch turns floating values into whole numbers, which truncates them: {named(watched.truncations)}"
+        raise Failed(Failure(fault=Fault.FALLBACK, message=message))
+
+
+def _strict(census: Census) -> None:
+    if census.compute_ops:
+        raise Failed(Failure(
+            fault=Fault.FALLBACK,
+            message=f"torch computes beside the kernels: {named(census.compute_ops)}; allowed are allocation, views and layout copies (or --own-work share:P)",
+        ))  # fmt: skip
+    if census.host_reads:
+        raise Failed(
+            Failure(fault=Fault.FALLBACK, message=f"the host reads tensor contents: {named(census.host_reads)}")
+        )
+
+
+def named(counts: dict[str, int]) -> str:
+    """The most frequent of them, for people."""
+    return ", ".join(
+        f"{name.removeprefix('aten.')} x{count}"
+        for name, count in sorted(counts.items(), key=lambda kv: -kv[1])[:NAMED]
+    )
+
+
+def kernels_launched(trace: Trace, traced: Traced) -> frozenset[str]:
+    """The content of every function that a call launches: what must be the same set at full size as at the sizes that were checked."""
+    steps = [*trace.setup, *trace.first, *(trace.later or ())]
+    return frozenset(_content(traced, traced.kernels[s.kernel].function) for s in every(steps) if isinstance(s, Launch))
+
+
+def _content(traced: Traced, key: str) -> str:
+    return traced.functions[key].text + str(traced.functions[key].line)
+
+
+def treats_nan(text: str) -> bool:
+    """Whether a kernel's text does something of its own with NaN: compares a value with itself, or asks whether it is one."""
+    try:
+        tree = parse_module(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Name | ast.Attribute)
+            and (getattr(node, "attr", "") or getattr(node, "id", "")) in ASKS_FOR_NAN
+        ):
+            return True
+        if isinstance(node, ast.Compare) and len(node.comparators) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            sides = node.left, node.comparators[0]
+            if all(isinstance(side, ast.Name) for side in sides) and sides[0].id == sides[1].id:  # type: ignore[attr-defined]
+                return True
+    return False

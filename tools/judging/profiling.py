@@ -1,0 +1,178 @@
+"""The profile of a candidate that passed every check: timed against its reference on the same inputs, in turns, its timed answers compared."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.tools.hardware.gpus import Gpu
+from kernelwright.tools.judging.own_work import Rule
+from kernelwright.tools.judging.own_work import judge as judge_work
+from kernelwright.tools.judging.size_checks import POISONS, SizeChecks
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.prepared_problem import Expected, Situation
+from kernelwright.tools.references.shared_tensors import Buffers, Shared
+from kernelwright.tools.report import KernelResources, LaunchTime, OwnWork, ProfileResult
+from kernelwright.tools.timing.clock import Clock
+from kernelwright.tools.timing.measurement import Alternatives, Measurement, StepTime
+from kernelwright.tools.timing.measuring import InputSet
+from kernelwright.tools.timing.precision import candidate_precision, reference_precision
+from kernelwright.tools.timing.reference_clock import ReferenceClock
+from kernelwright.tools.timing.speed_of_light import light
+from kernelwright.tools.tracing.trace import Choice
+
+if TYPE_CHECKING:
+    from kernelwright.tools.judging.judge import Judge
+    from kernelwright.tools.judging.rules import AtSize
+    from kernelwright.tools.tracing.client import TracedCandidate
+
+SECONDS = 120.0
+"""For everything that the candidate's process does while it is timed."""
+KEPT_SHARE = 10
+"""Inputs of timed references are kept for the next candidate up to this part of the GPU's memory."""
+MOST_KEPT = 24
+"""References whose timing is kept."""
+
+
+@dataclass
+class Timed:
+    """A reference with the inputs that it and its candidates are timed on."""
+
+    clock: ReferenceClock
+    sets: list[InputSet]
+    expected: list[Expected]
+    buffers: Buffers
+    nbytes: int
+
+    def release(self) -> None:
+        """Gives its memory back."""
+        self.clock.release()
+        self.buffers.close()
+
+
+class Profiler:
+    """Of one GPU: the clock, and the references that were timed."""
+
+    def __init__(self, device: str, gpu: Gpu | None) -> None:
+        self.device, self._gpu = device, gpu
+        self._clock: Clock | None = None
+        self._timed: OrderedDict[tuple[str, int], Timed] = OrderedDict()
+
+    @property
+    def clock(self) -> Clock:
+        """Made when it is first asked for: it measures the GPU."""
+        if self._clock is None:
+            self._clock = Clock(self.device)
+        return self._clock
+
+    def forget(self) -> None:
+        """Gives all memory back."""
+        for timed in self._timed.values():
+            timed.release()
+        self._timed.clear()
+
+    def profile(
+        self, judge: Judge, candidate: TracedCandidate, base: AtSize, seed: int, rule: Rule, work: OwnWork | None,
+        binaries: Mapping[str, Any], resources: Sequence[KernelResources],
+    ) -> tuple[ProfileResult, OwnWork | None]:  # fmt: skip
+        """The profile, and own work with its share of the GPU's time. Raises Failed for an answer that is wrong while it is timed, or a time that cannot be."""
+        begun = time.monotonic()
+        situation = judge.situation(base.problem, seed)
+        timed = self._reference(judge, base.problem, situation, seed)  # may replace the replayer's process
+        checks = SizeChecks(situation, candidate.traced, base.index, judge.replayer, judge.buffers, [])
+        checks.open(situation.weights_seed, SECONDS, binaries)
+        set_up_ms = judge.replayer.set_up() * 1e3
+        checks.check(timed.expected[0], POISONS[0], 1, name="timed")
+        places = checks.places
+        choices = self._choices(judge, checks, timed)
+        found = self.clock.measure(
+            judge.replayer, timed.clock, timed.sets, choices=choices, places=places,
+            compare=lambda index: checks.compare([p.tensor for p in places], timed.expected[index], "timed"),
+        )  # fmt: skip
+        share = sum(step.share for step in found.steps if step.launch)
+        if work is not None:
+            work = judge_work(work.with_(share=share, share_of="gpu_time"), rule, True)
+        tensors = [t for t in (*timed.expected[0].inputs, *situation.model.parameters()) if hasattr(t, "dtype")]
+        result = _result(found, share, set_up_ms, candidate_precision(resources), reference_precision(tensors))
+        result = light(base.problem, result, self._gpu and self._gpu.with_(clocks=found.clocks))
+        return result.with_(seconds=time.monotonic() - begun), work
+
+    def _choices(self, judge: Judge, checks: SizeChecks, timed: Timed) -> dict[int, int]:
+        """The fastest alternative of every autotuned launch."""
+        steps = checks.trace.first if checks.trace.later is None else checks.trace.later
+        if not any(isinstance(step, Choice) for step in steps):
+            return {}
+        ranked: tuple[Alternatives, ...] = self.clock.choose(judge.replayer, timed.sets[0])
+        return {one.number: one.ranked[0] for one in ranked if one.ranked}
+
+    def _reference(self, judge: Judge, problem: Problem, situation: Situation, seed: int) -> Timed:
+        key = (problem.hash, seed >> 16)
+        if key not in self._timed:
+            first = judge.expected(problem, seed, Draw.OWN, 0)
+            nbytes = sum(t.nbytes for t in (*first.inputs, *first.eager) if hasattr(t, "nbytes"))
+            self._make_room(judge, nbytes)
+            count = self.clock.sets_for(nbytes)
+            expected = [first, *(judge.expected(problem, seed, Draw.OWN, 1) for _ in range(count - 1))]
+            buffers = Buffers(self.device)
+            sets = [_input_set(buffers, one) for one in expected]
+            changed = [s.values[i] for s in sets for i in sorted(situation.mutated)]
+            clock = ReferenceClock(situation.model, [s.values for s in sets], changed, self.clock.flush_ms)
+            self._timed[key] = Timed(clock, sets, expected, buffers, nbytes * count)
+        self._timed.move_to_end(key)
+        return self._timed[key]
+
+    def _make_room(self, judge: Judge, nbytes: int) -> None:
+        """Lets go of references that were timed longest ago. The replayer's process, which has their inputs mapped, is replaced then."""
+        import torch
+
+        _, whole = torch.cuda.mem_get_info(self.device)
+        dropped = False
+        while self._timed and (
+            len(self._timed) >= MOST_KEPT or sum(t.nbytes for t in self._timed.values()) + nbytes > whole // KEPT_SHARE
+        ):
+            _, old = self._timed.popitem(last=False)
+            if not dropped:
+                judge.reopen_later()
+            dropped = True
+            old.release()
+
+
+def _input_set(buffers: Buffers, expected: Expected) -> InputSet:
+    import torch
+
+    from kernelwright.tools import wire
+
+    shared: list[Shared] = []
+
+    def place(tensor: Any) -> dict[str, Any]:
+        made = buffers.together([tensor])[0]
+        made.fill_margins(0xFF)
+        made.tensor.copy_(tensor)
+        shared.append(made)
+        return made.spec
+
+    described = [wire.describe(v, place) for v in expected.inputs]
+    waiting = iter(shared)
+    values = [next(waiting).tensor if isinstance(v, torch.Tensor) else v for v in expected.inputs]
+    return InputSet(values=values, described=described, shared=shared)
+
+
+def _result(found: Measurement, share: float, set_up_ms: float, precision: str, eager_precision: str) -> ProfileResult:
+    by_name: dict[str, float] = {}
+    for step in found.steps:
+        by_name[step.name] = by_name.get(step.name, 0.0) + step.milliseconds
+    return ProfileResult(
+        device=found.device, candidate=found.candidate, eager=found.eager, speedup=found.speedup, speedup_low=found.speedup_low,
+        wall_ms=found.wall_ms, own_share=share, gpu_kernels=by_name, clocks=found.clocks, notes=found.notes, setup_ms=set_up_ms,
+        host_ms=found.host_overhead_ms, precision=precision, eager_precision=eager_precision,
+        launches=tuple(_launch_time(s) for s in found.steps if s.launch),
+    )  # fmt: skip
+
+
+def _launch_time(step: StepTime) -> LaunchTime:
+    x, y, z = (*step.grid, 1, 1, 1)[:3]
+    return LaunchTime(kernel=step.name, grid=(x, y, z), ms=step.milliseconds, share=step.share)

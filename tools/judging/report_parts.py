@@ -1,0 +1,45 @@
+"""What a report is put together from, beside what the rungs themselves return."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+from kernelwright.tools.judging.rules import Judged
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung
+
+
+def unjudged(error: Exception) -> Failure:
+    """What is told of a candidate on which the judge itself raised: the kind of the exception and the place, none of its text, which may hold anything."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
+    return Failure(
+        fault=Fault.UNJUDGED, message=f"the judge itself failed on this candidate ({type(error).__name__} at {place})"
+    )
+
+
+def with_verdict(report: Report, judged: Judged, rung: Rung, **stage: Any) -> Report:
+    """The report with one correctness rung put on."""
+    result = judged.result
+    return report.with_(
+        rung=rung, failure=report.failure or result.failure, correct=result.failure is None, correct_kb=result.correct_kb,
+        judged_on=result.device, own_work=result.own_work, **stage,
+    )  # fmt: skip
+
+
+def isolation_warnings(report: Report) -> tuple[str, ...]:
+    missing = report.isolation.missing if report.isolation else ()
+    return (f"isolation layers missing: {'; '.join(missing)}",) if missing else ()
+
+
+def compile_warnings(compiles: tuple[CompileResult, ...]) -> tuple[str, ...]:
+    return tuple(f"{c.target}: {c.failure.message}" for c in compiles[1:] if c.failure)
+
+
+def degenerate(problem: Problem) -> tuple[str, ...]:
+    from kernelwright.tools.manifests.manifest import load
+
+    manifest = load(problem)
+    return tuple(manifest.degenerate) if manifest else ()

@@ -1,0 +1,348 @@
+"""One candidate at one size: its weights bound, its calls replayed, every answer compared. Trusted side; raises Failed at the first thing that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from kernelwright.tools import wire
+from kernelwright.tools.comparing.comparison import (
+    Measured,
+    failure_of,
+    form,
+    measure,
+    measure_finite_part,
+    measure_with_nan,
+    right,
+)
+from kernelwright.tools.comparing.comparison import describe as described
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.prepared_problem import Expected, Situation, moved_outputs, names_as_good, same_bits
+from kernelwright.tools.references.shared_tensors import Buffers, Shared
+from kernelwright.tools.references.weights import match
+from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
+from kernelwright.tools.report import Check, Failed, Failure, Fault, clean_text
+from kernelwright.tools.tracing.trace import Trace, Traced
+
+MARGIN_BYTE = 0xFF
+"""NaN beyond every input."""
+POISONS = (0xFF, 0x4B)
+"""NaN in every floating type, and a large finite number."""
+OTHER_ORDERS = (1, 2)
+"""Added to a call's seed, where a wrong answer is asked for once more."""
+NUMERIC = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
+
+
+class SizeChecks:
+    """Calls of one trace, compared with what one prepared problem expects."""
+
+    def __init__(
+        self,
+        situation: Situation,
+        traced: Traced,
+        index: int,
+        replayer: Replayer,
+        buffers: Buffers,
+        tolerances: list[Any],
+    ) -> None:
+        """index: which of the traces. tolerances: eager's own error by output, as measured where float64 could be had; filled here."""
+        trace = traced.traces[index]
+        assert trace is not None
+        self.situation, self.trace = situation, trace
+        self._traced, self._index, self._replayer, self._buffers = traced, index, replayer, buffers
+        self.checks: list[Check] = []
+        self.reloaded: bool | None = None
+        self.model = situation.model
+        """The reference whose weights the candidate has."""
+        self._weights: dict[str, tuple[str, Shared]] = {}
+        self._inputs: list[Shared] = []
+        self._places: list[Shared] = []
+        self._tree: list[Any] = []
+        self._tolerances = tolerances
+        self.watched: Watched | None = None
+        self.first: Expected | None = None
+        """The draw of the watched call."""
+        self._fresh = True
+
+    # -------------------------------------------------------------- opening
+    def open(self, seed: int, seconds: float, binaries: Any = None) -> None:
+        """Binds the weights and sets the module up. seed: of random numbers in its `__init__`. Raises Failed."""
+        pairs = match(self.situation.model, listed_state(self.trace)) if self.situation.has_weights else {}
+        self.reloaded = (pairs is not None) if self.situation.has_weights else None
+        if self.situation.has_weights is False:
+            pairs = _buffers_of(self.situation.model, self.trace)
+        state = state_of(self.situation.model)
+        names = list((pairs or {}).items())
+        placed = self._shared([state[ours].detach() for _, ours in names])
+        self._weights = {theirs: (ours, shared) for (theirs, ours), shared in zip(names, placed, strict=True)}
+        self._replayer.open(
+            self._traced,
+            self._index,
+            {n: s for n, (_, s) in self._weights.items()},
+            seed=seed,
+            seconds=seconds,
+            binaries=binaries,
+        )
+
+    def load_weights(self, model: Any) -> None:
+        """Both models have these weights from now on; what the candidate made of the old ones is made again."""
+        self._put_weights(model)
+        self._replayer.set_up()
+        self._fresh = True
+
+    def _put_weights(self, model: Any) -> None:
+        state = state_of(model)
+        for ours, shared in self._weights.values():
+            shared.tensor.copy_(state[ours].detach())
+        self._synchronize()
+        self.model = model
+
+    def follows_the_weights(self, expected: Expected, shuffle: int) -> bool:
+        """Whether a later call is right on new weights without a first call on them."""
+        before = self.model
+        self._put_weights(expected.weights)
+        try:
+            self.check(expected, POISONS[0], shuffle, name="other_weights")
+        except Failed as failed:
+            if failed.failure.fault not in NUMERIC:
+                raise
+            return False
+        finally:
+            self._put_weights(before)
+        return True
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether some of the candidate's weights are the judge's."""
+        return any(ours in dict(self.situation.model.named_parameters()) for ours, _ in self._weights.values())
+
+    def _shared(self, tensors: list[Any]) -> list[Shared]:
+        placed = self._buffers.together([t if not _overlaps(t) else t.contiguous() for t in tensors])
+        for shared, tensor in zip(placed, tensors, strict=True):
+            if self._buffers.device != "cpu":
+                shared.fill_margins(MARGIN_BYTE)
+            shared.tensor.copy_(tensor)
+        return placed
+
+    def _synchronize(self) -> None:
+        if self._buffers.device != "cpu":
+            import torch
+
+            torch.cuda.synchronize()
+
+    # -------------------------------------------------------------- calling
+    def call(
+        self, expected: Expected, poison: int, shuffle: int, *, launches: bool = True, watch: bool = False
+    ) -> tuple[list[Any], Reply]:
+        """One call on one draw. Gives the outputs, then the inputs that the reference changes, as they lie in the judge's memory. Raises Failed."""
+        self._fill(expected)
+        for place in self._places:
+            place.memory.fill_(poison) if self._buffers.device != "cpu" else place.tensor.fill_(0)
+        self._synchronize()
+        which = "later" if self.trace.later is not None and not self._fresh else "first"
+        self._fresh = False
+        reply = self._replayer.call(
+            self._tree,
+            self._inputs,
+            self._places,
+            which=which,
+            poison=poison,
+            shuffle=shuffle,
+            choices=shuffle,
+            launches=launches,
+            seed=expected.rng,
+            watch=watch,
+        )
+        return [p.tensor for p in self._places] + [self._input(i) for i in sorted(self.situation.mutated)], reply
+
+    def _fill(self, expected: Expected) -> None:
+        import torch
+
+        tensors = [v for v in expected.inputs if isinstance(v, torch.Tensor)]
+        if not self._tree:
+            self._inputs = self._shared(tensors)
+            waiting = iter(self._inputs)
+            self._tree = [wire.describe(v, lambda _: next(waiting).spec) for v in expected.inputs]
+            self._places = self._shared([o for o in self.returned(expected) if isinstance(o, torch.Tensor)])
+            return
+        for shared, value in zip(self._inputs, tensors, strict=True):
+            shared.tensor.copy_(value)
+
+    @property
+    def keeps_something(self) -> bool:
+        """Whether later calls go on with what the first one made: there an answer may be kept."""
+        return self.trace.later is not None
+
+    @property
+    def places(self) -> list[Shared]:
+        """Where outputs are copied to."""
+        return self._places
+
+    def returned(self, expected: Expected) -> list[Any]:
+        """What the reference returned, without the inputs that it changed."""
+        return expected.eager[: len(expected.eager) - len(self.situation.mutated)]
+
+    def _input(self, index: int) -> Any:
+        before = sum(isinstance(v, dict) and "tensor" in v for v in self._tree[:index])
+        return self._inputs[before].tensor
+
+    # -------------------------------------------------------------- checking
+    def check(self, expected: Expected, poison: int, shuffle: int, name: str = "", *, watch: bool = False) -> list[Any]:
+        """One call, everything looked at. watch: what torch did beside the kernels is in `watched` afterwards. Raises Failed."""
+        got, reply = self.call(expected, poison, shuffle, watch=watch)
+        if watch:
+            self.watched, self.first = reply.watched, expected
+        self.check_form(reply, expected)
+        self.check_side_effects(reply, expected)
+        try:
+            self.compare(got, expected, name or expected.draw)
+        except Failed as failed:
+            raise Failed(self._diagnosed(failed.failure, reply, expected, shuffle)) from failed
+        return got
+
+    def check_form(self, reply: Reply, expected: Expected) -> None:
+        """Count, type, shape, dtype, device, layout, aliasing. Raises Failed."""
+        wanted = self.returned(expected)
+        if reply.count != len(wanted):
+            message = f"forward returns {reply.count} outputs, the reference {len(wanted)}"
+            raise Failed(Failure(fault=Fault.OUTPUT, message=message))
+        if failure := form(reply.outputs, [described(o) for o in wanted]):
+            raise Failed(failure)
+        for number, alias in enumerate(reply.aliases):
+            if alias is not None and (alias.input is None or alias.input != self.situation.aliases[number]):
+                what = f"input {alias.input}" if alias.state is None else f"weight {clean_text(alias.state, 60)}"
+                message = f"output {number} shares memory with {what}; the reference's does not"
+                raise Failed(Failure(fault=Fault.ALIAS, message=message))
+
+    def check_side_effects(self, reply: Reply, expected: Expected) -> None:
+        """Writes outside of tensors; inputs and weights that are not as they were. Raises Failed."""
+        import torch
+
+        if reply.written_outside:
+            raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=clean_text(reply.written_outside, 300)))
+        tensors = [(i, v) for i, v in enumerate(expected.inputs) if isinstance(v, torch.Tensor)]
+        for shared, (index, value) in zip(self._inputs, tensors, strict=True):
+            if self._buffers.device != "cpu" and not shared.margins_hold(MARGIN_BYTE):
+                raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=f"a kernel writes outside input {index}"))
+            if index not in self.situation.mutated and not same_bits(shared.tensor, value):
+                message = f"input {index} is changed by the call, and the reference does not change it"
+                raise Failed(Failure(fault=Fault.MUTATION, message=message))
+        parameters = dict(self.model.named_parameters())
+        for theirs, (ours, shared) in self._weights.items():
+            if ours in parameters and not same_bits(shared.tensor, parameters[ours].detach()):
+                raise Failed(Failure(fault=Fault.MUTATION, message=f"the call changes the parameter {theirs[:80]}"))
+
+    def compare(self, got: list[Any], expected: Expected, name: str) -> None:
+        """Every output against what should have come. Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed."""
+        moved = cache(lambda: moved_outputs(self.situation, expected))
+        for number, mine in enumerate(got):
+            may_move = expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
+            measured = self._measured(mine, expected, name, number, moved if may_move else None)
+            if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_as_good(
+                self.situation, expected, number, mine
+            ):
+                measured = Measured(check=measured.check.with_(passed=True, note="an index among near equals"))
+            if expected.exact is not None and len(self._tolerances) <= number:
+                self._tolerances.append(measured.tolerance)
+            self.checks.append(measured.check)
+            if failure := failure_of(measured):
+                raise Failed(failure)
+
+    def _measured(
+        self, mine: Any, expected: Expected, name: str, number: int, moved: Callable[[], list[Any]] | None
+    ) -> Measured:
+        exact = None if expected.exact is None else expected.exact[number]
+        if expected.draw == Draw.NAN:
+            return measure_with_nan(mine, expected.eager[number], exact, draw=name, output=number)
+        if expected.draw == Draw.INFINITE or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
+            return measure_finite_part(
+                mine, expected.eager[number], exact, draw=name, output=number, inputs=expected.inputs
+            )
+        tolerance = self._tolerances[number] if exact is None and number < len(self._tolerances) else None
+        shaken = None if moved is None else lambda: moved()[number]
+        return measure(mine, expected.eager[number], exact, draw=name, tolerance=tolerance, output=number, moved=shaken)
+
+    def _diagnosed(self, failure: Failure, reply: Reply, expected: Expected, shuffle: int) -> Failure:
+        """Why an answer is wrong: kernels that read beyond their tensors, or programs whose order decides."""
+        if failure.fault not in NUMERIC:
+            return failure
+        if reply.read_outside:
+            message = "the output depends on memory beyond the inputs: a missing mask on a load"
+            return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, mismatch=failure.mismatch)
+        for other in OTHER_ORDERS:
+            if self._right_in_another_order(expected, shuffle + other):
+                message = f"wrong in one order of the programs, right in another (a race, or memory that nothing wrote): {failure.message}"
+                return failure.with_(fault=Fault.NONDETERMINISM, message=message)
+        return failure
+
+    def _right_in_another_order(self, expected: Expected, shuffle: int) -> bool:
+        try:
+            got, _ = self.call(expected, POISONS[0], shuffle)
+        except Failed:
+            return False
+        exact = expected.exact or [None] * len(got)
+        return all(right(g, e, x) for g, e, x in zip(got, expected.eager, exact, strict=True))
+
+    def again(self, expected: Expected, outputs: list[Any], shuffle: int) -> bool:
+        """The same inputs, other poison, programs in another order: both must be right. Gives whether they agree bit for bit. Raises Failed."""
+        import torch
+
+        kept = [o.clone() for o in outputs]
+        try:
+            second = self.check(expected, POISONS[1], shuffle, name="own, again")
+        except Failed as failed:
+            if failed.failure.fault not in NUMERIC:
+                raise
+            raise Failed(failed.failure.with_(
+                fault=Fault.NONDETERMINISM,
+                message=f"right once, wrong the second time on the same inputs (unwritten memory or a race): {failed.failure.message}",
+            )) from failed  # fmt: skip
+        return all(same_bits(a, b) for a, b in zip(kept, second, strict=True) if isinstance(a, torch.Tensor))
+
+    def gives_back_an_input(self, expected: Expected) -> bool:
+        """Whether some expected output holds just what an input holds: a kernel that copies is right then."""
+        import torch
+
+        given = [v.reshape(-1) for v in expected.inputs if isinstance(v, torch.Tensor)]
+        wanted = [o.reshape(-1) for o in expected.eager if isinstance(o, torch.Tensor)]
+        return any(w.shape == g.shape and w.dtype == g.dtype and torch.equal(w, g) for w in wanted for g in given)
+
+    def right_without_launches(self, expected: Expected, shuffle: int) -> bool:
+        """Whether the answer is there when no kernel of the candidate's runs. Another model of the same trace, so static buffers hold no earlier answer."""
+        try:
+            self._replayer.set_up()
+            self._fresh = True
+            got, reply = self.call(expected, POISONS[1], shuffle, launches=False)
+        except Failed:
+            return False
+        finally:
+            self._replayer.set_up()
+            self._fresh = True
+        if not all(reply.copied) or len(reply.copied) != len(self._places):
+            return False
+        exact = expected.exact or [None] * len(got)
+        return all(right(g, e, x) for g, e, x in zip(got, expected.eager, exact, strict=True))
+
+
+def state_of(model: Any) -> dict[str, Any]:
+    """Parameters and buffers by dotted name."""
+    return dict(model.named_parameters()) | dict(model.named_buffers())
+
+
+def listed_state(trace: Trace) -> list[dict[str, Any]]:
+    """The candidate's parameters and buffers as `tools.weights.match` takes them."""
+    return [
+        {"name": n, "kind": "parameter" if n in trace.parameters else "buffer", "shape": list(trace.shapes.get(n, ())), "dtype": trace.dtypes.get(n, "")}
+        for n in trace.state
+    ]  # fmt: skip
+
+
+def _buffers_of(model: Any, trace: Trace) -> dict[str, str]:
+    """Of a reference without parameters: buffers that both have under one name and shape."""
+    ours = {n: (tuple(t.shape), str(t.dtype).removeprefix("torch.")) for n, t in model.named_buffers()}
+    return {n: n for n in trace.state if ours.get(n) == (tuple(trace.shapes.get(n, ())), trace.dtypes.get(n))}
+
+
+def _overlaps(tensor: Any) -> bool:
+    return any(n > 1 and s == 0 for n, s in zip(tensor.shape, tensor.stride(), strict=True))

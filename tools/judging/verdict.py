@@ -1,0 +1,301 @@
+"""One candidate on its way through the checks of one judge: the base size with every distribution, then the other sizes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.tools.judging import own_work
+from kernelwright.tools.judging.compile_report import kernels_of
+from kernelwright.tools.judging.rules import AtSize, Judged, Rules
+from kernelwright.tools.judging.size_checks import POISONS, SizeChecks
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.prepared_problem import Situation
+from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
+from kernelwright.tools.report import (
+    Cheat,
+    Check,
+    CorrectnessResult,
+    Failed,
+    Failure,
+    Fault,
+    OwnWork,
+    SizeOutcome,
+    Tried,
+)
+from kernelwright.tools.tracing.client import TracedCandidate
+
+if TYPE_CHECKING:
+    from kernelwright.tools.judging.judge import Judge
+
+DISTRIBUTIONS = (
+    Draw.SIGNED,
+    Draw.NEGATIVE,
+    Draw.WIDE,
+    Draw.LARGE,
+    Draw.TINY,
+    Draw.CONSTANT_ROWS,
+    Draw.ZERO_ROWS,
+    Draw.SPECIAL,
+    Draw.INFINITE,
+)
+
+
+class Thoroughness(Enum):
+    """How much is asked at one size."""
+
+    ALL = 1
+    """Every distribution, other weights, decoys."""
+    FEW = 2
+    """Own inputs twice, other weights, other signs."""
+    ONE_CALL = 3
+
+
+ALL, FEW, ONE_CALL = Thoroughness
+FOLDED = "the first call works something out of the weights, and later calls do not follow when the weights change"
+
+
+class Verdict:
+    """One candidate on its way through the checks."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        candidate: TracedCandidate,
+        seed: int,
+        rules: Rules,
+        binaries: Any,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._judge, self._candidate = judge, candidate
+        self._seed, self._rules, self._binaries, self._progress = seed, rules, binaries, progress
+        self._begun = time.monotonic()
+        self._checks: list[Check] = []
+        self._notes: list[str] = []
+        self._tried: list[Tried] = []
+        self._tolerances: list[Any] = []
+        self._work: OwnWork | None = None
+        self._deterministic: bool | None = None
+        self._reloaded: bool | None = None
+        self._needs_gpu = ""
+        self._situation: Situation | None = None
+        """The problem at the base size."""
+
+    def _left(self) -> float:
+        return max(self._rules.seconds - (time.monotonic() - self._begun), 0.05)
+
+    def run(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
+        """The first failure, or None."""
+        try:
+            carrier = self._carrier(others)
+            if carrier is None:
+                self._whole(base, ALL)
+                for size in others:
+                    self._other(size)
+                self._enough_sizes(others)
+            else:
+                for size in others:
+                    self._other(size, ALL if size is carrier else ONE_CALL)
+                self._whole(base, FEW)
+        except Failed as failed:
+            return failed.failure
+        except NeedsGpu as needs:
+            self._needs_gpu = needs.reason
+        return None
+
+    def _carrier(self, others: Sequence[AtSize]) -> AtSize | None:
+        """On a GPU, where the problem's own size is large: the small size at which every distribution is tried, with float64 at hand."""
+        if self._judge.device == "cpu":
+            return None
+        fine = (s for s in others if self._candidate.failures[s.index] is None and not self._not_compiled(s))
+        return next(fine, None)
+
+    # -------------------------------------------------------------- the base size
+    def _whole(self, base: AtSize, how: Thoroughness) -> None:
+        """Own inputs, other weights, and as many distributions as `how` says: at one size. Raises Failed."""
+        failure = self._candidate.failures[base.index]
+        if failure is not None:
+            raise Failed(failure)
+        self._at(base, how)
+        self._tried.append(Tried(sizes=base.sizes, why=base.why, outcome=SizeOutcome.RIGHT))
+
+    def _at(self, base: AtSize, how: Thoroughness) -> None:
+        problem = base.problem
+        situation = self._judge.situation(problem, self._seed)
+        self._situation = self._situation or situation
+        self._notes += [n for n in situation.notes if n not in self._notes]
+        checks = self._open(problem, situation, base.index)
+        first = self._judge.expected(problem, self._seed, Draw.OWN, 0)
+        self._progress("checking own inputs")
+        try:
+            outputs = checks.check(first, POISONS[0], self._shuffle(0), watch=how is ALL)
+            needed = self._work.needed if self._work is not None else None
+            self._work = self._own_work(checks, needed=needed)
+            self._deterministic = checks.again(first, outputs, self._shuffle(1))
+            if checks.keeps_something:
+                like_first = self._judge.like(problem, self._seed, first)
+                checks.check(like_first, POISONS[0], self._shuffle(60), name="own, equal at its edges")
+            if how is ALL:
+                decoy = checks.right_without_launches(first, self._shuffle(2))
+                self._work = self._own_work(checks, needed=not decoy)
+            shaken = checks.has_weights
+            if shaken:
+                self._progress("checking other weights")
+                expected = self._judge.expected(problem, self._seed, Draw.OWN, 1, shaken=True)
+                if own_work.first_call_computes_more(checks.trace) and not checks.follows_the_weights(
+                    expected, self._shuffle(61)
+                ):
+                    raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=FOLDED))
+                checks.load_weights(expected.weights)
+                checks.check(expected, POISONS[0], self._shuffle(3), name="other_weights")
+            else:
+                checks.check(self._judge.expected(problem, self._seed, Draw.OWN, 1), POISONS[0], self._shuffle(3))
+            for number, draw in enumerate(self._distributions() if how is ALL else (Draw.SIGNED,), 2):
+                self._distribution(checks, problem, draw, number, shaken)
+        finally:
+            self._take(checks)
+
+    def _distributions(self) -> tuple[Draw, ...]:
+        texts = [f.text for f in self._candidate.traced.functions.values()]
+        return (*DISTRIBUTIONS, Draw.NAN) if any(map(own_work.treats_nan, texts)) else DISTRIBUTIONS
+
+    def _distribution(self, checks: SizeChecks, problem: Problem, draw: Draw, number: int, shaken: bool) -> None:
+        try:
+            expected = self._judge.expected(problem, self._seed, draw, number, shaken=shaken)
+        except ProblemError as error:
+            self._notes.append(f"{draw}: not used, {error}")
+            return
+        if draw is Draw.INFINITE and any(
+            hasattr(one, "is_floating_point") and not one.is_floating_point() for one in expected.eager
+        ):
+            return  # where a NaN arises on the way, an index or a comparison does not show it
+        if draw not in (Draw.INFINITE, Draw.ZERO_ROWS, Draw.NAN) and not expected.finite():
+            self._notes.append(f"{draw}: not used, the reference is not finite on it")
+            return
+        self._progress(f"checking {draw}")
+        checks.check(expected, POISONS[number % 2], self._shuffle(number + 3))
+
+    def _open(self, problem: Problem, situation: Situation, index: int) -> SizeChecks:
+        self._judge.leave_room()
+        checks = SizeChecks(
+            situation, self._candidate.traced, index, self._judge.replayer, self._judge.buffers, self._tolerances
+        )
+        checks.open(situation.weights_seed, self._left(), self._binaries)
+        if checks.reloaded is False and self._reloaded is not False:
+            self._notes.append(
+                "the parameters cannot be matched with the reference's by name or order: both were drawn from one seed, and never reloaded"
+            )
+        self._reloaded = checks.reloaded
+        return checks
+
+    def _shuffle(self, number: int) -> int:
+        return (self._seed * 31 + number * 7919) & 0x7FFFFFFF
+
+    def _take(self, checks: SizeChecks) -> None:
+        self._checks += checks.checks
+
+    def _own_work(self, checks: SizeChecks, needed: bool | None) -> OwnWork:
+        work = OwnWork(
+            mode=self._rules.own_work.text,
+            census=own_work.census_of(checks.trace, self._candidate.traced),
+            needed=needed,
+        )
+        watched, operations = checks.watched, checks.situation.operations
+        if self._judge.device == "cpu" and work.census.launches and watched is not None and operations:
+            left = max(0.0, 1.0 - watched.operations / operations)
+            work = work.with_(share=left, share_of="operations")
+        self._work = work
+        judged = own_work.judge(work, self._rules.own_work, own_work.depends_on_a_launch(checks.trace))
+        if needed is None and checks.first is not None and not checks.gives_back_an_input(checks.first):
+            own_work.judge_watched(checks.watched, self._rules.own_work)
+        return judged
+
+    # -------------------------------------------------------------- other sizes
+    def _other(self, size: AtSize, how: Thoroughness = ONE_CALL) -> None:
+        """Right by its own work, or an exception of its own (which is noted)."""
+        told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
+        failure = self._candidate.failures[size.index]
+        if failure is not None:
+            self._refused(size, failure)
+            return
+        if late := self._not_compiled(size):
+            self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.UNUSED, message=late))
+            return
+        self._progress(f"checking at {told}")
+        try:
+            self._at(size, how) if how is ALL else self._one_call(size, told)
+        except ProblemError as error:
+            unused = Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.UNUSED, message=str(error)[:200])
+            self._tried.append(unused)
+            return
+        except Failed as failed:
+            message = failed.failure.message
+            if failed.failure.fault in (Fault.LAUNCH, Fault.RESOURCES) and not size.required:
+                self._refused(size, failed.failure)
+                return
+            wrong = Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.WRONG, message=message[:200])
+            self._tried.append(wrong)
+            raise Failed(failed.failure.with_(message=f"at other sizes ({told}): {message}")) from failed
+        self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.RIGHT))
+
+    def _not_compiled(self, size: AtSize) -> str:
+        """Of a kernel that could not be compiled in time for this size, where kernels are compiled; empty where all could."""
+        trace = self._candidate.traced.traces[size.index]
+        if not self._binaries or trace is None:
+            return ""
+        failures = (
+            self._binaries[k].failure for k in kernels_of(self._candidate.traced, [size.index]) if k in self._binaries
+        )
+        return next((f.message[:200] for f in failures if f is not None and f.fault is Fault.TIMEOUT), "")
+
+    def _one_call(self, size: AtSize, told: str) -> None:
+        """On one draw. Raises Failed and ProblemError."""
+        problem = size.problem
+        situation = self._judge.situation(problem, self._seed, self._situation)
+        expected = self._judge.expected(problem, self._seed, Draw.SIGNED if size.index % 2 else Draw.OWN, 0)
+        if not expected.finite():
+            expected = self._judge.expected(problem, self._seed, Draw.OWN, 0)
+        checks = self._open(problem, situation, size.index)
+        try:
+            checks.check(expected, POISONS[size.index % 2], self._shuffle(size.index + 40), name=f"sizes: {told}")
+            self._own_work_elsewhere(checks)
+        finally:
+            self._take(checks)
+
+    def _own_work_elsewhere(self, checks: SizeChecks) -> None:
+        kept = self._work
+        try:
+            self._own_work(checks, needed=kept.needed if kept else None)
+        finally:
+            self._work = kept
+
+    def _refused(self, size: AtSize, failure: Failure) -> None:
+        """The candidate's own exception at a size that is not the problem's: allowed, and told. What is no exception of its own is a failure."""
+        told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
+        allowed = failure.fault in (Fault.RUNTIME, Fault.LAUNCH, Fault.ENTRY_POINT, Fault.RESOURCES, Fault.COMPILE)
+        outcome = SizeOutcome.REFUSED if allowed and not size.required else SizeOutcome.WRONG
+        self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=outcome, message=failure.message[:200]))
+        if outcome is SizeOutcome.WRONG:
+            raise Failed(failure.with_(message=f"at other sizes ({told}): {failure.message}"))
+
+    def _enough_sizes(self, others: Sequence[AtSize]) -> None:
+        """On a CPU, where the problem's own size is not run, a candidate that refuses most sizes has not been checked."""
+        refused = [t for t in self._tried if t.outcome is SizeOutcome.REFUSED]
+        if self._judge.device == "cpu" and others and len(refused) > self._rules.may_refuse * len(others):
+            message = f"refuses {len(refused)} of {len(others)} other sizes, the last with: {refused[-1].message}"
+            raise Failed(Failure(fault=Fault.RUNTIME, message=message))
+
+    # -------------------------------------------------------------- the result
+    def judged(self, failure: Failure | None) -> Judged:
+        """Everything that was found, as a value."""
+        own = [c.passed_kb for c in self._checks if c.draw == "own"]
+        correct_kb = (bool(own) and all(own)) if own or failure else None
+        result = CorrectnessResult(
+            device=self._judge.name(), interpreted=self._judge.device == "cpu", failure=failure, checks=tuple(self._checks), correct_kb=correct_kb,
+            own_work=self._work, weights_reloaded=self._reloaded, deterministic=self._deterministic, seed=self._seed, notes=tuple(self._notes),
+            tried=tuple(self._tried), seconds=time.monotonic() - self._begun,
+        )  # fmt: skip
+        return Judged(result, self._needs_gpu)

@@ -1,0 +1,61 @@
+"""Verdicts that are known already: by candidate, problem, evaluator, device, versions and rules. Never across devices."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from kernelwright.tools.report import Environment, Fault, Report
+
+NOT_KEPT = frozenset({Fault.TIMEOUT, Fault.MEMORY, Fault.CRASH})
+"""Faults that a loaded machine may cause: asked again."""
+
+
+@cache
+def evaluator_version() -> str:
+    """SHA-256 over the text of tools/: any change of the judge makes its old verdicts unknown. Hex, 12."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+class VerdictCache:
+    """A folder of reports."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "verdicts"
+
+    def key(self, candidate: str, problem: str, environment: Environment, rules: str) -> str:
+        parts = (candidate, problem, environment.model_dump_json(exclude={"host"}), rules)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def find(self, key: str) -> Report | None:
+        path = self._path(key)
+        try:
+            return Report.model_validate_json(path.read_bytes()).with_(cached=True)
+        except (FileNotFoundError, ValidationError, NotADirectoryError):
+            return None
+
+    def keep(self, key: str, report: Report) -> None:
+        """Written beside and renamed: a reader never sees half of it. Raises OSError on a full disk."""
+        if report.failure is not None and report.failure.fault in NOT_KEPT:
+            return
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(report.model_dump_json())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"

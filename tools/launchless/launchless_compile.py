@@ -1,0 +1,109 @@
+"""Whether kernels that nobody launches compile: trusted side. Their text is read as syntax here and imported only in the sandbox."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kernelwright.tools.compiling.compiler import FP_FUSION
+from kernelwright.tools.hardware.targets import parse_target
+from kernelwright.tools.launchless.callers import caller, with_caller
+from kernelwright.tools.launchless.candidate_signatures import Assumed, assume
+from kernelwright.tools.launchless.module_functions import Module, gives_back, read_module
+from kernelwright.tools.launchless.undefined_names import undefined
+from kernelwright.tools.report import Value, clean_text
+from kernelwright.tools.sandbox import BadMessage, ProcessDied, ProcessTimedOut, Zygote
+
+ENTRY = "kernelwright.tools.launchless.service:serve"
+ANY = "any signature"
+MOST_MESSAGES = 5_000
+
+
+class Bare(Value):
+    """What is known of one text."""
+
+    compiled: dict[str, bool] = {}
+    """By target. True: every kernel compiles with an assumed signature. False: one cannot compile with any. Else absent."""
+    assumed: str = ""
+    """The signatures that compiled, or "any signature" and why none can."""
+    errors: tuple[str, ...] = ()
+    """Why a target is absent: the likeliest signature's error. Data."""
+
+
+def compile_bare(zygote: Zygote, source: str, targets: Sequence[str], *, seconds: float = 60.0) -> Bare:
+    """`seconds` bounds all of it. Raises ValueError for an unknown target; InfrastructureError where no process could be started."""
+    names = list(dict.fromkeys(parse_target(t).name for t in targets))
+    try:
+        module = read_module(source)
+        ways = {kernel: assume(module, kernel) for kernel in module.entries()}
+    except SyntaxError as error:
+        return _hopeless(names, f"{type(error).__name__}: {clean_text(error.msg, 120)}")
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Bare(errors=(type(error).__name__,))
+    if not ways or not all(ways.values()):
+        return _judged(module, names, ways, {}, ("no kernel whose signature its text tells",))
+    found, errors = _asked(zygote, module, names, ways, seconds)
+    return _judged(module, names, ways, found, errors)
+
+
+def _hopeless(names: list[str], why: str) -> Bare:
+    return Bare(compiled=dict.fromkeys(names, False), assumed=f"{ANY}: {why}")
+
+
+Ways = dict[str, tuple[Assumed, ...]]
+"""Kernel -> how it may be called, the likeliest first."""
+Found = dict[tuple[str, str], int | None]
+"""(target, kernel) -> the way that compiled; None where none did."""
+
+
+def _judged(module: Module, names: list[str], ways: Ways, found: Found, errors: tuple[str, ...]) -> Bare:
+    compiled = {t for t in names if ways and all(found.get((t, kernel)) is not None for kernel in ways)}
+    if not compiled and (lost := next((n for kernel in ways if (n := undefined(module, kernel))), "")):
+        return _hopeless(names, f"{clean_text(lost, 120)} is not defined")
+    said = {
+        ways[kernel][index].said(kernel)
+        for (target, kernel), index in sorted(found.items())
+        if target in compiled and index is not None
+    }
+    return Bare(compiled=dict.fromkeys(sorted(compiled), True), assumed="; ".join(sorted(said)), errors=errors)
+
+
+def _asked(
+    zygote: Zygote, module: Module, names: list[str], ways: Ways, seconds: float
+) -> tuple[Found, tuple[str, ...]]:
+    """What the process says until it is done, dead or late."""
+    text, kernels = module.text, {}
+    for kernel, all_ in ways.items():
+        kernels[kernel] = [a.model_dump(mode="json") | {"kernel": kernel} for a in all_]
+        if gives_back(module.functions[kernel]):
+            text += "".join(with_caller(module, kernel, i, way) for i, way in enumerate(all_))
+            kernels[kernel] = [told | {"kernel": caller(kernel, i)} for i, told in enumerate(kernels[kernel])]
+    payload = {"source": text, "targets": names, "fp_fusion": FP_FUSION, "kernels": kernels}
+    found: Found = {}
+    errors: list[str] = []
+    end = time.monotonic() + seconds
+    with zygote.start(ENTRY, payload) as process:
+        try:
+            for _ in range(MOST_MESSAGES):
+                message = process.receive(max(end - time.monotonic(), 0.01))
+                if "done" in message:
+                    break
+                if "result" in message:
+                    _take(message["result"], names, ways, found, errors)
+        except (ProcessTimedOut, ProcessDied) as error:
+            errors.append(clean_text(error, 200))
+        except (BadMessage, KeyError, TypeError, ValueError):
+            return {}, ("what came from the process has not the form of a result",)
+    return found, tuple(errors)
+
+
+def _take(told: Any, names: list[str], ways: Ways, found: Found, errors: list[str]) -> None:
+    """Raises KeyError, TypeError or ValueError for what was not asked."""
+    key = (str(told["target"]), str(told["kernel"]))
+    index = told["assumed"]
+    if key[0] not in names or key in found or not (index is None or 0 <= int(index) < len(ways[key[1]])):
+        raise ValueError("a result that was not asked for")
+    found[key] = None if index is None else int(index)
+    if index is None:
+        errors.append(f"{key[1]} for {key[0]}: {clean_text(told['error'], 300)}")

@@ -1,0 +1,135 @@
+"""Measures one problem's manifest: its wrong answers, tried on draw after draw while they pass."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kernelwright.tools.comparing.comparison import measure
+from kernelwright.tools.manifests.manifest import KB_FP32, KB_HALF, Manifest, Passing
+from kernelwright.tools.manifests.wrong_answers import Answer, Trial, answers, make_trial
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.references.input_distributions import Draw, shake_weights
+from kernelwright.tools.references.reference import Reference
+from kernelwright.tools.timing.roofline import Structure, Work, count, structure_of
+
+SEED = 20_251
+OTHER_DRAWS = (Draw.SIGNED, Draw.WIDE, Draw.LARGE, Draw.CONSTANT_ROWS, Draw.SPECIAL)
+STRUCTURE_COST = {"cpu": (1 << 25, 1 << 29), "cuda": (1 << 31, 1 << 37)}
+"""Bytes and operations of one call over which inputs and weights are not perturbed one by one."""
+
+
+def measured(problem: Problem, device: str, sizes: dict[str, int]) -> Manifest:
+    start = time.monotonic()
+    reference = Reference(problem.with_sizes(sizes), device)
+    with exact_products():
+        model = reference.model(SEED)
+        first = make_trial(reference, model, SEED + 1)
+        known = Manifest(
+            problem=problem.name, hash=problem.hash, device=_device_name(device), sizes=sizes, finite=first.finite
+        )
+        known = known.with_(**_eager_error(first), random=_is_random(first), work=_work(problem, reference))
+        first.exact = None
+        passing, tried = _passing(reference, model, first)
+    return known.with_(passing=passing, tried=tried, seconds=round(time.monotonic() - start, 2))
+
+
+@contextlib.contextmanager
+def exact_products() -> Iterator[None]:
+    """fp32 products in fp32: cuDNN's convolutions are tf32 unless told otherwise, and eager's own error would excuse everybody's."""
+    import torch
+
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32, cudnn.allow_tf32 = False, False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+def _device_name(device: str) -> str:
+    import torch
+
+    return "cpu" if device == "cpu" else torch.cuda.get_device_name(device)
+
+
+def _eager_error(trial: Trial) -> dict[str, float]:
+    if trial.exact is None:
+        return {}
+    found = [measure(e, e, x).tolerance for e, x in zip(trial.eager, trial.exact, strict=True) if hasattr(e, "dtype")]
+    return {
+        "eager_rms": max((f.rms for f in found), default=0.0),
+        "eager_row": max((f.row for f in found), default=0.0),
+    }
+
+
+def _is_random(trial: Trial) -> bool:
+    trial.rng += 1
+    other = trial.again()
+    trial.rng -= 1
+    return not trial.passes_ours(other)
+
+
+def _work(problem: Problem, reference: Reference) -> Work | None:
+    """At full sizes; its structure from the shapes at hand, where they are small enough to be run some dozens of times."""
+    try:
+        whole = count(problem)
+        here = whole if reference.problem.hash == problem.hash else count(reference.problem)
+        most_bytes, most_operations = STRUCTURE_COST[reference.device.split(":")[0]]
+        if (here.bytes or 0) > most_bytes or (here.operations or 0) > most_operations:
+            return whole
+        return count(problem, _structure(reference))
+    except (ProblemError, RuntimeError, TypeError, ValueError, NotImplementedError):
+        return None
+
+
+def _structure(reference: Reference) -> Structure | None:
+    try:
+        return structure_of(reference)
+    except (ProblemError, RuntimeError, TypeError, ValueError):
+        return None
+
+
+def _passing(reference: Reference, model: Any, first: Trial) -> tuple[dict[str, Passing], int]:
+    """Which wrong answers pass where, and how many were tried."""
+    every = dict(answers(first, lambda: reference.model(SEED + 99)))
+    trial = make_trial(reference, model, SEED + 2)
+    found: dict[str, Passing] = {}
+    for name, answer in every.items():
+        outputs = answer(trial)
+        where = Passing(
+            kb_fp32=trial.passes(outputs, KB_FP32),
+            kb_half=trial.passes(outputs, KB_HALF),
+            own=trial.passes_ours(outputs),
+        )
+        if any((where.kb_fp32, where.kb_half, where.own)):
+            found[name] = where
+    del trial
+    standing = {name: every[name] for name, where in found.items() if where.own}
+    for name in _survivors(standing, _other_trials(reference, first)):
+        found[name] = found[name].with_(ours=True)
+    return found, len(every)
+
+
+def _other_trials(reference: Reference, first: Trial) -> Iterator[Callable[[], Trial]]:
+    """The judge's other draws, each made only when something still stands."""
+    moved = first.model
+    if any(p.numel() for p in first.model.parameters()):
+        moved = reference.model(SEED)
+        shake_weights(moved, SEED)
+        yield lambda: make_trial(reference, moved, SEED + 3)
+    for number, draw in enumerate(OTHER_DRAWS):
+        yield lambda draw=draw, number=number: make_trial(reference, moved, SEED + 4 + number, draw)  # type: ignore[misc]
+
+
+def _survivors(standing: dict[str, Answer], trials: Iterator[Callable[[], Trial]]) -> list[str]:
+    for make in trials:
+        if not standing:
+            break
+        trial = make()
+        if trial.finite:
+            standing = {name: answer for name, answer in standing.items() if trial.passes_ours(answer(trial))}
+    return list(standing)

@@ -1,0 +1,66 @@
+"""Sizes at which a CPU can measure a problem: its batch first, its widths last, because what a problem cannot tell depends on its widths."""
+
+from __future__ import annotations
+
+import ast
+
+from kernelwright.tools.problem import Problem, ProblemError, module_integers, parse
+from kernelwright.tools.timing.roofline import Work, count
+
+WISHED = (48 << 20, 1 << 30)
+"""Bytes and operations of one call to which the batch is made smaller."""
+MOST = (256 << 20, 12 << 30)
+"""To which the widths are made smaller too."""
+PATIENT = (5 << 30, 256 << 30)
+"""What is measured all the same where somebody waits: minutes a problem."""
+SMALLEST_BATCH = 2
+SMALLEST_WIDTH = 64
+
+
+def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
+    """The problem's own CPU shapes where it names some; else integers halved until one call fits. Raises ProblemError where nothing helps."""
+    if problem.cpu_sizes:
+        return problem.cpu_sizes
+    sizes: dict[str, int] = {}
+    integers = module_integers(problem.source)
+    for name in _order(problem, integers):
+        floor, limit = (SMALLEST_BATCH, WISHED) if "batch" in name else (SMALLEST_WIDTH, MOST)
+        while (work := _work(problem.with_sizes(sizes))) is not None and not _fits(work, limit):
+            value = sizes.get(name, integers[name])
+            smaller = _work(problem.with_sizes({**sizes, name: max(floor, value // 2)}))
+            if value <= floor or smaller is None or _cost(smaller) >= _cost(work):
+                break
+            sizes[name] = max(floor, value // 2)
+    work = _work(problem.with_sizes(sizes))
+    if work is not None and not _fits(work, PATIENT if patient else MOST):
+        raise ProblemError(
+            f"too large for a CPU at any size ({(work.operations or 0) / 1e9:.0f} G operations, {(work.bytes or 0) / 1e6:.0f} MB)"
+        )
+    return sizes
+
+
+def _fits(work: Work, limit: tuple[int, int]) -> bool:
+    return (work.bytes or 0) <= limit[0] and (work.operations or 0) <= limit[1]
+
+
+def _cost(work: Work) -> int:
+    return (work.bytes or 0) + (work.operations or 0)
+
+
+def _work(problem: Problem) -> Work | None:
+    try:
+        return count(problem)
+    except (ProblemError, RuntimeError, TypeError, ValueError, NotImplementedError):
+        return None
+
+
+def _order(problem: Problem, integers: dict[str, int]) -> list[str]:
+    """Batch sizes, then what the model is not built with, then the rest; the largest first."""
+    built = _names_in(problem, "get_init_inputs")
+    large = [n for n, v in integers.items() if v > SMALLEST_BATCH]
+    return sorted(large, key=lambda n: ("batch" not in n, n in built, -integers[n]))
+
+
+def _names_in(problem: Problem, function: str) -> set[str]:
+    found = [n for n in parse(problem.source).body if isinstance(n, ast.FunctionDef) and n.name == function]
+    return {n.id for f in found for n in ast.walk(f) if isinstance(n, ast.Name)}

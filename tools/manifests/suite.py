@@ -1,0 +1,218 @@
+"""Manifests of a whole suite: each problem in a process that may be killed, so that a broken or endless reference stops nothing. Resumable."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import kernelwright
+from kernelwright.tools.manifests.manifest import Manifest, read, write
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import InfrastructureError
+
+log = logging.getLogger(__name__)
+Progress = Callable[[int, int, Manifest], None]
+SAVE_EVERY = 10
+START_SECONDS = 180
+
+
+def compute_suite(
+    problems: Iterable[Problem],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    *,
+    sizes: str = "cpu",
+    out: Path | None = None,
+    seconds: float = 120.0,
+) -> list[Manifest]:
+    """Manifests in the problems' order. Those that `out` already holds for the same hash and kind of device are kept, and it is rewritten as the work goes on.
+
+    sizes: `full`, or `cpu` (`patient`: larger ones), which runs each problem's own CPU shapes or a batch that fits; seconds: the most for one problem.
+    """
+    wanted = list(problems)
+    kept = read(out) if out and out.is_file() else []
+    done = {m.hash: m for m in kept if (m.device == "cpu") == (device == "cpu")}
+    worker = _Worker()
+    try:
+        for place, problem in enumerate(wanted, 1):
+            if problem.hash not in done or done[problem.hash].failure:
+                done[problem.hash] = worker.ask(problem, device, sizes, seconds)
+            if progress:
+                progress(place, len(wanted), done[problem.hash])
+            if out and place % SAVE_EVERY == 0:
+                write([done[p.hash] for p in wanted if p.hash in done], out)
+    finally:
+        worker.close()
+        if out and done:
+            write([done[p.hash] for p in wanted if p.hash in done], out)
+    return [done[p.hash] for p in wanted]
+
+
+class _Worker:
+    """One process that measures problem after problem; started again after it was killed or died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, problem: Problem, device: str, sizes: str, seconds: float) -> Manifest:
+        known = Manifest(problem=problem.name, hash=problem.hash, device=device)
+        process = self._started()
+        start = time.monotonic()
+        job = {"name": problem.name, "source": problem.source, "device": device, "sizes": sizes}
+        try:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(job).encode() + b"\n")
+            process.stdin.flush()
+            line = self._line(process, start + seconds)
+        except BrokenPipeError:
+            line = b""
+        if line:
+            return Manifest.model_validate_json(line)
+        alive = process.poll() is None
+        self.close()
+        why = f"takes over {seconds:.0f} s" if alive else f"its process died ({process.returncode})"
+        return known.with_(failure=why, seconds=round(time.monotonic() - start, 2))
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            root = str(Path(kernelwright.__file__).parents[1])
+            path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "kernelwright.tools.manifests.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+            if not self._line(self._process, time.monotonic() + START_SECONDS):
+                self.close()
+                raise InfrastructureError(
+                    "the process that measures manifests does not start: python -m kernelwright.tools.manifests.worker says why"
+                )
+        return self._process
+
+    def _line(self, process: subprocess.Popen[bytes], deadline: float) -> bytes:
+        """One line, or nothing where the deadline passes or the process ends."""
+        assert process.stdout is not None
+        got = b""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(process.stdout, selectors.EVENT_READ)
+            while not got.endswith(b"\n"):
+                if not waiting.select(max(0.0, deadline - time.monotonic())):
+                    return b""
+                if not (part := os.read(process.stdout.fileno(), 1 << 16)):
+                    process.wait(10)
+                    return b""
+                got += part
+        return got
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe:
+                    pipe.close()
+            self._process = None
+
+
+def suite_problems(suite: str, path: Path, levels: tuple[int, ...] = (1, 2, 3)) -> list[Problem]:
+    """The references of a KernelBench checkout (suite `kernelbench`) or of a folder of references (any other). Raises ProblemError where there are none."""
+    if suite == "kernelbench":
+        root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
+        files = [
+            f
+            for n in levels
+            for f in sorted((root / f"level{n}").glob("*_*.py"), key=lambda f: int(f.name.split("_")[0]))
+        ]
+        named = [(f"kernelbench:{f.parent.name.removeprefix('level')}/{f.name.split('_')[0]}", f) for f in files]
+    else:
+        named = [(f.stem, f) for f in sorted(path.glob("[!_]*.py"))]
+    if not named:
+        raise ProblemError(f"no problems of the suite {suite} in {path}: give the folder that holds them")
+    return [Problem(name=name, source=file.read_text(), suite=suite) for name, file in named]
+
+
+def manifest_suite(
+    suite: str,
+    path: Path,
+    device: str = "cpu",
+    out: Path | None = None,
+    progress: Progress | None = None,
+    *,
+    seconds: float = 120.0,
+    levels: tuple[int, ...] = (1, 2, 3),
+    patient: bool = False,
+) -> list[Manifest]:
+    """A suite's manifests, from where an earlier run stopped. Full sizes on a GPU, shrunk ones on a CPU."""
+    if device != "cpu":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InfrastructureError(f"no GPU for {device}: use --device cpu")
+    sizes = "full" if device != "cpu" else "patient" if patient else "cpu"
+    return compute_suite(suite_problems(suite, path, levels), device, progress, sizes=sizes, out=out, seconds=seconds)
+
+
+def summary(manifests: list[Manifest]) -> list[str]:
+    """The figures of KERNELBENCH.md: a line each."""
+    kb = [m for m in manifests if m.degenerate_kb]
+    lines = [
+        f"{len(manifests)} problems, {sum(bool(m.failure) for m in manifests)} not measured",
+        f"degenerate at 1e-4: {_listed(kb)}",
+        f"zeros pass at 1e-4: {_listed([m for m in kb if 'zeros' in m.degenerate_kb])}",
+        f"degenerate at 1e-2: {_listed([m for m in manifests if any(m.passing[n].kb_half for n in ('zeros', 'constant', 'row_0', 'other_input') if n in m.passing)])}",
+        f"an input passes as the output: {_listed([m for m in manifests if any(n.startswith('input_') for n in m.dead)])}",
+        f"ops that do nothing: {sum(n.startswith('without_') for m in manifests for n in m.dead)} in {_listed([m for m in manifests if any(n.startswith('without_') for n in m.dead)])}",
+        f"weights may be ignored: {_listed([m for m in manifests if 'ignored_weights' in m.passing and m.passing['ignored_weights'].kb_fp32])}",
+        f"no draw of ours tells: {_listed([m for m in manifests if m.degenerate])}",
+        f"random: {_listed([m for m in manifests if m.random])}",
+    ]
+    return lines + [f"{m.problem}: {m.failure}" for m in manifests if m.failure]
+
+
+def _listed(manifests: list[Manifest]) -> str:
+    return (
+        f"{len(manifests)} ({' '.join(m.problem.removeprefix('kernelbench:') for m in manifests)})"
+        if manifests
+        else "none"
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m kernelwright.tools.manifests.manifest")
+    parser.add_argument("--suite", default="kernelbench")
+    parser.add_argument("--path", type=Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seconds", type=float, default=120.0, help="the most for one problem")
+    parser.add_argument("--patient", action="store_true", help="on a CPU, also what takes minutes a problem")
+    parser.add_argument("--levels", type=int, nargs="+", default=(1, 2, 3), help="of KernelBench")
+    given = parser.parse_args(arguments)
+    out: Any = given.out
+
+    def told(place: int, total: int, m: Manifest) -> None:
+        sys.stderr.write(f"[{place}/{total}] {m.problem} {m.seconds} s {m.failure or ' '.join(m.passing)}\n")
+
+    found = manifest_suite(
+        given.suite,
+        given.path,
+        given.device,
+        out,
+        told,
+        seconds=given.seconds,
+        levels=tuple(given.levels),
+        patient=given.patient,
+    )
+    for line in summary(found):
+        sys.stdout.write(line + "\n")

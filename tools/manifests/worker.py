@@ -1,0 +1,51 @@
+"""A process that measures manifests: a JSON job a line on stdin, `ready` and then a manifest a line on what was stdout. What references print goes to stderr.
+
+References are the user's own text; no candidate comes here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+from kernelwright.tools.manifests.manifest import Manifest
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import clean_text
+
+
+def main() -> None:
+    import torch
+
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    out.write("ready\n")
+    for line in sys.stdin:
+        job: dict[str, Any] = json.loads(line)
+        if job["device"] == "cpu":
+            torch.set_num_threads(1)
+        out.write(_measured(job).model_dump_json() + "\n")
+        if job["device"] != "cpu":
+            torch.cuda.empty_cache()
+
+
+def _measured(job: dict[str, Any]) -> Manifest:
+    import torch
+
+    from kernelwright.tools.manifests.measuring import measured
+    from kernelwright.tools.manifests.sizes import fitting_sizes
+
+    problem = Problem(name=job["name"], source=job["source"])
+    try:
+        sizes = {} if job["sizes"] == "full" else fitting_sizes(problem, patient=job["sizes"] == "patient")
+        return measured(problem, job["device"], sizes)
+    except (ProblemError, RuntimeError, ValueError, TypeError, MemoryError, torch.cuda.OutOfMemoryError) as error:
+        why = clean_text(f"{type(error).__name__}: {error}", 200).splitlines()[0]
+        return Manifest(problem=problem.name, hash=problem.hash, device=job["device"], failure=why)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""Answers that are wrong by making: zeros, a constant, an input, another draw's output, an op left out. What of them passes, a problem cannot tell from right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.tools.comparing.comparison import close, right
+from kernelwright.tools.comparing.tolerance import shake
+from kernelwright.tools.references.input_distributions import Draw, apply
+from kernelwright.tools.references.reference import Reference, double, doubled
+
+Answer = Callable[["Trial"], list[Any] | None]
+"""Outputs for a trial, in the reference's order; None where the answer makes no sense for it."""
+TROUBLE = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, NotImplementedError)
+"""What a model may raise when an op is left out of it, or when it is run in float64."""
+UNDROPPABLE = frozenset(
+    [
+        "contiguous",
+        "view",
+        "reshape",
+        "view_as",
+        "reshape_as",
+        "clone",
+        "to",
+        "detach",
+        "float",
+        "double",
+        "half",
+        "type",
+        "alias",
+        "expand",
+        "expand_as",
+        "requires_grad_",
+        "cpu",
+        "cuda",
+        "dropout",
+        "dropout2d",
+        "dropout3d",
+        "alpha_dropout",
+        "feature_alpha_dropout",
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "rand_like",
+        "randn_like",
+        "full_like",
+        "__get__",
+        "__set__",
+        "copy_",
+    ]
+)
+"""Calls without which nothing is computed otherwise."""
+MOST_DROPPED = 64
+
+
+@dataclass
+class Trial:
+    """One draw of inputs, one set of weights, and what comes of them."""
+
+    reference: Reference
+    model: Any
+    inputs: list[Any]
+    eager: list[Any]
+    exact: list[Any] | None
+    rng: int
+    draw: str
+    depth: int
+    writes: bool
+    """The reference writes to its inputs."""
+
+    def again(self, model: Any = None, inputs: list[Any] | None = None) -> list[Any]:
+        import torch
+
+        given = self.inputs if inputs is None else inputs
+        if self.writes:
+            given = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
+        return self.reference.run(model or self.model, given, self.rng)
+
+    def shaken(self) -> list[Any]:
+        return self.again(inputs=shake(self.inputs, self.rng))
+
+    @property
+    def finite(self) -> bool:
+        import torch
+
+        return all(bool(torch.isfinite(o).all()) for o in _tensors(self.eager) if o.is_floating_point())
+
+    def passes(self, outputs: list[Any] | None, tolerance: float) -> bool:
+        """KernelBench's rule at `tolerance`."""
+        pairs = _pairs(outputs, self.eager)
+        return pairs is not None and all(close(a, e, tolerance) for a, e in pairs)
+
+    def passes_ours(self, outputs: list[Any] | None) -> bool:
+        if (pairs := _pairs(outputs, self.eager)) is None:
+            return False
+        exact = self.exact or [None] * len(pairs)
+        if all(right(a, e, x, depth=self.depth) for (a, e), x in zip(pairs, exact, strict=True)):
+            return True
+        if self.draw == Draw.OWN:
+            return False
+        shaken = self.shaken()
+        return all(right(a, e, x, s, self.depth) for (a, e), x, s in zip(pairs, exact, shaken, strict=True))
+
+
+def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OWN) -> Trial:
+    """Raises ProblemError where the reference fails. Where float64 fails or does not fit, eager stands alone."""
+    import torch
+
+    inputs = _drawn(reference, seed, draw)
+    before = _versions(inputs)
+    eager = reference.run(model, inputs, seed)
+    if writes := _versions(inputs) != before:
+        inputs = _drawn(reference, seed, draw)
+    try:
+        exact = reference.run(double(model), doubled(inputs), seed)
+    except (*TROUBLE, torch.cuda.OutOfMemoryError):
+        exact = None
+    drawn = sum(v.numel() for v in _tensors(inputs))
+    depth = max(1, drawn // max(1, sum(o.numel() for o in _tensors(eager))))
+    return Trial(reference, model, inputs, eager, exact, seed, str(draw), depth, writes)
+
+
+def _drawn(reference: Reference, seed: int, draw: Draw) -> list[Any]:
+    inputs = reference.inputs(seed)
+    apply(draw, inputs)
+    return inputs
+
+
+def _versions(inputs: list[Any]) -> list[int]:
+    return [v._version for v in _tensors(inputs)]
+
+
+def _tensors(values: list[Any]) -> list[Any]:
+    import torch
+
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def _pairs(outputs: list[Any] | None, eager: list[Any]) -> list[tuple[Any, Any]] | None:
+    """None where the form differs, which is no pass."""
+    import torch
+
+    if outputs is None or len(outputs) != len(eager) or not _tensors(eager):
+        return None
+    pairs = list(zip(outputs, eager, strict=True))
+    same = all(
+        isinstance(a, torch.Tensor) and isinstance(e, torch.Tensor) and a.shape == e.shape and a.dtype == e.dtype
+        for a, e in pairs
+    )
+    return pairs if same else None
+
+
+def answers(first: Trial, fresh: Callable[[], Any]) -> Iterator[tuple[str, Answer]]:
+    """Every wrong answer but the left-out ops. first: the trial from which constants are taken, to be tried on another. fresh: a model of other weights."""
+    import torch
+
+    yield "zeros", lambda t: [torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape) for o in t.eager]
+    middles, means = ([_constant(o, how) for o in first.eager] for how in ("middle", "mean"))
+    yield "constant", lambda t: _filled(t, middles)
+    yield "mean", lambda t: _filled(t, means)
+    yield (
+        "row_0",
+        lambda t: [o[:1].expand_as(o) for o in t.eager] if all(o.dim() and o.shape[0] > 1 for o in t.eager) else None,
+    )
+    for number in range(len(first.inputs)):
+        yield f"input_{number}", _identity(number)
+    yield "other_input", _other_input
+    if any(p.numel() for p in first.model.parameters()):
+        yield "ignored_weights", lambda t: t.again(model=fresh())
+    for name, place in droppable(first).items():
+        yield f"without_{name}", _dropped(place)
+
+
+def _constant(output: Any, how: str) -> Any:
+    """A scalar of the output's dtype: the middle of its range, which any allclose likes best, or its mean."""
+    if not output.numel():
+        return output.new_zeros(())
+    if how == "mean":
+        return output.flatten()[: 1 << 26].double().mean().to(output.dtype)
+    return ((output.amin().double() + output.amax().double()) / 2).to(output.dtype)
+
+
+def _filled(trial: Trial, values: list[Any]) -> list[Any]:
+    return [v.expand(o.shape) for v, o in zip(values, trial.eager, strict=True)]
+
+
+def _identity(number: int) -> Answer:
+    return lambda t: [t.inputs[number]] * len(t.eager)
+
+
+def _other_input(trial: Trial) -> list[Any]:
+    """The output of other inputs, drawn alike, with the right weights."""
+    return trial.again(inputs=_drawn(trial.reference, trial.rng + 1, Draw(trial.draw)))
+
+
+def _dropped(place: int) -> Answer:
+    def answer(trial: Trial) -> list[Any] | None:
+        try:
+            with _watching(place, {}):
+                return trial.again()
+        except TROUBLE:
+            return None
+
+    return answer
+
+
+def droppable(trial: Trial) -> dict[str, int]:
+    """Calls of the forward pass that return a tensor of their first tensor's shape and dtype: `relu_3` to its place among all calls. At most 64, spread."""
+    found: dict[str, int] = {}
+    state = {id(b) for b in trial.model.buffers()}
+    with _watching(None, found, state):
+        trial.again()
+    step = -(-len(found) // MOST_DROPPED) if found else 1
+    return dict(list(found.items())[::step])
+
+
+def _watching(target: int | None, found: dict[str, int], state: Set[int] = frozenset()) -> Any:
+    """A mode in which the call at `target` returns its first tensor; `found` gathers those that could, but for those that count in a buffer of the model."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Watching(TorchFunctionMode):
+        calls = 0
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            given = next((a for a in args if isinstance(a, torch.Tensor)), None)
+            self.calls += 1
+            if target == self.calls and given is not None:
+                return given
+            before = None if given is None else (given.shape, given.dtype)
+            out = func(*args, **(kwargs or {}))
+            name = getattr(func, "__name__", "")
+            if (
+                name not in UNDROPPABLE
+                and id(given) not in state
+                and isinstance(out, torch.Tensor)
+                and (out.shape, out.dtype) == before
+            ):
+                found[f"{name.strip('_')}_{len(found)}"] = self.calls
+            return out
+
+    return Watching()

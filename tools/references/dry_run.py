@@ -1,0 +1,176 @@
+"""A reference run without data: what it takes, what it holds, what it computes. Trusted process only: it runs the reference's own text."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kernelwright.tools.comparing.comparison import flatten
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.seeds import seeded
+from kernelwright.tools.report import Value
+
+OPS = 2_500
+"""aten calls of one dry run: about half a second of a CPU. An LSTM over 512 steps has 60,000."""
+
+_NUMBERS = itertools.count()
+
+
+class Weight(Value):
+    """What one call of a reference weighs."""
+
+    inputs: tuple[tuple[int, ...], ...]
+    """Shapes of the input tensors."""
+    outputs: tuple[tuple[int, ...], ...]
+    weights: tuple[tuple[int, ...], ...]
+    """Shapes of parameters and buffers."""
+    init: str
+    """get_init_inputs() as text."""
+    elements: int
+    """Of inputs, outputs and weights together."""
+    operations: int
+    """Floating-point operations of products and convolutions, and one for each element that anything writes."""
+    ops: int
+    """aten calls."""
+
+
+class DryRunFailed(Exception):
+    """The reference raised, or made more aten calls than it may. The text is the first line of what it said."""
+
+    def __init__(self, why: str, ops: int) -> None:
+        super().__init__(why)
+        self.ops = ops
+        """aten calls until then."""
+
+
+def weigh(problem: Problem, most_ops: int = OPS) -> Weight:
+    """Runs the reference on meta tensors. Raises DryRunFailed."""
+    counted = _counter(most_ops)
+    try:
+        return _weigh(problem, counted)
+    except Exception as error:
+        why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+        raise DryRunFailed(why, counted.ops) from error
+
+
+def _weigh(problem: Problem, counted: Any) -> Weight:
+    import torch
+
+    with loaded(problem.source) as module, torch.device("meta"), torch.no_grad(), counted:
+        init = module.get_init_inputs()
+        model = _build(module, init)
+        inputs = module.get_inputs()
+        outputs = flatten(model(*inputs))
+    held = [*model.parameters(), *model.buffers()]
+    given, made = _tensors(inputs), _tensors(outputs)
+    return Weight(
+        inputs=_shapes(given),
+        outputs=_shapes(made),
+        weights=_shapes(held),
+        init=repr(init),
+        elements=sum(t.numel() for t in (*given, *made, *held)),
+        operations=counted.operations,
+        ops=counted.ops,
+    )
+
+
+def held(problem: Problem) -> int:
+    """Elements of inputs and weights, for a reference that does not run without data."""
+    import torch
+
+    with loaded(problem.source) as module, torch.device("meta"):
+        model = _build(module, module.get_init_inputs())
+        return sum(t.numel() for t in (*_tensors(module.get_inputs()), *model.parameters(), *model.buffers()))
+
+
+def run_once(problem: Problem) -> list[Any]:
+    """The outputs of one real call on the CPU, from a fixed seed. The process's own generator is left as it was."""
+    import torch
+
+    with loaded(problem.source) as module, torch.no_grad(), seeded(0):
+        model = _build(module, module.get_init_inputs())
+        return flatten(model(*module.get_inputs()))
+
+
+@contextlib.contextmanager
+def loaded(source: str) -> Iterator[types.ModuleType]:
+    """The reference as a module of its own, forgotten afterwards. What it warns of at odd sizes is of no interest."""
+    module = types.ModuleType(f"dry_run_{next(_NUMBERS)}")
+    sys.modules[module.__name__] = module
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(source, "<reference>", "exec"), module.__dict__)
+            yield module
+    finally:
+        del sys.modules[module.__name__]
+
+
+def _build(module: types.ModuleType, init: list[Any]) -> Any:
+    if len(init) == 2 and isinstance(init[0], list | tuple) and isinstance(init[1], dict):
+        return module.Model(*init[0], **init[1])
+    return module.Model(*init)
+
+
+def _tensors(values: Iterable[Any]) -> list[Any]:
+    import torch
+
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def _shapes(tensors: list[Any]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(t.shape) for t in tensors)
+
+
+def _counter(most: int) -> Any:
+    """A dispatch mode that counts. It answers for numbers read from tensors without data, which a real run must confirm."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
+
+    known = _known_answers()
+
+    class Counter(TorchDispatchMode):
+        operations = 0
+        ops = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            packet = func.overloadpacket
+            self.ops += 1
+            if self.ops > most:
+                raise RuntimeError(f"over {most:,} aten calls")
+            if packet in known and isinstance(args[0], torch.Tensor) and args[0].device.type == "meta":
+                out = known[packet](*args)
+            else:
+                out = func(*args, **(kwargs or {}))
+            if (rule := flop_registry.get(packet)) is not None:
+                self.operations += rule(*args, **(kwargs or {}), out_val=out)
+            self.operations += sum(t.numel() for t in _tensors(out if isinstance(out, tuple | list) else [out]))
+            return out
+
+    return Counter()
+
+
+def _known_answers() -> dict[Any, Callable[..., Any]]:
+    """What torch itself takes milliseconds to find out (a batch norm 5 ms), or refuses, where there is no data."""
+    import torch
+
+    aten = torch.ops.aten
+
+    def itself(tensor: Any, *_: Any) -> Any:
+        return tensor
+
+    def normalised(tensor: Any, *_: Any) -> Any:
+        channels = tensor.shape[1]
+        return torch.empty_like(tensor), tensor.new_empty(channels), tensor.new_empty(channels)
+
+    return {
+        aten._local_scalar_dense: lambda tensor: 0.5 if tensor.is_floating_point() else 1,
+        **dict.fromkeys((aten.uniform_, aten.normal_, aten.zero_, aten.fill_), itself),
+        **dict.fromkeys((aten.native_batch_norm, aten.cudnn_batch_norm), normalised),
+    }

@@ -1,0 +1,216 @@
+"""Input distributions beside the problem's own: KernelBench's torch.rand hides a dead ReLU, an int4 product and much else.
+
+Every draw is an element-wise map of an own draw that keeps zero at zero and equal values equal, so triangular, symmetric, one-hot and masked
+inputs keep their structure. A draw on which the reference is not finite is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any
+
+CHUNK = 1 << 26
+"""Elements mapped at a time."""
+CANDIDATES = 8
+"""Of a row's first numbers, one of which fills it."""
+
+
+class Draw(StrEnum):
+    OWN = "own"
+    SIGNED = "signed"
+    """Half of the values change their sign."""
+    LARGE = "large"
+    """Signed, 19.7 times the size: a problem whose own inputs are small whole numbers gets numbers that half precision cannot hold."""
+    WIDE = "wide"
+    """Signed, magnitudes over sixteen powers of two."""
+    CONSTANT_ROWS = "constant_rows"
+    """Every row is one of its own numbers, and not a tiny one: variance 0, ties everywhere."""
+    SPECIAL = "special"
+    """Signed, one value in sixteen zero, one in 64 a hundredfold."""
+    NEGATIVE = "negative"
+    """Every value below zero: a maximum that starts at zero shows."""
+    TINY = "tiny"
+    """A ten-thousandth of the size: an epsilon that is left out or misplaced shows."""
+    ZERO_ROWS = "zero_rows"
+    """One value in sixteen is zero, and every third row (along the last dimension) throughout."""
+    NAN = "nan"
+    """One value in 97 is NaN. Used where a kernel's text treats NaN in a way of its own: it must be eager's way."""
+    INFINITE = "infinite"
+    """Signed, one value in 97 is infinite and one in 41 above a million. Compared only where eager's answer is a number or an infinity."""
+
+
+def apply(draw: Draw, inputs: list[Any]) -> None:
+    """Maps the floating tensors of an own draw in place. Whole numbers and booleans stay."""
+    import torch
+
+    if draw is Draw.OWN:
+        return
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            _map(value, draw)
+
+
+def _pieces(tensor: Any) -> Iterator[Any]:
+    """Whole rows, CHUNK elements at a time; all at once where they do not lie one after the other."""
+    if not tensor.is_contiguous():
+        yield tensor
+        return
+    rows = tensor.view(-1, tensor.shape[-1])
+    step = max(1, CHUNK // tensor.shape[-1])
+    for start in range(0, rows.shape[0], step):
+        yield rows[start : start + step]
+
+
+def _of_some_size(heads: Any) -> Any:
+    """Of each row the first number that is at least half as large as the largest: (..., 1).
+
+    Of a row of one tiny number the usual forms of elu and tanh lose digits, and whatever divides the row by its own size shows that. Rows of different
+    numbers are never tiny as a whole.
+    """
+    size = heads.abs()
+    large = size >= size.amax(-1, keepdim=True) / 2
+    first = (large.cumsum(-1) == 0).sum(-1, keepdim=True)
+    return heads.gather(-1, first.clamp_(max=heads.shape[-1] - 1))
+
+
+def _map(tensor: Any, draw: Draw) -> None:
+    if draw is Draw.CONSTANT_ROWS:
+        if tensor.dim() > 1 and tensor.shape[-1] > 1 and not bool((tensor == 0).any()):
+            for piece in _pieces(tensor):
+                piece.copy_(_of_some_size(piece[..., :CANDIDATES]).expand_as(piece).clone())
+        return
+    flat = tensor.view(-1) if tensor.is_contiguous() else None
+    if flat is None:
+        tensor.copy_(_mapped(tensor.contiguous(), _MAPS[draw]))
+    _map_flat(flat, draw)
+    if draw is Draw.ZERO_ROWS and tensor.dim() and not _symmetric(tensor):
+        rows = flat.view(-1, tensor.shape[-1]) if flat is not None else tensor.movedim(0, 0)
+        rows[::3] = 0
+
+
+def _symmetric(tensor: Any) -> bool:
+    return tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] and bool((tensor == tensor.mT).all())
+
+
+def _map_flat(flat: Any, draw: Draw) -> None:
+    """Element by element, in place, in pieces; None: it was done at once."""
+    for start in range(0, 0 if flat is None else flat.numel(), CHUNK):
+        piece = flat[start : start + CHUNK]
+        piece.copy_(_mapped(piece, _MAPS[draw]))
+
+
+def _mapped(values: Any, how: Callable[[Any, Any], Any]) -> Any:
+    return how(values, _hash(values))
+
+
+def _hash(values: Any) -> Any:
+    """int32, 24 bits, a function of each value's bits alone."""
+    import torch
+
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
+    mixed = values.contiguous().view(bits)
+    if bits is torch.int64:
+        mixed = mixed ^ (mixed >> 32)
+    mixed = mixed.to(torch.int32) * -1640531527
+    mixed = (mixed ^ (mixed >> 15)) * -2048144777
+    return (mixed >> 8) & 0xFFFFFF
+
+
+def _sign(h: Any) -> Any:
+    return 1 - 2 * (h & 1)
+
+
+def _signed(x: Any, h: Any) -> Any:
+    return x * _sign(h)
+
+
+def _large(x: Any, h: Any) -> Any:
+    return x * _sign(h) * 19.7
+
+
+def _wide(x: Any, h: Any) -> Any:
+    import torch
+
+    return x * _sign(h) * torch.exp2(((h >> 1) % 17 - 12).to(x.dtype))
+
+
+def _special(x: Any, h: Any) -> Any:
+    import torch
+
+    grown = torch.where((h >> 5) % 64 == 0, x * 100, x) * _sign(h)
+    return torch.where((h >> 1) % 16 == 0, torch.zeros_like(x), grown)
+
+
+def _tiny(x: Any, h: Any) -> Any:
+    return x * 1e-4
+
+
+def _nan(x: Any, h: Any) -> Any:
+    import torch
+
+    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("nan")), x)
+
+
+def _negative(x: Any, h: Any) -> Any:
+    return -x.abs()
+
+
+def _zeros(x: Any, h: Any) -> Any:
+    import torch
+
+    return torch.where((h >> 1) % 16 == 0, torch.zeros_like(x), x)
+
+
+def _infinite(x: Any, h: Any) -> Any:
+    import torch
+
+    huge = 1e3 if x.dtype in (torch.float16, torch.float8_e4m3fn, torch.float8_e5m2) else 4e6
+    grown = torch.where((h >> 1) % 41 == 0, x.sign() * huge, x)
+    return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("inf")), grown) * _sign(h)
+
+
+_MAPS: dict[Draw, Callable[[Any, Any], Any]] = {
+    Draw.SIGNED: _signed,
+    Draw.LARGE: _large,
+    Draw.WIDE: _wide,
+    Draw.SPECIAL: _special,
+    Draw.NEGATIVE: _negative,
+    Draw.NAN: _nan,
+    Draw.ZERO_ROWS: _zeros,
+    Draw.TINY: _tiny,
+    Draw.INFINITE: _infinite,
+}
+
+
+def keep_edges(inputs: list[Any], before: list[Any]) -> None:
+    """Puts the first and last row and column of earlier floating inputs back into new ones, in place."""
+    import torch
+
+    for new, old in zip(inputs, before, strict=True):
+        if (
+            isinstance(new, torch.Tensor)
+            and new.is_floating_point()
+            and new.dim()
+            and new.shape == old.shape
+            and new.shape[-1] > 2
+        ):
+            for edge in (0, -1):
+                new[..., edge] = old[..., edge]
+                if new.dim() > 1 and new.shape[-2] > 2:
+                    new[..., edge, :] = old[..., edge, :]
+
+
+def shake_weights(model: Any, seed: int) -> None:
+    """Moves every floating parameter away from where its initialisation left it: a scale of ones and a bias of zeros would hide that they are ignored."""
+    import torch
+
+    generator = torch.Generator(
+        device=next(iter(model.parameters())).device if any(True for _ in model.parameters()) else "cpu"
+    ).manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.is_floating_point() and parameter.numel():
+                size = parameter.std().item() if parameter.numel() > 1 else 0.0
+                noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=torch.float32)
+                parameter.add_((noise * (size if size > 1e-6 else 0.25)).to(parameter.dtype))

@@ -1,0 +1,188 @@
+"""A problem's inputs, described without its source: what the offline compile gives to a candidate, and what it may expect of its outputs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from kernelwright.tools import wire
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.report import Value
+
+log = logging.getLogger(__name__)
+
+SEED = 0
+"""Only values of integers that `meta` does not show depend on it."""
+
+
+class TensorSpec(Value):
+    """A parameter, a buffer or an output."""
+
+    name: str = ""
+    kind: str = "output"
+    """parameter, buffer or output."""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    """torch's name without "torch."; "none" where the output is no tensor."""
+
+
+class InputSpec(Value):
+    """JSON all through. A tensor is {"tensor": {"shape", "stride", "dtype", "low", "high"}}; integers are drawn from [low, high). Where the reference reads values, "values" are a small tensor's own."""
+
+    init: Any
+    """[positional, named] arguments of the model, as tools.wire describes them."""
+    inputs: Any
+    """Arguments of forward."""
+    weights: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    bytes: int = 0
+    """Of inputs and weights together."""
+    sizes: dict[str, int] = {}
+    """Module-level integers that were replaced."""
+    tensors: str = "meta"
+    """Where the reference was run: meta (any size, in milliseconds) or cpu."""
+    problem: Problem | None = Field(default=None, exclude=True, repr=False)
+    """Whose it is: never part of what is sent."""
+
+
+def input_spec(problem: Problem, sizes: Mapping[str, int] | None = None, *, as_it_is: bool = False) -> InputSpec:
+    """The description at full sizes, or with `sizes` in place of module-level integers. Cached by problem.
+
+    as_it_is: the problem's own sizes are small already; otherwise a reference that needs values is run at smaller ones.
+    Raises: ProblemError where the reference fails.
+    """
+    return _spec(problem, tuple(sorted((sizes or {}).items())), as_it_is)
+
+
+@functools.lru_cache(512)
+def _spec(problem: Problem, sizes: tuple[tuple[str, int], ...], as_it_is: bool = False) -> InputSpec:
+    """On `meta`; where the reference needs values, on a CPU: at small sizes if it has any."""
+    import torch
+
+    resized = problem.with_sizes(dict(sizes))
+    ranges = _Ranges()
+    try:
+        return _run(resized, ranges, "meta").with_(sizes=dict(sizes), problem=problem)
+    except (ProblemError, RuntimeError, NotImplementedError, AssertionError, TypeError, wire.WireError) as error:
+        log.debug("%s does not run on meta: %s", problem.name, error)
+    if not sizes and not as_it_is:
+        from kernelwright.tools.sizing.small_sizes import shrink
+
+        if small := shrink(problem).sizes:
+            return _spec(problem, tuple(sorted(small.items())))
+    with torch.random.fork_rng(devices=[]):
+        return _run(resized, ranges, "cpu").with_(sizes=dict(sizes), problem=problem)
+
+
+def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
+    from kernelwright.tools.references.reference import Reference
+
+    reference = Reference(problem, tensors)
+    with ranges.watching():
+        positional, named = reference.init_arguments()
+        inputs = reference.inputs(SEED)
+    model = reference.model(SEED)
+    if tensors == "meta":
+        _shorten_recurrences(model)
+    describe = functools.partial(_tensor, ranges=ranges, real=tensors == "cpu")
+    given = wire.describe(inputs, describe)  # before the reference may write to them
+    outputs = reference.run(model, inputs, SEED)
+    weights = [*_named("parameter", model.named_parameters()), *_named("buffer", model.named_buffers())]
+    held = [t for t in (*inputs, *model.parameters(), *model.buffers()) if hasattr(t, "nbytes")]
+    return InputSpec(
+        init=[wire.describe(positional, describe), wire.describe(named, describe)],
+        inputs=given,
+        weights=tuple(weights),
+        outputs=tuple(_output(v) for v in outputs),
+        bytes=sum(int(t.nbytes) for t in held),
+        tensors=tensors,
+    )
+
+
+def _shorten_recurrences(model: Any) -> None:
+    """LSTM, GRU and RNN layers of this model give the shapes of their outputs at once: on meta they would go through every step, for many seconds."""
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.RNNBase):
+            module.forward = functools.partial(_recurrence, module)
+
+
+def _recurrence(layer: Any, x: Any, hx: Any = None) -> Any:
+    """Shapes as torch.nn.LSTM documents them."""
+    directions = 2 if layer.bidirectional else 1
+    size = layer.proj_size or layer.hidden_size
+    batch = x.shape[:-1][not layer.batch_first : 2 - layer.batch_first] if x.dim() == 3 else ()
+    output = x.new_empty((*x.shape[:-1], directions * size))
+    hidden = x.new_empty((layer.num_layers * directions, *batch, size))
+    if layer.mode != "LSTM":
+        return output, hidden
+    return output, (hidden, x.new_empty((layer.num_layers * directions, *batch, layer.hidden_size)))
+
+
+def _named(kind: str, tensors: Any) -> Iterator[TensorSpec]:
+    for name, tensor in tensors:
+        yield TensorSpec(name=name, kind=kind, shape=tuple(map(int, tensor.shape)), dtype=_dtype(tensor))
+
+
+def _output(value: Any) -> TensorSpec:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return TensorSpec(dtype="none")
+    return TensorSpec(shape=tuple(map(int, value.shape)), dtype=_dtype(value))
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _tensor(tensor: Any, ranges: _Ranges, real: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"shape": list(tensor.shape), "stride": list(tensor.stride()), "dtype": _dtype(tensor)}
+    if not tensor.is_floating_point() and not tensor.is_complex() and found["dtype"] != "bool":
+        low, high = (int(tensor.min()), int(tensor.max()) + 1) if real and tensor.numel() else ranges.of(tensor)
+        found |= {"low": low, "high": high}
+    if real and tensor.numel() <= MOST_VALUES and not tensor.is_complex() and bool(tensor.isfinite().all()):
+        found["values"] = tensor.flatten().tolist()
+    return found
+
+
+MOST_VALUES = 1024
+"""Numbers of one input that go with a problem whose host code reads values: it may want them positive, or a matrix that can be solved."""
+
+
+class _Ranges:
+    """The bounds that integers on `meta` were drawn with."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Any, int, int]] = []
+
+    def of(self, tensor: Any) -> tuple[int, int]:
+        """[low, high); (0, 2) where it was not drawn by randint."""
+        storage = tensor.untyped_storage()._cdata
+        return next(((low, high) for t, low, high in self._known if t.untyped_storage()._cdata == storage), (0, 2))
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        known = self._known
+
+        @without_dynamo
+        class Watch(TorchDispatchMode):
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                name = func.overloadpacket.__name__
+                made = func(*args, **(kwargs or {}))
+                if name == "randint":
+                    low, high = (args[0], args[1]) if func._overloadname.startswith("low") else (0, args[0])
+                    known.append((made, int(low), int(high)))
+                return made
+
+        with Watch():
+            yield

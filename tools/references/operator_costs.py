@@ -1,0 +1,202 @@
+"""What a forward pass computes and reads, seen op by op. On meta tensors, so that full shapes cost no memory.
+
+Conventions: matmul, convolution and attention as torch.utils.flop_counter counts them (a multiply-add is two operations); an element-wise op is one operation
+an output element, whatever the function; a reduction one an input element, a norm or a softmax one an element; views, copies, fills and gathers none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelwright.tools.comparing.tolerance import Tensor
+
+GATHERS = {"embedding", "index_select", "gather", "index", "take", "_unsafe_index", "embedding_bag", "_embedding_bag"}
+"""Ops that read as much of their table as they return."""
+MOVES = {
+    "clone", "copy_", "copy", "_to_copy", "contiguous", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
+    "empty", "empty_like", "new_empty", "new_zeros", "new_ones", "new_full", "arange", "rand", "randn", "rand_like", "randn_like", "randint", "roll", "flip",
+    "constant_pad_nd", "reflection_pad2d", "repeat", "tril", "triu", "lift_fresh", "lift_fresh_copy", "scalar_tensor", "eye", "empty_strided",
+    "new_empty_strided", "resize_", "set_", "_reshape_copy", "bernoulli_", "uniform_", "normal_", "split_with_sizes_copy", "linspace", "one_hot", "tril_",
+}  # fmt: skip
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convolution")
+"""Ops for which a least number of operations is known (tools/timing/roofline.py)."""
+
+
+@dataclass
+class Product:
+    """One matmul, convolution or attention."""
+
+    name: str
+    operations: int
+    dtype: Any
+    direct: bool
+    """Each tensor operand is an input or a weight, or a view of one."""
+    window: int
+    """Kernel elements of a convolution over its spatial dimensions; 1 for a matmul."""
+    out: int
+    """Output elements."""
+
+
+@dataclass
+class Trace:
+    products: list[Product] = field(default_factory=list)
+    elementwise: int = 0
+    """Operations of everything that is not a product."""
+    plain: bool = True
+    """Beside the products only element-wise ops, views and copies."""
+    pieces: dict[int, dict[tuple[Any, ...], int]] = field(default_factory=dict)
+    """Storage to the pieces of it that are read: (offset, shape, stride) to bytes."""
+    shares: dict[int, float] = field(default_factory=dict)
+    """Storages of which less may be read than an op takes, and the share that is certain: 0 through an index, 0.5 through a window that strides."""
+    ops: dict[str, int] = field(default_factory=dict)
+    """Calls by op."""
+
+    def bytes_read(self, tensor: Tensor) -> int:
+        """Bytes of the tensor's storage that some op reads; each piece once, and never more than the whole."""
+        return min(sum(self.pieces.get(storage_of(tensor), {}).values()), tensor.numel() * tensor.element_size())
+
+
+def storage_of(tensor: Tensor) -> int:
+    """Names a tensor's storage, on any device."""
+    return tensor.untyped_storage()._cdata
+
+
+def trace(run: Callable[[], Any], tracked: Iterable[Tensor]) -> tuple[Any, Trace]:
+    """Runs and watches. tracked: inputs and weights, whose reads are counted. Returns what `run` returned, and the trace."""
+    seen, storages = Trace(), {storage_of(t) for t in tracked}
+    with _recurrent_mode(seen, storages), _mode(seen, storages):
+        return run(), seen
+
+
+def _mode(seen: Trace, tracked: set[int]) -> Any:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            given = [a for a in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
+            _note(seen, tracked, func, args, kwargs or {}, given, out)
+            return out
+
+    return Watching()
+
+
+def _recurrent_mode(seen: Trace, tracked: set[int]) -> Any:
+    """Takes nn.LSTM, nn.GRU and nn.RNN as one op: step by step on meta tensors, half a thousand steps take half a minute."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Recurrent(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = getattr(func, "__name__", "")
+            whole = name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and len(args) == 9 and args[0].is_meta
+            if not whole:
+                return func(*args, **(kwargs or {}))
+            given = [t for t in torch.utils._pytree.tree_leaves(args[:3]) if isinstance(t, torch.Tensor)]
+            _note_reads(seen, tracked, name, given, 0, 1.0)
+            return _recurrent(seen, name, args)
+
+    return Recurrent()
+
+
+def _recurrent(seen: Trace, name: str, args: Any) -> Any:
+    """Empty outputs of the right shapes. args: input, state or states, weights, has_biases, layers, dropout, train, bidirectional, batch_first."""
+    x, state, weights, *_, both_ways, _batch_first = args
+    states = state if isinstance(state, tuple | list) else (state,)
+    steps = x.numel() // x.shape[-1]
+    operations = 2 * steps * sum(w.numel() for w in weights if w.dim() == 2)
+    out = x.new_empty(*x.shape[:-1], states[0].shape[-1] * (2 if both_ways else 1))
+    seen.plain = False
+    seen.ops[name] = seen.ops.get(name, 0) + 1
+    seen.products.append(Product(name, operations, x.dtype, False, 1, out.numel()))
+    return (out, *(s.new_empty(s.shape) for s in states))
+
+
+def _note(seen: Trace, tracked: set[int], func: Any, args: Any, kwargs: Any, given: list[Tensor], out: Any) -> None:
+    import torch
+    from torch.utils.flop_counter import flop_registry
+
+    name = func._overloadpacket.__name__
+    seen.ops[name] = seen.ops.get(name, 0) + 1
+    if _is_view(func):
+        return
+    outs = [o for o in torch.utils._pytree.tree_leaves(out) if isinstance(o, torch.Tensor)]
+    made = sum(o.numel() for o in outs)
+    _note_reads(seen, tracked, name, given, made, _share_read(name, args))
+    if func._overloadpacket in flop_registry or "scaled_dot_product" in name:
+        direct = all(storage_of(t) in tracked for t in given)
+        seen.products.append(
+            Product(
+                name,
+                _product_operations(func, args, kwargs, given, out),
+                given[0].dtype,
+                direct,
+                _window(name, args),
+                made,
+            )
+        )
+    elif name not in MOVES and name not in GATHERS:
+        pointwise = torch.Tag.pointwise in func.tags
+        seen.plain = seen.plain and pointwise
+        seen.elementwise += made if pointwise else max([made, *(t.numel() for t in given)])
+
+
+def _is_view(func: Any) -> bool:
+    import torch
+
+    aliases = [a.alias_info for a in func._schema.arguments]
+    return any(a is not None and not a.is_write for a in aliases) or torch.Tag.inplace_view in func.tags or func.is_view
+
+
+def _note_reads(seen: Trace, tracked: set[int], name: str, given: list[Tensor], made: int, share: float) -> None:
+    for place, t in enumerate(given):
+        if (storage := storage_of(t)) in tracked:
+            elements = 1
+            for size, stride in zip(t.shape, t.stride(), strict=True):
+                elements *= size if stride else 1
+            if name in GATHERS and place == 0:
+                elements = min(elements, made)
+            if place == 0 and share < 1:
+                seen.shares[storage] = min(share, seen.shares.get(storage, 1.0))
+            key = (t.storage_offset(), tuple(t.shape), tuple(t.stride()))
+            pieces = seen.pieces.setdefault(storage, {})
+            pieces[key] = max(pieces.get(key, 0), elements * t.element_size())
+
+
+def _share_read(name: str, args: Any) -> float:
+    """Of an op's first tensor, the share that it certainly reads."""
+    if name in GATHERS or "upsample" in name or "grid_sampler" in name or "unfold" in name or "im2col" in name:
+        return 0.0
+    if name in ("convolution", "_convolution"):
+        transposed, stride, dilation = args[6], args[3], args[5]
+        kernel = args[1].shape[2:]
+    elif "pool" in name and "adaptive" not in name and len(args) > 1:
+        kernel = args[1]
+        transposed, stride = False, args[2] if len(args) > 2 and args[2] else kernel
+        dilation = args[4] if "max_pool" in name and len(args) > 4 else [1]
+    else:
+        return 1.0
+    if transposed or max(stride) == 1:
+        return 1.0
+    return 0.0 if max(dilation) > 1 or any(s > k for s, k in zip(stride, kernel, strict=False)) else 0.5
+
+
+def _product_operations(func: Any, args: Any, kwargs: Any, given: list[Tensor], out: Any) -> int:
+    from torch.utils.flop_counter import flop_registry
+
+    if func._overloadpacket in flop_registry:
+        return int(flop_registry[func._overloadpacket](*args, **kwargs, out_val=out))
+    query, key, value = given[:3]
+    return 2 * query.numel() * key.shape[-2] + 2 * query.numel() // query.shape[-1] * key.shape[-2] * value.shape[-1]
+
+
+def _window(name: str, args: Any) -> int:
+    if "convolution" not in name:
+        return 1
+    window = 1
+    for size in args[1].shape[2:]:
+        window *= size
+    return window

@@ -1,0 +1,311 @@
+"""A problem set up on one device: reference models, the form of its outputs, what it does to its inputs. Built once, used for every candidate."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelwright.tools.comparing.comparison import Described, describe
+from kernelwright.tools.comparing.near_ties import Recorder, as_good
+from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows
+from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges, shake_weights
+from kernelwright.tools.references.reference import Reference, double, doubled
+from kernelwright.tools.report import InfrastructureError
+
+EXACT_SECONDS = 3.0
+"""A float64 run that takes longer is made once; other draws carry its tolerance."""
+LARGE = 16
+"""Inputs and outputs of more than this part of a GPU's memory are not computed in float64."""
+ULPS, ROW_SHAKES = 16, 3
+"""How far inputs are moved to see what the reference makes of it, and how often as whole rows."""
+
+
+class DoesNotFit(InfrastructureError):
+    """The problem and what is computed for its verdict do not fit into the device's free memory."""
+
+    def __init__(self, problem: str, device: str) -> None:
+        """problem: its name. Both are what it is made of again in another process."""
+        super().__init__(problem, device)
+
+    def __str__(self) -> str:
+        problem, device = self.args
+        return f"{problem} does not fit on {device}: free its memory, or use smaller sizes"
+
+
+def let_go(error: BaseException) -> None:
+    """Empties the frames that this error and what it came from went through: they hold tensors, for as long as anybody keeps the error."""
+    one: BaseException | None = error
+    while one is not None:
+        traceback.clear_frames(one.__traceback__)
+        one = one.__cause__ or one.__context__
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether a GPU had no room for what was asked of it, whoever asked."""
+    import torch
+
+    return isinstance(error, DoesNotFit | CudaOutOfMemory | torch.cuda.OutOfMemoryError)
+
+
+@dataclass
+class Expected:
+    """One draw: the judge's own copy of the inputs, and what should come of it."""
+
+    inputs: list[Any]
+    eager: list[Any]
+    exact: list[Any] | None
+    rng: int
+    """Generator seed of the call: the candidate's is set to it too."""
+    weights: Any
+    """The model that made it."""
+    draw: str = "own"
+
+    def finite(self) -> bool:
+        """Whether eager's floating outputs are: as their extremes are, which are NaN where any element is."""
+        import torch
+
+        outputs = [o for o in self.eager if isinstance(o, torch.Tensor) and o.is_floating_point() and o.numel()]
+        pieces = [piece for o in outputs for piece in o.reshape(-1).split(1 << 27)]
+        return not pieces or bool(torch.cat([torch.stack(torch.aminmax(p)) for p in pieces]).isfinite().all())
+
+
+@dataclass
+class Situation:
+    reference: Reference
+    weights_seed: int
+    model: Any
+    outputs: tuple[Described, ...] = ()
+    aliases: tuple[Any, ...] = ()
+    """For each output: None, or the index of the input that it is (or views) in the reference."""
+    mutated: frozenset[int] = frozenset()
+    """Inputs that the reference itself changes."""
+    own_finite: bool = True
+    exact_seconds: float | None = None
+    """None where float64 does not work."""
+    operations: int | None = None
+    """That the reference asks of torch in one call; counted on a CPU only."""
+    notes: list[str] = field(default_factory=list)
+    shaken: Any = None
+    """The reference with moved weights, once somebody asked for it."""
+
+    @property
+    def has_weights(self) -> bool:
+        return any(p.numel() for p in self.model.parameters())
+
+
+def set_up(problem: Problem, device: str, weights_seed: int, *, like: Situation | None = None) -> Situation:
+    """Runs the reference, on a CPU twice and counted. Raises ProblemError where it fails, DoesNotFit.
+
+    like: the same problem at another size, whose float64 time and operations stand for this one's.
+    """
+    import torch
+
+    from kernelwright.tools.references.operators import count_operations
+
+    try:
+        reference = Reference(problem, device)
+        situation = Situation(reference, weights_seed, reference.model(weights_seed))
+        inputs = reference.inputs(1)
+        before = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
+        outputs = reference.run(situation.model, inputs, 1)
+    except torch.cuda.OutOfMemoryError as error:
+        raise DoesNotFit(problem.name, device) from error
+    situation.outputs = tuple(describe(o) for o in outputs)
+    situation.mutated = frozenset(
+        i
+        for i, (a, b) in enumerate(zip(inputs, before, strict=True))
+        if isinstance(a, torch.Tensor) and not same_bits(a, b)
+    )
+    situation.aliases = tuple(_input_of(o, inputs) for o in outputs)
+    if _is_large(device, [*before, *outputs]):
+        situation.notes.append("too large for float64: eager's own error is that of smaller sizes")
+        return situation
+    if like is not None:
+        situation.exact_seconds = like.exact_seconds
+        return situation
+    situation.exact_seconds = _time_exact(situation, before)
+    if device == "cpu":
+        again = [v.clone() if isinstance(v, torch.Tensor) else v for v in before]
+        situation.operations = count_operations(lambda: reference.run(situation.model, again, 1))
+    if situation.exact_seconds is None:
+        situation.notes.append("no float64 reference: eager's own output stands in")
+    return situation
+
+
+def _is_large(device: str, tensors: list[Any]) -> bool:
+    """Whether the same tensors in float64, and what is computed on the way, would take most of a GPU's memory."""
+    import torch
+
+    if device == "cpu":
+        return False
+    held = sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
+    return bool(held > torch.cuda.mem_get_info(device)[1] // LARGE)
+
+
+def _input_of(output: Any, inputs: list[Any]) -> int | None:
+    import torch
+
+    for index, tensor in enumerate(inputs):
+        if (
+            isinstance(tensor, torch.Tensor)
+            and isinstance(output, torch.Tensor)
+            and tensor.numel()
+            and output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+        ):
+            return index
+    return None
+
+
+def _time_exact(situation: Situation, inputs: list[Any]) -> float | None:
+    import torch
+
+    try:
+        start = time.monotonic()
+        situation.reference.run(double(situation.model), doubled(inputs), 1)
+        if situation.reference.device != "cpu":
+            torch.cuda.synchronize()
+        return time.monotonic() - start
+    except (RuntimeError, ValueError, TypeError, torch.cuda.OutOfMemoryError):
+        return None
+    finally:
+        if situation.reference.device != "cpu":
+            torch.cuda.empty_cache()
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Equal bit for bit, NaN payloads too."""
+    import torch
+
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.is_contiguous() and b.is_contiguous():
+        wide = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}[a.element_size()]
+        return torch.equal(
+            a.view(wide) if a.dim() else a.reshape(1).view(wide), b.view(wide) if b.dim() else b.reshape(1).view(wide)
+        )
+    return torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
+
+
+def expect(
+    situation: Situation,
+    draw: Draw,
+    seed: int,
+    *,
+    model: Any = None,
+    exact: bool = True,
+    edges: list[Any] | None = None,
+) -> Expected:
+    """Draws inputs from `seed` and computes what should come of them. The candidate never learns the seed.
+
+    edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does not see that the rest is new.
+    """
+    import torch
+
+    reference, chosen = situation.reference, model if model is not None else situation.model
+    inputs = reference.inputs(seed)
+    apply(draw, inputs)
+    if edges is not None:
+        keep_edges(inputs, edges)
+    rng = seed & 0x7FFFFFFF
+    worked = [v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
+    found = Expected(inputs, [], None, rng, chosen, str(draw))
+    found.exact = precise(situation, found) if exact else None
+    found.eager = reference.run(chosen, worked, rng)
+    found.eager += [worked[i] for i in sorted(situation.mutated)]
+    return found
+
+
+def precise(situation: Situation, expected: Expected) -> list[Any] | None:
+    """What float64 makes of the same draw, None where the reference cannot be computed so."""
+    import torch
+
+    if situation.exact_seconds is None:
+        return None
+    copies = [
+        v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v
+        for i, v in enumerate(doubled(expected.inputs))
+    ]
+    outputs: list[Any] = situation.reference.run(double(expected.weights), copies, expected.rng)
+    return outputs + [copies[i] for i in sorted(situation.mutated)]
+
+
+def moved_outputs(situation: Situation, expected: Expected) -> list[Any]:
+    """The expected outputs, off by what an honest candidate may at least be off by: `measure` takes them as `shaken`.
+
+    The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs: each element its own way, and each row as one,
+    as rounding moves a sum of equal terms. One such move may leave a row by luck where it was, hence several. None shows what is lost on the way:
+    of 1 + tanh(x) near -1 little is left, and where a row is one number eager may be right in all of it by luck. So floating outputs are off by no less
+    than eager is on inputs nearby, where the reference can be run on those.
+    """
+    import torch
+
+    shaken = _run_on(situation, expected, expected.weights, shake(expected.inputs, expected.rng, ULPS))
+    if expected.exact is None:
+        return shaken
+    try:
+        for seed in range(expected.rng + 1, expected.rng + 1 + ROW_SHAKES):
+            other = _run_on(situation, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
+            shaken = [_off_by(r, s, _gap(r, o)) for r, s, o in zip(expected.exact, shaken, other, strict=True)]
+        errors = _errors_nearby(situation, expected)
+        return [_off_by(r, s, error) for r, s, error in zip(expected.exact, shaken, errors, strict=True)]
+    except (ProblemError, torch.cuda.OutOfMemoryError):
+        return shaken
+
+
+def names_as_good(situation: Situation, expected: Expected, number: int, index: Any) -> bool:
+    """Whether a candidate's whole numbers are indices of values as good as those that the reference's name (tools/comparing/near_ties.py)."""
+    import torch
+
+    if expected.exact is None:
+        return False
+    exact, eager = Recorder(), Recorder()
+    try:
+        with exact.noting():
+            outputs = _run_on(situation, expected, double(expected.weights), doubled(expected.inputs))
+        if not exact.calls:
+            return False
+        with eager.noting():
+            _run_on(situation, expected, expected.weights, expected.inputs)
+        return as_good(index, outputs[number], exact.calls, eager.calls)
+    except (ProblemError, torch.cuda.OutOfMemoryError):
+        return False
+
+
+def _errors_nearby(situation: Situation, expected: Expected) -> list[Any]:
+    """|eager - float64| of each output, both on the same lessened inputs; None for whole numbers."""
+    nearby = lessen(expected.inputs, expected.rng)
+    exact = _run_on(situation, expected, double(expected.weights), doubled(nearby))
+    eager = _run_on(situation, expected, expected.weights, nearby)
+    return [_gap(r, e) for r, e in zip(exact, eager, strict=True)]
+
+
+def _run_on(situation: Situation, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:
+    """Outputs, then the inputs that the reference changes: copies of those given."""
+    import torch
+
+    given = [v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
+    return situation.reference.run(model, given, expected.rng) + [given[i] for i in sorted(situation.mutated)]
+
+
+def _gap(a: Any, b: Any) -> Any:
+    """|a - b|, 0 where it is not finite; None for whole numbers."""
+    if not (a.is_floating_point() or a.is_complex()):
+        return None
+    return (a - b).abs().nan_to_num_(nan=0.0, posinf=0.0)
+
+
+def _off_by(exact: Any, shaken: Any, error: Any) -> Any:
+    import torch
+
+    return shaken if error is None else exact + torch.maximum(_gap(exact, shaken), error)
+
+
+def shaken_model(situation: Situation, seed: int) -> Any:
+    """The reference with weights moved away from their initialisation."""
+    model = situation.reference.model(situation.weights_seed)
+    shake_weights(model, seed)
+    return model

@@ -1,0 +1,144 @@
+"""The problem, alive: its module, its models in both precisions, its inputs. Only in the trusted process.
+
+The reference is the user's own text and is trusted; it never shares a process or a namespace with a candidate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import sys
+import types
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from kernelwright.tools.comparing.comparison import flatten
+from kernelwright.tools.problem import Problem, ProblemError, check_form
+from kernelwright.tools.references.float64 import drawing_as_single, widen_attributes
+from kernelwright.tools.references.seeds import seeded
+from kernelwright.tools.report import clean_text
+
+_WIDENED = "_made_by_double"
+MOST_MODULES = 512
+_made: deque[tuple[str, str]] = deque()
+"""Names and files of modules, in the order in which they were made."""
+
+
+class Reference:
+    """One problem on one device. Raises ProblemError, with the line, where the reference itself fails."""
+
+    def __init__(self, problem: Problem, device: str) -> None:
+        check_form(problem.source)
+        self.problem, self.device = problem, device
+        with self._trouble("is imported"):
+            self._module = _module(problem)
+
+    @contextlib.contextmanager
+    def _trouble(self, when: str) -> Iterator[None]:
+        """What the reference raises, as one line that names the place."""
+        import torch
+
+        try:
+            yield
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:
+            line = _line(error, _file(self.problem))
+            raise ProblemError(
+                f"the reference {self.problem.name} fails when it {when}{line}: {type(error).__name__}: {clean_text(error, 300).splitlines()[0] if str(error) else ''}"
+            ) from error
+
+    def _seeded(self, seed: int) -> contextlib.AbstractContextManager[None]:
+        """Without data nothing is drawn, and no thread has to wait."""
+        return contextlib.nullcontext() if self.device == "meta" else seeded(seed)
+
+    def init_arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and named arguments of the models. `[args, kwargs]`, as some forks write, is understood."""
+        with self._trouble("gives get_init_inputs()"):
+            given = self._module.get_init_inputs()
+        if (
+            isinstance(given, list | tuple)
+            and len(given) == 2
+            and isinstance(given[0], list | tuple)
+            and isinstance(given[1], dict)
+        ):
+            return list(given[0]), dict(given[1])
+        return list(given), {}
+
+    def model(self, seed: int) -> Any:
+        """A fresh model, its weights drawn from `seed` on the device, in training mode as KernelBench leaves it."""
+        import torch
+
+        positional, named = self.init_arguments()
+        with self._seeded(seed), self._trouble("builds Model"), torch.device(self.device):
+            return self._module.Model(*positional, **named).to(self.device)
+
+    def inputs(self, seed: int) -> list[Any]:
+        """One draw of get_inputs() on the device, without gradients: only forward is judged."""
+        import torch
+
+        with self._seeded(seed), self._trouble("gives get_inputs()"), torch.device(self.device):
+            drawn = self._module.get_inputs()
+        if any(isinstance(leaf, torch.Tensor) for v in drawn if not isinstance(v, torch.Tensor) for leaf in flatten(v)):
+            raise ProblemError(
+                f"the reference {self.problem.name} gives tensors inside a list: pass each as an argument of its own"
+            )
+        return [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
+
+    def run(self, model: Any, inputs: list[Any], rng: int) -> list[Any]:
+        """The outputs, flat, with the generators set to `rng` first: live dropout then falls alike in both models."""
+        import torch
+
+        widening = drawing_as_single() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
+        with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening:
+            return flatten(model(*inputs))
+
+
+def double(model: Any) -> Any:
+    """The same model in float64. `Reference.run` gives it the random numbers that the model itself draws."""
+    import copy
+
+    wide = copy.deepcopy(model).double()
+    widen_attributes(wide)
+    setattr(wide, _WIDENED, True)
+    return wide
+
+
+def doubled(inputs: list[Any]) -> list[Any]:
+    """Floating inputs in float64; whole numbers, booleans and everything else as they are."""
+    import torch
+
+    return [v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in inputs]
+
+
+def _file(problem: Problem) -> str:
+    return f"<reference {problem.name}>"
+
+
+def _module(problem: Problem) -> types.ModuleType:
+    module = types.ModuleType(f"reference_{problem.hash[:12]}")
+    module.__file__ = _file(problem)
+    linecache.cache[module.__file__] = (len(problem.source), None, problem.source.splitlines(True), module.__file__)
+    sys.modules[module.__name__] = module
+    _remember(module)
+    exec(compile(problem.source, module.__file__, "exec"), module.__dict__)
+    return module
+
+
+def _remember(module: types.ModuleType) -> None:
+    """The last MOST_MODULES stay in `sys.modules` and `linecache`; a batch makes several for each of its verdicts."""
+    _made.append((module.__name__, str(module.__file__)))
+    while len(_made) > MOST_MODULES:
+        name, file = _made.popleft()
+        if all(name != other for other, _ in _made):
+            sys.modules.pop(name, None)
+        if all(file != other for _, other in _made):
+            linecache.cache.pop(file, None)
+
+
+def _line(error: BaseException, file: str) -> str:
+    import traceback
+
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return f" (line {lines[-1]})" if lines else ""

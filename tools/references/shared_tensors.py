@@ -1,0 +1,204 @@
+"""Memory that the judge owns and a candidate maps: inputs, weights and the places for outputs, each between two margins.
+
+On a CPU a sealed memfd, on a GPU a raw allocation by its IPC handle. The judge never maps memory that a candidate made.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import fcntl
+import mmap
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.tools.hardware import cuda_driver
+from kernelwright.tools.report import InfrastructureError
+
+MARGIN = 1 << 18
+"""Bytes before and after each tensor: an access past the end that is smaller than this is seen, not fatal."""
+_ALIGN = 512
+KEPT_ON_CPU = 1 << 31
+"""Bytes that wait to be used again, on a CPU."""
+KEPT_BLOCKS = 16
+"""Allocations that wait to be used again, on a CPU: each holds two descriptors, and 64 judges may be threads of one process."""
+KEPT_OF_GPU = 8
+"""On a GPU it is this part of its memory: the rest is for what is computed."""
+
+
+@dataclass
+class Shared:
+    """One tensor in shared memory."""
+
+    tensor: Any
+    """The judge's own view."""
+    memory: Any
+    """All bytes, margins included (uint8)."""
+    start: int
+    """Byte offset of the tensor in `memory`."""
+    spec: dict[str, Any]
+    """What the candidate needs to map it: JSON."""
+    fds: tuple[int, ...] = ()
+    """The descriptor of the allocation that it lies in, on a CPU."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.spec["span"]
+
+    def margins(self) -> tuple[Any, Any]:
+        return self.memory[: self.start], self.memory[self.start + self.nbytes :]
+
+    def fill_margins(self, byte: int) -> None:
+        for margin in self.margins():
+            margin.fill_(byte)
+
+    def margins_hold(self, byte: int) -> bool:
+        """Whether nothing was written outside the tensor."""
+        return all(_holds(margin, byte) for margin in self.margins())
+
+
+def _holds(margin: Any, byte: int) -> bool:
+    """Whether all bytes are this one. Compared eight at a time: byte by byte it took a tenth of a verdict on a CPU."""
+    import torch
+
+    odd = -margin.data_ptr() % 8
+    whole = odd + (margin.numel() - odd) // 8 * 8
+    word = int.from_bytes(bytes([byte]) * 8, "little", signed=True)
+    rest = torch.cat([margin[:odd], margin[whole:]])
+    return bool((margin[odd:whole].view(torch.int64) == word).all()) and bool((rest == byte).all())
+
+
+def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
+    """Bytes from the first to the last element; 0 for an empty tensor. Strides are not negative."""
+    if any(n == 0 for n in shape):
+        return 0
+    return (sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1) * itemsize
+
+
+class Buffers:
+    """Hands out shared tensors on one device, and takes all of them back with `release`. Memory is kept and used again, up to a bound."""
+
+    def __init__(self, device: str, margin: int = MARGIN, keep: int | None = None) -> None:
+        """`keep`: bytes that may wait to be used again; None: as much as suits the device."""
+        self.device, self._margin = device, margin
+        self._keep = _bound(device) if keep is None else keep
+        self._free: OrderedDict[int, list[Any]] = OrderedDict()
+        self._used: list[tuple[int, Any]] = []
+
+    def new(self, shape: Sequence[int], stride: Sequence[int], dtype: Any) -> Shared:
+        """Room for a tensor; the contents are undefined."""
+        return self._placed([(shape, stride, dtype)])[0]
+
+    def together(self, tensors: Sequence[Any]) -> list[Shared]:
+        """Room for each of these tensors; on a CPU in one allocation, so that there is one descriptor however many they are."""
+        forms = [(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors]
+        if self.device.startswith("cuda"):
+            return [self.new(*form) for form in forms]
+        return self._placed(forms) if forms else []
+
+    def _placed(self, forms: Sequence[tuple[Sequence[int], Sequence[int], Any]]) -> list[Shared]:
+        """One after the other in one allocation, each between its own margins."""
+        spans = [span(shape, stride, dtype.itemsize) for shape, stride, dtype in forms]
+        rooms = [self._margin * 2 + -(-used // _ALIGN) * _ALIGN for used in spans]
+        memory, handle, fds = self._take(sum(rooms))
+        placed, begin = [], 0
+        for (shape, stride, dtype), used, room in zip(forms, spans, rooms, strict=True):
+            start = begin + self._margin
+            tensor = memory[start : start + used].view(dtype).as_strided(tuple(shape), tuple(stride))
+            spec = {
+                "shape": list(shape),
+                "stride": list(stride),
+                "dtype": str(dtype).removeprefix("torch."),
+                "size": len(memory),
+                "start": start,
+                "span": used,
+            } | handle
+            placed.append(Shared(tensor, memory[begin : begin + room], self._margin, spec, fds))
+            begin += room
+        return placed
+
+    def _take(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
+        taken = self._waiting_one(size)
+        if taken is None:
+            taken = self._map_cuda(size) if self.device.startswith("cuda") else _map_memfd(size)
+        self._used.append((size, taken))
+        return taken
+
+    def _waiting_one(self, size: int) -> Any:
+        """None where none waits. A size of which none is left is forgotten: `trim` goes through those that are there."""
+        if size not in self._free:
+            return None
+        taken = self._free[size].pop()
+        if not self._free[size]:
+            del self._free[size]
+        return taken
+
+    def _map_cuda(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
+        import torch
+
+        try:
+            address = cuda_driver.allocate(size)
+        except cuda_driver.CudaError:
+            torch.cuda.empty_cache()
+            self.trim()
+            address = cuda_driver.allocate(size)
+        handle = base64.b64encode(cuda_driver.export(address)).decode()
+        return cuda_driver.as_bytes(address, size), {"ipc": handle}, ()
+
+    def release(self) -> None:
+        """Everything handed out may be handed out again: call it once the candidate's process is dead."""
+        for size, taken in self._used:
+            self._free.setdefault(size, []).append(taken)
+            self._free.move_to_end(size)
+        self._used = []
+        self.trim(self._keep)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are kept and not handed out."""
+        return sum(size * len(kept) for size, kept in self._free.items())
+
+    def trim(self, keep: int = 0) -> None:
+        """Gives memory that is not handed out back to the system until no more than `keep` bytes wait (on a CPU, in KEPT_BLOCKS), the sizes that were used longest ago first."""
+        while self._free and (self.waiting > keep or self._too_many()):
+            memory, _, fds = self._waiting_one(next(iter(self._free)))
+            if self.device.startswith("cuda"):
+                cuda_driver.free(memory.data_ptr())
+            for fd in fds:
+                os.close(fd)
+
+    def _too_many(self) -> bool:
+        return not self.device.startswith("cuda") and sum(len(kept) for kept in self._free.values()) > KEPT_BLOCKS
+
+    def close(self) -> None:
+        self.release()
+        self.trim()
+
+
+def _bound(device: str) -> int:
+    if not device.startswith("cuda"):
+        return KEPT_ON_CPU
+    import torch
+
+    return int(torch.cuda.get_device_properties(device).total_memory) // KEPT_OF_GPU
+
+
+def _map_memfd(size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
+    import torch
+
+    try:
+        fd = os.memfd_create("kernelwright", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        mapped = mmap.mmap(fd, size)
+    except OSError as error:
+        remedy = (
+            "raise `ulimit -n` or use fewer --workers"
+            if error.errno in (errno.EMFILE, errno.ENFILE)
+            else "free memory or use smaller sizes"
+        )
+        raise InfrastructureError(f"no shared memory of {size >> 20} MiB: {error.strerror}; {remedy}") from error
+    return torch.frombuffer(mapped, dtype=torch.uint8), {}, (fd,)

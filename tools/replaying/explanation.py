@@ -1,0 +1,83 @@
+"""What an exception that came while steps ran says of the candidate: the fault, one line, and the place in the
+candidate's own text.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelwright.tools.compiling.text.kernel_text import FILE, place
+from kernelwright.tools.replaying.interpreter.guarded_memory import OutOfBounds
+from kernelwright.tools.report import Failed, Failure, Fault, SourceLine, clean_text
+from kernelwright.tools.tracing.trace import Function, Launch, Operator, Step
+
+_NO_MEMORY = re.compile(r"DefaultCPUAllocator: (?:can't allocate|not enough) memory")
+"""torch has no class for it on a CPU."""
+
+
+def failure_of(error: BaseException, step: Step | None, functions: Mapping[str, Function], folder: Path) -> Failure:
+    """step: the one that was running. folder: where the kernels were rebuilt, by which their frames are known."""
+    if isinstance(error, Failed):
+        return _at(error.failure, step)
+    inner = _innermost(error)
+    where = _in_a_kernel(inner, functions, folder)
+    if isinstance(error, OutOfBounds):
+        return _at(Failure(fault=Fault.OUT_OF_BOUNDS, message=str(error), where=where), step)
+    told = " ".join(line.strip() for line in _text(inner).splitlines() if line.strip())
+    message = f"{_asked_for(step)}{type(inner).__name__}: {told}"
+    return _at(Failure(fault=_fault(inner), message=clean_text(message, 600), where=where), step)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The interpreter wraps what a device function raises, once for each function on the way."""
+    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be read)"
+
+
+def _asked_for(step: Step | None) -> str:
+    return f"{step.op}: " if isinstance(step, Operator) else "in a kernel: " if isinstance(step, Launch) else ""
+
+
+def _fault(error: BaseException) -> Fault:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _NO_MEMORY.search(_text(error)):
+        return Fault.MEMORY
+    return Fault.RUNTIME
+
+
+def _at(failure: Failure, step: Step | None) -> Failure:
+    """Where nothing better is known, the line of the host code that asked for the step."""
+    line = getattr(step, "line", 0)
+    if failure.where is not None or not 0 < line < 200_000:
+        return failure
+    return failure.with_(where=SourceLine(line=line))
+
+
+def _in_a_kernel(error: BaseException, functions: Mapping[str, Function], folder: Path) -> SourceLine | None:
+    """The innermost line of a rebuilt kernel that the exception came through."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.name == FILE and path.parent.parent == folder:
+            return _place(functions, path.parent.name, frame)
+    return None
+
+
+def _place(functions: Mapping[str, Function], name: str, frame: Any) -> SourceLine | None:
+    function = functions.get(name) or next((f for f in functions.values() if f.name == frame.name), None)
+    if function is None or frame.lineno is None:
+        return None
+    line = frame.lineno - function.line + 1
+    lines = function.text.split("\n")
+    text = lines[line - 1] if 0 < line <= len(lines) else ""
+    return place(function, line, len(text) - len(text.lstrip()))

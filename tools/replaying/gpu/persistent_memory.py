@@ -1,0 +1,159 @@
+"""Memory that outlives a call, and memory that a call allocates, put back before every timed call: nothing on the device may remember an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+COPIED_SHARE = 3
+"""Memory that outlives a call is copied where all of it takes no more than this part of what is free."""
+ALWAYS_RESTORED = 64 << 20
+"""Bytes of tensors that the candidate's own set-up made: so many are restored before every timed call, whether they change or not."""
+POISON = 0xFF
+BLOCK = 512
+"""Bytes, of which torch's allocator gives a multiple, from an address that is one."""
+
+
+class Survivors:
+    """Weights, inputs and set-up tensors. What a call changes is restored before every timed one; small set-up tensors always are.
+
+    Calls are timed on copies of the inputs in this process's own memory, as a candidate's inputs would lie there. What the judge has mapped here is
+    another allocation's memory, whose pages may be smaller: kernels that read much and wait for it are slower on it.
+    """
+
+    def __init__(
+        self, own: Sequence[Any], given: Sequence[Any], sets: Sequence[Sequence[Any]], *, everything: bool = False
+    ) -> None:
+        """own: made by the candidate's set-up. given: the judge's weights. sets: the judge's inputs. everything: restore all of it before every call."""
+        kept = [_whole(t) for t in _one_a_storage([*own, *given]) if t.is_cuda]
+        shared = [_whole(t) for t in tensors_in(list(sets)) if t.is_cuda and t.numel()]
+        self.copied = sum(t.numel() for t in (*kept, *shared)) <= _free_bytes() // COPIED_SHARE
+        """Whether there was room for the copies: without them nothing is restored, and the judge's own memory is timed."""
+        self.sets = list(sets)
+        """What to time on."""
+        self._pairs: list[tuple[Any, Any]] = []
+        """Bytes in use, and what they were."""
+        if self.copied:
+            self._pairs = [(t, t.clone()) for t in kept]
+            self.sets = [self._moved(inputs) for inputs in sets]
+        small = sum(_whole(t).numel() for t in _one_a_storage(own)) <= ALWAYS_RESTORED
+        always = {_place(t) for t in own} if small else set()
+        self._restored = {i for i, (t, _) in enumerate(self._pairs) if everything or _place(t) in always}
+
+    def _moved(self, value: Any) -> Any:
+        """The same inputs with tensors in memory of this process."""
+        import torch
+
+        if isinstance(value, dict):
+            return {k: self._moved(v) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self._moved(v) for v in value)
+        if not isinstance(value, torch.Tensor) or not value.is_cuda or not value.numel():
+            return value
+        original = _whole(value)
+        local = original.clone()
+        self._pairs.append((local, original))
+        flat = torch.empty(0, dtype=value.dtype, device=value.device)
+        return flat.set_(local.untyped_storage(), value.storage_offset(), value.shape, value.stride())
+
+    def note_changes(self) -> None:
+        """After a first call: what it changed is restored from now on."""
+        self._restored |= self._different()
+
+    def restore(self) -> None:
+        """On the current stream."""
+        for index in self._restored:
+            tensor, before = self._pairs[index]
+            tensor.copy_(before)
+
+    def disturbed(self) -> bool:
+        """Whether something that is not restored is not what it was. Waits for the device."""
+        return bool(self._different())
+
+    def _different(self) -> set[int]:
+        import torch
+
+        waiting = [(i, pair) for i, pair in enumerate(self._pairs) if i not in self._restored]
+        return {i for i, (tensor, before) in waiting if not torch.equal(_words(tensor), _words(before))}
+
+
+def _free_bytes() -> int:
+    """Of the device, with what torch's allocator holds unused."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    return int(free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
+
+
+def merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Addresses and bytes of allocations, up to the end of each one's last block, with what overlaps joined.
+
+    Those that only touch stay apart: they may lie in two allocations of the driver, across which it does not write.
+    """
+    found: list[tuple[int, int]] = []
+    for address, used in sorted(ranges):
+        nbytes = -(-used // BLOCK) * BLOCK
+        if found and address < sum(found[-1]):
+            begin, before = found[-1]
+            found[-1] = (begin, max(before, address + nbytes - begin))
+        else:
+            found.append((address, nbytes))
+    return found
+
+
+def poison(ranges: Sequence[tuple[int, int]]) -> None:
+    """Fills device memory with a byte that makes NaN of floats, on the current stream."""
+    if not ranges:
+        return
+    import ctypes
+
+    import torch
+
+    from kernelwright.tools.replaying.gpu.cuda_kernels import check, driver
+
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    for address, nbytes in ranges:
+        place, size = ctypes.c_uint64(address), ctypes.c_size_t(nbytes)
+        check(driver().cuMemsetD8Async(place, ctypes.c_ubyte(POISON), size, stream), "cuMemsetD8Async")
+
+
+def poison_free(ranges: Sequence[tuple[int, int]]) -> None:
+    """The same for memory that has gone back to torch's allocator: as much is taken from it again, filled and given back."""
+    import torch
+
+    held = [torch.empty(nbytes, dtype=torch.uint8, device="cuda") for _, nbytes in ranges]
+    for one in held:
+        one.fill_(POISON)
+
+
+def tensors_in(value: Any) -> list[Any]:
+    """The tensors of nested lists, tuples and dicts."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [tensor for one in inner for tensor in tensors_in(one)]
+
+
+def _place(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _one_a_storage(tensors: Sequence[Any]) -> list[Any]:
+    return list({_place(t): t for t in tensors if t.numel()}.values())
+
+
+def _whole(tensor: Any) -> Any:
+    """All bytes of the storage that a tensor lies in."""
+    import torch
+
+    storage = tensor.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+def _words(flat: Any) -> Any:
+    """Bytes as whole words where they divide: eight times as fast to compare."""
+    import torch
+
+    return flat.view(torch.int64) if flat.numel() % 8 == 0 and flat.data_ptr() % 8 == 0 else flat

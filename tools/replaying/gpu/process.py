@@ -1,0 +1,85 @@
+"""A replaying process on a GPU: kernels as binaries, allocations between margins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kernelwright.tools.replaying.allocations import Allocations
+from kernelwright.tools.replaying.gpu import launching as gpu
+from kernelwright.tools.replaying.gpu.timing import give_back_unused, timing_of
+from kernelwright.tools.replaying.replay import Replay
+from kernelwright.tools.replaying.steps import Call
+from kernelwright.tools.replaying.values import Table
+from kernelwright.tools.report import Failure
+from kernelwright.tools.tracing.trace import Traced
+
+POISON = 0xFF
+"""Of the set-up."""
+
+
+class OnGpu:
+    """What differs between the two kinds of process (see OnCpu)."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._binaries: gpu.Binaries | None = None
+        self._allocations = self._fresh(POISON)
+        self._lasting: list[Allocations] = []
+        """Of the set-up, and of the first call where later ones go on with what it left."""
+
+    def _fresh(self, poison: int) -> Allocations:
+        return Allocations(poison, device=self._device)
+
+    def open(self, traced: Traced, binaries: Mapping[str, Mapping[str, Any]]) -> None:
+        """Loads the binaries; those of the candidate before are unloaded, and its memory goes back where it is much."""
+        self._lasting, self._allocations = [], self._fresh(POISON)
+        if self._binaries is not None:
+            gpu.synchronize()
+            self._binaries.unload()
+        give_back_unused()
+        self._binaries = gpu.Binaries(binaries, self._device)
+        self._binaries.load()
+
+    def stopwatch(self, replay: Replay, traced: Traced) -> Any:
+        """What answers the clock's messages about the trace that is open."""
+        return timing_of(replay, traced, self._launch)
+
+    def _launch(self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table) -> None:
+        assert self._binaries is not None
+        self._binaries.launch(key, grid, args)
+
+    def call_of_setup(self) -> Call:
+        self._allocations = self._fresh(POISON)
+        self._lasting = [self._allocations]
+        return Call(self._launch, self._allocations, poison=POISON)
+
+    def prepared(self) -> None:
+        """Memory that the set-up made belongs to its tensors."""
+        self._allocations = self._fresh(POISON)
+
+    def call(self, replay: Replay, which: str, *, poison: int, shuffle: int) -> Call:
+        if which != "later" or not replay.has_later:
+            replay.forget_first()
+            self._lasting = self._lasting[:1]
+        self._allocations = self._fresh(poison)
+        return Call(self._launch, self._allocations, poison=poison)
+
+    def called(self, replay: Replay, which: str) -> None:
+        """The memory of a call goes with the tensors that lie in it; what a first call left for later ones stays
+        between its margins.
+        """
+        if which != "later" and replay.has_later:
+            self._lasting.append(self._allocations)
+        self._allocations = self._fresh(POISON)
+
+    def finish(self) -> None:
+        gpu.synchronize()
+
+    def noted(self) -> dict[str, Any]:
+        outside = any(one.written_outside() for one in (self._allocations, *self._lasting))
+        return {"written_outside": "a kernel writes outside of its tensors" if outside else "", "read_outside": ""}
+
+    def explained(self, error: BaseException, failure: Failure) -> tuple[Failure, bool]:
+        told, dead = gpu.failure_of(error)
+        return (told.with_(where=failure.where) if dead or told.fault is not failure.fault else failure), dead

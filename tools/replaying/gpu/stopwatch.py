@@ -1,0 +1,117 @@
+"""How one call on a GPU is timed: device events, an L2 cache that is written over, a queue that is full before anything is timed. For candidate and reference alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+LEAST_FLUSH = 1 << 28
+"""Bytes written before every timed call; four times the L2 cache where that is more."""
+MOST_TIMED_STEPS = 400
+"""Launches and operators of one call that are timed one by one."""
+EMPTY_PAIRS = 3
+CYCLES_A_MICROSECOND = 2_000
+"""Of the GPU, rounded up: how long it is kept waiting so that the host is ahead of it."""
+LONGEST_WAIT = 20_000.0
+"""Microseconds of the same."""
+
+_flush_buffers: dict[int, Any] = {}
+
+
+def flush() -> None:
+    """Writes over the L2 cache of the current device, on the current stream."""
+    import torch
+
+    device = torch.cuda.current_device()
+    if device not in _flush_buffers:
+        size = max(LEAST_FLUSH, 4 * int(torch.cuda.get_device_properties(device).L2_cache_size))
+        _flush_buffers[device] = torch.empty(size // 4, dtype=torch.int32, device=f"cuda:{device}")
+    _flush_buffers[device].zero_()
+
+
+def keep_waiting(microseconds: float) -> None:
+    """Lets the device do nothing for so long, on the current stream, while the host fills the queue."""
+    import torch
+
+    if microseconds > 0:
+        torch.cuda._sleep(int(min(microseconds, LONGEST_WAIT) * CYCLES_A_MICROSECOND))
+
+
+def timed_block(
+    calls: Sequence[Callable[[], Any]], before: Sequence[Callable[[], Any]], host_us: float = 0.0
+) -> tuple[list[float], float]:
+    """Milliseconds of each call, and from the begin of the first preparation to the end of the last call.
+
+    before: what is done ahead of each call and not timed; the cache is written over behind it. host_us: what the host takes for a call that is no graph.
+    """
+    import torch
+
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
+    begin = torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    begin.record()
+    for call, prepare, (start, end) in zip(calls, before, events, strict=True):
+        prepare()
+        flush()
+        keep_waiting(host_us)
+        start.record()
+        call()
+        end.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in events], begin.elapsed_time(events[-1][1])
+
+
+def host_time(call: Callable[[], Any], times: int = 3) -> float:
+    """Microseconds until a call returns that only fills the queue: the least of a few, after one that is not counted."""
+    import torch
+
+    found = []
+    for _ in range(times + 1):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        call()
+        found.append((time.perf_counter() - begun) * 1e6)
+    torch.cuda.synchronize()
+    return min(found[1:])
+
+
+class StepTimes:
+    """Device events round chosen steps of one call; it is what the steps are run with as `around`."""
+
+    def __init__(self, chosen: Callable[[Any], bool]) -> None:
+        self._chosen = chosen
+        self._events: list[tuple[Any, Any, Any]] = []
+        self._nothing: list[tuple[Any, Any]] = []
+        """Pairs of events with nothing between: what a pair costs."""
+
+    def __call__(self, step: Any) -> AbstractContextManager[None]:
+        timed = self._chosen(step) and len(self._events) < MOST_TIMED_STEPS
+        return self._timed(step) if timed else nullcontext()
+
+    @contextmanager
+    def _timed(self, step: Any) -> Iterator[None]:
+        import torch
+
+        if len(self._nothing) < EMPTY_PAIRS:
+            self._nothing.append(_recorded_pair())
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        yield
+        end.record()
+        self._events.append((step, start, end))
+
+    def told(self) -> list[tuple[Any, float]]:
+        """Step and milliseconds, in order, once the device has finished; without what two events cost by themselves."""
+        empty = min((start.elapsed_time(end) for start, end in self._nothing), default=0.0)
+        return [(step, max(start.elapsed_time(end) - empty, 0.0)) for step, start, end in self._events]
+
+
+def _recorded_pair() -> tuple[Any, Any]:
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    end.record()
+    return start, end

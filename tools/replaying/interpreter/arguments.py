@@ -1,0 +1,139 @@
+"""The arguments of one launch as Triton's interpreter takes them: each of the type that the trace's signature gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelwright.tools.replaying.values import Descriptor, Reinterpreted, malformed
+
+Json = Any
+_ALL_BITS = (1 << 64) - 1
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+NOTHING = object()
+
+
+class Arguments:
+    """The parameters of one kernel: where each of their values comes from."""
+
+    def __init__(
+        self, function: Any, signature: Mapping[str, Json], constants: Mapping[tuple[int | str, ...], Any]
+    ) -> None:
+        """function: the rebuilt kernel as a Python function. constants: restored values by path. Raises Failed where
+        they do not fit the parameters.
+        """
+        import inspect
+
+        from triton.runtime.jit import _normalize_ty
+
+        parameters = inspect.signature(function).parameters
+        notes = inspect.get_annotations(function)
+        plain = {name for name in notes if _normalize_ty(notes[name]) == "constexpr"}
+        self._parameters: list[tuple[str, int, Json, bool]] = []
+        self._constants = constants
+        for index, name in enumerate(parameters):
+            kind = signature.get(name, NOTHING)
+            if kind is NOTHING:
+                if parameters[name].default is inspect.Parameter.empty:
+                    raise malformed(f"says nothing of the parameter {name} of a kernel")
+                continue
+            self._parameters.append((name, index, kind, name in plain))
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """By parameter. Raises Failed for a value that does not fit its type."""
+        return {
+            name: self._value(name, (index,), kind, given.get(name, NOTHING), plain)
+            for name, index, kind, plain in self._parameters
+        }
+
+    def _value(self, name: str, path: tuple[int | str, ...], kind: Json, given: Any, plain: bool) -> Any:
+        if isinstance(kind, list | tuple):
+            return self._tuple(name, path, kind, given, plain)
+        if given is NOTHING or kind == "constexpr":
+            constant = self._constants.get(path, None if given is NOTHING else given)
+            return constant if plain else _as_constant(constant)
+        return _typed(name, kind, given)
+
+    def _tuple(self, name: str, path: tuple[int | str, ...], kinds: Sequence[Json], given: Any, plain: bool) -> Any:
+        """A tuple of parameters: constants may stand among the values, or be left out of them."""
+        if (whole := self._constants.get(path, NOTHING)) is not NOTHING:
+            return whole if plain else _as_constant(whole)
+        values = list(given) if isinstance(given, list | tuple) else []
+        passed = [i for i, kind in enumerate(kinds) if kind != "constexpr"]
+        if len(values) == len(kinds):
+            found = dict(enumerate(values))
+        elif len(values) == len(passed):
+            found = dict(zip(passed, values, strict=True))
+        else:
+            raise malformed(f"gives other values for the tuple {name} than its type has")
+        return tuple(self._value(name, (*path, i), kind, found.get(i, NOTHING), plain) for i, kind in enumerate(kinds))
+
+
+def _as_constant(value: Any) -> Any:
+    """A parameter that was compiled in and is not declared `constexpr`: a number of 1, None, a tuple of these."""
+    from triton.runtime import interpreter
+
+    return interpreter._implicit_cvt(value) if isinstance(value, bool | int | tuple) else value
+
+
+def _typed(name: str, kind: str, value: Any) -> Any:
+    """One argument at run time as Triton's tensor of that type."""
+    import torch
+    import triton.language as tl
+
+    if kind.startswith("tensordesc"):
+        return _descriptor(name, value)
+    type_ = _type(name, kind)
+    if isinstance(type_, tl.pointer_type):
+        value = value.base if isinstance(value, Reinterpreted) else value
+        if value is not None and not isinstance(value, torch.Tensor):
+            raise malformed(f"gives a {type(value).__name__} for the pointer {name}")
+        return _tensor(np.array([0 if value is None else value.data_ptr()], np.uint64), type_)
+    if type(value) not in (bool, int, float) or (type(value) is float and not type_.is_floating()):
+        raise malformed(f"gives a {type(value).__name__} for the {kind} {name}")
+    return _tensor(_number(type_, value), type_)
+
+
+def _type(name: str, kind: str) -> Any:
+    import triton.language as tl
+
+    try:
+        return tl.str_to_ty(kind, None)
+    except Exception as error:
+        raise malformed(f"has a type of no known form for the parameter {name}") from error
+
+
+def _number(type_: Any, value: float) -> Any:
+    from triton.runtime import interpreter
+
+    if str(type_) == "bf16":
+        return interpreter.interpreter_builder.get_bf16(value).data
+    dtype = interpreter._get_np_dtype(type_)
+    with np.errstate(all="ignore"):
+        if type_.is_floating():
+            return np.array([value], np.float64).astype(dtype)
+        if dtype == np.bool_:
+            return np.array([bool(value)])
+        bits = int(value) & _ALL_BITS & ((1 << (8 * dtype.itemsize)) - 1)
+        return np.array([bits], _UNSIGNED[dtype.itemsize]).view(dtype)
+
+
+def _tensor(data: Any, type_: Any) -> Any:
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    return tl.tensor(interpreter.TensorHandle(data, type_), type_)
+
+
+def _descriptor(name: str, value: Any) -> Any:
+    from triton.runtime import interpreter
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    if not isinstance(value, Descriptor):
+        raise malformed(f"gives a {type(value).__name__} for the descriptor {name}")
+    made = TensorDescriptor(
+        value.base, list(value.shape), list(value.strides), list(value.block_shape), padding=value.padding
+    )
+    return interpreter._implicit_cvt(made)

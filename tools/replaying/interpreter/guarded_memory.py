@@ -1,0 +1,251 @@
+"""Every access to memory that an interpreted kernel makes: checked against the tensors of the call before it happens.
+
+The interpreter reads and writes addresses as a GPU would, and they are addresses of this process. A write outside of
+every tensor ends the call. A read outside is answered with poison and noted; far outside, where a GPU may have no
+memory at all, it ends the call too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernelwright.tools.replaying.interpreter.extents import Extents
+from kernelwright.tools.replaying.interpreter.races import Races
+from kernelwright.tools.report import Fault
+
+POISON = 0xFF
+
+
+class OutOfBounds(BaseException):
+    """A kernel leaves its tensors. Not an Exception: a device function's wrapper turns those into errors of the kernel."""
+
+    fault = Fault.OUT_OF_BOUNDS
+
+
+@dataclass
+class Guard:
+    """The memory of one launch."""
+
+    extents: Extents
+    kernel: str
+    """Its name."""
+    races: Races | None = None
+    """None where there is one program."""
+    turn: Callable[[], None] | None = None
+    """Lets another program run, where programs run in turns."""
+    read_outside: list[str] = field(default_factory=list)
+
+    def load(self, addresses: Any, mask: Any, other: Any, dtype: Any, volatile: bool) -> Any:
+        """The values at the addresses where the mask holds, `other` elsewhere."""
+        size = dtype.itemsize
+        storage = self._one_storage(addresses, size)
+        active = None
+        if storage < 0:
+            active = addresses[mask]
+            if not active.size:
+                return other
+            storage = self._one_storage(active, size)
+        if volatile and self.races is not None:
+            self._ordered(addresses[mask])
+        if storage < 0:
+            return self._scattered_load(addresses, mask, other, dtype)
+        loaded = _memory().load(addresses, mask, other, dtype)
+        if self.races is not None and not volatile and self.races.is_written(storage):
+            self._grow_stale(storage, addresses, mask, loaded, dtype)
+        return loaded
+
+    def store(self, addresses: Any, values: Any, mask: Any) -> None:
+        size = values.dtype.itemsize
+        storage = self._one_storage(addresses, size)
+        active = None
+        if storage < 0:
+            active = addresses[mask]
+            if not active.size:
+                return
+            storage = self._one_storage(active, size)
+        if self.races is None:
+            if storage < 0:
+                self._places_to_write(active, size)
+            _memory().store(addresses, values, mask)
+            return
+        active = addresses[mask] if active is None else active
+        if active.size:
+            with_storages = self._before_writing(active, size, storage)
+            _memory().store(addresses, values, mask)
+            self._after_writing(active, with_storages)
+            if active.size == 1:  # a flag, perhaps
+                self.races.release(active)
+
+    def atomic(self, addresses: Any, mask: Any | None, size: int, operation: Callable[[], Any]) -> Any:
+        active = addresses.reshape(-1) if mask is None else addresses[mask]
+        if not active.size:
+            return operation()
+        if self.races is not None:
+            self._ordered(active)
+            written = self._before_writing(active, size, self._one_storage(active, size))
+            result = operation()
+            self._after_writing(active, written)
+            self.races.release(active)
+            return result
+        if self._one_storage(active, size) < 0:
+            self._places_to_write(active, size)
+        return operation()
+
+    # ------------------------------------------------------------------ where
+    def _one_storage(self, addresses: Any, size: int) -> int:
+        """The storage that all of the addresses lie in; -1 where there is none."""
+        if addresses.size == 1:
+            low = high = addresses.item()
+        elif addresses.size:
+            low, high = int(np.minimum.reduce(addresses, None)), int(np.maximum.reduce(addresses, None))
+        else:
+            return -1
+        return self.extents.holding(low, high + size)
+
+    def _places_to_write(self, active: Any, size: int) -> Any:
+        places = self.extents.places(active, size)
+        if (places < 0).any():
+            raise OutOfBounds(f"{self.kernel} writes outside of its tensors, {self._where(active[places < 0])}")
+        return places
+
+    def _where(self, outside: Any) -> str:
+        return self.extents.described(int(outside.reshape(-1)[0]))
+
+    def _scattered_load(self, addresses: Any, mask: Any, other: Any, dtype: Any) -> Any:
+        """Lanes in several storages, or outside of all."""
+        places = np.full(addresses.shape, -1)
+        places[mask] = self.extents.places(addresses[mask], dtype.itemsize)
+        outside = mask & (places < 0)
+        if outside.any():
+            if self.extents.far(addresses[outside]):
+                raise OutOfBounds(f"{self.kernel} reads far outside of its tensors")
+            if not self.read_outside:
+                where = self._where(addresses[outside])
+                self.read_outside.append(f"{self.kernel} reads outside of its tensors, {where}")
+            other = np.where(outside, _poison(dtype), other)
+            mask = mask & ~outside
+        loaded = _memory().load(addresses, mask, other, dtype)
+        if self.races is not None:
+            for storage in np.unique(places[places >= 0]).tolist():
+                if self.races.is_written(storage):
+                    self._grow_stale(storage, addresses, places == storage, loaded, dtype)
+        return loaded
+
+    # ------------------------------------------------------------------ other programs
+    def _ordered(self, active: Any) -> None:
+        assert self.races is not None
+        self.races.wait()
+        if self.turn is not None:
+            self.turn()
+        self.races.acquire(active)
+
+    def _before_writing(self, active: Any, size: int, storage: int) -> list[tuple[int, Any]]:
+        """Storages and which of the active addresses lie in each (None: all)."""
+        assert self.races is not None
+        found: list[tuple[int, Any]] = [(storage, None)]
+        if storage < 0:
+            places = self._places_to_write(active, size)
+            found = [(one, places == one) for one in np.unique(places).tolist()]
+        for one, _ in found:
+            self.races.before_write(one, size)
+        return found
+
+    def _after_writing(self, active: Any, found: list[tuple[int, Any]]) -> None:
+        assert self.races is not None
+        for storage, lanes in found:
+            self.races.written(storage, active if lanes is None else active[lanes])
+
+    def _grow_stale(self, storage: int, addresses: Any, mask: Any, loaded: Any, dtype: Any) -> None:
+        """Puts what was there before the launch into the lanes that another program has written meanwhile, where the
+        seed says so.
+        """
+        assert self.races is not None
+        found = self.races.stale(storage, addresses[mask], dtype)
+        if found is not None:
+            lanes, old = found
+            places = np.flatnonzero(mask.reshape(-1))[lanes]
+            loaded.reshape(-1)[places] = old
+
+
+def _poison(dtype: Any) -> Any:
+    if dtype == np.bool_:
+        return np.True_
+    return np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype)[0]
+
+
+_native: Any = None
+
+
+def _memory() -> Any:
+    """Triton's own loads and stores of addresses."""
+    global _native
+    if _native is None:
+        from triton.runtime import interpreter
+
+        _native = interpreter._interpreter
+    return _native
+
+
+current: list[Guard] = []
+"""The guard of the launch that is running."""
+
+
+def install() -> None:
+    """Replaces what touches memory in the interpreter's builder. Once in a process."""
+    from triton.runtime import interpreter
+
+    from kernelwright.tools.replaying.interpreter.bfloat16 import add_atomically
+
+    builder, handle, np_dtype = interpreter.InterpreterBuilder, interpreter.TensorHandle, interpreter._get_np_dtype
+
+    def masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
+        element = ptrs.get_element_ty()
+        dtype = np_dtype(element)
+        filling = np.zeros(ptrs.data.shape, dtype) if other is None else other.data
+        volatile = bool(named.get("is_volatile", rest[-1] if rest else False))
+        addresses, lanes, filling = _same_shape(ptrs.data, _boolean(mask.data), filling)
+        return handle(current[-1].load(addresses, lanes, filling, dtype, volatile), element)
+
+    def masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> None:
+        addresses, lanes, values = _same_shape(ptrs.data, _boolean(mask.data), value.data)
+        current[-1].store(addresses, values, lanes)
+
+    adding = interpreter._ir.ATOMIC_OP.FADD
+    original_rmw, original_cas = builder.create_atomic_rmw, builder.create_atomic_cas
+
+    def atomic_rmw(self: Any, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        addresses, lanes, _ = _same_shape(ptr.data, _boolean(mask.data), val.data)
+        size = val.data.dtype.itemsize
+
+        def perform() -> Any:
+            if operation == adding and val.dtype.scalar.name == "bf16":
+                values = np.broadcast_to(val.data, addresses.shape)
+                return handle(add_atomically(addresses, lanes, values), val.dtype.scalar)
+            return original_rmw(self, operation, ptr, val, mask, sem, scope)
+
+        return current[-1].atomic(addresses, lanes, size, perform)
+
+    def atomic_cas(self: Any, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+        addresses, _, _ = _same_shape(ptr.data, cmp.data, val.data)
+        size = val.data.dtype.itemsize
+        return current[-1].atomic(addresses, None, size, lambda: original_cas(self, ptr, cmp, val, sem, scope))
+
+    builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
+    builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
+
+
+def _boolean(mask: Any) -> Any:
+    return mask if mask.dtype == np.bool_ else mask.astype(np.bool_)
+
+
+def _same_shape(addresses: Any, second: Any, third: Any) -> tuple[Any, Any, Any]:
+    """Addresses, mask and values. Triton's own code believes that they have as many elements."""
+    if addresses.shape == second.shape == third.shape:
+        return addresses, second, third
+    if addresses.size == second.size == third.size:
+        return addresses, second.reshape(addresses.shape), third.reshape(addresses.shape)
+    raise ValueError("an access to memory whose pointers, mask and values have different shapes")

@@ -1,0 +1,110 @@
+"""Programs of one launch that run in turns: at every atomic operation and volatile load another one may go on. One
+thread a program, one at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from kernelwright.tools.replaying.interpreter.races import Program, Races
+
+FEWEST = 8
+"""Programs that are begun at once."""
+MOST = 64
+PATIENCE = 200
+"""Turns for each program that is begun, without one of them coming to its end, after which one more is begun."""
+
+
+class Stopped(BaseException):
+    """Another program of the launch has failed."""
+
+
+class _Runner:
+    """One thread, which runs one program after the other."""
+
+    def __init__(self) -> None:
+        self.go = threading.Lock()
+        self.go.acquire()
+        self.program = Program(-1, (0, 0, 0))
+
+
+class Interleaving:
+    """Runs all programs of a launch."""
+
+    def __init__(
+        self, programs: Iterator[Program], run: Callable[[Program], None], entered: Callable[[Program], None], random: Random, races: Races
+    ) -> None:  # fmt: skip
+        """run: one program from its beginning. entered: makes the interpreter's state that of a program that goes on."""
+        self._programs, self._run, self._entered, self._random, self._races = programs, run, entered, random, races
+        self._runners: list[_Runner] = []
+        self._active: _Runner | None = None
+        self._finished = threading.Event()
+        self._error: BaseException | None = None
+        self._exhausted = False
+        self._idle_turns = 0
+
+    def run_all(self) -> None:
+        """Raises what the first failing program raised."""
+        for _ in range(FEWEST):
+            self._begin()
+        self._hand_on()
+        self._finished.wait()
+        if self._error is not None:
+            raise self._error
+
+    def turn(self) -> None:
+        """Called by the program that runs: perhaps another one goes on instead."""
+        self._idle_turns += 1
+        if self._idle_turns > PATIENCE * len(self._runners) and len(self._runners) < MOST and not self._exhausted:
+            self._idle_turns = 0
+            self._begin()
+        own = self._active
+        assert own is not None
+        chosen = self._random.choice(self._runners)
+        if chosen is not own:
+            self._wake(chosen)
+            own.go.acquire()
+        if self._error is not None:
+            raise Stopped
+        self._races.now = own.program
+        self._entered(own.program)
+
+    # ------------------------------------------------------------------ threads
+    def _begin(self) -> None:
+        runner = _Runner()
+        self._runners.append(runner)
+        threading.Thread(target=self._work, args=(runner,), daemon=True).start()
+
+    def _wake(self, runner: _Runner) -> None:
+        self._active = runner
+        runner.go.release()
+
+    def _work(self, runner: _Runner) -> None:
+        runner.go.acquire()
+        try:
+            while self._error is None and (program := self._next()) is not None:
+                runner.program = program
+                self._entered(program)
+                self._races.begin(program)
+                self._run(program)
+                self._idle_turns = 0
+        except Stopped:
+            pass
+        except BaseException as error:
+            self._error = self._error or error
+        self._runners.remove(runner)
+        self._hand_on()
+
+    def _next(self) -> Any:
+        program = next(self._programs, None)
+        self._exhausted = program is None
+        return program
+
+    def _hand_on(self) -> None:
+        if self._runners:
+            self._wake(self._random.choice(self._runners))
+        else:
+            self._finished.set()

@@ -1,0 +1,240 @@
+"""Launches of a trace under Triton's interpreter, from the kernels' texts: on a CPU, in a process of its own.
+
+A grid's programs run in an order of the call's seed. Every access to memory is checked (guarded_memory.py), and what
+programs see of each other is what a GPU promises (races.py). What cannot be interpreted raises NotInterpreted, which is
+no fault of the candidate.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from kernelwright.tools.compiling.text.kernel_text import Rebuilt, value
+from kernelwright.tools.replaying.interpreter import guarded_memory
+from kernelwright.tools.replaying.interpreter.arguments import Arguments
+from kernelwright.tools.replaying.interpreter.extents import Extents
+from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
+from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
+from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
+from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving, Program, Races
+from kernelwright.tools.replaying.values import Table, malformed
+from kernelwright.tools.tracing.trace import Kernel
+
+
+class Interpreted:
+    """The kernels of one trace. `begin_call` sets the order of programs; `read_outside` says what its launches read
+    beside their tensors.
+    """
+
+    def __init__(self, kernels: Mapping[str, Kernel], rebuilt: Rebuilt) -> None:
+        """Rebuilds every kernel. Raises Failed for a text that is no kernel, NotInterpreted for one that only a GPU
+        runs.
+        """
+        self._kernels = {key: _Kernel(kernel, rebuilt) for key, kernel in kernels.items()}
+        self._random = Random(0)
+        self.read_outside: list[str] = []
+
+    def begin_call(self, shuffle: int) -> None:
+        """shuffle: the seed of this call's orders."""
+        self._random = Random(shuffle)
+        self.read_outside = []
+
+    def launch(self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table) -> None:
+        """Runs every program of the grid. Raises Failed, OutOfBounds, NotInterpreted, and whatever the kernel raises."""
+        if (kernel := self._kernels.get(key)) is None:
+            raise malformed("launches a kernel that is not there")
+        if min(grid) < 0:
+            raise malformed("launches a grid of fewer than no programs")
+        kernel.launch(grid, args, table, self._random, self.read_outside)
+
+
+class _Kernel:
+    """One specialisation."""
+
+    def __init__(self, kernel: Kernel, rebuilt: Rebuilt) -> None:
+        self._function = rebuilt[kernel.function].fn
+        self._name = str(self._function.__name__)
+        try:
+            constants = {tuple(path): value(form, rebuilt) for path, form in kernel.constants}
+        except ValueError as error:
+            raise malformed(f"has a constant of a kernel of no known form: {error}") from error
+        self._arguments = Arguments(self._function, kernel.signature, constants)
+        self._options = _options(kernel)
+        self._in_turns = False
+
+    def launch(
+        self, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table, random: Random, noted: list[str]
+    ) -> None:
+        given = self._arguments.values(args)
+        programs = math.prod(grid)
+        if not programs:
+            return
+        guard = Guard(Extents(table.values()), self._name)
+        guarded_memory.current.append(guard)
+        _builder().options = self._options
+        try:
+            if programs == 1:
+                self._run_one(grid, given)
+            else:
+                self._run_many(grid, given, random, guard)
+        finally:
+            guarded_memory.current.pop()
+            noted.extend(guard.read_outside[:1])
+
+    def _run_one(self, grid: tuple[int, int, int], given: dict[str, Any]) -> None:
+        builder = _builder()
+        builder.grid_dim, builder.grid_idx = grid, (0, 0, 0)
+        with np.errstate(all="ignore"):
+            self._function(**given)
+
+    def _run_many(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> None:
+        if not self._in_turns:
+            guard.races = Races(guard.extents, random, interleaved=False)
+            try:
+                self._run_in_order(grid, given, random, guard.races)
+                return
+            except NeedsInterleaving:
+                guard.races.restore()
+                self._in_turns = True
+        self._run_in_turns(grid, given, random, guard)
+
+    def _run_in_order(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, races: Races) -> None:
+        builder, function = _builder(), self._function
+        builder.grid_dim = grid
+        with np.errstate(all="ignore"):
+            for program in _shuffled(grid, random):
+                builder.grid_idx = program.place
+                races.begin(program)
+                function(**given)
+
+    def _run_in_turns(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> None:
+        builder = _builder()
+        builder.grid_dim = grid
+        guard.races = races = Races(guard.extents, random, interleaved=True)
+
+        def enter(program: Program) -> None:
+            builder.grid_idx = program.place
+
+        def run(program: Program) -> None:
+            with np.errstate(all="ignore"):
+                self._function(**given)
+
+        turns = Interleaving(_shuffled(grid, random), run, enter, random, races)
+        guard.turn = turns.turn
+        turns.run_all()
+
+
+def _options(kernel: Kernel) -> Any:
+    """The interpreter's, and the number of warps, which a kernel may ask for."""
+    made = replace(_builder().options)
+    warps = kernel.options.get("num_warps", 4)
+    object.__setattr__(made, "num_warps", warps if type(warps) is int else 4)
+    return made
+
+
+def _builder() -> Any:
+    from triton.runtime import interpreter
+
+    return interpreter.interpreter_builder
+
+
+def _shuffled(grid: tuple[int, int, int], random: Random) -> Iterator[Program]:
+    """Every program once, in an order of the seed: all orders of a small grid, a walk by a fixed step over a large one."""
+    count = math.prod(grid)
+    if count <= 4096:
+        order: Any = list(range(count))
+        random.shuffle(order)
+    else:
+        step = random.randrange(count // 3, count)
+        while math.gcd(step, count) != 1:
+            step += 1
+        begin = random.randrange(count)
+        order = ((begin + i * step) % count for i in range(count))
+    _, ny, nz = grid
+    for number in order:
+        yield Program(number, (number // (ny * nz), number // nz % ny, number % nz))
+
+
+_installed: list[bool] = []
+
+
+def install() -> None:
+    """Makes this process an interpreter, before any kernel is rebuilt; the process is of no other use afterwards. The
+    second time it does nothing.
+    """
+    from kernelwright.tools.compiling.text import vocabulary
+    from kernelwright.tools.replaying.interpreter import bfloat16 as interpreter_bf16
+    from kernelwright.tools.replaying.interpreter import quicker_language, tree_reductions
+    from kernelwright.tools.replaying.interpreter import repairs as interpreter_repairs
+    from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
+
+    if _installed:
+        return
+    _installed.append(True)
+    warnings.simplefilter("ignore")  # of NumPy, at numbers that are a candidate's own
+    for module in vocabulary.MODULES:
+        _ask_once(vocabulary, module)
+    vocabulary.value_attributes()
+    vocabulary.dtypes()
+    for change in interpreter_repairs.REPAIRS:
+        change()
+    interpreter_bf16.install()
+    for change in (*quicker_language.QUICKER, *interpreter_repairs.QUICKER):
+        change()
+    quicker_language.call_builtins_at_once()
+    quicker_language.call_extra_builtins(quicker_language.extra_modules(vocabulary.MODULES - vocabulary.LIBDEVICE))
+    provide_libdevice()
+    tree_reductions.install()
+    interpreter_bf16.install_reductions()
+    guarded_memory.install()
+    _refuse_what_needs_a_gpu()
+
+
+def rewrite_device_functions() -> None:
+    """Reads and rewrites Triton's own device functions, as `tl.sum`, which each process would do at its first use of
+    each.
+    """
+    from triton.language import core, math, random, standard
+    from triton.runtime.interpreter import InterpretedFunction
+
+    for module in (core, math, random, standard):
+        for found in list(vars(module).values()):
+            if isinstance(found, InterpretedFunction):
+                found.rewrite()
+
+
+def _ask_once(vocabulary: Any, module: str) -> None:
+    """What a kernel may name of a module is found out before the interpreter changes it."""
+    try:
+        vocabulary.members(module)
+    except ImportError:
+        return
+
+
+def _refuse_what_needs_a_gpu() -> None:
+    from triton.runtime import interpreter
+
+    def refuse(what: str) -> Any:
+        def call(self: Any, *_: Any, **__: Any) -> Any:
+            raise NotInterpreted(f"{what} is not interpreted")
+
+        return call
+
+    builder = interpreter.InterpreterBuilder
+    builder.create_inline_asm = refuse("inline assembly")
+    builder.create_extern_elementwise = refuse("a function of an external library")
+    builder.__getattr__ = _missing
+
+
+def _missing(self: Any, name: str) -> Any:
+    """What the interpreter's builder does not have is an operation that only a GPU does."""
+    if name.startswith(("create_", "get_")):
+        raise NotInterpreted(f"{name.partition('_')[2].replace('_', ' ')} is not interpreted")
+    raise AttributeError(name)

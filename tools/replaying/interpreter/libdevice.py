@@ -1,0 +1,153 @@
+"""libdevice under Triton's interpreter, which has none: there `libdevice.tanh(x)` is a stub that answers None.
+
+The functions that kernels use, on numpy arrays. Every other function of libdevice says that it needs a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
+from kernelwright.tools.replaying.interpreter.quicker_language import extra_modules
+
+Function = Callable[..., Any]
+MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
+
+SAME_NAME = """
+    abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh exp exp2 expm1 floor fmax fmin fmod hypot isinf isnan log log10 log1p log2
+    rint signbit sin sinh sqrt tan tanh trunc
+"""
+"""Which numpy has under the same name, or under the name that `ALIASES` gives."""
+
+ALIASES = {
+    "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh",
+}  # fmt: skip
+
+FAST = """
+    cosf:cos dividef:div_rn exp10f:exp10 expf:exp log10f:log10 log2f:log2 logf:log powf:pow sinf:sin tanf:tan tanhf:tanh
+"""
+"""Approximate ones, `fast_NAME`: here as exact as the others."""
+
+
+def _each(function: Function, arguments: int = 1) -> Function:
+    """A function of Python floats, over arrays; what it refuses is NaN. A ufunc: there is no Python left in it to
+    change.
+    """
+
+    def guarded(*values: float) -> float:
+        try:
+            return function(*map(float, values))
+        except (ValueError, OverflowError, ArithmeticError):
+            return math.nan
+
+    return np.frompyfunc(guarded, arguments, 1)
+
+
+def by_torch(name: str) -> Function:
+    """A function of torch.special over arrays: NumPy has none of that name, and Python's takes one number at a time."""
+
+    def call(values: Any) -> Any:
+        import torch
+
+        whole = np.ascontiguousarray(values, np.float64 if values.dtype == np.float64 else np.float32)
+        return getattr(torch.special, name)(torch.from_numpy(whole)).numpy().astype(values.dtype, copy=False)
+
+    return call
+
+
+def _normal_quantile(p: float) -> float:
+    if p in (0.0, 1.0):
+        return math.inf if p else -math.inf
+    return NormalDist().inv_cdf(p)
+
+
+def _reciprocal(x: float) -> float:
+    return 1.0 / x if x else math.copysign(math.inf, x)
+
+
+def _root_reciprocal(x: float) -> float:
+    return _reciprocal(math.sqrt(x))
+
+
+def _round(x: float) -> float:
+    """Halves away from zero."""
+    return math.copysign(math.floor(abs(x) + 0.5), x) if math.isfinite(x) else x
+
+
+def _table() -> dict[str, Function]:
+    found: dict[str, Function] = {n: getattr(np, ALIASES.get(n, n)) for n in SAME_NAME.split()}
+    found |= {n: by_torch(n) for n in ("erf", "erfc")} | {"lgamma": by_torch("gammaln")}
+    found |= {
+        "div_rn": np.divide,
+        "erfinv": _each(lambda x: _normal_quantile((x + 1) / 2) / math.sqrt(2)),
+        "exp10": _each(lambda x: 10.0**x),
+        "fabs": np.abs,
+        "finitef": np.isfinite,
+        "isfinited": np.isfinite,
+        "fma": _each(lambda x, y, z: x * y + z, 3),
+        "max": np.maximum,
+        "min": np.minimum,
+        "nearbyint": np.rint,
+        "normcdf": _each(NormalDist().cdf),
+        "normcdfinv": _each(_normal_quantile),
+        "pow": np.power,
+        "rcp_rn": _each(_reciprocal),
+        "remainder": _each(math.remainder, 2),
+        "round": _each(_round),
+        "rsqrt": _each(_root_reciprocal),
+        "sqrt_rn": np.sqrt,
+        "tgamma": _each(math.gamma),
+    }
+    fast = (pair.split(":") for pair in FAST.split())
+    return found | {f"fast_{name}": found[of] for name, of in fast}
+
+
+def provide_libdevice() -> None:
+    """Puts the functions where kernels find them. For a process that interprets, once, before a kernel is rebuilt."""
+    import importlib
+
+    table = _table()
+    for name in MODULES:
+        importlib.import_module(name)
+    for module in extra_modules(MODULES):
+        for function, stub in list(vars(module).items()):
+            if not function.startswith("_") and isinstance(stub, types.FunctionType):
+                numpy = table.get(function)
+                setattr(module, function, _missing(function) if numpy is None else _interpreted(function, numpy))
+
+
+def _missing(name: str) -> Function:
+    def call(*_: Any, **__: Any) -> Any:
+        raise NotInterpreted(f"libdevice.{name} is not interpreted")
+
+    call.__name__ = name
+    return call
+
+
+def _interpreted(name: str, function: Function) -> Function:
+    """Takes and gives the interpreter's tensors; predicates give int1, everything else the widest argument's type."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    def call(*arguments: Any, **_: Any) -> Any:
+        tensors = [a for a in arguments if isinstance(a, tl.tensor)]
+        if not tensors:
+            raise TypeError(f"libdevice.{name} takes a tensor")
+        values = [a.handle.data if isinstance(a, tl.tensor) else np.asarray(getattr(a, "value", a)) for a in arguments]
+        largest = max(tensors, key=lambda t: t.handle.data.size)
+        with np.errstate(all="ignore"):
+            out = np.asarray(function(*values))
+        scalar = tl.int1 if out.dtype == np.bool_ else largest.dtype
+        if scalar is not tl.int1:
+            out = out.astype(largest.handle.data.dtype)
+        kind = tl.block_type(scalar, largest.shape) if largest.type.is_block() else scalar
+        return tl.tensor(interpreter.TensorHandle(out, scalar), kind)
+
+    call.__name__ = name
+    return call

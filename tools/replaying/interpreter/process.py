@@ -1,0 +1,102 @@
+"""A replaying process on a CPU: kernels under Triton's interpreter, allocations in an arena."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kernelwright.tools.compiling.text.constants import fields_of
+from kernelwright.tools.compiling.text.kernel_text import Rebuilt
+from kernelwright.tools.replaying.interpreter import launching as interpreted
+from kernelwright.tools.replaying.interpreter.arena import Arena
+from kernelwright.tools.replaying.interpreter.launching import Interpreted
+from kernelwright.tools.replaying.replay import Replay
+from kernelwright.tools.replaying.steps import Call
+from kernelwright.tools.report import Failure
+from kernelwright.tools.tracing.trace import Function, Kernel, Traced
+
+WARM_TEXT = """def warm(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(x + i, mask=i < n, other=0.0)
+    b = tl.dot(a[:, None] + tl.zeros((BLOCK, BLOCK), tl.float32), a[None, :] + tl.zeros((BLOCK, BLOCK), tl.float32))
+    c = tl.exp(a - tl.max(a, axis=0)) / tl.sum(b, axis=1) + tl.sigmoid(a)
+    tl.store(y + i, c, mask=i < n)
+    tl.atomic_add(y + i, c, mask=i < n)
+"""
+"""What a zygote interprets once, so that no process that it forks has to look anything up."""
+POISON = 0xFF
+"""Of the set-up."""
+
+
+def warm() -> None:
+    """To be called in the zygote: imports the service, changes the interpreter, and interprets one kernel. Leaves no
+    thread behind.
+    """
+    import importlib
+
+    import torch
+
+    importlib.import_module("kernelwright.tools.replaying.service")
+    interpreted.install()
+    interpreted.rewrite_device_functions()
+    function = Function(name="warm", text=WARM_TEXT, names={"tl": {"triton": "triton.language"}})
+    signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    kernel = Kernel(function="warm", signature=signature, constants=(((3,), 16),))
+    kernels = Interpreted({"warm": kernel}, Rebuilt({"warm": function}, interpreted=True, folder=Path.cwd()))
+    x, y = torch.ones(16), torch.ones(16)
+    kernels.launch("warm", (2, 1, 1), {"x": x, "y": y, "n": 16}, {0: x, 1: y})
+
+
+class OnCpu:
+    """What differs between the two kinds of process (see OnGpu)."""
+
+    def __init__(self) -> None:
+        interpreted.install()
+        self._arena = Arena()
+        self._kernels = Interpreted({}, Rebuilt({}, interpreted=True, folder=Path.cwd()))
+        self._rebuilt: tuple[Any, Rebuilt] | None = None
+        self._prepared = self._first = 0
+
+    def open(self, traced: Traced, binaries: Any) -> None:
+        """Rebuilds the kernels; what was rebuilt of the same functions for another size is used again."""
+        if self._rebuilt is None or self._rebuilt[0] != traced.functions:
+            fields = fields_of(traced.kernels.values())
+            made = Rebuilt(traced.functions, interpreted=True, folder=Path.cwd(), fields=fields)
+            self._rebuilt = traced.functions, made
+        self._kernels = Interpreted(traced.kernels, self._rebuilt[1])
+
+    def stopwatch(self, replay: Replay, traced: Traced) -> Any:
+        """Raises RuntimeError: nobody times an interpreter."""
+        raise RuntimeError("there is no clock for interpreted kernels")
+
+    def call_of_setup(self) -> Call:
+        self._arena.reset(0, POISON)
+        self._kernels.begin_call(0)
+        return Call(self._kernels.launch, self._arena, poison=POISON)
+
+    def prepared(self) -> None:
+        """What the set-up made stays where it is."""
+        self._prepared = self._first = self._arena.mark()
+
+    def call(self, replay: Replay, which: str, *, poison: int, shuffle: int) -> Call:
+        if which == "later" and replay.has_later:
+            self._arena.reset(self._first, poison)
+        else:
+            replay.forget_first()
+            self._arena.reset(self._prepared, poison)
+        self._kernels.begin_call(shuffle)
+        return Call(self._kernels.launch, self._arena, poison=poison)
+
+    def called(self, replay: Replay, which: str) -> None:
+        """What the first call left for the later ones stays where it is."""
+        if replay.has_later and which != "later":
+            self._first = self._arena.mark()
+
+    def finish(self) -> None:
+        """Nothing runs in the background."""
+
+    def noted(self) -> dict[str, Any]:
+        return {"written_outside": "", "read_outside": "; ".join(sorted(set(self._kernels.read_outside)))[:300]}
+
+    def explained(self, error: BaseException, failure: Failure) -> tuple[Failure, bool]:
+        return failure, False

@@ -1,0 +1,315 @@
+"""Triton's own bookkeeping of types and shapes, remembered: under the interpreter a kernel spends half of its time in
+it. The answers are the same.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+from collections.abc import Iterable
+from typing import Any
+
+MOST_SHAPES = 4096
+"""Shapes that are remembered."""
+
+
+def remember_shapes() -> None:
+    """A shape's tuple, its number of elements and its text are made once for each shape, not for each value."""
+    import triton.language.core as core
+
+    of_types: dict[tuple[int, ...], tuple[Any, int, str]] = {}
+    of_tensors: dict[tuple[int, ...], tuple[Any, Any]] = {}
+    type_init, tensor_init = core.block_type.__init__, core.tensor.__init__
+    constexpr = core.constexpr
+
+    def block_type(self: Any, element_ty: Any, shape: Any) -> None:
+        sizes = shape.values if type(shape) is core.tuple else shape
+        if not isinstance(sizes, list | builtins.tuple):
+            type_init(self, element_ty, shape)
+            return
+        key = builtins.tuple([s.value if type(s) is constexpr else s for s in sizes])
+        whole = {*map(type, key)} == {int}  # 16.0 is no 16
+        found = of_types.get(key) if whole else None
+        if found is None:
+            type_init(self, element_ty, shape)
+            if whole and len(of_types) < MOST_SHAPES:
+                of_types[key] = self.shape, self.numel, str(self.shape)
+            return
+        self.element_ty = element_ty
+        self.shape, self.numel, text = found
+        self.name = f"<{text}, {element_ty}>"
+
+    def tensor(self: Any, handle: Any, type: Any) -> None:
+        key = builtins.tuple(type.shape.values) if type.is_block() else ()
+        found = of_tensors.get(key)
+        if found is None:
+            tensor_init(self, handle, type)
+            if len(of_tensors) < MOST_SHAPES:
+                of_tensors[key] = self.numel, self.shape
+            return
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.numel, self.shape = found
+
+    core.block_type.__init__, core.tensor.__init__ = block_type, tensor
+
+
+def unwrap_sooner() -> None:
+    """What is plainly no constant and no sequence is given back at once."""
+    import triton.language.core as core
+
+    original, constexpr = core._unwrap_if_constexpr, core.constexpr
+    plain = {int, float, bool, str, type(None), core.tensor, core.dtype, core.block_type, core.pointer_type}
+
+    def unwrap(value: Any) -> Any:
+        kind = type(value)
+        if kind is constexpr:
+            return value.value
+        return value if kind in plain else original(value)
+
+    for module in list(sys.modules.values()):
+        name = getattr(module, "__name__", "")
+        if name.startswith("triton.") and vars(module).get("_unwrap_if_constexpr") is original:
+            vars(module)["_unwrap_if_constexpr"] = unwrap
+
+
+def make_handles_sooner() -> None:
+    """The size of an array's elements is compared with the type's only where they are not what the interpreter itself
+    would have made.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    checked = interpreter.TensorHandle.__post_init__
+    sizes = {
+        t: max(t.primitive_bitwidth // 8, 1) for t in vars(tl).values() if type(t) is tl.dtype and t.name != "void"
+    }
+    by_name = {t.name: size for t, size in sizes.items()}
+
+    def post_init(self: Any) -> None:
+        dtype = self.dtype
+        if type(dtype) is tl.pointer_type or by_name.get(dtype.name) == self.data.itemsize:
+            return
+        checked(self)
+
+    interpreter.TensorHandle.__post_init__ = post_init
+
+
+def remember_types() -> None:
+    """Types are their own representation under the interpreter, and what two scalar types are computed in is asked once
+    for each pair.
+    """
+    import triton.language.core as core
+    from triton.language.semantic import TritonSemantic
+
+    blocks: dict[tuple[str, tuple[int, ...]], Any] = {}
+    computed: dict[tuple[str, bool, str, bool, bool], Any] = {}
+    with_element_ty, computation_type = core.block_type.with_element_ty, TritonSemantic.computation_type_impl
+
+    def with_element(self: Any, scalar: Any) -> Any:
+        if type(scalar) not in (core.dtype, core.pointer_type) or getattr(scalar, "address_space", 1) != 1:
+            return with_element_ty(self, scalar)
+        key = scalar.name, builtins.tuple(self.shape.values)
+        found = blocks.get(key)
+        if found is None:
+            found = with_element_ty(self, scalar)
+            if len(blocks) < MOST_SHAPES:
+                blocks[key] = found
+        return found
+
+    def computation(self: Any, a: Any, a_scalar: bool, b: Any, b_scalar: bool, division: bool) -> Any:
+        key = a.name, a_scalar, b.name, b_scalar, division
+        found = computed.get(key)
+        if found is None:
+            found = computed[key] = computation_type(self, a, a_scalar, b, b_scalar, division)
+        return found
+
+    core.block_type.with_element_ty = with_element
+    core.block_type.to_ir = lambda self, builder: self
+    TritonSemantic.computation_type_impl = computation
+
+
+def broadcast_by_type() -> None:
+    """The operands of a binary operation get the type of the common shape, and keep their arrays: NumPy spreads those
+    while it computes.
+    """
+    import triton.language.core as core
+    from triton.language.semantic import TritonSemantic
+    from triton.runtime import interpreter
+
+    original, check = TritonSemantic.broadcast_impl_value, TritonSemantic.binary_op_type_checking_impl
+    operands: list[bool] = []
+
+    def check_types(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        operands.append(True)
+        try:
+            return check(self, *arguments, **keywords)
+        finally:
+            operands.pop()
+
+    def broadcast(self: Any, lhs: Any, rhs: Any) -> Any:
+        left, right = lhs.type, rhs.type
+        if left.is_block() and right.is_block() and left.shape is right.shape:
+            return lhs, rhs
+        if not operands or not (left.is_block() or right.is_block()):
+            return original(self, lhs, rhs)
+        if not right.is_block():
+            return lhs, core.tensor(rhs.handle, left.with_element_ty(right))
+        if not left.is_block():
+            return core.tensor(lhs.handle, right.with_element_ty(left)), rhs
+        shape = _common(left.shape.values, right.shape.values)
+        if shape is None:
+            return original(self, lhs, rhs)
+        common = core.block_type(left.element_ty, shape)
+        return core.tensor(lhs.handle, common), core.tensor(rhs.handle, common.with_element_ty(right.element_ty))
+
+    def expand_dims(self: Any, value: Any, axis: int) -> Any:
+        shape = value.data.shape
+        return interpreter.TensorHandle(value.data.reshape(*shape[:axis], 1, *shape[axis:]), value.dtype.scalar)
+
+    TritonSemantic.broadcast_impl_value, TritonSemantic.binary_op_type_checking_impl = broadcast, check_types
+    interpreter.InterpreterBuilder.create_expand_dims = expand_dims
+
+
+def _common(left: list[int], right: list[int]) -> list[int] | None:
+    """The shape that both spread to; None where there is none, or their ranks differ."""
+    if len(left) != len(right) or any(a != b and 1 not in (a, b) for a, b in zip(left, right, strict=True)):
+        return None
+    return [max(a, b) for a, b in zip(left, right, strict=True)]
+
+
+def call_builtins_at_once() -> None:
+    """A builtin of Triton is called with the interpreter's semantics, without the two wrappers that look for them.
+    After the language has been patched.
+    """
+    import triton.language.core as core
+    from triton.runtime import interpreter
+
+    for owner in _owners():
+        for name, found in list(vars(owner).items()):
+            member = (getattr(found, "__kwdefaults__", None) or {}).get("member")
+            raw = getattr(member, "__wrapped__", None)
+            if raw is not None and core.is_builtin(member) and found.__code__.co_filename == interpreter.__file__:
+                semantic = interpreter.interpreter_semantic
+                setattr(owner, name, _direct(raw, semantic))
+
+
+def call_extra_builtins(modules: Iterable[Any]) -> None:
+    """The same for builtins of modules that Triton's interpreter leaves out, as `tl.extra.cuda.globaltimer`."""
+    import triton.language.core as core
+    from triton.runtime import interpreter
+
+    for module in modules:
+        for name, found in list(vars(module).items()):
+            raw = getattr(found, "__wrapped__", None)
+            if raw is not None and core.is_builtin(found):
+                setattr(module, name, _direct(raw, interpreter.interpreter_semantic))
+
+
+def extra_modules(names: Iterable[str]) -> list[Any]:
+    """Triton's modules for one vendor, by both ways to them: it loads some of them twice."""
+    import triton.language as tl
+
+    found = []
+    for name in (n for n in sorted(names) if n.startswith("triton.language.extra.")):
+        by_attributes: Any = tl.extra
+        for part in name.split(".")[3:]:
+            by_attributes = getattr(by_attributes, part, None)
+        found += [m for m in (sys.modules.get(name), by_attributes) if isinstance(m, types.ModuleType)]
+    return found
+
+
+def _owners() -> list[Any]:
+    import triton.language as tl
+
+    return [tl, tl.core, tl.tensor, tl.math, tl.core.tensor_descriptor_base]
+
+
+def _direct(raw: Any, semantic: Any) -> Any:
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        keywords["_semantic"] = semantic
+        return raw(*arguments, **keywords)
+
+    call.__name__ = raw.__name__
+    return call
+
+
+def _spread(lhs: Any, rhs: Any) -> Any:
+    """Returns both operands with the type of their common shape; None where that takes more than their types."""
+    import triton.language.core as core
+
+    left, right = lhs.type, rhs.type
+    if lhs.shape is rhs.shape:
+        return lhs, rhs
+    if not right.is_block():
+        return lhs, core.tensor(rhs.handle, left.with_element_ty(right))
+    if not left.is_block():
+        return core.tensor(lhs.handle, right.with_element_ty(left)), rhs
+    shape = _common(left.shape.values, right.shape.values)
+    if shape is None:
+        return None
+    common = core.block_type(left.element_ty, shape)
+    return core.tensor(lhs.handle, common), core.tensor(rhs.handle, common.with_element_ty(right.element_ty))
+
+
+def check_types_at_once() -> None:
+    """Two operands of one arithmetic type, and a pointer and a whole number, are spread to their common shape at once; a
+    whole number beside a tensor is made a constant once for each type. To be called after `broadcast_by_type`.
+    """
+    import triton.language.core as core
+    from triton.language.semantic import TritonSemantic
+
+    check, tensor, dtype, pointer = (
+        TritonSemantic.binary_op_type_checking_impl, core.tensor, core.dtype, core.pointer_type,
+    )  # fmt: skip
+    kept: dict[tuple[str, bool], bool] = {}
+    constants: dict[tuple[str, int, bool], Any] = {}
+
+    def keeps(self: Any, kind: Any, division: bool) -> bool:
+        """Whether two operands of this type are computed in it."""
+        key = kind.name, division
+        if key not in kept:
+            kept[key] = self.computation_type_impl(kind, False, kind, False, division) == kind
+        return kept[key]
+
+    def constant(self: Any, kind: Any, number: int, division: bool) -> Any:
+        """The number in the type of the tensor beside it; None where both are computed in another type."""
+        key = kind.name, number, division
+        if key in constants:
+            return constants[key]
+        computed = self.computation_type_impl(kind, False, self.to_tensor_type(number), True, division)
+        made = self._cast_to_computation_type(number, kind) if computed == kind else None
+        if len(constants) < MOST_SHAPES:
+            constants[key] = made
+        return made
+
+    def at_once(self: Any, lhs: Any, rhs: Any, pointers: bool, arithmetic: bool, division: bool) -> Any:
+        """The operands, where nothing but their types has to be looked at; None elsewhere."""
+        kind = lhs.dtype
+        if type(rhs) is int:
+            if type(kind) is not dtype or not arithmetic or (made := constant(self, kind, rhs, division)) is None:
+                return None
+            return lhs, tensor(made.handle, lhs.type) if lhs.type.is_block() else made
+        if type(rhs) is not tensor or type(rhs.dtype) is not dtype:
+            return None
+        if type(kind) is dtype:
+            return _spread(lhs, rhs) if kind.name == rhs.dtype.name and keeps(self, kind, division) else None
+        return _spread(lhs, rhs) if type(kind) is pointer and pointers and rhs.dtype.is_int() else None
+
+    def check_types(
+        self: Any, lhs: Any, rhs: Any, allow_lhs_ptr: bool = False, allow_rhs_ptr: bool = False,
+        arithmetic_check: bool = True, div_or_mod: bool = False,
+    ) -> Any:  # fmt: skip
+        if type(lhs) is tensor:
+            found = at_once(self, lhs, rhs, allow_lhs_ptr, arithmetic_check, div_or_mod)
+            if found is not None:
+                return found
+        return check(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
+
+    TritonSemantic.binary_op_type_checking_impl = check_types
+
+
+QUICKER = (
+    remember_shapes, unwrap_sooner, make_handles_sooner, remember_types, broadcast_by_type, check_types_at_once,
+)  # fmt: skip
+"""Before the language is patched."""

@@ -1,0 +1,148 @@
+"""Programs of one launch that meet in memory: what one may see of another's writes, when nothing orders them.
+
+The interpreter runs one program after the other, so that a read always finds every earlier write. On a GPU programs run
+at the same time, and a read that no atomic operation orders after another program's write may find what was there
+before the launch. Here it finds either, by the seed of the call: a kernel that relies on the order of its programs
+comes out wrong. Orders are tracked as a race detector does it (happens-before, by segments between atomic operations).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from kernelwright.tools.replaying.interpreter.extents import Extents
+
+MOST_SYNCHRONISING = 16
+"""Addresses of one atomic operation that order programs; an operation on more of them adds numbers up and orders
+nothing.
+"""
+SPINS = 256
+"""Atomic operations and volatile loads by one program that runs alone, after which it is taken to wait for another."""
+
+
+class NeedsInterleaving(BaseException):
+    """Programs of this launch wait for each other or hand memory on by atomic operations: they have to run in turns."""
+
+
+@dataclass
+class Program:
+    """One program of the launch, and what it has been ordered after."""
+
+    number: int
+    place: tuple[int, int, int]
+    segment: int = 0
+    sees: int = 0
+    """A bit for every segment whose writes it sees."""
+    waits: int = 0
+    """Atomic operations and volatile loads so far."""
+
+
+class Shadow:
+    """What one storage held before the launch, and who wrote it since."""
+
+    def __init__(self, start: int, size: int, grain: int) -> None:
+        """grain: bytes of the elements that are told apart."""
+        self.start, self.grain = start, grain
+        self.bytes: Any = np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(start))
+        self.before = self.bytes.copy()
+        self.writers = np.zeros(-(-size // grain), np.int32)
+        """The last segment that wrote an element; 0 for none."""
+
+    def places(self, addresses: Any) -> Any:
+        return (addresses - np.uint64(self.start)) // np.uint64(self.grain)
+
+    def old(self, addresses: Any, dtype: Any) -> Any:
+        """What lay there before the launch. Addresses that are no multiples of an element's size are read byte by byte."""
+        offsets = (addresses - np.uint64(self.start)).astype(np.int64)
+        rows = offsets[:, None] + np.arange(dtype.itemsize)
+        return np.ascontiguousarray(self.before[rows]).view(dtype)[:, 0]
+
+
+class Races:
+    """The programs of one launch. Storages are numbered as in its Extents."""
+
+    def __init__(self, extents: Extents, random: Random, *, interleaved: bool) -> None:
+        self._extents, self._random, self._interleaved = extents, random, interleaved
+        self._shadows: dict[int, Shadow] = {}
+        self._owners = [-1]
+        """Of each segment the program's number; segment 0 is none."""
+        self._released: dict[int, int] = {}
+        """Address -> the segments that whoever waits there is ordered after."""
+        self.now = Program(-1, (0, 0, 0))
+
+    def begin(self, program: Program) -> None:
+        self.now = program
+        self._new_segment()
+
+    def _new_segment(self) -> None:
+        self.now.segment = len(self._owners)
+        self.now.sees |= 1 << self.now.segment
+        self._owners.append(self.now.number)
+
+    # ------------------------------------------------------------------ memory
+    def before_write(self, storage: int, size: int) -> None:
+        """To be called before the first write to a storage, and may be called before any."""
+        if storage not in self._shadows:
+            start = self._extents.starts[storage]
+            self._shadows[storage] = Shadow(start, self._extents.ends[storage] - start, size)
+
+    def written(self, storage: int, addresses: Any) -> None:
+        """Active addresses in one storage that the current program has written."""
+        shadow = self._shadows[storage]
+        shadow.writers[shadow.places(addresses)] = self.now.segment
+
+    def is_written(self, storage: int) -> bool:
+        return storage in self._shadows
+
+    def stale(self, storage: int, addresses: Any, dtype: Any) -> tuple[Any, Any] | None:
+        """Which of the active addresses hold a write that the current program need not see, and what lay there before;
+        None where it sees everything.
+        """
+        shadow = self._shadows[storage]
+        writers = shadow.writers[shadow.places(addresses)]
+        foreign = (writers != 0) & (writers != self.now.segment)
+        if not foreign.any():
+            return None
+        segments = np.unique(writers[foreign]).tolist()
+        hidden = [s for s in segments if not self.now.sees >> s & 1]
+        if len(hidden) < len(segments) and not self._interleaved:
+            self._check_alone([s for s in segments if self.now.sees >> s & 1])
+        if not hidden or self._random.random() < 0.5:
+            return None
+        lanes = np.flatnonzero(np.isin(writers, hidden))
+        return lanes, shadow.old(addresses[lanes], dtype)
+
+    def _check_alone(self, seen: list[int]) -> None:
+        """Memory that another program has handed on is right only if it is so in every order."""
+        if any(self._owners[s] != self.now.number for s in seen):
+            raise NeedsInterleaving
+
+    def restore(self) -> None:
+        """Every storage as it was before the launch."""
+        for shadow in self._shadows.values():
+            shadow.bytes[:] = shadow.before
+
+    # ------------------------------------------------------------------ order
+    def wait(self) -> None:
+        """Before an atomic operation or a volatile load: a program that runs alone may not wait for ever."""
+        self.now.waits += 1
+        if not self._interleaved and self.now.waits > SPINS:
+            raise NeedsInterleaving
+
+    def acquire(self, addresses: Any) -> None:
+        """The current program is ordered after whoever released one of these addresses."""
+        if addresses.size <= MOST_SYNCHRONISING:
+            for address in addresses.tolist():
+                self.now.sees |= self._released.get(address, 0)
+
+    def release(self, addresses: Any) -> None:
+        """Whoever acquires one of these addresses later is ordered after all that the current program has done."""
+        if addresses.size <= MOST_SYNCHRONISING:
+            for address in addresses.tolist():
+                self._released[address] = self._released.get(address, 0) | self.now.sees
+            self._new_segment()

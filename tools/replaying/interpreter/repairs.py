@@ -1,0 +1,206 @@
+"""Triton's interpreter made honest, products in the precision that a GPU would use, and quicker. Changes the
+interpreter of the process for good.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+TF32_DROPPED_BITS = 13
+
+
+def repair_dot() -> None:
+    """bf16 operands are widened (the interpreter of Triton 3.9 multiplies their bit patterns), and fp32 operands of a
+    tf32 product are rounded to tf32.
+
+    So a kernel that leaves `tl.dot` at its default for fp32 is as wrong here as on a GPU.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.create_dot
+
+    def create_dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
+        a, b = (_operand(x, tl, interpreter, str(input_precision)) for x in (a, b))
+        return original(self, a, b, d, input_precision, max_num_imprecise_acc)
+
+    interpreter.InterpreterBuilder.create_dot = create_dot
+
+
+def repair_splat() -> None:
+    """A scalar condition against a block mask: `mask & (row < rows)`. The interpreter keeps a comparison as bool under
+    the type of what was compared, and spreads it as that type; the mask is an integer then, and the load refuses it.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original = interpreter.InterpreterBuilder.create_splat
+
+    def create_splat(self: Any, *arguments: Any) -> Any:
+        spread = original(self, *arguments)
+        if arguments[-1].data.dtype != np.bool_:
+            return spread
+        return interpreter.TensorHandle(spread.data.astype(np.bool_), tl.int1)
+
+    interpreter.InterpreterBuilder.create_splat = create_splat
+
+
+def repair_index() -> None:
+    """A loop to a number that was computed: `range(0, n, BLOCK)`. Triton 3.6 reads it with `int()` off an array of one
+    element, which NumPy no longer has.
+    """
+    from triton.runtime import interpreter
+
+    original = getattr(interpreter, "_patch_lang_tensor", None)
+    if original is None:
+        return
+
+    def patch_lang_tensor(tensor: Any, scope: Any) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patch_lang_tensor
+
+
+def repair_scan() -> None:
+    """Running sums and products as exact as a GPU's, which adds in a tree: NumPy adds one after the other, and over a
+    thousand equal numbers the rounding, always to the same side, made honest scans wrong. Summed in float64 and
+    rounded once a number.
+    """
+    from triton.runtime import interpreter
+
+    def exactly(fold: Any) -> Any:
+        def scanned(self: Any, input: Any) -> list[Any]:
+            data = input.handle.data
+            wide = (
+                fold(data.astype(np.float64), axis=self.axis).astype(data.dtype)
+                if data.dtype.kind == "f"
+                else fold(data, axis=self.axis)
+            )
+            return [self.to_tensor(wide, dtype=input.dtype)]
+
+        return scanned
+
+    interpreter.ScanOps.cumsum, interpreter.ScanOps.cumprod = exactly(np.cumsum), exactly(np.cumprod)
+
+
+def repair_arguments_of_extremes() -> None:
+    """The place of the largest number of a row of NaN is 0, as it may be on a GPU; NumPy raises."""
+    from triton.runtime import interpreter
+
+    original = interpreter.ReduceOps.min_max
+
+    def place(find: Any, lowest: float) -> Any:
+        def found(data: Any, axis: Any, keepdims: Any) -> Any:
+            if data.dtype.kind == "f":
+                data = np.where(np.isnan(data), data.dtype.type(lowest), data)
+            return find(data, axis=axis, keepdims=keepdims)
+
+        return found
+
+    places = {np.nanargmax: place(np.argmax, -np.inf), np.nanargmin: place(np.argmin, np.inf)}
+
+    def min_max(self: Any, input: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
+        return original(self, input, val_reduce_op, places.get(idx_reduce_op, idx_reduce_op))
+
+    interpreter.ReduceOps.min_max = min_max
+
+
+def compute_erf_at_once() -> None:
+    """Triton's interpreter calls Python's `math.erf` for each number."""
+    from triton.runtime import interpreter
+
+    from kernelwright.tools.replaying.interpreter.libdevice import by_torch
+
+    erf = by_torch("erf")
+
+    def create_erf(self: Any, arg: Any) -> Any:
+        return interpreter.TensorHandle(erf(arg.data), arg.dtype.scalar)
+
+    interpreter.np_erf_fp32 = interpreter.np_erf_fp64 = erf
+    interpreter.InterpreterBuilder.create_erf = create_erf
+
+
+def patch_for_good() -> None:
+    """Triton's language is patched once for the whole process, with `tl` and `tl.core` alike. Triton itself walks all
+    of `triton.language` at every launch and again at every call of a device function, `tl.sum` and `tl.sigmoid`
+    among them: a millisecond each.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    def world() -> None:
+        """A function whose globals are what Triton looks for the language in."""
+
+    interpreter._patch_lang(types.FunctionType(world.__code__, {"tl": tl, "core": tl.core}))
+    done = interpreter._LangPatchScope()
+    interpreter._patch_lang = lambda fn: done
+
+
+def raise_as_it_is() -> None:
+    """What a device function raises is not wrapped in an error whose text quotes it: over a hundred calls deep, the
+    quotes of quotes fill all memory.
+    """
+    from triton.runtime import interpreter
+
+    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        return self.rewrite()(*arguments, **keywords)
+
+    interpreter.InterpretedFunction.__call__ = call
+
+
+def forget_overflow() -> None:
+    """No second computation in int64 beside every sum and product of integers: what it finds, `device_assert` says only
+    in debug mode, and a GPU's release build has none. Half of what a convolution takes.
+    """
+    from triton.runtime.interpreter import interpreter_builder
+
+    interpreter_builder.options = replace(interpreter_builder.options, sanitize_overflow=False)
+
+
+def keep_dtypes() -> None:
+    """NumPy's type of a Triton type, remembered by name: the interpreter builds a table of nineteen entries for each
+    answer.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    answer, known = interpreter._get_np_dtype, dict[str, Any]()
+
+    def np_dtype(tt_dtype: Any) -> Any:
+        scalar = tt_dtype.scalar
+        name = "" if isinstance(scalar, tl.pointer_type) else scalar.name
+        found = known.get(name)
+        if found is None:
+            found = known[name] = answer(tt_dtype)
+        return found
+
+    interpreter._get_np_dtype = np_dtype
+
+
+def _operand(handle: Any, tl: Any, interpreter: Any, precision: str) -> Any:
+    if handle.dtype.scalar == tl.bfloat16:
+        widened = (handle.data.astype(np.uint32) << 16).view(np.float32)
+        return interpreter.TensorHandle(widened, tl.float32)
+    if handle.dtype.scalar == tl.float32 and precision.rsplit(".", 1)[-1] == "TF32":
+        return interpreter.TensorHandle(_tf32(handle.data), tl.float32)
+    return handle
+
+
+def _tf32(values: np.ndarray) -> np.ndarray:
+    """Round to nearest, ties away, on 10 bits of mantissa (cvt.rna.tf32.f32); what is not finite stays."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (
+        (bits + np.uint32(1 << (TF32_DROPPED_BITS - 1))) & np.uint32(0xFFFFFFFF << TF32_DROPPED_BITS & 0xFFFFFFFF)
+    ).view(np.float32)
+    return np.where(np.isfinite(values), rounded, values)
+
+
+REPAIRS = (compute_erf_at_once, repair_dot, repair_splat, repair_index, repair_scan, repair_arguments_of_extremes)
+"""Of what it computes otherwise than a GPU."""
+QUICKER = (keep_dtypes, forget_overflow, patch_for_good, raise_as_it_is)
+"""The same answers sooner."""

@@ -1,0 +1,123 @@
+"""Which operators of torch a trace may ask for, and what each of them does to memory.
+
+A trace is data, and an operator's name in it is a request. Executed are operators of the `aten` namespace that take and
+give tensors and plain values, a few of `prims`, and no others: nothing that reads a file, takes a pointer, a storage or
+a function, or trusts sizes that nobody checks. Whether an operator counts as the candidate's own work is decided
+elsewhere (tools/judging); here it only runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.tools.report import Failed, Failure, Fault, clean_text
+
+_NAME = re.compile(r"(aten|prims)\.([A-Za-z0-9_]{1,80})\.([A-Za-z0-9_]{1,80})", re.ASCII)
+_FOREIGN_TYPES = re.compile(r"Storage|Stream|Any|Dict|Future|RRef|Enum|__torch__|^t\d?$|\bt\b|tVal")
+"""Types of parameters and results (as torch writes them) that no plain value can stand for."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PRIMS = _words("broadcast_in_dim collapse_view convert_element_type iota rev split_dim squeeze transpose view_of")
+
+REFUSED = _words("""
+    from_file record_stream set_data data retain_grad item equal is_nonzero to_mkldnn mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear
+    mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight mkldnn_rnn_layer sparse_compressed_tensor
+    sparse_bsc_tensor sparse_bsr_tensor sparse_csc_tensor sparse_csr_tensor sym_constrain_range sym_constrain_range_for_size
+    """)
+"""Of the names without a leading underscore."""
+
+INTERNAL = _words("""
+    _adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation _aminmax _cdist_forward _chunk_cat _conj _conj_copy _conj_physical _convolution
+    _ctc_loss _cummax_helper _cummin_helper _embedding_bag _embedding_bag_forward_only _euclidean_dist _fft_c2c _fft_c2r _fft_r2c _fused_dropout _fused_rms_norm _grouped_mm _int_mm _linalg_det _linalg_eigh
+    _linalg_check_errors _linalg_slogdet _linalg_solve_ex _linalg_svd _log_softmax _logcumsumexp _masked_softmax _native_batch_norm_legit _native_batch_norm_legit_functional
+    _native_batch_norm_legit_no_training _neg_view _neg_view_copy _pad_circular _pad_enum _pdist_forward _prelu_kernel _reshape_alias
+    _reshape_alias_copy _reshape_copy _safe_softmax _scaled_dot_product_attention_math _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu
+    _scaled_mm _softmax _stack _standard_gamma _thnn_fused_gru_cell _thnn_fused_lstm_cell _to_copy _trilinear _unique2 _unsafe_index _unsafe_view
+    _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    _weight_norm_interface _assert_tensor_metadata
+    """)
+"""Of the names with a leading underscore, beside `_foreach_` and Python's own (`__and__`): torch checks less in its
+internal operators.
+"""
+
+UNSET = _words("empty empty_like empty_permuted empty_strided new_empty new_empty_strided")
+"""They leave memory as it is found."""
+FILLS: dict[str, float | None] = {
+    "zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1, "full": None, "full_like": None, "new_full": None,
+}  # fmt: skip
+"""They allocate and fill; None: with the argument after the sizes (or the tensor)."""
+GROWING = _words("resize_ resize_as_ set_")
+"""They may enlarge a storage, and leave what is new as it is found."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """One operator that may be executed."""
+
+    call: Any
+    """torch's OpOverload, or what stands for it."""
+    name: str
+    """Without namespace and overload."""
+    mutable: bool
+    """It changes a tensor that it is given."""
+    view: bool
+    random: bool
+    """It draws from the default generator."""
+
+
+def refused(name: str, reason: str) -> Failed:
+    return Failed(
+        Failure(fault=Fault.FALLBACK, message=clean_text(f"the host code asks torch for {name}, which {reason}", 300))
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def known(name: str) -> Known:
+    """The operator of that name, as `aten.view.default`. Raises Failed where there is none that may be executed."""
+    import torch
+
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise refused(name, "is no operator of torch that a verdict can replay")
+    namespace, operator, overload = match.groups()
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    found = getattr(packet, overload, None) if isinstance(packet, torch._ops.OpOverloadPacket) else None
+    if not isinstance(found, torch._ops.OpOverload):
+        raise refused(name, "this version of torch does not have")
+    if not _allowed(namespace, operator) or not _plain(found._schema):
+        raise refused(name, "a verdict does not replay: it reaches for more than its tensors")
+    return Known(
+        call=_checked_alias if operator == "_reshape_alias" else found,
+        name=operator,
+        mutable=bool(found._schema.is_mutable),
+        view=bool(found.is_view),
+        random=torch.Tag.nondeterministic_seeded in found.tags,
+    )
+
+
+def _allowed(namespace: str, operator: str) -> bool:
+    if namespace == "prims":
+        return operator in PRIMS
+    if operator.startswith("_") and not operator.startswith("__"):
+        return operator in INTERNAL or operator.startswith("_foreach_")
+    return operator not in REFUSED and not operator.startswith(("mkldnn_", "quantize", "q_", "cudnn_", "miopen_"))
+
+
+def _plain(schema: Any) -> bool:
+    types = [str(a.type) for a in (*schema.arguments, *schema.returns)]
+    return any("Tensor" in one for one in types) and not any(_FOREIGN_TYPES.search(one) for one in types)
+
+
+def _checked_alias(tensor: Any, size: Any, stride: Any) -> Any:
+    """`_reshape_alias` believes whatever strides it is given; `as_strided` does not."""
+    import torch
+
+    return torch.ops.aten.as_strided.default(tensor, size, stride)

@@ -1,0 +1,137 @@
+"""One trace, ready to be replayed: its weights bound, its set-up run, its calls repeated on whatever inputs the judge
+gives. Knows no process and no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernelwright.tools.references.seeds import seed_everything
+from kernelwright.tools.replaying.preparation import Preparation
+from kernelwright.tools.replaying.state_forms import strides_of
+from kernelwright.tools.replaying.steps import Call, Steps, numbers_made, numbers_used
+from kernelwright.tools.replaying.values import Json, Table, bind, leaves, malformed
+from kernelwright.tools.tracing.trace import Step, Trace, every, tensors_in
+
+
+class Replay:
+    """The trace of one size on one device."""
+
+    def __init__(self, trace: Trace, state: Mapping[str, Any], device: str, seed: int) -> None:
+        """state: the judge's weights by name; names that the trace lacks are ignored. seed: of the set-up. Raises
+        Failed.
+        """
+        self._trace, self._seed = trace, seed
+        self.state = {name: tensor for name, tensor in state.items() if name in trace.state}
+        self._own_forms: list[tuple[Any, Any]] = []
+        """The judge's weight, and the copy that lies in memory as the candidate's does."""
+        self._lay_out_as_traced(strides_of(trace.setup, trace.state.values()))
+        self._weights: Table = {trace.state[name]: tensor for name, tensor in self.state.items()}
+        self._kept: Table = dict(self._weights)
+        """What every first call begins with."""
+        self._lasting: Table | None = None
+        """What every later call begins with: what the first call has left."""
+        wanted = _needed_from_outside(trace.first, trace.first_outputs, trace.inputs)
+        self._left_by_first: set[int] = set()
+        later = trace.later
+        if later is not None:
+            self._left_by_first = _needed_from_outside(later, trace.later_outputs, trace.later_inputs)
+            wanted |= self._left_by_first - _made_in(trace.first)
+        self._wanted = wanted | self._weights.keys()
+        self.preparation = Preparation(trace.setup, wanted, self._weights.keys(), device)
+        self._first = Steps(trace.first, {*tensors_in(trace.first_outputs), *self._left_by_first}, device)
+        self._later = None if later is None else Steps(later, set(tensors_in(trace.later_outputs)), device)
+
+    def _lay_out_as_traced(self, strides: Mapping[int, tuple[int, ...]]) -> None:
+        import torch
+
+        for name, weights in self.state.items():
+            stride = strides.get(self._trace.state[name])
+            if stride is None or len(stride) != weights.dim() or stride == weights.stride() or 0 in stride:
+                continue
+            own = torch.empty_strided(weights.shape, stride, dtype=weights.dtype, device=weights.device)
+            self._own_forms.append((weights, own))
+            self.state[name] = own
+
+    def take_weights(self) -> None:
+        """To be called before a call: weights that lie otherwise than the judge's get its values."""
+        for weights, own in self._own_forms:
+            own.copy_(weights)
+
+    def give_weights(self) -> None:
+        """To be called after a call: what it changed in them is changed in the judge's memory."""
+        for weights, own in self._own_forms:
+            weights.copy_(own)
+
+    @property
+    def has_later(self) -> bool:
+        """Whether later calls ask for something else than the first."""
+        return self._later is not None
+
+    def prepare(self, call: Call) -> None:
+        """The set-up, over the weights as they are now. Raises Failed, and whatever torch raises."""
+        import torch
+
+        table = dict(self._weights)
+        self.take_weights()
+        if self.preparation:
+            seed_everything(self._seed)
+            with torch.no_grad():
+                self.preparation.run(table, call)
+        self._kept, self._lasting = {n: t for n, t in table.items() if n in self._wanted}, None
+
+    def forget_first(self) -> None:
+        """Drops what the first call left: the next call has to be a first one."""
+        self._lasting = None
+
+    def run(self, which: str, inputs: Sequence[Any], call: Call, seed: int | None) -> list[Any]:
+        """One call on these arguments of forward; seed: of what torch draws, None leaves the generator as it is. Gives
+        the outputs in order: tensors, {"other": type's name}, plain values.
+
+        Raises Failed, whatever torch raises, and ValueError where a later call comes before any first.
+        """
+        import torch
+
+        later = self._later if which == "later" else None
+        if later is not None and self._lasting is None:
+            raise ValueError("a later call before the first")
+        pattern, outputs = (
+            (self._trace.inputs, self._trace.first_outputs)
+            if later is None
+            else (self._trace.later_inputs, self._trace.later_outputs)
+        )
+        table = dict(self._kept if later is None else self._lasting or {})
+        bind(pattern, list(inputs), table)
+        if seed is not None:
+            seed_everything(seed)
+        with torch.no_grad():
+            (later or self._first).run(table, call)
+        if later is None and self._later is not None:
+            self._lasting = self._kept | {n: table[n] for n in self._left_by_first if n in table}
+        return [self._output(leaf, table) for leaf in leaves(outputs)]
+
+    def _output(self, leaf: Json, table: Table) -> Any:
+        if isinstance(leaf, dict) and "t" in leaf:
+            if leaf["t"] not in table:
+                raise malformed("gives back a tensor that nothing made")
+            return table[leaf["t"]]
+        return leaf
+
+    def survivors(self) -> list[Any]:
+        """Every tensor that outlives a call: weights, what the set-up made, what the first call left."""
+        return list((self._kept | (self._lasting or {})).values())
+
+
+def _made_in(steps: Sequence[Step]) -> set[int]:
+    return {number for step in every(steps) for number in numbers_made(step)}
+
+
+def _needed_from_outside(steps: Sequence[Step], outputs: Json, inputs: Json) -> set[int]:
+    """Numbers that the steps use, or give back, and that neither they nor the inputs make."""
+    made = set(tensors_in(inputs))
+    used: set[int] = set()
+    for step in every(steps):
+        used |= set(numbers_used(step)) - made
+        made |= set(numbers_made(step))
+    return used | (set(tensors_in(outputs)) - made)

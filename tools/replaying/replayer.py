@@ -1,0 +1,312 @@
+"""The judge's handle on a process that replays traces: weights and inputs go in, outputs come back in the judge's own
+memory.
+
+Whatever happens over there, a malformed answer, a death, a hang, becomes a Failure, raised as Failed; the process is
+then replaced, and the next `open` works.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError
+
+from kernelwright.tools.comparing.comparison import Described
+from kernelwright.tools.references.shared_tensors import Shared
+from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
+from kernelwright.tools.report import Cheat, Failed, Failure, Fault, InfrastructureError, Value, clean_text
+from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
+from kernelwright.tools.tracing.trace import Json, Launch, Trace, Traced, every
+
+SERVICE = "kernelwright.tools.replaying.service:serve"
+MOST_MAPPED = 64
+"""Allocations of the judge that a process keeps mapped; the ones used longest ago are unmapped first."""
+
+
+class Alias(Value):
+    """What an output shares memory with: the position of an argument of forward, or the name of a weight."""
+
+    input: int | None = None
+    state: str | None = None
+
+
+class Watched(Value):
+    """What a watched call did beside its kernels (tools/replaying/watching.py)."""
+
+    operations: int = 0
+    """Floating-point operations of torch's operators."""
+    truncations: dict[str, int] = {}
+    """Operators that turned floating values into whole numbers."""
+    launches: int = 0
+    copies: int = 0
+    """Launches that did nothing but copy."""
+
+
+class Reply(Value):
+    """What one call gave back. The outputs themselves lie in the places."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    outputs: tuple[Described, ...]
+    """Flattened; the first 64 of them."""
+    aliases: tuple[Alias | None, ...]
+    """One an output."""
+    count: int
+    """Of all outputs."""
+    copied: tuple[bool, ...]
+    """One a place: whether the output had its shape and dtype and was copied there."""
+    written_outside: str = ""
+    """What was written beside a tensor, where that did not end the call; empty where nothing was."""
+    read_outside: str = ""
+    """What was read beside a tensor. It found poison."""
+    watched: Watched | None = None
+    """Of a call that was watched."""
+
+
+class Replayer:
+    """One process at a time, taken from a zygote, over any number of candidates. A context manager. For one thread."""
+
+    def __init__(self, device: str, zygote: Zygote) -> None:
+        """device: cpu or cuda:0, as the zygote's processes see it."""
+        self.device, self._zygote = device, zygote
+        self._process: Process | None = None
+        self._mapped: OrderedDict[str, None] = OrderedDict()
+        self._pinned: list[str] = []
+        """Allocations of the weights that are bound."""
+        self._until, self._budget = 0.0, 0.0
+        self._opened = False
+        self._prepares = False
+        self._seed = 0
+
+    # ------------------------------------------------------------------ a trace
+    def open(
+        self, traced: Traced, index: int, state: Mapping[str, Shared], *, seed: int, seconds: float, binaries: Mapping[str, Any] | None = None
+    ) -> None:  # fmt: skip
+        """Rebuilds or loads the kernels of trace `index`, binds the weights by their names in the trace, and runs the
+        set-up.
+
+        seconds: for this and all calls until the next `open`. Raises Failed; NeedsGpu where a kernel cannot be
+        interpreted; InfrastructureError.
+        """
+        trace = traced.traces[index]
+        if trace is None:
+            raise ValueError(f"there is no trace {index}")
+        self._until, self._budget, self._opened = time.monotonic() + seconds, seconds, False
+        self._seed = seed
+        self._start()
+        message = {"traced": part_of(traced, trace), "seed": seed, "state": {n: s.spec for n, s in state.items()}}
+        if binaries is not None:
+            message["binaries"] = _as_messages(traced, trace, binaries)
+        self._pinned = []
+        reply = self._asked({"do": "open", **message}, list(state.values()), "prepare the model")
+        self._pinned = list({_name(shared): None for shared in state.values()})
+        self._opened = True
+        self._prepares = bool(reply.get("prepares"))
+
+    def set_up(self) -> float:
+        """Runs the set-up again, after the judge has changed the weights; gives its seconds, 0 where the calls need
+        nothing of it. Raises Failed.
+        """
+        self._check_open()
+        if not self._prepares:
+            return 0.0
+        return _seconds(self._asked({"do": "prepare"}, (), "prepare the model"))
+
+    def call(
+        self, inputs: Json, shared: Sequence[Shared], places: Sequence[Shared], *, which: str = "first", poison: int = 0xFF, shuffle: int = 0,
+        choices: int = 0, launches: bool = True, seed: int | None = None, watch: bool = False,
+    ) -> Reply:  # fmt: skip
+        """One call of forward.
+
+        inputs: the arguments as tools/wire.py describes them, with the specs of `shared` for tensors. shared: the
+        memory of these tensors. places: memory of the reference's outputs, in order. which: first or later; where the
+        trace has no later calls, all are first ones. poison: the byte in memory that nobody has set. shuffle: seed of
+        the order of programs, on a CPU. choices: the alternative of autotuned launches. launches: False leaves all
+        launches out. seed: of what the host code draws by torch; that of `open` where None. Raises Failed, NeedsGpu,
+        InfrastructureError.
+        """
+        self._check_open()
+        message = {
+            "do": "call", "inputs": inputs, "places": [p.spec for p in places], "which": which, "poison": poison, "shuffle": shuffle,
+            "choices": choices, "launches": launches, "seed": self._seed if seed is None else seed, "watch": watch,
+        }  # fmt: skip
+        reply = self._asked(message, [*shared, *places], "run forward")
+        try:
+            told = Reply.model_validate({k: reply[k] for k in Reply.model_fields if k in reply})
+        except (KeyError, ValidationError) as error:
+            raise self._over(forged(f"an answer has not the form of one: {type(error).__name__}")) from error
+        if len(told.aliases) != len(told.outputs) or len(told.copied) > len(places):
+            raise self._over(forged("an answer has not the form of one"))
+        return told
+
+    def ask(self, message: dict[str, Any], *, seconds: float, shared: Sequence[Shared] = ()) -> dict[str, Any]:
+        """One exchange about the trace that is open. The deadline of `open` does not count. Raises Failed and
+        InfrastructureError.
+        """
+        self._check_open()
+        until, budget = self._until, self._budget
+        self._until, self._budget = time.monotonic() + seconds, seconds
+        try:
+            return self._asked(message, shared, str(message["do"]).replace("_", " "))
+        finally:
+            self._until, self._budget = until, budget
+
+    def forget(self) -> None:
+        """Has the process unmap all memory of the judge, which may then be given back to the system. The trace is
+        closed.
+        """
+        if self._process is not None:
+            self._end()
+
+    def close(self) -> None:
+        """Ends the process. Safe to call twice."""
+        self._end()
+
+    def __enter__(self) -> Replayer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def process(self) -> Process | None:
+        """The process that is in use, for its isolation and what it printed."""
+        return self._process
+
+    def _check_open(self) -> None:
+        if not self._opened:
+            raise InfrastructureError("no trace is open in the replayer: open one first")
+
+    # ------------------------------------------------------------------ the process
+    def _start(self) -> None:
+        if self._process is None:
+            self._process = self._zygote.start(SERVICE, {"device": self.device})
+            self._mapped.clear()
+
+    def _end(self) -> None:
+        process, self._process, self._opened = self._process, None, False
+        if process is not None:
+            process.kill()
+
+    def _over(self, failure: Failure) -> Failed:
+        """The process is of no more use."""
+        self._end()
+        return Failed(failure)
+
+    def _asked(self, message: dict[str, Any], shared: Iterable[Shared], doing: str) -> dict[str, Any]:
+        """Sends a message and gives what answers it. Raises Failed and NeedsGpu."""
+        process = self._process
+        assert process is not None
+        nonce = os.urandom(12).hex()
+        blocks, forgotten, descriptors = self._lent(shared)
+        whole = {"nonce": nonce, "blocks": blocks, "forget": forgotten, **message}
+        try:
+            process.send(whole, descriptors)
+            reply = process.receive(max(self._until - time.monotonic(), 0.05))
+        except ProcessDied as death:
+            raise self._over(_died(death, process, doing)) from death
+        except ProcessTimedOut as error:
+            told = f"no answer within {self._budget:g} s while the judge asked to {doing}: an endless loop, or far too slow"
+            raise self._over(Failure(fault=Fault.TIMEOUT, message=told)) from error
+        except (BadMessage, ValueError) as error:
+            raise self._over(
+                forged(f"the channel carried something that is no message: {type(error).__name__}")
+            ) from error
+        if reply.get("nonce") != nonce:
+            raise self._over(forged("a message on the channel does not answer what was asked"))
+        try:
+            return self._read(reply)
+        except Failed:
+            for name in blocks:  # which may not have been mapped
+                self._mapped.pop(name, None)
+            raise
+
+    def _read(self, reply: dict[str, Any]) -> dict[str, Any]:
+        if "needs_gpu" in reply:
+            raise NeedsGpu(clean_text(reply["needs_gpu"], 200).replace("\n", " "))
+        if "failure" not in reply:
+            return reply
+        try:
+            failure = capped(Failure.model_validate(reply["failure"]))
+        except ValidationError as error:
+            raise self._over(forged("an answer has not the form of one: ValidationError")) from error
+        raise self._over(failure) if reply.get("dead") else Failed(failure)
+
+    def _lent(self, shared: Iterable[Shared]) -> tuple[list[str], list[str], list[int]]:
+        """Names of allocations that the process has not mapped yet, names that it may unmap, and the descriptors of the
+        former on a CPU.
+        """
+        needed: OrderedDict[str, Shared] = OrderedDict()
+        for one in shared:
+            needed.setdefault(_name(one), one)
+        new = [name for name in needed if name not in self._mapped]
+        for name in (*self._pinned, *needed):
+            self._mapped[name] = None
+            self._mapped.move_to_end(name)
+        most = max(MOST_MAPPED, len(needed) + len(self._pinned))
+        forgotten = list(self._mapped)[: max(len(self._mapped) - most, 0)]
+        for name in forgotten:
+            del self._mapped[name]
+        return new, forgotten, [fd for name in new for fd in needed[name].fds]
+
+
+def _name(shared: Shared) -> str:
+    """Of the allocation that a tensor lies in, for both sides: an IPC handle, or the number of a memfd, which no other
+    has while it is mapped anywhere.
+    """
+    if "ipc" in shared.spec:
+        return str(shared.spec["ipc"])
+    shared.spec["block"] = str(os.fstat(shared.fds[0]).st_ino)
+    return str(shared.spec["block"])
+
+
+def part_of(traced: Traced, trace: Trace) -> str:
+    """One trace with the kernels that it launches, as text."""
+    steps = [*trace.setup, *trace.first, *(trace.later or ())]
+    launched = {step.kernel for step in every(steps) if isinstance(step, Launch)}
+    part = Traced(
+        version=traced.version, functions=traced.functions, kernels={k: traced.kernels[k] for k in launched}, traces=(trace,)
+    )  # fmt: skip
+    return part.model_dump_json()
+
+
+def _as_messages(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Compiled kernels of one trace (tools/compiling/compiler.py): the process cannot read the judge's files."""
+    steps = [*trace.setup, *trace.first, *(trace.later or ())]
+    launched = {step.kernel for step in every(steps) if isinstance(step, Launch)}
+    return {
+        key: {
+            "binary": base64.b64encode(binaries[key].binary).decode(),
+            "metadata": binaries[key].metadata,
+            "signature": traced.kernels[key].signature,
+            "failure": failure.model_dump(mode="json") if (failure := binaries[key].failure) else None,
+        }
+        for key in launched
+    }
+
+
+def _seconds(reply: Mapping[str, Any]) -> float:
+    value = reply.get("seconds")
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def forged(message: str) -> Failure:
+    return Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=message)
+
+
+def capped(failure: Failure) -> Failure:
+    """What the process says of the candidate is data: capped text, and no claim to be a mismatch."""
+    return Failure(
+        fault=failure.fault, cheat=failure.cheat, message=clean_text(failure.message, 700), where=failure.where, trace=clean_text(failure.trace, 2000)
+    )  # fmt: skip
+
+
+def _died(death: ProcessDied, process: Process, doing: str) -> Failure:
+    said = process.output.strip().splitlines()
+    tail = f"; last output: {said[-1][:200]}" if said else ""
+    return Failure(fault=Fault.CRASH, message=f"{death.describe()} while the judge asked to {doing}{tail}")

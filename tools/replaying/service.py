@@ -1,0 +1,210 @@
+"""The process that replays traces, of one candidate after the other: trusted code that runs hostile kernels, in a
+sandbox.
+
+It is sent one message at a time and answers each with the nonce that came with it: `open` (a trace and the judge's
+weights), `prepare` (the set-up again), `call` (the inputs, the places of the outputs), `clock_...`
+(tools/replaying/gpu/timing.py), `stop`. Memory is the judge's; the process holds no expected output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelwright.tools import wire
+from kernelwright.tools.comparing.comparison import describe
+from kernelwright.tools.replaying.explanation import failure_of
+from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
+from kernelwright.tools.replaying.mapped_memory import Mapped
+from kernelwright.tools.replaying.replay import Replay
+from kernelwright.tools.replaying.steps import Call
+from kernelwright.tools.replaying.watching import Watch
+from kernelwright.tools.report import Failure
+from kernelwright.tools.sandbox.channel import Channel
+from kernelwright.tools.tracing.trace import Launch, Traced
+
+MOST_OUTPUTS = 64
+Message = dict[str, Any]
+
+
+def serve(channel: Channel, payload: Message) -> None:
+    """payload: {"device": "cpu" or "cuda:0"}. Returns when the judge says stop, or when a kernel has ended the GPU's
+    context.
+    """
+    device = str(payload["device"])
+    machine: Any
+    if device == "cpu":
+        from kernelwright.tools.replaying.interpreter.process import OnCpu
+
+        machine = OnCpu()
+    else:
+        from kernelwright.tools.replaying.gpu.process import OnGpu
+
+        machine = OnGpu(device)
+    Service(channel, device, machine).answer()
+
+
+class Service:
+    """One process's life."""
+
+    def __init__(self, channel: Channel, device: str, machine: Any) -> None:
+        self._channel, self._device, self._machine = channel, device, machine
+        self._mapped = Mapped()
+        self._traced = Traced()
+        self._replay: Replay | None = None
+        self._call: Call | None = None
+        self._stopwatch: Any = None
+
+    def answer(self) -> None:
+        while True:
+            message = self._channel.receive()
+            if message["do"] == "stop":
+                return
+            reply = self._reply(message)
+            self._channel.send({"nonce": message["nonce"], **reply})
+            if reply.get("dead"):
+                return
+
+    def _reply(self, message: Message) -> Message:
+        self._call = None
+        try:
+            self._mapped.forget(message.get("forget", ()))
+            self._mapped.receive(message.get("blocks", ()), self._channel.take_descriptors())
+            if message["do"].startswith("clock_"):
+                return dict(self._clock().answer(message, self._sets))
+            return dict(getattr(self, f"do_{message['do']}")(message))
+        except NotInterpreted as missing:
+            return {"needs_gpu": missing.reason}
+        except BaseException as error:
+            if isinstance(error, NotImplementedError) and self._launching():
+                return {"needs_gpu": f"Triton's interpreter does not have it: {error}"}
+            failure, dead = self._explained(error)
+            return {"failure": failure.model_dump(mode="json"), "dead": dead}
+
+    def _launching(self) -> bool:
+        return self._call is not None and isinstance(self._call.step, Launch)
+
+    def _explained(self, error: BaseException) -> tuple[Failure, bool]:
+        step = self._call.step if self._call is not None else None
+        failure = failure_of(error, step, self._traced.functions, Path.cwd())
+        return self._machine.explained(error, failure)
+
+    # ------------------------------------------------------------------ a trace
+    def do_open(self, message: Message) -> Message:
+        self._replay = self._stopwatch = None
+        self._traced = Traced.model_validate_json(message["traced"])
+        trace = self._traced.traces[0]
+        assert trace is not None
+        state = {name: self._mapped.tensor(spec) for name, spec in message["state"].items()}
+        self._replay = Replay(trace, state, self._device, message["seed"])
+        self._machine.open(self._traced, message.get("binaries") or {})
+        return {"seconds": self._prepared(), "prepares": bool(self._replay.preparation)}
+
+    def do_prepare(self, message: Message) -> Message:
+        return {"seconds": self._prepared()}
+
+    def _prepared(self) -> float:
+        began = time.perf_counter()
+        replay = self._opened()
+        call = self._call = self._machine.call_of_setup()
+        replay.prepare(call)
+        self._machine.finish()
+        self._machine.prepared()
+        return time.perf_counter() - began
+
+    def _opened(self) -> Replay:
+        if self._replay is None:
+            raise RuntimeError("asked for a call before a trace was opened")
+        return self._replay
+
+    def _clock(self) -> Any:
+        """What times the trace that is open (tools/replaying/gpu/timing.py)."""
+        if self._stopwatch is None:
+            self._stopwatch = self._machine.stopwatch(self._opened(), self._traced)
+        return self._stopwatch
+
+    def _sets(self, message: Message) -> list[list[Any]]:
+        return [wire.restore(tree, self._mapped.tensor) for tree in message["sets"]]
+
+    # ------------------------------------------------------------------ a call
+    def do_call(self, message: Message) -> Message:
+        replay = self._opened()
+        inputs = wire.restore(message["inputs"], self._mapped.tensor)
+        places = [self._mapped.tensor(spec) for spec in message["places"]]
+        call = self._call = self._machine.call(
+            replay, message["which"], poison=message["poison"], shuffle=message["shuffle"]
+        )
+        call.choices, call.launches = message["choices"], message["launches"]
+        watch = Watch() if message.get("watch") else None
+        if watch is not None:
+            call.launch = watch.launching(call.launch)
+        replay.take_weights()
+        with watch or contextlib.nullcontext():
+            outputs = replay.run(message["which"], inputs, call, message["seed"])
+        replay.give_weights()
+        self._machine.finish()
+        reply = self._described(outputs, inputs, replay.state)
+        reply |= {"copied": copied(outputs, places), **self._machine.noted()}
+        if watch is not None:
+            reply["watched"] = watch.as_message()
+        self._machine.called(replay, message["which"])
+        return reply
+
+    def _described(self, outputs: list[Any], inputs: Sequence[Any], state: Mapping[str, Any]) -> Message:
+        shown = outputs[:MOST_OUTPUTS]
+        return {
+            "outputs": [_described(one) for one in shown],
+            "aliases": [alias(one, inputs, state) for one in shown],
+            "count": len(outputs),
+        }
+
+
+def _described(output: Any) -> Message:
+    """A tensor's form, or the type of what is none: a trace writes what it cannot hold as {"other": type}."""
+    if isinstance(output, dict) and len(output) == 1:
+        [(tag, body)] = output.items()
+        return {"type": {"other": str(body)[:80], "float": "float", "dtype": "dtype"}.get(tag, "object")}
+    return describe(output).model_dump(mode="json")
+
+
+def copied(outputs: Sequence[Any], places: Sequence[Any]) -> list[bool]:
+    """Copies each output to its place where type, shape and dtype are the place's; says which were."""
+    import torch
+
+    done = []
+    for output, place in zip(outputs, places, strict=False):
+        fits = isinstance(output, torch.Tensor) and output.shape == place.shape and output.dtype == place.dtype
+        if fits and output.layout is torch.strided:
+            place.copy_(output.detach())
+        done.append(fits and output.layout is torch.strided)
+    return done
+
+
+def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Message | None:
+    """The input (its position) or weight (its name) whose memory an output shares."""
+    import torch
+
+    if not isinstance(output, torch.Tensor) or output.layout is not torch.strided or not output.numel():
+        return None
+    storage = output.untyped_storage().data_ptr()
+    for index, given in enumerate(inputs):
+        if any(t.untyped_storage().data_ptr() == storage for t in tensors_of(given)):
+            return {"input": index}
+    for name, tensor in state.items():
+        if tensor.numel() and tensor.untyped_storage().data_ptr() == storage:
+            return {"state": name}
+    return None
+
+
+def tensors_of(value: Any) -> list[Any]:
+    """Every tensor with elements in nested tuples, lists and dicts."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value] if value.numel() else []
+    if isinstance(value, dict):
+        return tensors_of(list(value.values()))
+    return [t for one in value for t in tensors_of(one)] if isinstance(value, list | tuple) else []

@@ -1,0 +1,164 @@
+"""Values of a trace (tools/tracing/trace.py, "How values are written") as the real ones that operators and launches
+take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.tools.report import Cheat, Failed, Failure, Fault, clean_text
+
+Json = Any
+Table = dict[int, Any]
+"""Tensors by their number."""
+
+
+def malformed(message: str) -> Failed:
+    """The trace cannot be executed because it is not one that a tracer writes."""
+    return Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=clean_text(f"the trace {message}", 300)))
+
+
+@dataclass(frozen=True)
+class Reinterpreted:
+    """A tensor whose kernel reads it as another type: Triton's TensorWrapper."""
+
+    base: Any
+    tl_dtype: str
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A tensor descriptor made on the host. The attributes have the names of Triton's TensorDescriptor."""
+
+    base: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block_shape: tuple[int, ...]
+    padding: str
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A value that may hold tensors: either constant, or made from the table at each call."""
+
+    constant: bool
+    value: Any
+    """The value itself, or a function of the table."""
+
+    def read(self, table: Table) -> Any:
+        return self.value if self.constant else self.value(table)
+
+
+def reader(value: Json, device: str) -> Reader:
+    """Prepares a value of a trace. Devices become `device`. Raises Failed for what stands for nothing."""
+    if isinstance(value, list | tuple):
+        return _sequence([reader(v, device) for v in value], list)
+    if not isinstance(value, dict):
+        return Reader(True, value)
+    if len(value) != 1:
+        raise malformed("holds a value of no known form")
+    ((tag, body),) = value.items()
+    match tag:
+        case "t" if type(body) is int:
+            return Reader(False, _tensor(body))
+        case "tuple" if isinstance(body, list | tuple):
+            return _sequence([reader(v, device) for v in body], tuple)
+        case "descriptor" if isinstance(body, dict):
+            return _descriptor(body, device)
+        case "reinterpret" if isinstance(body, dict):
+            return _reinterpreted(body, device)
+    return Reader(True, _constant(tag, body, device))
+
+
+def _tensor(number: int) -> Callable[[Table], Any]:
+    def get(table: Table) -> Any:
+        try:
+            return table[number]
+        except KeyError:
+            raise malformed(f"uses tensor {number}, which nothing has made") from None
+
+    return get
+
+
+def _sequence(parts: list[Reader], kind: Callable[[list[Any]], Any]) -> Reader:
+    if all(part.constant for part in parts):
+        return Reader(True, kind([part.value for part in parts]))
+    return Reader(False, lambda table: kind([part.read(table) for part in parts]))
+
+
+def _descriptor(body: dict[str, Json], device: str) -> Reader:
+    try:
+        base = reader(body["base"], device)
+        shape, strides, block = (tuple(map(int, body[name])) for name in ("shape", "strides", "block"))
+        padding = str(body.get("padding", "zero"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise malformed("holds a descriptor of no known form") from error
+    return Reader(False, lambda table: Descriptor(base.read(table), shape, strides, block, padding))
+
+
+def _reinterpreted(body: dict[str, Json], device: str) -> Reader:
+    if not isinstance(body.get("base"), dict) or not isinstance(body.get("tl_dtype"), str):
+        raise malformed("holds a reinterpreted tensor of no known form")
+    base, kind = reader(body["base"], device), body["tl_dtype"]
+    return Reader(False, lambda table: Reinterpreted(base.read(table), kind))
+
+
+def _constant(tag: str, body: Json, device: str) -> Any:
+    """What is neither a tensor nor holds one."""
+    import torch
+
+    kinds: dict[str, Any] = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
+    if tag == "device":
+        return torch.device(device)
+    if tag == "float" and body in ("inf", "-inf", "nan"):
+        return float(body)
+    if tag in kinds and isinstance(body, str):
+        found = getattr(torch, body, None)
+        if isinstance(found, kinds[tag]):
+            return found
+    if tag in ("tl_dtype", "function", "triton", "pointer_type"):
+        return {tag: body}
+    raise malformed(f"holds a value of no known form ({clean_text(tag, 40)})")
+
+
+def leaves(value: Json) -> Iterator[Json]:
+    """The outputs of a call in order: {"t": number}, {"other": type's name} or a plain value each."""
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from leaves(inner)
+    elif isinstance(value, dict) and len(value) == 1 and isinstance(value.get("tuple"), list | tuple):
+        yield from leaves(value["tuple"])
+    elif isinstance(value, dict) and len(value) == 1 and isinstance(value.get("dict"), dict):
+        for inner in value["dict"].values():
+            yield from leaves(inner)
+    else:
+        yield value
+
+
+def bind(pattern: Json, given: Any, table: Table) -> None:
+    """Puts the tensors of an argument of forward into the table under the numbers that the trace gives them. Raises
+    Failed where the forms differ.
+    """
+    import torch
+
+    if isinstance(pattern, Mapping) and len(pattern) == 1:
+        ((tag, body),) = pattern.items()
+        if tag == "t" and type(body) is int and isinstance(given, torch.Tensor):
+            table[body] = given
+            return
+        if tag == "tensor":
+            bind(body, given, table)
+            return
+        if tag == "tuple" and isinstance(given, tuple):
+            pattern = body
+        elif tag == "dict" and isinstance(given, dict) and isinstance(body, dict) and set(body) == set(given):
+            pattern, given = list(body.values()), [given[k] for k in body]
+    if isinstance(pattern, list | tuple):
+        if not isinstance(given, list | tuple) or len(given) != len(pattern):
+            raise malformed("takes other inputs than the problem gives")
+        for one, value in zip(pattern, given, strict=True):
+            bind(one, value, table)
+    elif isinstance(given, torch.Tensor):
+        raise malformed("leaves out a tensor that the problem gives")

@@ -1,0 +1,121 @@
+"""One replayed call, watched: what torch computes beside the kernels, what it converts, and whether the kernels do more than copy.
+
+Trusted code in the replayer's process. A kernel that copies, fed by layout operators that compute (an expand that is materialised, a negative view, a conversion),
+is no work of the candidate's; names of operators do not tell that, contents do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.references.operators import READS, moves, operations
+
+LARGEST = 1 << 24
+"""Elements of a launch's tensors over which contents are not compared."""
+
+
+@without_dynamo
+class Watch(TorchDispatchMode):
+    """Entered round one call. `launching` wraps what makes the launches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+        """Floating-point operations of torch's operators, as tools.operators counts them."""
+        self.truncations: Counter[str] = Counter()
+        """Operators that turn floating values into whole numbers."""
+        self.launches = 0
+        self.copies = 0
+        """Launches whose every changed tensor holds just what another tensor of the launch held."""
+        self._off = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        made = func(*args, **kwargs)
+        if not self._off:
+            name = func.overloadpacket.__name__
+            if not moves(func) and name not in READS:
+                self.operations += operations(func, args, kwargs, made)
+            if name in ("copy_", "_to_copy") and _truncates(name, args, made):
+                self.truncations[str(func)] += 1
+        return made
+
+    @contextlib.contextmanager
+    def off(self) -> Iterator[None]:
+        """What the launch itself asks of torch (the interpreter's own copies) is not the host code's."""
+        self._off += 1
+        try:
+            yield
+        finally:
+            self._off -= 1
+
+    def launching(self, launch: Callable[..., None]) -> Callable[..., None]:
+        """The same launches, looked at."""
+
+        def watched(kernel: str, grid: tuple[int, int, int], args: dict[str, Any], table: Any) -> None:
+            with self.off():
+                given = list(_tensors(args))
+                small = sum(t.numel() for t in given) <= LARGEST
+                before = [(t, _memory(t).clone()) for t in given] if small else []
+                launch(kernel, grid, args, table)
+                self._note(before)
+
+        return watched
+
+    def _note(self, before: list[tuple[Any, Any]]) -> None:
+        self.launches += 1
+        changed = [t for t, kept in before if not _same(_memory(t), kept)]
+        if changed and all(any(_same(_memory(t), kept) for other, kept in before if other is not t) for t in changed):
+            self.copies += 1
+
+    def as_message(self) -> dict[str, Any]:
+        """JSON."""
+        return {
+            "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches, "copies": self.copies,
+        }  # fmt: skip
+
+
+def _truncates(name: str, args: Any, made: Any) -> bool:
+    target, source = (args[0], args[1]) if name == "copy_" else (made, args[0])
+    if not isinstance(source, torch.Tensor) or not isinstance(target, torch.Tensor):
+        return False
+    whole = not (target.is_floating_point() or target.is_complex())
+    return whole and (source.is_floating_point() or source.is_complex())
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    """Every tensor among the arguments of a launch, each piece of memory once."""
+    seen: set[tuple[int, int]] = set()
+    waiting = list(value.values()) if isinstance(value, dict) else [value]
+    while waiting:
+        one = waiting.pop(0)
+        one = getattr(one, "base", one) if not isinstance(one, torch.Tensor) else one
+        if isinstance(one, tuple | list):
+            waiting += one
+        elif isinstance(one, torch.Tensor) and one.numel() and (one.data_ptr(), one.numel()) not in seen:
+            seen.add((one.data_ptr(), one.numel()))
+            yield one
+
+
+def _memory(tensor: Any) -> Any:
+    """The tensor's elements in the order in which they lie in memory, one-dimensional; a tensor with holes or overlaps in its own order."""
+    order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
+    return tensor.detach().permute(order).reshape(-1)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal values; NaN equals NaN."""
+    if a.numel() != b.numel():
+        return False
+    if a.dtype == b.dtype and torch.equal(a, b):
+        return True
+    if a.is_complex() or b.is_complex():
+        return False
+    return torch.equal(a.double().nan_to_num(nan=7.25e77), b.double().nan_to_num(nan=7.25e77))

@@ -1,0 +1,318 @@
+"""What a tool found out: frozen values, JSON-safe, versioned. A stage that was not reached is None.
+
+Nothing here imports torch: the viewer, the database and the rewards read these without paying for it. What `tools/faults.py` and
+`tools/profile_results.py` define is had from here too.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import computed_field
+
+from kernelwright.tools.faults import (
+    Cheat,
+    Failed,
+    Failure,
+    Fault,
+    InfrastructureError,
+    Mismatch,
+    Number,
+    Pattern,
+    SourceLine,
+    Value,
+    WrongElement,
+    clean_text,
+)
+from kernelwright.tools.profile_results import Clocks, LaunchTime, ProfileResult, Roofline, Timing
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Census",
+    "Cheat",
+    "Check",
+    "Clocks",
+    "CompileResult",
+    "CorrectnessResult",
+    "Environment",
+    "Failed",
+    "Failure",
+    "Fault",
+    "InfrastructureError",
+    "Isolation",
+    "KernelResources",
+    "LaunchTime",
+    "Mismatch",
+    "Number",
+    "OwnWork",
+    "Pattern",
+    "ProfileResult",
+    "Report",
+    "Roofline",
+    "Rung",
+    "SizeOutcome",
+    "SourceLine",
+    "Timing",
+    "Tried",
+    "Value",
+    "WrongElement",
+    "clean_text",
+]
+
+SCHEMA_VERSION = 2
+"""Raised when a field changes its meaning or goes; adding one does not raise it."""
+
+
+class Rung(StrEnum):
+    """The ladder of tools, cheapest first."""
+
+    SOURCE = "source"
+    COMPILE = "compile"
+    INTERPRETED = "interpreted"
+    """Correctness of shrunk shapes under TRITON_INTERPRET, on a CPU."""
+    CORRECTNESS = "correctness"
+    """The judge's verdict at full shapes, on a GPU."""
+    PROFILE = "profile"
+
+
+class KernelResources(Value):
+    """One compiled specialisation of one kernel."""
+
+    name: str
+    hash: str = ""
+    """Of the binary, or of the PTX where there is no binary: SHA-256, hex."""
+    config: dict[str, Any] = {}
+    """Constexprs and options of this specialisation (num_warps, num_stages, BLOCK ...)."""
+    signature: dict[str, str] = {}
+    grid: tuple[int, int, int] | None = None
+    launches: int = 0
+    registers: int | None = None
+    """A thread."""
+    spills: int | None = None
+    """Bytes a thread of local memory."""
+    shared: int | None = None
+    """Bytes a block, static and dynamic."""
+    stack: int | None = None
+    """Bytes a thread."""
+    warps: int | None = None
+    occupancy: Number | None = None
+    """Resident warps over the most the multiprocessor holds, 0 to 1."""
+    occupancy_limit: str = ""
+    """What holds it down: registers, shared, warps or blocks."""
+    tensor_core: str = ""
+    """wgmma, mma, tcgen05, mfma; empty where none."""
+    mma_types: tuple[str, ...] = ()
+    """Operand types of the tensor-core instructions: tf32, bf16, f16, e4m3 ..."""
+    vector_bits: int | None = None
+    """Widest global load in bits."""
+    approximate: tuple[str, ...] = ()
+    """Approximate instructions seen (ex2.approx, tanh.approx ...)."""
+    seconds: Number = 0.0
+    autotuned: bool = False
+
+
+class Census(Value):
+    """What the host code did besides launching: names to counts."""
+
+    launches: dict[str, int] = {}
+    """Own kernels launched, by exact name."""
+    compute_ops: dict[str, int] = {}
+    """aten operators that compute (`aten.mm.default`): what `strict` refuses."""
+    layout_ops: dict[str, int] = {}
+    """Allocation, views and layout copies."""
+    host_reads: dict[str, int] = {}
+    """Tensor contents read by the host: item, tolist, numpy, cpu."""
+    foreign_kernels: dict[str, int] = {}
+    """GPU kernels seen by the profiler that are not the candidate's own."""
+    threads: int = 0
+    """Threads that the candidate started."""
+
+
+class CompileResult(Value):
+    """The offline compile of every launch for one target."""
+
+    target: str
+    """sm_90 ..., gfx942."""
+    failure: Failure | None = None
+    kernels: tuple[KernelResources, ...] = ()
+    census: Census = Census()
+    tensors: str = ""
+    """What the host code ran on: fake (full shapes) or cpu (shrunk shapes)."""
+    mode: str = ""
+    """jit (true specialisation) or plain (triton.compile fallback: what it may miss is in notes)."""
+    notes: tuple[str, ...] = ()
+    seconds: Number = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.failure is None
+
+
+class Check(Value):
+    """One comparison of one call's outputs."""
+
+    draw: str
+    """own, signed, large, wide, constant_rows, special, hidden:NAME=VALUE, other_weights, timed ..."""
+    passed: bool
+    max_error: Number | None = None
+    eager_error: Number | None = None
+    """Eager's own largest error against float64 on the same inputs."""
+    error_ratio: Number | None = None
+    passed_kb: bool | None = None
+    """KernelBench's allclose at its own tolerance."""
+    note: str = ""
+
+
+class SizeOutcome(StrEnum):
+    """What became of a candidate at one size."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    REFUSED = "refused"
+    """The candidate's own host code raises there. Allowed at sizes that are not the problem's own."""
+    UNUSED = "unused"
+    """The reference itself does not run there."""
+
+
+class Tried(Value):
+    """One size at which a candidate was checked."""
+
+    sizes: dict[str, int] = {}
+    """Module-level integers of the reference; empty for the problem's own size."""
+    why: str = ""
+    """Why this size: "rows one more than 64"."""
+    outcome: SizeOutcome = SizeOutcome.RIGHT
+    message: str = ""
+    """Of a candidate that was wrong or refused."""
+
+
+class OwnWork(Value):
+    """Whether the candidate's own kernels do the work."""
+
+    mode: str = "strict"
+    """strict, share:P or report."""
+    accepted: bool = False
+    share: Number | None = None
+    """Of GPU time (on a GPU) or of counted operations (on a CPU) in its own kernels, 0 to 1."""
+    share_of: str = ""
+    """gpu_time or operations."""
+    needed: bool | None = None
+    """False where the output stays right with its kernels turned off: a decoy."""
+    census: Census = Census()
+
+
+class CorrectnessResult(Value):
+    device: str
+    """cpu (interpreted, shrunk shapes) or the GPU's name."""
+    interpreted: bool
+    failure: Failure | None = None
+    checks: tuple[Check, ...] = ()
+    correct_kb: bool | None = None
+    """KernelBench's own rule on the problem's own distribution; None where it was not reached."""
+    own_work: OwnWork | None = None
+    sizes: dict[str, int] = {}
+    """Module-level integers it was judged with where they are not the problem's own."""
+    weights_reloaded: bool | None = None
+    """False where the candidate's parameters could not be matched with the reference's; None where there are none."""
+    deterministic: bool | None = None
+    """Bitwise, over two calls on the same inputs."""
+    seed: int | None = None
+    """Of draws, sizes and the order of programs: `agent check --seed` repeats the verdict with it."""
+    tried: tuple[Tried, ...] = ()
+    """The sizes that it was checked at, in order, with their outcomes."""
+    notes: tuple[str, ...] = ()
+    seconds: Number = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.failure is None
+
+
+class Isolation(Value):
+    """Which layers were active round the candidate."""
+
+    active: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Each with the reason, "landlock: not in this kernel"."""
+
+
+class Environment(Value):
+    """What the verdict was made with. Speed rewards compare only within one fingerprint."""
+
+    evaluator: str = ""
+    python: str = ""
+    torch: str = ""
+    triton: str = ""
+    gpu: str = ""
+    driver: str = ""
+    host: str = ""
+    fp_fusion: str = ""
+    """TRITON_DEFAULT_FP_FUSION as it was set."""
+
+
+class Report(Value):
+    """One candidate, one problem: everything that is known. A stage not reached is None."""
+
+    schema_version: int = SCHEMA_VERSION
+    problem: str
+    problem_hash: str
+    candidate_hash: str
+    rung: Rung = Rung.SOURCE
+    """The highest rung that was entered."""
+    failure: Failure | None = None
+    """The first failure, of whatever rung."""
+    correct: bool = False
+    """Passed every check of the highest correctness rung that was asked for, and does its own work."""
+    correct_kb: bool | None = None
+    judged_on: str = ""
+    """cpu (interpreted, shrunk shapes: never a speed reward) or the GPU's name."""
+    advice: tuple[str, ...] = ()
+    """What the text looks like. Never the verdict."""
+    compiles: tuple[CompileResult, ...] = ()
+    """One a target, the main target first."""
+    interpreted: CorrectnessResult | None = None
+    correctness: CorrectnessResult | None = None
+    profile: ProfileResult | None = None
+    own_work: OwnWork | None = None
+    degenerate: tuple[str, ...] = ()
+    """What a wrong answer could be and pass, from the problem's manifest: zeros, constant, identity ... Such a problem earns no reward."""
+    isolation: Isolation | None = None
+    environment: Environment = Environment()
+    output: str = ""
+    """What the candidate printed, capped. Data, never an instruction."""
+    warnings: tuple[str, ...] = ()
+    seconds: Number = 0.0
+    cached: bool = False
+
+    @property
+    def compile(self) -> CompileResult | None:
+        return self.compiles[0] if self.compiles else None
+
+    @property
+    def ended_at(self) -> Rung:
+        """The rung that said no, or the highest that was entered where none did."""
+        stages: tuple[tuple[Rung, CompileResult | CorrectnessResult | ProfileResult | None], ...] = (
+            (Rung.COMPILE, self.compile),
+            (Rung.INTERPRETED, self.interpreted),
+            (Rung.CORRECTNESS, self.correctness),
+            (Rung.PROFILE, self.profile),
+        )
+        return next((rung for rung, stage in stages if stage is not None and not stage.passed), self.rung)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def explanation(self) -> str:
+        """Why it is not correct, in one line: `ended at compile: resources: shared memory ...`. Empty where it is correct. Part of the JSON."""
+        if self.correct:
+            return ""
+        if self.failure is None:
+            why = " ".join(clean_text("; ".join(self.warnings), 300).split()) or "no more was asked for"
+            return f"ended at {self.ended_at}: its answers were not checked: {why}"
+        fault = f"{self.failure.fault} ({self.failure.cheat})" if self.failure.cheat else self.failure.fault.value
+        message = " ".join(clean_text(self.failure.message, 300).split())
+        return f"ended at {self.ended_at}: {fault}: {message}".removesuffix(": ")
+
+    @property
+    def speedup(self) -> float | None:
+        return self.profile.speedup if self.profile and self.correct else None

@@ -1,0 +1,65 @@
+"""Folders of zygotes: locked by their owner as long as it lives, so that those of a killed owner are known and removed by the next one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PREFIX = "kernelwright-"
+YOUNG_SECONDS = 60.0
+"""A folder younger than this may just not have been locked yet."""
+REMOVING_SECONDS = 1.0
+
+
+def make_folder(name: str) -> tuple[Path, int]:
+    """A new temporary folder, and the descriptor that locks it until it is closed or its owner dies."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-"))
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # a file system without locks: then nothing is swept there either
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        folder.rmdir()
+        raise
+    return folder, lock
+
+
+def remove(folder: Path) -> None:
+    """With what a process that is just dying there may still write."""
+    deadline = time.monotonic() + REMOVING_SECONDS
+    shutil.rmtree(folder, ignore_errors=True)
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(name: str, young: float = YOUNG_SECONDS) -> None:
+    """Removes the folders of that name in the temporary folder whose owner was killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}{name}-*"):
+        with contextlib.suppress(OSError), _locked(folder) as free:
+            if free and time.time() - folder.stat().st_mtime > young:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Whether nobody holds the folder. Raises OSError where it is another user's, or gone."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        if os.fstat(lock).st_uid != os.geteuid():
+            yield False
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(lock)

@@ -1,0 +1,126 @@
+"""The first process of a candidate: it opens the candidate's namespaces, forks the candidate, watches what it takes, tells how it ended, and ends all that is left.
+
+The candidate is not the first process itself, for that one is deaf to its own signals in a pid namespace (abort would not end it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable
+
+from kernelwright.tools.sandbox.inside import candidate
+from kernelwright.tools.sandbox.inside.usage_watch import TICK, Bound, Watch
+from kernelwright.tools.sandbox.limits import Kind
+from kernelwright.tools.sandbox.request import Request
+from kernelwright.tools.sandbox.walls import cgroup
+from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
+from kernelwright.tools.sandbox.walls.descendants import descendants, end_descendants
+from kernelwright.tools.sandbox.walls.isolation import MEMORY_GROUP, MEMORY_WATCH, OWN_SCRATCH, Layers, open_session
+
+TICK_CUDA = 0.5
+"""Seconds between two looks at a process that a clock may be running on."""
+LONGEST_HANDED_OUT = 64 << 10
+"""Bytes of each file that is copied out of a private folder."""
+_AWAITED = (signal.SIGCHLD, signal.SIGTERM)
+
+
+def keep(
+    kind: Kind,
+    layers: Layers,
+    request: Request,
+    descriptors: list[int],
+    common: list[tuple[int, int]],
+    *,
+    own_mounts: bool,
+) -> None:
+    """descriptors: the candidate's channel, what it prints, and where its end is told. Never returns."""
+    channel_fd, output_fd, status_fd = descriptors
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    apart = "pid namespace" in layers.active
+    kernel.die_with_parent(signal.SIGKILL if apart else signal.SIGTERM)
+    kernel.become_subreaper()
+    if request.groups:
+        layers.enter(MEMORY_GROUP, lambda: cgroup.enter(list(request.groups)))
+    outside = os.open(request.scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    open_session(layers, request.limits, own_mounts=own_mounts, scratch=request.scratch * request.private_scratch)
+    if MEMORY_GROUP not in layers.active:
+        layers.active.append(MEMORY_WATCH)
+    if (pid := os.fork()) == 0:
+        os.close(status_fd)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
+        candidate.run(kind, layers, request, channel_fd, output_fd, common)
+    os.close(channel_fd)
+    os.close(output_fd)
+    how = _wait(pid, _watch(kind, layers, request), TICK_CUDA if kind is Kind.CUDA else TICK)
+    if OWN_SCRATCH in layers.active:
+        for name in request.handed_out:
+            with contextlib.suppress(OSError):
+                _hand_out(request.scratch, name, outside)
+    with contextlib.suppress(OSError):
+        os.write(status_fd, f"{how}\n".encode())
+    if not apart:
+        end_descendants()
+    os._exit(0)
+
+
+def _hand_out(scratch: str, name: str, outside: int) -> None:
+    """Copies the beginning of a file of the private folder to the folder that it covers; what is no regular file is left. Raises OSError."""
+    inside = os.open(os.path.join(scratch, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if stat.S_ISREG(os.fstat(inside).st_mode):
+            copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=outside)
+            os.write(copy, os.read(inside, LONGEST_HANDED_OUT))
+            os.close(copy)
+    finally:
+        os.close(inside)
+
+
+def _watch(kind: Kind, layers: Layers, request: Request) -> Watch:
+    processes: Callable[[], list[int]] = lambda: descendants(os.getpid())  # noqa: E731
+    if "own /proc" in layers.active:
+        processes = lambda: [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # noqa: E731
+    return Watch(
+        request.limits,
+        processes,
+        memory=MEMORY_GROUP not in layers.active,
+        shared_memory=kind is not Kind.CUDA,
+        folder=None if OWN_SCRATCH in layers.active else request.scratch,
+    )
+
+
+def _wait(pid: int, watch: Watch, tick: float) -> str:
+    """Until the candidate ends, goes over a bound, or is to end: "exit 0", "signal 9", "limit memory", "signal 15"."""
+    spent = 0.0
+    while True:
+        woken = signal.sigtimedwait(_AWAITED, max(tick, spent))
+        if woken is not None and woken.si_signo == signal.SIGTERM:
+            return f"signal {int(signal.SIGTERM)}"
+        if (how := _ended(pid)) is not None:
+            return how
+        begun = time.monotonic()
+        if (bound := _exceeded(watch)) is not None:
+            return f"limit {bound}"
+        spent = time.monotonic() - begun
+
+
+def _ended(pid: int) -> str | None:
+    """Reaps all that is dead; how the candidate itself ended, once it has."""
+    how = None
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            if found[0] == pid:
+                status = found[1]
+                how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
+    return how
+
+
+def _exceeded(watch: Watch) -> Bound | None:
+    try:
+        return watch.exceeded()
+    except OSError:  # what it looked at went away meanwhile
+        return None

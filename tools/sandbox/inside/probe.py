@@ -1,0 +1,17 @@
+"""Runs a snippet behind the walls and sends `result`, or the name of what it raised: how `agent doctor` and the tests try the walls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelwright.tools.sandbox.channel import Channel
+
+
+def serve(channel: Channel, payload: dict[str, Any]) -> None:
+    names: dict[str, Any] = {}
+    try:
+        exec(payload["code"], names)
+    except Exception as error:
+        channel.send({"error": type(error).__name__, "text": str(error)[:500]})
+        return
+    channel.send({"result": names.get("result")})

@@ -1,0 +1,137 @@
+"""What the keeper of a candidate's process counts again and again, because no limit of a single process bounds it: the memory of all its processes together, the
+processes themselves, and the folder it writes where that is no file system of its own.
+
+Between two looks a candidate may go over its bound: by what it can take in a tenth of a second. Memory is anonymous memory, private and shared; files in
+memory are closed to candidates (system_calls.py), and /dev/shm is bounded by its own size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from pathlib import Path
+
+from kernelwright.tools.sandbox.limits import Limits
+
+TICK = 0.1
+"""Seconds between two looks."""
+SHARE_OF_TIME = 0.02
+"""That looking through a folder takes at most."""
+_PAGE = os.sysconf("SC_PAGESIZE")
+
+
+class Bound(StrEnum):
+    """What a candidate went over."""
+
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    DISK = "disk"
+    FILES = "files"
+
+
+class Watch:
+    """Looks at one candidate. `processes` lists the ids of all that is the candidate's; `folder` is looked through where it is given."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        processes: Callable[[], list[int]],
+        *,
+        memory: bool = True,
+        shared_memory: bool = True,
+        folder: str | None = None,
+    ) -> None:
+        self._limits, self._processes = limits, processes
+        self._memory, self._shared, self._folder = memory, shared_memory, folder
+        self._address_space = _statm(os.getpid())[0]
+        self._next_walk = 0.0
+
+    def exceeded(self) -> Bound | None:
+        pids = self._processes()
+        if len(pids) > self._limits.processes:
+            return Bound.PROCESSES
+        if self._memory and self._at_most(pids) > self._limits.memory and _held(pids) > self._limits.memory:
+            return Bound.MEMORY
+        return self._look_through_folder(pids) if self._folder else None
+
+    def _at_most(self, pids: Iterable[int]) -> int:
+        """Bytes that the processes cannot hold more of: cheap, and nearly always within the limit."""
+        total = 0
+        for pid in pids:
+            size, resident, shared = _statm(pid)
+            total += resident - shared
+            if self._shared:
+                total += max(size - self._address_space, 0)
+        return total
+
+    def _look_through_folder(self, pids: Iterable[int]) -> Bound | None:
+        begun = time.monotonic()
+        if begun < self._next_walk or self._folder is None:
+            return None
+        size, count = _folder_use(self._folder, self._limits)
+        if size <= self._limits.disk:
+            size += _deleted_but_open(pids, os.stat(self._folder).st_dev)
+        now = time.monotonic()
+        self._next_walk = now + (now - begun) / SHARE_OF_TIME
+        if count > self._limits.files:
+            return Bound.FILES
+        return Bound.DISK if size > self._limits.disk else None
+
+
+def _statm(pid: int) -> tuple[int, int, int]:
+    """Bytes of address space, resident, and resident of files and shared memory (proc_pid_statm(5)); zeros when it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:
+            size, resident, shared = file.read(200).split()[:3]
+    except (OSError, ValueError):
+        return 0, 0, 0
+    return int(size) * _PAGE, int(resident) * _PAGE, int(shared) * _PAGE
+
+
+def _held(pids: Iterable[int]) -> int:
+    """Bytes of anonymous memory that the processes hold together: pages of several are divided among them, shared mappings count once, in full."""
+    private = 0
+    mappings: dict[str, int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss_Anon:"):
+                    private += int(line.split()[1]) << 10
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+                if "/dev/zero" in line:
+                    begin, _, end = line.split()[0].partition("-")
+                    inode = line.split()[4]
+                    mappings[inode] = max(mappings.get(inode, 0), int(end, 16) - int(begin, 16))
+    return private + sum(mappings.values())
+
+
+def _folder_use(folder: str, limits: Limits) -> tuple[int, int]:
+    """(bytes, entries) below the folder; it stops counting beyond the limits."""
+    size, count, waiting = 0, 0, [folder]
+    while waiting and count <= limits.files and size <= limits.disk:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                count += 1
+                if count > limits.files:
+                    break
+                with contextlib.suppress(OSError):
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return size, count
+
+
+def _deleted_but_open(pids: Iterable[int], device: int) -> int:
+    """Bytes of files on that device that have no name any more and are still held open."""
+    sizes: dict[int, int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for entry in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    file = os.stat(f"/proc/{pid}/fd/{entry}")
+                    if file.st_nlink == 0 and file.st_dev == device:
+                        sizes[file.st_ino] = file.st_blocks * 512
+    return sum(sizes.values())

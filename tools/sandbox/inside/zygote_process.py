@@ -1,0 +1,267 @@
+"""The warm process: torch and triton imported, no CUDA context, no candidate. It forks one walled process for each candidate.
+
+    python -m kernelwright.tools.sandbox.inside.zygote_process KIND CHANNEL_FD [MODULE:FUNCTION]        (started by tools.sandbox.zygote, never by hand)
+
+Each request brings three descriptors: the candidate's channel, the pipe for what it prints, and the pipe on which is told how it ended. The zygote holds the
+last one until nothing of the candidate lives. Its owner is gone when the channel closes: then it ends its candidates, removes its folder and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import NamedTuple
+
+from kernelwright.tools.sandbox.channel import Channel, ChannelClosed
+from kernelwright.tools.sandbox.inside import keeper
+from kernelwright.tools.sandbox.limits import Kind
+from kernelwright.tools.sandbox.request import Request
+from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
+from kernelwright.tools.sandbox.walls.descendants import end_descendants
+from kernelwright.tools.sandbox.walls.isolation import Layers, enter_namespaces
+from kernelwright.tools.sandbox.walls.readable_files import open_common_paths
+
+GATHERED_AFTER = 8
+"""Forks after which memory is gathered into huge pages: who asks for one verdict does not pay for it."""
+THREADS_END_SECONDS, LIBRARY_THREADS_END_SECONDS = 5.0, 0.5
+
+
+def main() -> None:
+    kind, channel = Kind(sys.argv[1]), Channel(socket.socket(fileno=int(sys.argv[2])))
+    layers = Layers()
+    with channel.or_die(_remove_folder):
+        if os.geteuid() == 0 or kind is not Kind.CUDA:
+            enter_namespaces(layers, own_user=True)
+        else:
+            layers.missing.append("namespaces: CUDA IPC does not cross user namespaces, and this is an ordinary user's")
+        warm_up(kind, sys.argv[3] if len(sys.argv) > 3 else "")
+        gc.collect()
+        gc.freeze()  # a collection in a fork would write to, and so copy, every page with an object on it
+    kernel.become_subreaper()
+    try:
+        channel.send({"warm": True})
+    except ChannelClosed:
+        _remove_folder()
+        return
+    Nursery(kind, layers, channel).serve()
+
+
+def _remove_folder() -> None:
+    """The folder that this process works in; once the owner is gone nobody else removes it."""
+    shutil.rmtree(os.getcwd(), ignore_errors=True)
+
+
+def warm_up(kind: Kind, hook: str = "") -> None:
+    """Imports, and calls the owner's hook: afterwards no thread may be running and no CUDA context may exist, for the process is forked."""
+    import torch
+
+    torch.set_num_threads(1)
+    for name in (
+        "numpy",
+        "torch.utils._python_dispatch",
+        "torch.overrides",
+        "triton",
+        "triton.language",
+        "kernelwright.tools.wire",
+        "kernelwright.tools.report",
+    ):
+        importlib.import_module(name)
+    for name in _PRELOADED[kind]:
+        importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        # Triton's own specialisation of arguments imports it, a quarter of a second, at a process's first launch.
+        importlib.import_module("triton.experimental.gluon")
+    if kind is not Kind.INTERPRET:
+        _hash_triton()
+    if hook:
+        _call_hook(hook)
+
+
+_PRELOADED = {
+    Kind.COMPILE: ("triton.compiler", "triton.backends.compiler"),
+    Kind.INTERPRET: ("triton.runtime.interpreter",),
+    Kind.CUDA: (
+        "triton.compiler",
+        "triton.compiler.code_generator",
+        "triton.backends.nvidia.compiler",
+        "torch.autograd.profiler",
+    ),
+}
+
+
+def _hash_triton() -> None:
+    """Hashes Triton's own files, which each process would do before its first compilation (half a second of work)."""
+    key = getattr(importlib.import_module("triton.runtime.cache"), "triton_key", None)
+    if key is not None:
+        key()
+
+
+def _call_hook(hook: str) -> None:
+    """Runs `package.module:function()`. Raises RuntimeError where it leaves a thread of Python's running: what forks would inherit its locks and not the thread.
+
+    Libraries' own idle threads (torch's, LLVM's) hold no lock between two calls, and are waited for only a moment.
+    """
+    native, before = _native_threads(), threading.active_count()
+    module, _, name = hook.partition(":")
+    getattr(importlib.import_module(module), name)()
+    begun = time.monotonic()
+    while threading.active_count() > before and time.monotonic() < begun + THREADS_END_SECONDS:
+        time.sleep(0.01)
+    if threading.active_count() > before:
+        names = ", ".join(thread.name for thread in threading.enumerate())
+        raise RuntimeError(f"{hook} left threads running ({names}): a zygote forks, and must have none")
+    while _native_threads() > native and time.monotonic() < begun + LIBRARY_THREADS_END_SECONDS:
+        time.sleep(0.01)
+
+
+def _native_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+class Nursery:
+    """Forks candidates' processes on request, and buries them."""
+
+    def __init__(self, kind: Kind, layers: Layers, channel: Channel) -> None:
+        self._kind, self._layers, self._channel = kind, layers, channel
+        self._common = open_common_paths(kind)
+        self._living: dict[int, int] = {}
+        """The first process of each candidate, and the pipe on which its end is told."""
+        self._forks = 0
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def serve(self) -> None:
+        """Until the owner is gone. Never returns."""
+        waiting = select.poll()  # unlike `select`, for descriptors of any number
+        waiting.register(self._channel.fileno(), select.POLLIN)
+        waiting.register(self._woken, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in waiting.poll()}
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+                self._bury()
+            if self._channel.fileno() in ready:
+                try:
+                    request = Request.from_message(self._channel.receive())
+                except ChannelClosed:
+                    self._leave()
+                self._fork(request, self._channel.take_descriptors())
+
+    def _fork(self, request: Request, descriptors: list[int]) -> None:
+        self._forks += 1
+        if self._forks == GATHERED_AFTER:
+            kernel.gather_memory()
+        between = _native_threads() > 1
+        forked = _fork_by_steps(request, descriptors) if between else _fork_apart(request.pid_namespace)
+        if forked.pid == 0:
+            self._layers.active += ["pid namespace"] if request.pid_namespace and not forked.lacks else []
+            self._layers.missing += forked.lacks
+            self._channel.close()
+            signal.set_wakeup_fd(-1)
+            for status in self._living.values():  # whose end is told to whoever holds the last of them
+                os.close(status)
+            keeper.keep(self._kind, self._layers, request, descriptors, self._common, own_mounts=forked.own_mounts)
+        for descriptor in descriptors[:2]:
+            os.close(descriptor)
+        self._living[forked.pid] = descriptors[2]
+        if not between:
+            _tell(descriptors[2], f"pid {forked.pid}")
+
+    def _bury(self) -> None:
+        """Reaps first processes that ended. The kernel reaps one of a pid namespace last; otherwise what is left of its candidate came to this process."""
+        for pid in _reaped():
+            status = self._living.pop(pid, None)
+            if status is not None:
+                end_descendants(spared=self._living)
+                os.close(status)
+
+    def _leave(self) -> None:
+        end_descendants()
+        _remove_folder()
+        os._exit(0)
+
+
+class Forked(NamedTuple):
+    """What a fork gave on this side of it."""
+
+    pid: int
+    """0 in the child."""
+    lacks: list[str]
+    own_mounts: bool
+    """Whether the child has mounts of its own. Of interest to the child."""
+
+
+def _fork_apart(pid_namespace: bool) -> Forked:
+    """A fork into as many namespaces as this host allows. For a process with one thread."""
+    lacks: list[str] = []
+    wanted = [kernel.NEWPID | kernel.NEWNS, kernel.NEWNS] if pid_namespace else [kernel.NEWNS]
+    for flags in wanted:
+        try:
+            return Forked(kernel.fork_into(flags), lacks, True)
+        except (OSError, KeyError) as error:
+            if flags & kernel.NEWPID:
+                lacks.append(f"pid namespace: {getattr(error, 'strerror', None) or error}")
+    return Forked(os.fork(), lacks, False)
+
+
+def _fork_by_steps(request: Request, descriptors: list[int]) -> Forked:
+    """The same where a library keeps threads: what it does about a fork (OpenBLAS ends its threads) must happen here, in the process that has them.
+
+    Costs a process that stands between this one and the first of the pid namespace. The child's side tells its number.
+    """
+    if pid := os.fork():
+        return Forked(pid, [], False)
+    lacks: list[str] = []
+    if request.pid_namespace:
+        try:
+            kernel.unshare(kernel.NEWPID | kernel.NEWNS)
+        except OSError as error:
+            lacks.append(f"pid namespace: {error.strerror}")
+        else:
+            if (first := os.fork()) == 0:
+                return Forked(0, [], True)
+            _stand_between(first, descriptors)
+    _tell(descriptors[2], f"pid {os.getpid()}")
+    try:
+        kernel.unshare(kernel.NEWNS)
+    except OSError:
+        return Forked(0, lacks, False)
+    return Forked(0, lacks, True)
+
+
+def _stand_between(first: int, descriptors: list[int]) -> None:
+    """Holds the pipe on which the end is told until the namespace's first process is reaped, and with it all the rest. Never returns."""
+    kernel.die_with_parent()
+    signal.set_wakeup_fd(-1)
+    _tell(descriptors[2], f"pid {first}")
+    os.closerange(3, descriptors[2])
+    os.closerange(descriptors[2] + 1, 1 << 16)
+    os.waitpid(first, 0)
+    os._exit(0)
+
+
+def _reaped() -> list[int]:
+    pids = []
+    with contextlib.suppress(ChildProcessError):
+        while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            pids.append(pid)
+    return pids
+
+
+def _tell(descriptor: int, text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(descriptor, f"{text}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

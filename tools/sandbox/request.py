@@ -1,0 +1,37 @@
+"""What a zygote is asked for: one candidate's process. Plain data, sent as JSON beside three descriptors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from kernelwright.tools.sandbox.limits import Limits
+from kernelwright.tools.sandbox.messages import Message
+
+
+@dataclass(frozen=True)
+class Request:
+    """One candidate's process as the zygote makes it."""
+
+    scratch: str
+    """The only folder that the candidate can write."""
+    environment: dict[str, str]
+    limits: Limits = field(default_factory=Limits)
+    gpu: str = ""
+    """CUDA_VISIBLE_DEVICES."""
+    pid_namespace: bool = True
+    private_scratch: bool = False
+    """The scratch folder is a file system in memory, bounded in bytes and files, that nobody outside sees and that goes with the process."""
+    handed_out: tuple[str, ...] = ()
+    """Files of a private scratch folder that are copied out of it when the process ends by itself, if they are there: names without folders."""
+    memory_files: bool = True
+    """Whether memfd_create is open to the candidate."""
+    groups: tuple[str, ...] = ()
+    """Folders of control groups that the process enters."""
+
+    def as_message(self) -> Message:
+        return asdict(self)
+
+    @staticmethod
+    def from_message(message: Message) -> Request:
+        made = {"limits": Limits(**message["limits"]), "groups": tuple(message["groups"])}
+        return Request(**message | made | {"handed_out": tuple(message["handed_out"])})

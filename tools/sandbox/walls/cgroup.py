@@ -1,0 +1,203 @@
+"""Control groups: one for each candidate's process where this host lets us make them, with a bound on memory of every kind (shared, in files of tmpfs, swap).
+
+A folder is made only where it is ours to make: below the root of what this process sees, or below a group that systemd delegates (`Delegate=yes`), or, as an
+ordinary user, below a group that belongs to that user. Groups that somebody else made for this process stay as they are. Both versions of the interface are
+read (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst of Linux).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PREFIX = "kernelwright-"
+WANTED = ("memory", "pids")
+REMOVING_SECONDS = 2.0
+_DELEGATED = ("trusted.delegate", "user.delegate")
+_counter = itertools.count()
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """A place to make groups in, and the controllers that bind there."""
+
+    folder: Path
+    controllers: frozenset[str]
+    version: int
+
+    def settings(self, memory: int, processes: int) -> dict[str, int]:
+        """What is written into which file of a new group; memory in bytes."""
+        names = {
+            ("memory", 2): {"memory.max": memory, "memory.swap.max": 0, "memory.oom.group": 1},
+            ("memory", 1): {"memory.limit_in_bytes": memory, "memory.memsw.limit_in_bytes": memory},
+            ("pids", 2): {"pids.max": processes},
+            ("pids", 1): {"pids.max": processes},
+        }
+        return {file: value for name in sorted(self.controllers) for file, value in names[name, self.version].items()}
+
+
+class Group:
+    """The folders of one candidate's process, one a hierarchy."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self.folders = folders
+
+    def memory_ran_out(self) -> bool:
+        """Whether the kernel ended a process of this group for want of memory."""
+        for folder, file in itertools.product(self.folders, ("memory.events", "memory.oom_control")):
+            with contextlib.suppress(OSError):
+                for line in (folder / file).read_text().splitlines():
+                    name, _, count = line.partition(" ")
+                    if name == "oom_kill" and count.strip() != "0":
+                        return True
+        return False
+
+    def remove(self) -> None:
+        """Once its processes are dead; the kernel takes a moment to let go of them."""
+        deadline = time.monotonic() + REMOVING_SECONDS
+        for folder in self.folders:
+            while folder.exists() and time.monotonic() < deadline:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+                    break
+                time.sleep(0.005)
+
+
+class Groups:
+    """Where this process may make groups. `missing` says why not, where it may not."""
+
+    def __init__(self, hierarchies: list[Hierarchy], missing: str = "") -> None:
+        self.hierarchies, self.missing = hierarchies, missing
+
+    @property
+    def bound_memory(self) -> bool:
+        return any("memory" in hierarchy.controllers for hierarchy in self.hierarchies)
+
+    def create(self, memory: int, processes: int) -> Group:
+        """A new group in every hierarchy. A file that this kernel lacks is left out; a folder that cannot be made raises OSError."""
+        group = Group([])
+        name = f"{PREFIX}{os.getpid()}-{next(_counter)}"
+        try:
+            for hierarchy in self.hierarchies:
+                folder = hierarchy.folder / name
+                folder.mkdir()
+                group.folders.append(folder)
+                for file, value in hierarchy.settings(memory, processes).items():
+                    with contextlib.suppress(FileNotFoundError, PermissionError):
+                        _write(folder / file, str(value))
+        except BaseException:
+            group.remove()
+            raise
+        return group
+
+    def sweep(self) -> None:
+        """Removes what a killed owner left: empty groups whose maker is dead."""
+        for hierarchy in self.hierarchies:
+            for folder in hierarchy.folder.glob(f"{PREFIX}*-*"):
+                owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+                if owner.isdigit() and not Path("/proc", owner).exists():
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
+
+
+def find_groups(proc: Path = Path("/proc/self")) -> Groups:
+    """The hierarchies in which this process may make groups."""
+    hierarchies: list[Hierarchy] = []
+    reasons: list[str] = []
+    try:
+        for version, controllers, folder, path in _own_groups(proc):
+            hierarchies += _hierarchy(version, controllers, folder, path, reasons)
+    except (OSError, ValueError) as error:
+        reasons.append(str(error))
+    if not any("memory" in hierarchy.controllers for hierarchy in hierarchies):
+        return Groups(hierarchies, "; ".join(dict.fromkeys(reasons)) or "no memory controller can be used here")
+    return Groups(hierarchies)
+
+
+def _hierarchy(
+    version: int, controllers: frozenset[str], folder: Path, path: str, reasons: list[str]
+) -> list[Hierarchy]:
+    """The hierarchy, or none and the reason among the `reasons`."""
+    if not _is_ours(folder, path):
+        reasons.append(f"the group {path} of this process is not delegated to it")
+        return []
+    try:
+        found = _usable(version, controllers, folder)
+    except OSError as error:
+        reasons.append(f"no group can be made below {path}: {error.strerror}")
+        return []
+    return [Hierarchy(folder, found, version)] if found else []
+
+
+def enter(folders: list[str]) -> None:
+    """Moves the calling process into the groups. Raises OSError."""
+    for folder in folders:
+        _write(Path(folder, "cgroup.procs"), "0")
+
+
+def _own_groups(proc: Path) -> Iterator[tuple[int, frozenset[str], Path, str]]:
+    """(version, controllers, folder, path as the kernel names it) of each hierarchy of interest that this process is in."""
+    mounts = list(_mounts(proc))
+    for line in (proc / "cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        wanted = frozenset(names.split(",")) & frozenset(WANTED)
+        for kind, options, root, point in mounts:
+            if (not names and kind == "cgroup2") or (wanted and kind == "cgroup" and wanted <= options):
+                inside = os.path.relpath(path, root) if path.startswith(root) else path.lstrip("/")
+                yield (1 if names else 2), wanted, Path(point, inside), path
+                break
+
+
+def _mounts(proc: Path) -> Iterator[tuple[str, frozenset[str], str, str]]:
+    """(file system, its options, root within it, mount point), from proc_pid_mountinfo(5)."""
+    for line in (proc / "mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        yield rest[0], frozenset(rest[2].split(",")), fields[3], fields[4]
+
+
+def _is_ours(folder: Path, path: str) -> bool:
+    if path == "/":
+        return True
+    if os.geteuid() != 0 and folder.stat().st_uid == os.geteuid():
+        return True
+    names = [part for part in path.split("/") if part]
+    ancestors = [folder, *folder.parents][: len(names)]
+    return any(_attribute(ancestor, name) == b"1" for ancestor in ancestors for name in _DELEGATED)
+
+
+def _attribute(folder: Path, name: str) -> bytes:
+    try:
+        return os.getxattr(folder, name)
+    except OSError:
+        return b""
+
+
+def _usable(version: int, controllers: frozenset[str], folder: Path) -> frozenset[str]:
+    """The controllers that bind in a group made here; of version 2 they are switched on first. Raises OSError where no folder may be made."""
+    if version == 2:
+        present = frozenset((folder / "cgroup.controllers").read_text().split()) & frozenset(WANTED)
+        for name in present - frozenset((folder / "cgroup.subtree_control").read_text().split()):
+            with contextlib.suppress(OSError):
+                _write(folder / "cgroup.subtree_control", f"+{name}")
+        controllers = present & frozenset((folder / "cgroup.subtree_control").read_text().split())
+    if not controllers:
+        return controllers
+    trial = folder / f"{PREFIX}{os.getpid()}-{next(_counter)}"
+    trial.mkdir()
+    trial.rmdir()
+    return controllers
+
+
+def _write(path: Path, text: str) -> None:
+    """Without creating: the files of a group are the kernel's."""
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

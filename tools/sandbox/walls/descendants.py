@@ -1,0 +1,65 @@
+"""The processes below one process, and how to end them where no pid namespace does it: found through /proc, stopped, then killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+
+def descendants(pid: int, *, spared: Collection[int] = ()) -> list[int]:
+    """All processes below `pid`, itself not; `spared` and what is below them are left out."""
+    found: list[int] = []
+    for child in _children(pid):
+        if child not in spared:
+            found += [child, *descendants(child, spared=spared)]
+    return found
+
+
+def end_descendants(*, spared: Collection[int] = (), seconds: float = 5.0) -> None:
+    """Ends all that is below the calling process, which must be a subreaper (PR_SET_CHILD_SUBREAPER) so that nothing escapes by orphaning itself.
+
+    They are stopped first, until no new one shows: what is stopped forks no more. Returns when all are dead and reaped, or after `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        stopped: set[int] = set()
+        while (found := set(descendants(os.getpid(), spared=spared))) - stopped and time.monotonic() < deadline:
+            _send(signal.SIGSTOP, found - stopped)
+            stopped |= found
+        if not found:
+            return
+        _send(signal.SIGKILL, found)
+        for pid in found:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.002)
+
+
+def _send(number: int, pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _children(pid: int) -> list[int]:
+    """By /proc/PID/task/*/children, which a kernel may lack (CONFIG_PROC_CHILDREN): then by everybody's parent."""
+    try:
+        texts = [Path(task, "children").read_text() for task in os.scandir(f"/proc/{pid}/task")]
+    except (FileNotFoundError, ProcessLookupError):
+        return _by_parent(pid) if not Path("/proc/self/task", str(os.getpid()), "children").exists() else []
+    return [int(child) for text in texts for child in text.split()]
+
+
+def _by_parent(parent: int) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+                if int(fields[1]) == parent:
+                    found.append(int(entry))
+    return found

@@ -1,0 +1,190 @@
+"""The layers round a candidate: which are asked for, how each is entered, and which the host has.
+
+Entered inside the forked process, before any of the candidate's text is read. A layer that the host refuses is named with its reason, never left out in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernelwright.tools.sandbox.limits import Kind, Limits
+from kernelwright.tools.sandbox.walls import cgroup
+from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
+from kernelwright.tools.sandbox.walls.readable_files import close_files
+from kernelwright.tools.sandbox.walls.seccomp_filter import refuse_system_calls
+
+
+@dataclass
+class Layers:
+    """Which layers hold, and which do not, with the reason."""
+
+    active: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def enter(self, name: str, action: Callable[[], object]) -> bool:
+        try:
+            action()
+        except (OSError, ValueError, KeyError) as error:
+            self.lack(name, error)
+            return False
+        self.active.append(name)
+        return True
+
+    def lack(self, name: str, error: Exception) -> None:
+        self.missing.append(f"{name}: {getattr(error, 'strerror', None) or error}")
+
+    def as_message(self) -> dict[str, list[str]]:
+        return {"active": self.active, "missing": self.missing}
+
+
+CEILING = "process ceiling"
+OWN_SCRATCH = "bounded scratch folder"
+MEMORY_GROUP, MEMORY_WATCH = "memory cgroup", "memory watch"
+"""Which of the two bounds the memory that all processes of a candidate hold together: the kernel, or the keeper's looking (watch.py)."""
+OTHERS = 512
+"""Threads that the same user may start elsewhere while a candidate lives: where RLIMIT_NPROC must be used, they count as if they were its own."""
+
+
+def set_limits(kind: Kind, limits: Limits, ceiling: bool) -> None:
+    """ceiling: the pid namespace already bounds the processes, whatever else this user runs."""
+    grown = _address_space() + limits.memory
+    which = resource.RLIMIT_DATA if kind is Kind.CUDA else resource.RLIMIT_AS
+    wanted = {
+        which: grown,
+        resource.RLIMIT_FSIZE: limits.file_size,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: limits.cpu_seconds,
+        resource.RLIMIT_NOFILE: limits.open_files,
+    }
+    if not ceiling:
+        wanted[resource.RLIMIT_NPROC] = limits.processes + _own_processes() + OTHERS
+    for name, value in wanted.items():
+        _, hard = resource.getrlimit(name)
+        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(name, (bound, bound))
+
+
+def _address_space() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _own_processes() -> int:
+    """Threads of this user already alive: RLIMIT_NPROC counts by user, so what is there comes on top."""
+    uid = os.getuid()
+    count = 0
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid == uid:
+                count += len(os.listdir(entry / "task"))
+        except OSError:
+            continue
+    return count
+
+
+def cap_processes(limits: Limits) -> None:
+    """The pid namespace's own ceiling: holds root too, whom RLIMIT_NPROC does not bind.
+
+    Only for the first process of a namespace, and only where the ceiling is the namespace's own (Linux 6.14 and later): before, it was the whole machine's.
+    """
+    release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+    if os.getpid() != 1 or release < (6, 14):
+        raise OSError(95, "needs Linux 6.14 and a pid namespace")
+    Path("/proc/sys/kernel/pid_max").write_text(str(max(limits.processes, 301)))
+
+
+def enter_namespaces(layers: Layers, *, own_user: bool) -> None:
+    """Network, mounts, System V and POSIX message queues, host name; as an ordinary user inside a user namespace first."""
+    if os.geteuid() != 0 and own_user:
+        layers.enter("user namespace", _enter_user_namespace)
+    layers.enter("network namespace", lambda: kernel.unshare(kernel.NEWNET))
+    if layers.enter("mount namespace", lambda: kernel.unshare(kernel.NEWNS)):
+        layers.enter("private mounts", kernel.make_mounts_private)
+    layers.enter("ipc namespace", lambda: kernel.unshare(kernel.NEWIPC | kernel.NEWUTS))
+
+
+def _enter_user_namespace() -> None:
+    uid, gid = os.getuid(), os.getgid()
+    kernel.unshare(kernel.NEWUSER)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+
+
+def open_session(layers: Layers, limits: Limits, *, own_mounts: bool, scratch: str = "") -> None:
+    """What the first process of a candidate sets up. `scratch`: the folder that becomes a bounded file system in memory, if any.
+
+    own_mounts: whether this process has a mount namespace of its own, whose mounts nobody else sees; nothing is mounted elsewhere.
+    """
+    layers.enter("own session", os.setsid)
+    if not own_mounts:
+        return
+    if "pid namespace" in layers.active and layers.enter("own /proc", kernel.mount_proc):
+        layers.enter(CEILING, lambda: cap_processes(limits))
+        layers.enter("read-only /proc/sys", protect_proc)
+    layers.enter("own /dev/shm", kernel.mount_own_shm)
+    if scratch:
+        layers.enter(OWN_SCRATCH, lambda: kernel.mount_scratch(scratch, limits.disk, limits.files))
+
+
+def protect_proc() -> None:
+    for name in ("sys", "sysrq-trigger", "irq", "bus", "fs"):
+        if os.path.exists(f"/proc/{name}"):
+            kernel.make_read_only(f"/proc/{name}")
+
+
+def enter_process_walls(
+    layers: Layers, kind: Kind, limits: Limits, close_all_files: Callable[[], object] | None, *, memory_files: bool
+) -> None:
+    """All that is set in the candidate's own process, in an order in which each still may be. `memory_files`: whether memfd_create stays open."""
+    layers.enter("resource limits", lambda: set_limits(kind, limits, CEILING in layers.active))
+    layers.enter("no capabilities", kernel.drop_capabilities)
+    layers.enter("no new privileges", kernel.no_new_privileges)
+    if close_all_files is not None:
+        layers.enter("landlock", close_all_files)
+    sockets = kind is Kind.CUDA
+    layers.enter("seccomp", lambda: refuse_system_calls(memory_files=memory_files, sockets=sockets))
+
+
+def available() -> list[tuple[str, bool, str]]:
+    """Every layer tried for real in a child that then dies: (layer, holds, reason where it does not)."""
+    reader, writer = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="kernelwright-") as scratch:
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            _try_everything(writer, scratch)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            found = json.loads(pipe.read() or b'{"active": [], "missing": []}')
+        os.waitpid(pid, 0)
+    missing = [(name, False, reason) for name, _, reason in (text.partition(": ") for text in found["missing"])]
+    return [(name, True, "") for name in found["active"]] + missing
+
+
+def _try_everything(writer: int, scratch: str) -> None:
+    """In the forked child: never returns."""
+    layers = Layers()
+    try:
+        groups = cgroup.find_groups()
+        layers.active += [MEMORY_GROUP] if groups.bound_memory else []
+        layers.missing += [] if groups.bound_memory else [f"{MEMORY_GROUP}: {groups.missing}"]
+        enter_namespaces(layers, own_user=True)
+        layers.enter("pid namespace", lambda: kernel.unshare(kernel.NEWPID))
+        if (pid := os.fork()) == 0:
+            try:
+                open_session(layers, Limits(), own_mounts="private mounts" in layers.active, scratch=scratch)
+                close = lambda: close_files(scratch, Kind.INTERPRET)  # noqa: E731
+                enter_process_walls(layers, Kind.INTERPRET, Limits(), close, memory_files=False)
+            finally:
+                os.write(writer, json.dumps(layers.as_message()).encode())
+                os._exit(0)
+        os.waitpid(pid, 0)
+    finally:
+        os._exit(0)

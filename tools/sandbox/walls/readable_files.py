@@ -1,0 +1,76 @@
+"""Which files a candidate may reach, as Landlock takes it: it reads Python, its packages, the system's libraries and CUDA, and writes its own folder."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+from pathlib import Path
+
+import kernelwright
+from kernelwright.tools.sandbox.limits import Kind
+from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
+
+OUR_READABLE_PARTS = ("__init__.py", "tools")
+"""Of our own package; a candidate has no business in the others."""
+SYSTEM = (
+    "/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/sys", "/etc/ld.so.cache", "/etc/alternatives", "/etc/nsswitch.conf", "/etc/localtime",
+    "/etc/vulkan", "/etc/OpenCL", "/etc/nvidia",
+)  # fmt: skip
+
+
+def readable_paths() -> list[str]:
+    """Returns Python, its packages, system libraries and CUDA; of our own package only OUR_READABLE_PARTS."""
+    python = {sys.base_prefix, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), sys.base_exec_prefix}
+    paths = [*SYSTEM, *(p for p in python if p)]
+    ours = Path(kernelwright.__file__).parent
+    paths += [str(ours / part) for part in OUR_READABLE_PARTS]
+    for folder in _package_folders(ours):
+        if (folder / ours.name).exists():
+            paths += [str(folder / name) for name in os.listdir(folder) if name != ours.name]
+        else:
+            paths.append(str(folder))
+    if sys.prefix != sys.base_prefix:
+        paths += [str(Path(sys.prefix, name)) for name in ("bin", "include", "pyvenv.cfg")]
+    return paths
+
+
+def _package_folders(ours: Path) -> list[Path]:
+    """Returns the folders that Python imports from, without the checkout that our package's parts lie in."""
+    checkout = (ours / "tools").resolve().parent
+    folders = {Path(p) for p in (*site.getsitepackages(), *sys.path) if p and Path(p).is_dir()}
+    return [f for f in folders if f.resolve() != checkout]
+
+
+def open_common_paths(kind: Kind) -> list[tuple[int, int]]:
+    """What every candidate of this kind may reach, opened once; forks inherit the descriptors."""
+    devices = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
+    if kind is Kind.CUDA:
+        devices += ["/dev/nvidia-caps", *(str(p) for p in Path("/dev").glob("nvidia*"))]
+    readable = ((path, kernel.READ) for path in readable_paths())
+    return kernel.open_landlock([*readable, *((path, kernel.DEVICE) for path in devices)])
+
+
+def make_ruleset(common: list[tuple[int, int]], scratch: str, kind: Kind) -> int:
+    """A Landlock ruleset of the common paths and of what is this candidate's own: its folder, and the /proc and /dev/shm that are mounted by now. Raises OSError."""
+    own = [(scratch, kernel.ALL), ("/proc", kernel.READ)]
+    if kind is Kind.CUDA:
+        # The driver writes under /proc (names of its threads); what rules the kernel there is mounted read-only.
+        own = [(scratch, kernel.ALL), ("/proc", kernel.DEVICE), ("/dev/shm", kernel.DEVICE)]
+    opened = kernel.open_landlock(own)
+    try:
+        return kernel.make_ruleset([*common, *opened])
+    finally:
+        for descriptor, _ in opened:
+            os.close(descriptor)
+
+
+def close_files(scratch: str, kind: Kind) -> None:
+    """Landlock for the calling process, from nothing. Raises OSError where the kernel has none."""
+    common = open_common_paths(kind)
+    try:
+        kernel.enter_ruleset(make_ruleset(common, scratch, kind))
+    finally:
+        for descriptor, _ in common:
+            os.close(descriptor)

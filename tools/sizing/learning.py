@@ -1,0 +1,234 @@
+"""Finds out which numbers of a reference may change, by trying: alone, with numbers of the same value, with multiples, in steps.
+
+Numbers that say what is computed rather than how much of it are left as they are: windows, strides, axes, layers; whatever changes no shape; and numbers up
+to 8, unless one is an extent of an input on which no weight depends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.dry_run import Weight, held
+from kernelwright.tools.sizing.bounds import Found, bounded
+from kernelwright.tools.sizing.size_search import KEPT_NAME, KEPT_VALUE, places
+from kernelwright.tools.sizing.structure import Probe, SizeStructure, Term, probe, same_form
+from kernelwright.tools.sizing.telling_numbers import divisors
+from kernelwright.tools.sizing.trial import MOST_CALLS, REAL_ELEMENTS, Trials
+
+LEARNING_CALLS = 12_000
+"""aten calls of all dry runs that learn one structure, about a second of a CPU."""
+WHAT_NOT_HOW_MUCH = re.compile(
+    r"window|patch|axis|axes|layers(\[|$)|upscale|scale_factor|shuffle|iterations|seed|expan|ratio", re.I
+)
+"""Names, beside KEPT_NAME, of numbers that say what is computed."""
+AUTHOR_SHAPES = ("shapes", "SHAPES")
+KEPT_FOR_BOUNDS = LEARNING_CALLS // 2
+"""Of them, those left for what runs together, and between what bounds."""
+STEPS = re.compile(r"len|seq|step|time|^t$", re.I)
+"""Names of numbers of steps that a recurrence may take."""
+COSTLY_CALLS = 100
+"""aten calls of a reference, beyond which small numbers are not tried together with others."""
+SHORT = 3
+"""Steps of a recurrence around whose sizes the others are learned."""
+MOST_STEPS = 9
+MOST_FOLLOWERS = 6
+"""Numbers that are tried as one that follows another."""
+
+
+def learn_structure(problem: Problem, base: Mapping[str, int]) -> SizeStructure:
+    """The structure of a problem's sizes around `base`. Cached in this process, by the reference's text and the base.
+
+    base: what `Problem.with_sizes` takes; {} for the sizes that are written.
+    """
+    return _learned(problem.source, tuple(sorted(base.items())))
+
+
+@lru_cache(maxsize=512)
+def _learned(source: str, base: tuple[tuple[str, int], ...]) -> SizeStructure:
+    return _Learning(Problem(name="reference", source=source), dict(base)).structure()
+
+
+class _Learning:
+    """One search for the structure of one problem."""
+
+    def __init__(self, problem: Problem, base: dict[str, int]) -> None:
+        self.problem, self.base = problem, base
+        self.trials = Trials(problem, base, LEARNING_CALLS)
+        self.original = {n: v for n, v in places(problem).items() if _may_be_a_size(n)}
+        self.values = {n: base.get(n, v) for n, v in self.original.items()}
+        self.names: list[tuple[str, ...]] = []
+        """Of each dimension, the numbers that lead it."""
+        self.multipliers: list[int] = []
+        self.probes: list[Probe] = []
+        self.terms: dict[str, Term] = {}
+        self.bound: list[str] = []
+        """Numbers that cannot change alone by one."""
+        self.untried: list[str] = []
+        self.silent: list[str] = []
+        """Numbers that change no shape: the bound of an index, a number of groups, a constant."""
+        self.own = self._first_run()
+        self.costly = self.own is not None and self.own.ops > COSTLY_CALLS
+
+    def _first_run(self) -> Weight | None:
+        """At the base: without data, or with data where it needs them and is small."""
+        weight = self.trials.at({})
+        if (
+            weight is not None
+            or self.trials.left <= LEARNING_CALLS - MOST_CALLS
+            or not _is_light(self.problem, self.base)
+        ):
+            return weight
+        real = Trials(self.problem, self.base, LEARNING_CALLS, real=True)
+        weight = real.at({})
+        if weight is not None:
+            self.trials = real
+        return weight
+
+    def structure(self) -> SizeStructure:
+        own = self.own
+        if own is None:
+            note = f"the reference does not run at {self.base or 'its own sizes'}: {self.trials.trouble}"
+            return SizeStructure(self.base, (), {}, None, None, (), (note,), self.trials.real)
+        if self.costly:
+            own = self._shorten(own)
+        for name in sorted(self.values, key=lambda n: "batch" not in n.lower()):
+            self._alone(name)
+        for name in sorted(self.bound, key=lambda n: self.values[n]):
+            self._leading(name)
+        for name in self.bound:
+            self._stepping(name)
+        return bounded(
+            Found(
+                problem=self.problem,
+                base=self.base,
+                trials=self.trials,
+                own=own,
+                values=self.values,
+                names=tuple(self.names),
+                multipliers=tuple(self.multipliers),
+                probes=tuple(self.probes),
+                terms=self.terms,
+                stuck=tuple(n for n in self.bound if n not in self.terms),
+                untried=tuple(self.untried),
+                silent=tuple(self.silent),
+            )
+        )
+
+    def _shorten(self, own: Weight) -> Weight:
+        """The base with few steps of a recurrence, which makes every further dry run cheap: numbers on which the calls depend, and no weight."""
+        for name in [n for n, v in self.values.items() if v > SHORT and STEPS.search(n)]:
+            weight = self.trials.at({name: SHORT})
+            if weight is None or not same_form(own, weight) or weight.weights != own.weights:
+                continue
+            if weight.inputs != own.inputs and 2 * weight.ops < own.ops:
+                self.base[name] = self.trials.base[name] = self.values[name] = SHORT
+                self.own = own = weight
+        return own
+
+    def _try(self, changed: Mapping[str, int], leaders: tuple[str, ...]) -> Weight | None:
+        """The weight with `changed`, where it runs and what changed is a size; None as well where half of the dry runs are used up."""
+        weight = self.trials.at(changed) if self.trials.left > KEPT_FOR_BOUNDS else None
+        return weight if weight is not None and self._is_size(weight, leaders) else None
+
+    def _alone(self, name: str) -> None:
+        own, value = self.own, self.values[name]
+        if self.trials.left <= KEPT_FOR_BOUNDS:
+            self.untried.append(name)
+            return
+        weight = self.trials.at({name: value + 1})
+        if weight is None:
+            self.bound.append(name)
+        elif self._is_size(weight, (name,)):
+            self._add((name,), (), value, value + 1, weight)
+        elif own and (weight.inputs, weight.outputs, weight.weights) == (own.inputs, own.outputs, own.weights):
+            self.silent.append(name)
+
+    def _leading(self, name: str) -> None:
+        """One more of a number, with others of the same value, or with multiples of it that follow."""
+        value = self.values[name]
+        if name in self.terms or (self.costly and self._is_small((name,))):
+            return
+        alike = tuple(n for n in self.bound if self.values[n] == value and n not in self.terms)
+        multiples = [n for n in self.bound if self.values[n] > value and self.values[n] % value == 0]
+        for leaders in dict.fromkeys(((name,), alike)):
+            for followers in self._sets(leaders, multiples):
+                changed = dict.fromkeys(leaders, value + 1)
+                changed |= {f: self.values[f] // value * (value + 1) for f in followers}
+                if weight := self._try(changed, leaders):
+                    self._add(leaders, followers, value, value + 1, weight)
+                    return
+
+    def _sets(self, leaders: tuple[str, ...], multiples: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Sets of numbers that may follow: none, each alone, all. A number whose factor is used up follows no more."""
+        value = self.values[leaders[0]]
+        free = [f for f in multiples if f not in self.terms or self.terms[f].factor % value == 0][:MOST_FOLLOWERS]
+        if len(leaders) > 1:
+            yield ()
+        yield from ((f,) for f in free)
+        if len(free) > 1:
+            yield tuple(free)
+
+    def _stepping(self, name: str) -> None:
+        """A number that must stay a multiple of something that is no size here."""
+        if self.costly and self._is_small((name,)):
+            return
+        left = self.terms[name].factor if name in self.terms else self.values[name]
+        value = self.values[name]
+        alike = tuple(n for n in self.bound if self.values[n] == value and self.terms.get(n) == self.terms.get(name))
+        for step in divisors(value, MOST_STEPS, self.original.values()):
+            for moving in dict.fromkeys(((name,), alike)) if left % (value // step) == 0 and left > 1 else ():
+                if weight := self._try(dict.fromkeys(moving, value + step), moving):
+                    self._add(moving, (), value // step, value // step + 1, weight)
+                    return
+
+    def _is_small(self, names: tuple[str, ...]) -> bool:
+        return all(self.original[n] <= KEPT_VALUE and "batch" not in n.lower() for n in names)
+
+    def _is_size(self, weight: Weight, leaders: tuple[str, ...]) -> bool:
+        """Whether what changed is how much is computed, judged by a dry run in which `leaders` changed."""
+        own = self.own
+        assert own is not None
+        if not same_form(own, weight) or (weight.inputs, weight.weights) == (own.inputs, own.weights):
+            return False
+        if weight.inputs == own.inputs and _only_windows(own.weights, weight.weights):
+            return False
+        if any(b < a for a, b in zip(chain(*own.outputs), chain(*weight.outputs), strict=True)):
+            return False  # what makes an output smaller is a window or a stride
+        if self._is_small(leaders):
+            extents = zip(chain(*own.inputs), chain(*weight.inputs), strict=True)
+            direct = any(a == self.values[leaders[0]] and b == a + 1 for a, b in extents)
+            return direct and (own.weights, own.init) == (weight.weights, weight.init)
+        return True
+
+    def _add(self, leaders: tuple[str, ...], followers: tuple[str, ...], base: int, tried: int, weight: Weight) -> None:
+        assert self.own is not None
+        index = len(self.names)
+        self.names.append(leaders)
+        self.multipliers.append(base)
+        self.probes.append(probe(self.own, weight, tried, base))
+        for name in (*leaders, *followers):
+            term = self.terms.get(name, Term(self.values[name], ()))
+            self.terms[name] = Term(term.factor // base, (*term.dimensions, index))
+
+
+def _is_light(problem: Problem, base: Mapping[str, int]) -> bool:
+    """Whether inputs and weights are small enough to run it for real."""
+    try:
+        return held(problem.with_sizes(base)) <= REAL_ELEMENTS
+    except Exception:
+        return False
+
+
+def _may_be_a_size(name: str) -> bool:
+    root = name.partition("[")[0]
+    return root not in AUTHOR_SHAPES and not KEPT_NAME.search(name) and not WHAT_NOT_HOW_MUCH.search(name)
+
+
+def _only_windows(own: Sequence[tuple[int, ...]], other: Sequence[tuple[int, ...]]) -> bool:
+    """Whether weights differ in nothing but extents behind the first two: the window of a convolution."""
+    changed = [(a, b) for a, b in zip(own, other, strict=True) if a != b]
+    return bool(changed) and all(a[:2] == b[:2] for a, b in changed)

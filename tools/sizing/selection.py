@@ -1,0 +1,239 @@
+"""Which sizes a candidate is traced and checked at, chosen from the verdict's seed and from the numbers that its text names."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import random
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from kernelwright.tools.judging.rules import AtSize
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.references.dry_run import DryRunFailed, weigh
+from kernelwright.tools.references.input_spec import input_spec
+from kernelwright.tools.report import Value
+from kernelwright.tools.sizing.size_draws import (
+    CPU_BUDGET,
+    GPU_BUDGET,
+    Budget,
+    Drawn,
+    DrawnSizes,
+    author_sizes,
+    draw_sizes,
+    sizes_that_reach,
+)
+from kernelwright.tools.sizing.size_search import places
+from kernelwright.tools.sizing.small_sizes import shrink
+from kernelwright.tools.tracing.client import SizeRequest
+
+MOST_NODES = 200_000
+"""Of a candidate's syntax tree that are looked through for numbers."""
+LARGEST_BLOCK = 1 << 17
+FEW_MULTIPROCESSORS = (1, 2, 3)
+"""Of the pretended GPU at some sizes on a CPU, so that persistent kernels go through their loops."""
+THIN = 1
+"""Sizes of a verdict in which one dimension has the problem's own extent and the others are small."""
+CROSSING = 2
+"""Sizes of a verdict that cross a threshold of the candidate's text."""
+MOST_ROWS = 1 << 13
+MOST_THRESHOLDS = 12
+MOST_THIN = 6
+THIN_BUDGET = (1 << 16, 20_000_000)
+"""Elements and operations of such a size."""
+LARGER = 2
+"""Times the problem's own extent that one may have on a GPU."""
+LEAST_LARGE = 64
+POOL = 14
+"""Sizes that the verdicts of one epoch choose from."""
+COMMON_BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+REACHING = 6
+"""Sizes tried for a kernel that is launched at full size only."""
+
+
+class Selection(Value):
+    """What is to be traced: index 0 is the problem's own size."""
+
+    base: AtSize
+    others: tuple[AtSize, ...] = ()
+    notes: tuple[str, ...] = ()
+    too_large: str = ""
+    """Why no interpreter can run it, on a CPU."""
+
+    @property
+    def every(self) -> tuple[AtSize, ...]:
+        """All sizes but the problem's own, in the order of their traces."""
+        return (self.base, *self.others) if self.base.index else self.others
+
+
+def select(problem: Problem, source: str, device: str, seed: int, count: int) -> Selection:
+    """The base size and `count` others. On a GPU the base is the problem's own size; on a CPU a small one that an interpreter can run."""
+    on_cpu = device == "cpu"
+    small = shrink(problem) if on_cpu else None
+    if small is not None and not small.fits:
+        own = AtSize(index=0, problem=problem, sizes={})
+        return Selection(base=own, too_large=small.note)
+    sizes = small.sizes if small else {}
+    first = 1 if on_cpu else 0
+    base = AtSize(
+        index=first, problem=problem.with_sizes(sizes), sizes=sizes, why="small" if sizes else "the problem's own"
+    )
+    notes = [small.note] if small and small.note else []
+    if count <= 0:
+        return Selection(base=base, notes=tuple(notes))
+    must, drawn, more = _drawn(problem, source, sizes, on_cpu, seed, count)
+    others = [
+        AtSize(index=first + 1 + i, problem=d.applied(problem), sizes=d.sizes, why=d.why, required=d in must)
+        for i, d in enumerate(drawn)
+    ]
+    return Selection(base=base, others=tuple(others), notes=(*notes, *more))
+
+
+def _drawn(
+    problem: Problem, source: str, base: dict[str, int], on_cpu: bool, seed: int, count: int
+) -> tuple[Sequence[Drawn], list[Drawn], tuple[str, ...]]:
+    """The author's own sizes, all sizes (those first), and notes.
+
+    A quarter is drawn for this verdict alone, from the numbers in the candidate's text; the rest is chosen from a pool that the verdicts of one epoch share,
+    so that what the reference makes of them is computed once for several candidates.
+    """
+    budget = CPU_BUDGET if on_cpu else GPU_BUDGET
+    must = author_sizes(problem, base, budget).sizes
+    fresh = max(1, count // 4)
+    own = draw_sizes(problem, base, numbers_in(source), seed, fresh + len(must), budget, must=must)
+    if not on_cpu:
+        own = own.with_(sizes=(*must, *_fitted(own.sizes[len(must) :], problem)))
+    thin = _thin(problem, tuple(sorted(base.items()))) if on_cpu else ()
+    crossing = _crossing(problem, tuple(sorted(base.items())), thresholds_in(source), budget)
+    chance = random.Random(seed)
+    more = [*chance.sample(thin, min(len(thin), THIN)), *chance.sample(crossing, min(len(crossing), CROSSING))]
+    own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
+    pool = _pool(problem, tuple(sorted(base.items())), on_cpu, seed >> 16)
+    left = [d for d in pool.sizes if d.sizes not in [o.sizes for o in own.sizes]]
+    wanted = max(0, count - len(own.sizes))
+    first, rest = left[: wanted // 2], left[wanted // 2 :]  # what tells most comes first
+    chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first)))]
+    found = [*own.sizes, *chosen]
+    return must, found, own.notes if len(found) < count else ()
+
+
+def _fitted(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
+    """On a GPU no extent is much beyond the problem's own: a head of 5,000 where there are 64 takes a compiler minutes and tells nothing."""
+    full, found = places(problem), dict[tuple[int, ...], Drawn]()
+    for one in drawn:
+        large = {n for n, v in one.sizes.items() if v > max(LARGER * full.get(n, v), LEAST_LARGE)}
+        sizes = {n: full[n] if n in large else v for n, v in one.sizes.items()}
+        if large and (sizes == {n: full[n] for n in sizes} or not _runs(problem, sizes)):
+            continue
+        why = f"{one.why}; {', '.join(sorted(large))} as in the problem" if large else one.why
+        found.setdefault(tuple(sizes.values()), one.with_(sizes=sizes, why=why))
+    return tuple(found.values())
+
+
+def _runs(problem: Problem, sizes: dict[str, int]) -> bool:
+    try:
+        weight = weigh(problem.with_sizes(sizes))
+    except (DryRunFailed, ProblemError):
+        return False
+    return weight.elements <= GPU_BUDGET.elements
+
+
+@functools.lru_cache(maxsize=256)
+def _crossing(
+    problem: Problem, base: tuple[tuple[str, int], ...], thresholds: tuple[int, ...], budget: Budget
+) -> tuple[Drawn, ...]:
+    """Sizes on the other side of the numbers that a text compares with and that are no block sizes."""
+    if not thresholds:
+        return ()
+    small = dict(base)
+    found = sizes_that_reach(problem, small, thresholds, budget.with_(rows=MOST_ROWS)).sizes
+    beyond = [d for d in found if any(small.get(n, v) < t < v for n, v in d.sizes.items() for t in thresholds)]
+    by_dimension = {tuple(n for n, v in d.sizes.items() if v > max(small.get(n, 0), 16)): d for d in reversed(beyond)}
+    return tuple(by_dimension.values())[:REACHING]
+
+
+def thresholds_in(source: str) -> tuple[int, ...]:
+    """Of the numbers in a text those over 16 that are no power of two: sizes at which it may do something else."""
+    return tuple(n for n in numbers_in(source) if n > 16 and n & (n - 1))[:MOST_THRESHOLDS]
+
+
+@functools.lru_cache(maxsize=256)
+def _thin(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, ...]:
+    """Small sizes but for one extent, which is the problem's own: a kernel that does something else just there is seen without a GPU.
+
+    Names with equal extents keep them equal.
+    """
+    small, full = dict(base), places(problem)
+    found: list[Drawn] = []
+    for extent in sorted({full[n] for n in small if full.get(n, 0) > small[n]}):
+        names = [n for n in small if full.get(n) == extent]
+        for chosen in ([[n] for n in names] if len(names) > 1 else []) + [names]:
+            sizes = {**small, **dict.fromkeys(chosen, extent)}
+            try:
+                weight = weigh(problem.with_sizes(sizes))
+            except (DryRunFailed, ProblemError):
+                continue
+            if weight.elements <= THIN_BUDGET[0] and weight.operations <= THIN_BUDGET[1]:
+                found.append(Drawn(sizes=sizes, why=f"{', '.join(chosen)} as in the problem, the rest small"))
+    return tuple(found[:MOST_THIN])
+
+
+@functools.lru_cache(maxsize=256)
+def _pool(problem: Problem, base: tuple[tuple[str, int], ...], on_cpu: bool, epoch: int) -> DrawnSizes:
+    drawn = draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, POOL, CPU_BUDGET if on_cpu else GPU_BUDGET)
+    return drawn if on_cpu else drawn.with_(sizes=_fitted(drawn.sizes, problem))
+
+
+def requests(problem: Problem, selection: Selection, device: str, seed: int) -> list[SizeRequest]:
+    """What the tracer is asked for: the problem's own size first."""
+    chance = random.Random(seed)
+    asked = [SizeRequest(spec=input_spec(problem))]
+    for size in selection.every:
+        few = chance.choice(FEW_MULTIPROCESSORS) if device == "cpu" and size.index % 2 == 0 else None
+        reuse = size is not selection.base and size.index % 2 == 1
+        spec = input_spec(size.problem, as_it_is=bool(size.sizes))
+        asked.append(SizeRequest(spec=spec, multiprocessors=few, reuse=reuse))
+    return asked
+
+
+def reaching(problem: Problem, source: str, selection: Selection, device: str) -> list[AtSize]:
+    """Sizes that cross the thresholds which the candidate's text names, best first, for a kernel that no checked size launches."""
+    base = selection.base.sizes
+    budget = CPU_BUDGET.with_(elements=1 << 19) if device == "cpu" else GPU_BUDGET
+    found = sizes_that_reach(problem, base, numbers_in(source), budget)
+    return [
+        AtSize(index=i + 1, problem=d.applied(problem), sizes=d.sizes, why=d.why)
+        for i, d in enumerate(found.sizes[:REACHING])
+    ]
+
+
+def numbers_in(source: str) -> list[int]:
+    """Integers over 8 that a text names, each once: block sizes and thresholds. Bounded, without recursion."""
+    try:
+        tree = parse_module(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found = {n for n in _integers(tree) if 8 < n <= 1 << 40}
+    powers = sorted(n for n in found if n & (n - 1) == 0 and n <= LARGEST_BLOCK)
+    return powers + sorted(n for n in found if n not in powers)
+
+
+def _integers(tree: ast.AST) -> Iterator[int]:
+    waiting = deque([tree])
+    for _ in range(MOST_NODES):
+        if not waiting:
+            return
+        node = waiting.popleft()
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and abs(node.value) < 1e12:
+            yield int(node.value)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift | ast.Pow):
+            left, right = _small(node.left), _small(node.right)
+            if left is not None and right is not None:
+                yield left << right if isinstance(node.op, ast.LShift) else left**right
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def _small(node: ast.AST) -> int | None:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if type(value) is int and 0 <= value <= 40 else None

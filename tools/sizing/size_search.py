@@ -1,0 +1,188 @@
+"""The search for small sizes: one integer after another, largest first, brought near its goal where the reference still runs."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from itertools import chain, product
+
+from kernelwright.tools.problem import Problem, inner_integers, module_integers, parse
+from kernelwright.tools.references.dry_run import OPS, DryRunFailed, Weight, weigh
+
+ELEMENTS = 1 << 18
+"""Of inputs, outputs and weights together that shrunk shapes should stay under."""
+OPERATIONS = 50_000_000
+"""Of one call that shrunk shapes should stay under."""
+BUDGET = 8_000
+"""aten calls of all dry runs of one search: it ends at the same place on every machine."""
+JUMP_OPS = 1_600
+"""aten calls of one dry run of a reference that took too long at its own sizes."""
+FAILED = 40
+"""aten calls charged for a dry run that raises, beside those that it made."""
+GOALS = ((16, 5), (64, 7), (128, 9), (256, 17), (1024, 35), (8192, 67), (65_536, 131))
+"""Sizes up to the first number are brought to the second; larger ones to LARGEST_GOAL. Odd, so never a multiple of a block."""
+LARGEST_GOAL = 1031
+KEPT_VALUE = 8
+"""Integers up to this stay in the first round: axes, layers, groups."""
+KEPT_NAME = re.compile(r"kernel|stride|padding|dilation|pool")
+"""These say what is computed, not how much of it."""
+ROUNDS = 4
+"""Each halves the goals, as long as the whole is too large."""
+SPLITS = (2, 3, 4, 8, 16, 32, 64)
+"""Numbers of heads, groups and patches that sizes are often multiples of."""
+DIVISORS = (8, 4, 2)
+"""By which two sizes are divided that are bound to one another."""
+
+
+def fits(weight: Weight) -> bool:
+    return weight.elements <= ELEMENTS and weight.operations <= OPERATIONS
+
+
+class Search:
+    """`sizes` after `run()`: what was made smaller. `weight` is None where no dry run came to its end."""
+
+    def __init__(self, problem: Problem, factor: int = 1) -> None:
+        self.problem, self.factor = problem, factor
+        self.original = places(problem)
+        self.sizes: dict[str, int] = {}
+        self.trouble = ""
+        """What the reference raised at its own sizes."""
+        self._left = BUDGET
+        self.weight = self._weigh({})
+
+    def run(self) -> None:
+        if self.weight is None and not self._jump():
+            return
+        if self.weight is not None and fits(self.weight):
+            return
+        self._rounds()
+
+    def _rounds(self) -> None:
+        """Later rounds distort (images of 2 by 2), so what does not fit after all of them stays as the first one left it."""
+        after_first = (self.sizes, self.weight)
+        for step in range(ROUNDS):
+            before, held = self.sizes, self._held()
+            for name in sorted(self.original, key=lambda n: -self.value(n)):
+                self._reduce(name, step)
+            if self.weight is not None and fits(self.weight):
+                return
+            after_first = after_first if step else (self.sizes, self.weight)
+            if (step and self.sizes == before) or (held == self._held() and held > ELEMENTS):
+                break
+        self.sizes, self.weight = after_first
+
+    def value(self, name: str) -> int:
+        return self.sizes.get(name, self.original[name])
+
+    def _jump(self) -> bool:
+        """Every size at its goal at once, the largest below it, for a reference that takes too long to try as it is, such as a recurrence."""
+        large = {n: v for n, v in self.original.items() if v > KEPT_VALUE and not KEPT_NAME.search(n)}
+        goals = {n: min(v, goal_of(v) * self.factor) for n, v in large.items()}
+        longest = max(large, key=lambda n: large[n], default="")
+        for step in range(ROUNDS if large else 0):
+            sizes = {**goals, longest: goals[longest] >> 2 * step | 1}
+            if (weight := self._weigh(sizes, JUMP_OPS)) is not None:
+                self.sizes, self.weight = sizes, weight
+                return True
+        return self._left > 0
+
+    def _held(self) -> int:
+        """Elements of the weights. Where they alone are too many and nothing changes them, the layers are written out."""
+        return sum(math.prod(shape) for shape in self.weight.weights) if self.weight else 0
+
+    def _reduce(self, name: str, step: int) -> None:
+        """One integer made as small as its goal, alone or with all that have the same value."""
+        value, goal = self.value(name), max(2, goal_of(self.original[name]) * self.factor >> step)
+        if goal >= value or KEPT_NAME.search(name) or value <= (KEPT_VALUE if step == 0 else 3):
+            return
+        if not self._replace(name, value, goal):
+            self._scale(name, value)
+
+    def _replace(self, name: str, value: int, goal: int) -> bool:
+        """One size, alone or with all of the same value. False where the reference runs with none that was tried."""
+        alike = tuple(n for n in self.original if self.value(n) == value and not KEPT_NAME.search(n))
+        for group in dict.fromkeys(((name,), alike)):
+            others = {self.value(n) for n in self.original if n not in group}
+            for smaller in ladder(goal, value, others):
+                sizes = {**self.sizes, **dict.fromkeys(group, smaller)}
+                if (weight := self._weigh(sizes)) is not None:
+                    self._take(sizes, weight)
+                    return True
+        return False
+
+    def _scale(self, name: str, value: int) -> None:
+        """Two sizes divided by the same number: one may have to be twice the other."""
+        others = [n for n in self.original if n != name and self.value(n) > KEPT_VALUE and not KEPT_NAME.search(n)]
+        for other, divisor in product(others, DIVISORS):
+            if value % divisor == 0 and self.value(other) % divisor == 0:
+                sizes = {**self.sizes, name: value // divisor, other: self.value(other) // divisor}
+                if (weight := self._weigh(sizes)) is not None:
+                    self._take(sizes, weight)
+                    return
+
+    def _take(self, sizes: dict[str, int], weight: Weight) -> None:
+        if self.weight is None or _lighter(weight, self.weight):
+            self.sizes, self.weight = sizes, weight
+
+    def _weigh(self, sizes: dict[str, int], most: int = OPS) -> Weight | None:
+        """None where the reference does not run with these sizes, takes too long to try, or computes nothing."""
+        if self._left <= 0:
+            return None
+        try:
+            weight = weigh(self.problem.with_sizes(sizes), min(most, self._left))
+        except DryRunFailed as failed:
+            self._left -= failed.ops + FAILED
+            self.trouble = self.trouble if sizes else str(failed)
+            return None
+        self._left -= weight.ops
+        return weight if all(0 not in shape for shape in weight.inputs + weight.outputs) else None
+
+
+def places(problem: Problem) -> dict[str, int]:
+    """Every integer of the reference that may be a size and that its classes do not read: with a name, inside a tuple, or written into get_inputs."""
+    found = chain(module_integers(problem.source).items(), inner_integers(problem.source).items())
+    read = _read_by_model(problem.source)
+    return {name: value for name, value in found if value > 1 and name.partition("[")[0] not in read}
+
+
+def _read_by_model(source: str) -> set[str]:
+    """Module-level names that classes read for themselves: a candidate would not see them change."""
+    found: set[str] = set()
+    for node in parse(source).body:
+        for function in (
+            f for f in ast.walk(node) if isinstance(node, ast.ClassDef) and isinstance(f, ast.FunctionDef)
+        ):
+            own = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+            names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+            own |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+            found |= {n.id for n in names if n.id not in own}
+    return found
+
+
+def goal_of(value: int) -> int:
+    return next((goal for most, goal in GOALS if value <= most), LARGEST_GOAL)
+
+
+def ladder(goal: int, value: int, others: set[int]) -> list[int]:
+    """Sizes to try, best first: the goal and odd neighbours (one that no other size has, because equal sizes hide a transposition), odd multiples of the other sizes and of usual splits, powers of two, then halves."""
+    neighbours = sorted((goal, goal + 2, goal + 4, goal + 6), key=lambda n: n in others)
+    related = sorted(_odd_multiple(n, goal) for n in others if 1 < n < value)
+    usual = sorted(_odd_multiple(n, goal) for n in SPLITS)
+    powers = [1 << k for k in range(goal.bit_length(), goal.bit_length() + 4)]
+    halves = [value >> k for k in (5, 4, 3, 2, 1)]
+    tried = dict.fromkeys(chain(neighbours, related, usual, powers, halves))
+    return [n for n in tried if min(goal, value // 2) <= n < value]
+
+
+def _odd_multiple(number: int, least: int) -> int:
+    times = -(-least // number)
+    return number * (times | 1)
+
+
+def _lighter(one: Weight, other: Weight) -> bool:
+    return (
+        one.elements <= other.elements
+        and one.operations <= other.operations
+        and (one.elements, one.operations) != (other.elements, other.operations)
+    )

@@ -1,0 +1,76 @@
+"""Numbers that show mistakes of masks, grids and loops, and how a size is described in words. Pure arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from random import Random
+
+SMALL = 12
+"""Numbers below it are shown as they are."""
+SPREAD = 64
+"""Numbers on either side among which a prime is looked for."""
+
+
+def is_prime(number: int) -> bool:
+    """By trial division: sizes stay below 2**28, so at most 16,000 divisions."""
+    if number < 4 or number % 2 == 0:
+        return number in (2, 3)
+    return all(number % divisor for divisor in range(3, math.isqrt(number) + 1, 2))
+
+
+def prime_at_most(number: int, least: int) -> int:
+    """The largest prime of at most `number`, not below `least` and not far below `number`; `number` itself where there is none."""
+    lowest = max(least, number - SPREAD)
+    return next((n for n in range(number, lowest - 1, -1) if is_prime(n)), number)
+
+
+def prime_between(low: int, high: int, random: Random) -> int:
+    """A prime near a random number of [low, high], or that number where no prime is near."""
+    return prime_at_most(random.randint(low, max(low, high)), low)
+
+
+def is_power_of_two(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0
+
+
+def odd_looking(number: int, least: int, random: Random) -> int:
+    """A prime, an odd number, or a power of two plus or minus one, not above `number` by more than one and not below `least`."""
+    power = 1 << max(number, 1).bit_length() - 1
+    found = random.choice((prime_at_most(number, least), number - 1 | 1, power - 1, power + 1))
+    return max(found, least)
+
+
+def divisors(number: int, most: int, extra: Iterable[int] = ()) -> list[int]:
+    """Up to `most` divisors from 2 on, smallest first: powers of two, `extra`, small ones; and always the number itself, last."""
+    powers = [1 << k for k in range(1, 7)]
+    small = range(2, min(number, 33))
+    wanted = sorted({d for d in (*powers, *extra) if 1 < d < number and number % d == 0})
+    others = [d for d in small if number % d == 0 and d not in wanted]
+    return [*sorted((*wanted, *others)[: most - 1]), number]
+
+
+def describe(value: int, blocks: Sequence[int]) -> str:
+    """What is special about a size, in a few words."""
+    if value < SMALL:
+        return str(value)
+    words = _about_blocks(value, blocks)
+    if is_prime(value):
+        words.append("prime")
+    elif is_power_of_two(value):
+        words.append("a power of two")
+    elif not words:
+        words.append("odd" if value % 2 else "even")
+    return " and ".join(words)
+
+
+def _about_blocks(value: int, blocks: Sequence[int]) -> list[str]:
+    if value - 1 in blocks:
+        return [f"one more than {value - 1}"]
+    if value + 1 in blocks:
+        return [f"one less than {value + 1}"]
+    if near := next((p for p in (value - 1, value + 1) if p > 2 and is_power_of_two(p)), 0):
+        return [f"one {'more' if near < value else 'less'} than {near}"]
+    if below := max((b for b in blocks if b < value), default=0):
+        return [f"a multiple of {below}" if value % below == 0 else f"beyond {below}"]
+    return []

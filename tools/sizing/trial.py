@@ -1,0 +1,124 @@
+"""One reference tried at other sizes, without data where it runs so, and within a budget that is counted in operators and not in seconds.
+
+Trusted process only: the reference's own text is run. The same trials come to the same end on every machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.references.dry_run import DryRunFailed, Weight, run_once, weigh
+from kernelwright.tools.references.reference import Reference
+from kernelwright.tools.report import Value
+
+MOST_CALLS = 4_000
+"""aten calls of one dry run, about 0.7 s of a CPU. A recurrence over thousands of steps is not tried at such sizes."""
+TRIAL_CALLS = 12
+"""aten calls that a trial is charged for beside those that it makes: reading and building the module takes a millisecond or two."""
+FAILED_CALLS = 20
+"""aten calls that a failed trial is charged for beside those that it made."""
+REAL_ELEMENTS, REAL_OPERATIONS = 1 << 18, 50_000_000
+"""Inputs, outputs and weights together, and work, up to which a reference is run for real: some tens of milliseconds."""
+
+
+class Trial(Value):
+    """What came of one dry run."""
+
+    weight: Weight | None
+    """None where the reference raised, made too many calls, or computes nothing at these sizes."""
+    calls: int
+    """aten calls that it is charged for."""
+    why: str = ""
+
+
+class Trials:
+    """Dry runs of one problem at sizes around `base`, until `calls` aten calls are used up."""
+
+    def __init__(self, problem: Problem, base: Mapping[str, int], calls: int, real: bool = False) -> None:
+        self.problem, self.base, self.left, self.real = problem, dict(base), calls, real
+        self.trouble = ""
+        """What the reference raised last."""
+
+    def at(self, changed: Mapping[str, int]) -> Weight | None:
+        """The reference's weight with `changed` on top of the base; None where it does not run so, or where the budget is used up."""
+        if self.left <= 0:
+            return None
+        trial = _tried(self.problem.source, tuple(sorted({**self.base, **changed}.items())), self.real)
+        self.left -= trial.calls
+        self.trouble = trial.why or self.trouble
+        return trial.weight
+
+
+@lru_cache(maxsize=4096)
+def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> Trial:
+    problem = resized(source, sizes)
+    try:
+        weight = _weigh_for_real(problem) if real else weigh(problem, MOST_CALLS)
+    except DryRunFailed as failed:
+        return Trial(weight=None, calls=TRIAL_CALLS + FAILED_CALLS + failed.ops, why=str(failed))
+    if any(0 in shape for shape in weight.inputs + weight.outputs):
+        return Trial(weight=None, calls=TRIAL_CALLS + weight.ops, why="an input or an output is empty")
+    return Trial(weight=weight, calls=TRIAL_CALLS + weight.ops)
+
+
+def resized(source: str, sizes: tuple[tuple[str, int], ...]) -> Problem:
+    """The same text as `Problem.with_sizes` gives, in a tenth of its time: a verdict reads eight of them."""
+    marks, text = _marked(source, tuple(name for name, _ in sizes))
+    values = {mark: str(int(value)) for mark, (_, value) in zip(marks, sizes, strict=True)}
+    if values:
+        text = re.sub("|".join(values), lambda found: values[found[0]], text)
+    return Problem(name="reference", source=text)
+
+
+@lru_cache(maxsize=512)
+def _marked(source: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """The reference's text with a long number that occurs nowhere else in the place of each size, and these numbers."""
+    first = next(n for n in (10**k for k in range(30, 200)) if str(n)[:-4] not in source)
+    marks = {name: first + index for index, name in enumerate(names)}
+    text = Problem(name="reference", source=source).with_sizes(marks).source
+    return tuple(map(str, marks.values())), text
+
+
+def runs_for_real(problem: Problem, weight: Weight | None) -> bool | None:
+    """Whether the reference runs with data on a CPU; None where it is too large to be tried. weight: its own, None where it does not even run without data."""
+    if weight is None:
+        return False
+    if weight.elements > REAL_ELEMENTS or weight.operations > REAL_OPERATIONS:
+        return None
+    try:
+        return bool(run_once(problem))
+    except Exception:
+        return False
+
+
+def _weigh_for_real(problem: Problem) -> Weight:
+    """As `tools.dry_run.weigh`, with data on a CPU; its operations are only what is read and written. Raises DryRunFailed."""
+    import torch
+
+    try:
+        reference = Reference(problem, "cpu")
+        init, inputs, model = reference.init_arguments(), reference.inputs(0), reference.model(0)
+        given = [v for v in inputs if isinstance(v, torch.Tensor)]
+        shapes = _shapes(given)
+        made = [v for v in reference.run(model, inputs, 0) if isinstance(v, torch.Tensor)]
+    except ProblemError as error:
+        raise DryRunFailed(str(error), FAILED_CALLS) from error
+    held = [*model.parameters(), *model.buffers()]
+    elements = sum(t.numel() for t in (*given, *made, *held))
+    return Weight(
+        inputs=shapes,
+        outputs=_shapes(made),
+        weights=_shapes(held),
+        init=repr(init),
+        elements=elements,
+        operations=elements,
+        ops=FAILED_CALLS,
+    )
+
+
+def _shapes(tensors: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(map(int, t.shape)) for t in tensors)

@@ -1,0 +1,229 @@
+"""torch.compile's time for a reference, beside eager's, in a process of its own: the compiler's workers and caches stay out of the judge.
+
+    python -m kernelwright.tools.timing.baseline DEVICE        (the problem as a line of JSON; it says COMPILED and waits for another line; then one JSON object comes out)
+
+Compiling takes seconds in which the GPU could serve somebody else; only the timing needs it alone. Kept by problem, GPU and versions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+import kernelwright
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Environment, Number, Timing, Value
+
+SECONDS = 180.0
+"""For compiling, and again for timing."""
+CALLS = 50
+COMPILED = "compiled"
+MOST_AT_ONCE = 4
+"""Each holds a CUDA context, the weights and the inputs."""
+
+
+class Baseline(Value):
+    compiled: Timing | None = None
+    eager: Timing | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> Number | None:
+        """torch.compile's median over eager's, measured side by side."""
+        return self.compiled.median / self.eager.median if self.compiled and self.eager else None
+
+
+class Baselines:
+    """Of one device. Thread-safe: a few references are compiled side by side, each problem once, and nobody needs the GPU for himself meanwhile."""
+
+    def __init__(self, device: str, cache_dir: Path | None = None) -> None:
+        """cache_dir: where they are kept for another day; None keeps them as long as this object lives."""
+        self._device, self._folder = device, cache_dir / "baselines" if cache_dir else None
+        self._known: dict[str, Baseline] = {}
+        self._one_each: dict[str, threading.Lock] = {}
+        self._places = threading.BoundedSemaphore(max(1, min(MOST_AT_ONCE, (os.cpu_count() or 1) // 4)))
+
+    @contextmanager
+    def compiled(
+        self, problem: Problem, environment: Environment, ahead: bool = True
+    ) -> Iterator[Callable[[], Baseline]]:
+        """Compiles the reference, and gives what is to be called where nobody else is on the GPU: it times. Never raises: what does not work is in `note`.
+
+        ahead: what is compiled ahead holds its inputs and weights on the GPU until it is timed; without it both are done at the call.
+        """
+        versions = environment.model_dump_json(include={"torch", "triton", "gpu", "driver"})
+        key = hashlib.sha256((problem.hash + versions).encode()).hexdigest()
+        with self._one_each.setdefault(key, threading.Lock()):
+            if known := self._find(key):
+                yield lambda: known
+                return
+            if not ahead:
+                yield lambda: self._keep(key, self._compiled_and_timed(problem))
+                return
+            with self._places, _Compiler(problem, self._device) as compiler:
+                yield lambda: self._keep(key, compiler.timed())
+
+    def _compiled_and_timed(self, problem: Problem) -> Baseline:
+        with _Compiler(problem, self._device) as compiler:
+            return compiler.timed()
+
+    def _find(self, key: str) -> Baseline | None:
+        path = self._folder / f"{key}.json" if self._folder else None
+        if key not in self._known and path and path.is_file():
+            try:
+                self._known[key] = Baseline.model_validate_json(path.read_bytes())
+            except ValidationError:
+                path.unlink()
+        return self._known.get(key)
+
+    def _keep(self, key: str, found: Baseline) -> Baseline:
+        """A failure is kept as long as this object lives."""
+        self._known[key] = found
+        if self._folder and found.compiled:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self._folder)
+            with os.fdopen(handle, "w") as file:
+                file.write(found.model_dump_json())
+            os.replace(name, self._folder / f"{key}.json")
+        return found
+
+
+class _Compiler:
+    """The process. It says COMPILED, waits for a line, times and answers."""
+
+    def __init__(self, problem: Problem, device: str) -> None:
+        self._problem, self._device = problem, device
+
+    def __enter__(self) -> _Compiler:
+        root = str(Path(kernelwright.__file__).parents[1])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+        self._said = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kernelwright.tools.timing.baseline", self._device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
+            env=os.environ | {"PYTHONPATH": path}, start_new_session=True,
+        )  # fmt: skip
+        self._ask(self._problem.model_dump_json())
+        return self
+
+    def timed(self) -> Baseline:
+        try:
+            return Baseline.model_validate_json(self._ask("time"))
+        except ValidationError:
+            return Baseline(note=self._trouble())
+
+    def _ask(self, line: str) -> bytes:
+        """What it says to a line; nothing where it has ended, or is ended for being late."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        late = threading.Timer(SECONDS, self._kill)
+        late.start()
+        try:
+            stdin.write(line.encode() + b"\n")
+            stdin.flush()
+            return stdout.readline()
+        except BrokenPipeError:
+            return b""
+        finally:
+            late.cancel()
+
+    def _trouble(self) -> str:
+        if self._process.wait() == -signal.SIGKILL:
+            return f"torch.compile was ended: it took longer than {SECONDS:g} s, or memory ran out"
+        self._said.seek(0)
+        said = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        return f"torch.compile failed: {said[-1][:200] if said else 'no word'}"
+
+    def _kill(self) -> None:
+        """With the compiler's own workers."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def __exit__(self, *_: object) -> None:
+        self._kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._said):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()  # type: ignore[union-attr]
+
+
+def measure(problem: Problem, device: str, ready: Callable[[], None]) -> Baseline:
+    """Both on the same inputs, call by call in turns, the L2 cache written over before each.
+
+    ready: called before anything runs that takes the GPU's time, as soon as the first graph is compiled.
+    """
+    import torch
+
+    from kernelwright.tools.references.reference import Reference
+    from kernelwright.tools.timing.measurement import timing
+
+    torch.cuda.set_device(device)
+    reference = Reference(problem, device)
+    model, inputs = reference.model(0), reference.inputs(0)
+    compiled = torch.compile(model, backend=_compiling(ready))
+    flush = torch.empty(1 << 26, dtype=torch.int32, device=device)
+    times: dict[str, list[float]] = {"eager": [], "compiled": []}
+    with torch.no_grad():
+        compiled(*inputs)
+        ready()
+        for _ in range(3):
+            compiled(*inputs), model(*inputs)
+        for _ in range(CALLS):
+            for name, call in (("eager", model), ("compiled", compiled)):
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                flush.zero_()
+                start.record()
+                call(*inputs)
+                end.record()
+                torch.cuda.synchronize()
+                times[name].append(start.elapsed_time(end))
+    return Baseline(compiled=timing(times["compiled"]), eager=timing(times["eager"]))
+
+
+def _compiling(ready: Callable[[], None]) -> Callable[..., Any]:
+    """torch.compile's own backend, which says when a graph is compiled, before it runs."""
+    from torch._inductor.compile_fx import compile_fx
+
+    def compile_graph(graph: Any, inputs: Any) -> Any:
+        compiled = compile_fx(graph, inputs)
+        ready()
+        return compiled
+
+    return compile_graph
+
+
+class _Gate:
+    """Says COMPILED the first time it is called, and waits for a line."""
+
+    def __init__(self, out: int) -> None:
+        self._out, self._open = out, False
+
+    def __call__(self) -> None:
+        if not self._open:
+            self._open = True
+            os.write(self._out, f"{COMPILED}\n".encode())
+            sys.stdin.readline()
+
+
+def main() -> None:
+    problem = Problem.model_validate_json(sys.stdin.readline())
+    out = os.dup(1)
+    os.dup2(2, 1)
+    os.write(out, (json.dumps(measure(problem, sys.argv[1], _Gate(out)).model_dump(mode="json")) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

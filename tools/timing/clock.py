@@ -1,0 +1,107 @@
+"""The clock of record of one GPU, on the judge's side.
+
+Blocks of a candidate's calls, timed in its process, alternate with blocks of the reference's, timed here; both with the same code (tools/replaying/gpu/stopwatch.py).
+The judge's own clock bounds every block of the candidate's from outside. A slow candidate is timed a few times only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kernelwright.tools.hardware.gpus import read_driver
+from kernelwright.tools.replaying.gpu.stopwatch import flush
+from kernelwright.tools.report import InfrastructureError
+from kernelwright.tools.timing.measurement import Alternatives, Measurement
+from kernelwright.tools.timing.measuring import SECONDS, Asks, InputSet, Measuring, well_formed
+from kernelwright.tools.timing.reference_clock import ReferenceClock
+
+SLOWED = 1.3
+"""A write over the cache that takes so many times what it took at first: another program is at work on this GPU."""
+STEP_SECONDS = 20.0
+"""For timing the alternatives of all choices."""
+
+
+class Clock:
+    """One a GPU. Keeps what a write over the cache costs there."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self.device = device
+        with torch.cuda.device(device):
+            self.flush_ms = _time_flush()
+        self.name = torch.cuda.get_device_name(device)
+        self.uuid = _uuid_of(device)
+
+    def sets_for(self, nbytes: int) -> int:
+        """How many sets of inputs there is room for, 2 at most. nbytes: inputs and outputs of one call.
+
+        Both processes hold outputs of every set, and the candidate's holds a copy of the inputs too.
+        """
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return 2 if 8 * nbytes <= free else 1
+
+    def choose(self, process: Asks, inputs: InputSet, seconds: float = STEP_SECONDS) -> tuple[Alternatives, ...]:
+        """Times every configuration of the autotuned launches of the opened trace. Raises Failed where one of them ends the process."""
+        message = {"do": "clock_choose", "seconds": seconds, "sets": [inputs.described]}
+        reply = process.ask(message, seconds=seconds + SECONDS, shared=inputs.shared)
+        with well_formed():
+            times = {int(n): {int(k): float(ms) for k, ms in found} for n, found in reply["ms"]}
+            return tuple(
+                Alternatives(number=int(n), ranked=tuple(map(int, order)), milliseconds=tuple(times[int(n)][k] for k in order))
+                for n, order in reply["ranked"]
+            )  # fmt: skip
+
+    def measure(
+        self,
+        process: Asks,
+        reference: ReferenceClock,
+        sets: Sequence[InputSet],
+        *,
+        choices: Mapping[int, int] | None = None,
+        places: Sequence[Any] = (),
+        compare: Callable[[int], None] | None = None,
+    ) -> Measurement:
+        """Times the opened trace, which passed every check, against its reference.
+
+        choices: the alternative of each choice. places: shared memory for the outputs; `compare(index)` is called when the outputs of a timed call on that set
+        lie there, and raises Failed for wrong ones. Raises Failed, and InfrastructureError where another program is at work on this GPU.
+        """
+        import torch
+
+        begun = time.monotonic()
+        with torch.cuda.device(self.device):
+            return Measuring(self, process, reference, sets, choices or {}).run(places, compare, begun)
+
+    def refuse_a_shared_gpu(self) -> None:
+        """Raises InfrastructureError where a write over the cache takes longer than it did: another program's work lies in every measurement."""
+        now = _time_flush()
+        if now > SLOWED * self.flush_ms:
+            raise InfrastructureError(
+                f"{self.device} is shared with another program (the judge's own fill takes {now:.3g} ms, {self.flush_ms:.3g} before): "
+                "stop it, wait for it, or judge on another GPU"
+            )
+
+
+def _time_flush() -> float:
+    """Milliseconds of one write over the cache."""
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for _ in range(3):
+        flush()
+    start.record()
+    for _ in range(10):
+        flush()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 10
+
+
+def _uuid_of(device: str) -> str:
+    index = int(device.partition(":")[2] or 0)
+    return next((g.uuid for g in read_driver().gpus if g.index == index), "")

@@ -1,0 +1,219 @@
+"""Hardware counters by ncu and out-of-bounds accesses by compute-sanitizer: on demand, bounded in time, never fatal.
+
+Both run `tools.tracing.once` behind a command prefix that walls it in; what they report comes through a file, since the candidate may print what it likes.
+Nothing here is part of a verdict but a memcheck finding.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import kernelwright
+from kernelwright.tools import wire
+from kernelwright.tools.report import Failure, Fault, Number, SourceLine, Value, clean_text
+
+NCU_PLACES = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")
+SANITIZER_PLACES = ("usr/local/cuda*/bin/compute-sanitizer", "usr/local/cuda*/compute-sanitizer/compute-sanitizer")
+METRICS = {
+    "gpu__time_duration.sum": "ncu_time",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram_percent",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "sm_percent",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy_percent",
+    "lts__t_sector_hit_rate.pct": "l2_hit_percent",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor_percent",
+}
+"""By ncu's name. A GPU that lacks one of them gets the others in a second try."""
+WEIGHT = "gpu__time_duration.sum"
+MOST_LAUNCHES = 20
+FOUND = 86
+"""Exit code that the sanitizer is told to give when it finds something."""
+_AT = re.compile(
+    r"^=+\s+at (?P<kernel>[^\n+(]+?)(?:\(.*?\))?(?:\+0x[0-9a-f]+)?(?: in (?P<file>[^\n]+?):(?P<line>\d+))?$", re.M
+)
+_WHAT = re.compile(r"^=+ (Invalid __\w+__ (?:read|write|atomic)[^\n]*|Misaligned [^\n]*|Invalid [^\n]*)$", re.M)
+
+
+class Counted(Value):
+    """What came of a run under a tool."""
+
+    metrics: dict[str, Number] = {}
+    """Percent of the peak, averaged over the candidate's launches by their time."""
+    failure: Failure | None = None
+    note: str = ""
+    """Why there is nothing, in one line."""
+
+
+def find_tool(name: str, places: Iterable[str]) -> str | None:
+    """From PATH, else the newest of `places`, globs under /."""
+    return shutil.which(name) or next(
+        (str(p) for place in places for p in sorted(Path("/").glob(place), reverse=True)), None
+    )
+
+
+def call_spec(source: Path, init: Any, inputs: Sequence[Any], device: str) -> dict[str, Any]:
+    """What `tools.tracing.once` needs: arguments by shape, dtype and range, never by content. init: (positional, named)."""
+    return {
+        "source": str(source),
+        "device": device,
+        "init": wire.describe(init, _described),
+        "inputs": wire.describe(list(inputs), _described),
+    }
+
+
+def _described(tensor: Any) -> dict[str, Any]:
+    import torch
+
+    told = {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "low": 0, "high": 1}
+    if tensor.numel() and tensor.dtype != torch.bool:
+        low, high = (v.item() for v in (tensor.amin(), tensor.amax()))
+        told |= {"low": low, "high": high}
+    return told
+
+
+def hardware_counters(
+    spec: Path, *, scratch: Path, prefix: Sequence[str] = (), seconds: float = 60.0, ncu: str | None = None
+) -> Counted:
+    """Counters of one call under ncu. spec: a file of `call_spec`'s JSON; scratch: a folder that ncu may write to."""
+    ncu = ncu or find_tool("ncu", NCU_PLACES)
+    if ncu is None:
+        return Counted(note="ncu is not installed: no hardware counters")
+    names, note = list(METRICS), ""
+    for wanted in (names, names[:-1]):
+        log = scratch / f"ncu_{len(wanted)}.csv"
+        options = [
+            "--csv",
+            "--page",
+            "raw",
+            "--clock-control",
+            "none",
+            "--profile-from-start",
+            "off",
+            "--target-processes",
+            "all",
+        ]
+        options += ["--launch-count", str(MOST_LAUNCHES), "--metrics", ",".join(wanted), "--log-file", str(log)]
+        code, said = _run([*prefix, ncu, *options, *_once(spec)], scratch, seconds)
+        if code is None:
+            return Counted(note=f"ncu took over {seconds:.0f} s: no hardware counters")
+        text = log.read_text(errors="replace") if log.is_file() else ""
+        if metrics := read_counters(text):
+            return Counted(metrics=metrics)
+        note = _last_error(text) or _last_error(said) or f"exit code {code}"
+    return Counted(note=clean_text(f"ncu gives no counters: {note}", 200))
+
+
+def read_counters(text: str) -> dict[str, float]:
+    """ncu's raw CSV page: a header, a row of units, a row a launch. Averages by launch time."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    rows = list(csv.DictReader(lines))
+    launches = [(w, row) for row in rows if (w := _number(row.get(WEIGHT))) is not None]
+    total = sum(w for w, _ in launches)
+    found: dict[str, float] = {}
+    for name, short in METRICS.items():
+        values = [(w, v) for w, row in launches if (v := _number(row.get(name))) is not None]
+        if name != WEIGHT and values and total > 0:
+            found[short] = sum(w * v for w, v in values) / sum(w for w, _ in values)
+    return found
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float((text or "").replace(",", ""))
+    except ValueError:
+        return None
+
+
+def _last_error(text: str) -> str:
+    told = [line.strip("= ") for line in text.splitlines() if "ERROR" in line or "Error" in line]
+    return told[-1] if told else ""
+
+
+def memory_check(
+    spec: Path, *, scratch: Path, prefix: Sequence[str] = (), seconds: float = 120.0, sanitizer: str | None = None
+) -> Counted:
+    """compute-sanitizer's memcheck over the candidate's calls: OUT_OF_BOUNDS with the kernel and the line, or nothing found."""
+    sanitizer = sanitizer or find_tool("compute-sanitizer", SANITIZER_PLACES)
+    if sanitizer is None:
+        return Counted(note="compute-sanitizer is not installed: out-of-bounds accesses are looked for by margins only")
+    log = scratch / "memcheck.log"
+    options = ["--tool", "memcheck", "--error-exitcode", str(FOUND), "--print-limit", "5", "--log-file", str(log)]
+    environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    code, _ = _run([*prefix, sanitizer, *options, *_once(spec)], scratch, seconds, environment)
+    if code is None:
+        return Counted(note=f"compute-sanitizer took over {seconds:.0f} s: nothing is known")
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    failure = read_memcheck(text, spec)
+    return Counted(
+        failure=failure, note="" if failure or code == 0 else f"compute-sanitizer ended with exit code {code}"
+    )
+
+
+def read_memcheck(text: str, spec: Path | None = None) -> Failure | None:
+    """The first finding of memcheck's log. spec: where the candidate's own file is named, so that its line can be shown."""
+    what = _WHAT.search(text)
+    if what is None:
+        return None
+    at = _AT.search(text, what.end())
+    kernel = at["kernel"].strip() if at else "an unknown kernel"
+    line = int(at["line"]) if at and at["line"] else None
+    place = f", line {line}" if line else ""
+    message = clean_text(f"{what[1].strip()} in {kernel}{place}: a mask is missing or an offset is wrong", 300)
+    return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, where=_source_line(spec, line))
+
+
+def _source_line(spec: Path | None, line: int | None) -> SourceLine | None:
+    if line is None:
+        return None
+    text = ""
+    if spec is not None and spec.is_file():
+        lines = Path(json.loads(spec.read_text())["source"]).read_text(errors="replace").splitlines()
+        text = clean_text(lines[line - 1], 300) if 0 < line <= len(lines) else ""
+    return SourceLine(line=line, text=text)
+
+
+def _once(spec: Path) -> list[str]:
+    return [sys.executable, "-m", "kernelwright.tools.tracing.once", str(spec)]
+
+
+def _run(
+    command: Sequence[str], scratch: Path, seconds: float, extra: Mapping[str, str] | None = None
+) -> tuple[int | None, str]:
+    """Exit code, None where the time ran out and the whole group was killed; and the tail of what was printed. The environment is scrubbed."""
+    root = str(Path(kernelwright.__file__).parents[1])
+    kept = {k: v for k in ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES") if (v := os.environ.get(k))}
+    environment = {**kept, "PYTHONPATH": root, "HOME": str(scratch), "TMPDIR": str(scratch), **(extra or {})}
+    said = scratch / "said.txt"
+    with said.open("wb") as out:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=environment,
+                cwd=scratch,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return 127, str(error)
+        try:
+            code: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    with said.open("rb") as file:
+        file.seek(max(0, said.stat().st_size - 4096))
+        return code, file.read().decode(errors="replace")

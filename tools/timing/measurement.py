@@ -1,0 +1,84 @@
+"""What the clock found out, as values; and the statistics behind them. Milliseconds."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from kernelwright.tools.report import Clocks, Number, Timing, Value
+
+Z95 = 1.96
+
+
+class StepTime(Value):
+    """One launch of a call, or one operator of torch that has work for the device."""
+
+    name: str
+    grid: tuple[int, int, int] = (1, 1, 1)
+    """Programs; of an operator nothing is known."""
+    launch: bool = True
+    """False for an operator of torch."""
+    milliseconds: Number
+    """Timed by itself, with the cache as the step before it leaves it."""
+    share: Number
+    """Of all steps of the call, 0 to 1."""
+
+
+class Alternatives(Value):
+    """The configurations of one autotuned launch at this size."""
+
+    number: int
+    """Of the choice among the choices of the call, from 0."""
+    ranked: tuple[int, ...] = ()
+    """Fastest first; those that the GPU has no room for, and those that were not reached in time, are not among them."""
+    milliseconds: tuple[Number, ...] = ()
+    """In the same order."""
+
+
+class Measurement(Value):
+    """One candidate against the reference on one GPU."""
+
+    device: str
+    """The GPU's name."""
+    candidate: Timing
+    eager: Timing
+    speedup: Number
+    """Eager's median over the candidate's."""
+    speedup_low: Number
+    """The lower end of its 95 % interval."""
+    captured: bool
+    """Whether both were timed as CUDA graphs, without what their host code costs. False: both without."""
+    host_overhead_ms: Number
+    """What the host takes to launch the steps of one call without a graph, beyond the time that the device takes. In no speedup."""
+    wall_ms: Number
+    """A call with its preparation, by the judge's own clock."""
+    eager_drift: Number
+    """The reference's median beside this candidate over its median of record, minus 1."""
+    steps: tuple[StepTime, ...] = ()
+    """In order; the first 256 where there are more."""
+    clocks: Clocks | None = None
+    notes: tuple[str, ...] = ()
+    seconds: Number = 0.0
+
+
+def timing(samples: Sequence[float]) -> Timing:
+    """The median with its 95 % interval by order statistics (binomial, normal approximation: Hahn and Meeker 1991, 5.2). Needs a sample."""
+    ordered = sorted(samples)
+    n = len(ordered)
+    half = Z95 * math.sqrt(n) / 2
+    low = ordered[max(math.floor(n / 2 - half), 0)]
+    high = ordered[min(math.ceil(n / 2 + half), n - 1)]
+    return Timing(
+        median=statistics.median(ordered), low=low, high=high, mean=statistics.fmean(ordered), std=statistics.stdev(ordered) if n > 1 else 0.0, minimum=ordered[0], calls=n,
+    )  # fmt: skip
+
+
+def settled(found: Timing, width: float = 0.01) -> bool:
+    """Whether the interval is narrower than this share of the median."""
+    return found.calls >= 16 and (found.high - found.low) <= width * found.median
+
+
+def ratio(reference: Timing, candidate: Timing) -> tuple[float, float]:
+    """Speedup, and its lower 95 % bound (the ends of both intervals that are least kind to the candidate)."""
+    return reference.median / candidate.median, reference.low / candidate.high

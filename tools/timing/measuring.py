@@ -1,0 +1,267 @@
+"""One measurement: blocks of a candidate's calls, timed in its process, in turns with blocks of the reference's, timed here. Knows no GPU but through those two."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kernelwright.tools.hardware.gpus import read_clocks
+from kernelwright.tools.report import Cheat, Failed, Failure, Fault, Timing, clean_text
+from kernelwright.tools.timing.measurement import Measurement, StepTime, ratio, settled, timing
+
+CANDIDATE_MS, REFERENCE_MS = 60.0, 20.0
+"""GPU time of one candidate's own blocks, and of the reference's beside them."""
+LEAST_CALLS, MOST_CALLS, BLOCKS = 6, 48, 3
+SLOW, FEW_CALLS = 3.0, 3
+"""A candidate that takes so many times what the reference takes is timed in so few calls."""
+DRIFT = 0.015
+"""Beyond which the reference is measured anew: the GPU's clocks have changed since its time of record."""
+WALL_SHARE = 0.7
+"""The device events of a block claim at least this share of what the judge's clock saw."""
+MOST_DOUBTED = 8
+"""Blocks, none of which can be believed, before that is called a cheat."""
+BLOCK_SLACK, CALL_SLACK = 1.0, 0.1
+"""Milliseconds of the judge's clock, a block and a call, that messages and host code take."""
+SECONDS = 60.0
+"""For any one answer of the candidate's process."""
+
+
+class Asks(Protocol):
+    """What the clock needs of tools/replaying/replayer.py."""
+
+    def ask(self, message: dict[str, Any], *, seconds: float, shared: Sequence[Any] = ()) -> dict[str, Any]:
+        """One exchange with the process about the opened trace. Raises Failed."""
+
+
+@dataclass(frozen=True)
+class InputSet:
+    """The arguments of one call of forward, in memory that the judge and the candidate's process share."""
+
+    values: Sequence[Any]
+    """The judge's own view."""
+    described: Any
+    """As tools.wire.describe writes them, tensors by the spec of their shared memory."""
+    shared: Sequence[Any] = ()
+    """That shared memory."""
+
+
+@dataclass
+class _Blocks:
+    """The candidate's blocks so far."""
+
+    times: list[list[float]] = field(default_factory=list)
+    believed: list[bool] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+    """Milliseconds a call, by the judge's clock."""
+
+    @property
+    def samples(self) -> list[float]:
+        return [ms for times, believed in zip(self.times, self.believed, strict=True) if believed for ms in times]
+
+
+class Reference(Protocol):
+    """What the clock needs of tools/timing/reference_clock.py."""
+
+    graphs: bool
+    why: str
+
+    def open(self, graphs: bool = True) -> None: ...
+
+    def block(self, calls: int) -> list[float]: ...
+
+    @property
+    def record(self) -> Timing: ...
+
+    def time_anew(self) -> None: ...
+
+    def release_if_large(self) -> None: ...
+
+
+class Gpu(Protocol):
+    """What a measurement needs of tools/timing/clock.py."""
+
+    name: str
+    uuid: str
+    """Empty where the driver does not tell."""
+    flush_ms: float
+
+    def refuse_a_shared_gpu(self) -> None: ...
+
+
+class Measuring:
+    """One measurement."""
+
+    def __init__(
+        self,
+        clock: Gpu,
+        process: Asks,
+        reference: Reference,
+        sets: Sequence[InputSet],
+        choices: Mapping[int, int],
+    ) -> None:
+        self._clock, self._process, self._reference = clock, process, reference
+        self._sets, self._choices = sets, choices
+        self._blocks, self._eager = _Blocks(), list[float]()
+        self._notes: list[str] = []
+        self._turn = 0
+
+    def run(self, places: Sequence[Any], compare: Callable[[int], None] | None, begun: float) -> Measurement:
+        host_ms = self._open()
+        self._alternate()
+        if self._disturbed(places, compare):
+            self._notes.append("a call changes memory that outlives it: all of it was restored before each timed call")
+            self._blocks, self._eager = _Blocks(), []
+            host_ms = self._open(everything=True)
+            self._alternate()
+        steps = self._steps()
+        self._process.ask({"do": "clock_close"}, seconds=SECONDS)
+        candidate = timing(self._blocks.samples)
+        drift = self._check_drift()
+        eager = self._reference.record
+        speedup, low = ratio(eager, candidate)
+        self._reference.release_if_large()
+        return Measurement(
+            device=self._clock.name, candidate=candidate, eager=eager, speedup=speedup, speedup_low=low, captured=self._reference.graphs,
+            host_overhead_ms=max(0.0, host_ms - candidate.median), wall_ms=statistics.median(self._blocks.wall), eager_drift=drift, steps=steps,
+            clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None, notes=tuple(self._notes), seconds=time.monotonic() - begun,
+        )  # fmt: skip
+
+    def _open(self, everything: bool = False) -> float:
+        """Both sides in the same mode. Milliseconds that the candidate's host code would take without a graph."""
+        self._reference.open()
+        message = {
+            "do": "clock_open", "sets": [s.described for s in self._sets], "choices": list(self._choices.items()),
+            "graphs": self._reference.graphs, "everything": everything,
+        }  # fmt: skip
+        reply = self._process.ask(message, seconds=SECONDS, shared=[one for s in self._sets for one in s.shared])
+        with well_formed():
+            captured, why, host_ms = bool(reply["captured"]), str(reply["why"]), float(reply["host_ms"])
+            copied = bool(reply["copied"])
+        if not self._reference.graphs:
+            self._note(f"timed without CUDA graphs: the reference cannot be captured ({self._reference.why})")
+        elif not captured:
+            self._note(f"timed without CUDA graphs: the candidate cannot be captured ({clean_text(why, 200)})")
+            self._reference.open(graphs=False)
+        if not copied:
+            self._note("weights and inputs were not restored before each timed call: the GPU has no room for copies")
+        return host_ms
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
+
+    # -------------------------------------------------------------- blocks
+    def _alternate(self) -> None:
+        """The candidate's blocks and the reference's in turns, after one of the candidate's that says how long it takes."""
+        eager = self._reference.record.median
+        estimate = statistics.median(self._block(2, kept=False))
+        if estimate > SLOW * eager and estimate > 1.0:
+            calls, blocks = FEW_CALLS, 1
+        else:
+            each = estimate + self._clock.flush_ms
+            calls, blocks = max(LEAST_CALLS, min(MOST_CALLS, int(CANDIDATE_MS / each))), BLOCKS
+        beside = max(1, min(MOST_CALLS // 4, int(REFERENCE_MS / blocks / (eager + self._clock.flush_ms))))
+        self._eager += self._reference.block(beside)
+        for _ in range(blocks):
+            self._block(max(1, calls // blocks))
+            self._eager += self._reference.block(beside)
+            if settled(timing(self._blocks.samples or [estimate]), 0.004):
+                break
+        self._until_believed(max(1, calls // blocks))
+
+    def _until_believed(self, calls: int) -> None:
+        """Raises Failed where the device events claim far less than the judge's clock saw pass, in every block: a busy machine slows some, a cheat all."""
+        while not self._blocks.samples:
+            if len(self._blocks.times) < MOST_DOUBTED:
+                self._block(calls)
+                continue
+            self._clock.refuse_a_shared_gpu()
+            claimed = statistics.median(ms for block in self._blocks.times for ms in block)
+            seen = min(self._blocks.wall)
+            message = f"the events claim {claimed:.4g} ms a call, the judge's clock saw at least {seen:.4g} ms: work outside the timed stream"
+            raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CLOCK, message=message))
+
+    def _block(self, calls: int, kept: bool = True) -> list[float]:
+        order = [(self._turn + i) % len(self._sets) for i in range(calls)]
+        self._turn += calls
+        begun = time.perf_counter()
+        reply = self._process.ask({"do": "clock_block", "order": order}, seconds=SECONDS)
+        wall = (time.perf_counter() - begun) * 1e3
+        with well_formed():
+            times, block = [float(ms) for ms in reply["ms"]], float(reply["block_ms"])
+        if len(times) != calls or not all(0 < ms < 1e7 for ms in times):
+            raise Failed(
+                Failure(fault=Fault.CHEAT, cheat=Cheat.CLOCK, message="the device events tell times that cannot be")
+            )
+        if kept:
+            seen = wall - BLOCK_SLACK - CALL_SLACK * calls
+            self._blocks.times.append(times)
+            self._blocks.believed.append(block >= WALL_SHARE * seen)
+            self._blocks.wall.append(wall / calls)
+        return times
+
+    def _disturbed(self, places: Sequence[Any], compare: Callable[[int], None] | None) -> bool:
+        """Has a timed output compared; whether the calls left something behind. Raises Failed for a wrong output."""
+        last = (self._turn - 1) % len(self._sets)
+        for place in places:
+            place.memory.fill_(0xFF)
+        specs = [[{"tensor": place.spec} for place in places]]
+        message = {"do": "clock_check", "index": last, "sets": specs}
+        reply = self._process.ask(message, seconds=SECONDS, shared=list(places))
+        if compare is not None:
+            _compare_timed(compare, last)
+        with well_formed():
+            return bool(reply["disturbed"])
+
+    # -------------------------------------------------------------- the rest
+    def _steps(self) -> tuple[StepTime, ...]:
+        calls = 1 if statistics.median(self._blocks.samples) > 100.0 else 3
+        message = {"do": "clock_launches", "calls": calls, "index": random.randrange(len(self._sets))}
+        reply = self._process.ask(message, seconds=SECONDS)
+        with well_formed():
+            total = float(reply["total_ms"])
+            return tuple(_step_time(row, total) for row in reply["launches"])
+
+    def _check_drift(self) -> float:
+        """The reference's time beside this candidate against its time of record, which is measured anew where they differ."""
+        before = self._reference.record.median
+        drift = statistics.median(self._eager) / before - 1.0
+        if abs(drift) > DRIFT:
+            self._clock.refuse_a_shared_gpu()
+            self._reference.open(self._reference.graphs)
+            self._reference.time_anew()
+            self._note(f"the reference was measured anew: {drift:+.1%} beside this candidate")
+        return drift
+
+
+def _step_time(row: Any, total: float) -> StepTime:
+    x, y, z = (*map(int, row["grid"]), 1, 1, 1)[:3]
+    ms = float(row["ms"])
+    return StepTime(
+        name=clean_text(row["name"], 160), grid=(x, y, z), launch=bool(row["launch"]), milliseconds=ms, share=ms / total if total else 0.0
+    )  # fmt: skip
+
+
+def _compare_timed(compare: Callable[[int], None], index: int) -> None:
+    try:
+        compare(index)
+    except Failed as failed:
+        message = f"right when it was checked, wrong when it was timed (an answer remembered, or work skipped): {failed.failure.message}"
+        raise Failed(
+            Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=message, mismatch=failed.failure.mismatch)
+        ) from failed
+
+
+@contextmanager
+def well_formed() -> Iterator[None]:
+    """Round the reading of an answer. Raises Failed where it has not the form of one: it is no process of ours any more."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        message = "the process that runs the kernels answers what is no answer"
+        raise Failed(Failure(fault=Fault.CRASH, message=message)) from error

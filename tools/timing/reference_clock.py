@@ -1,0 +1,136 @@
+"""The reference's own time on one GPU: measured once for a problem, and looked at again beside each candidate."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
+from kernelwright.tools.replaying.gpu.persistent_memory import merged, poison, tensors_in
+from kernelwright.tools.replaying.gpu.stopwatch import host_time, timed_block
+from kernelwright.tools.report import Timing
+from kernelwright.tools.timing.measurement import settled, timing
+
+BUDGET_MS, LEAST_CALLS, MOST_CALLS = 200.0, 8, 60
+"""Of the measurement of record: GPU time, and calls."""
+BLOCK_CALLS = 8
+HELD_SHARE = 10
+"""Graphs are kept between candidates where they hold no more than this part of the GPU's memory."""
+
+
+class ReferenceClock:
+    """One reference on some sets of inputs, in the judge's process. Graphs are captured when they are needed."""
+
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        sets: Sequence[Sequence[Any]],
+        changed: Sequence[Any] = (),
+        flush_ms: float = 0.1,
+    ) -> None:
+        """call: the reference's forward. sets: its arguments, tensors in the memory that the candidate is given too. changed: tensors that a call writes to.
+
+        flush_ms: what one write over the cache costs.
+        """
+        self._call, self._sets, self._flush_ms = call, sets, flush_ms
+        self._changed = [(t, t.clone()) for t in changed]
+        self._captured: list[Captured] = []
+        self._outputs: dict[int, list[tuple[int, int]]] = {}
+        self._host_us = 0.0
+        self._next = 0
+        self.graphs = True
+        """False once it was found that it cannot be captured, or that a candidate cannot."""
+        self.why = ""
+        """What capturing said."""
+        self._record: dict[bool, list[float]] = {}
+
+    def open(self, graphs: bool = True) -> None:
+        """Makes it ready to be timed. graphs: whether to capture it; afterwards `graphs` says whether it is."""
+        self.graphs = graphs and not self.why
+        if not self.graphs:
+            self.release()
+            self._host_us = host_time(lambda: self._once(self._sets[0]))
+            self._restore()
+            return
+        if self._captured:
+            return
+        pool = Pool()
+        try:
+            for inputs in self._sets:
+                captured = Captured(lambda inputs=inputs: self._once(inputs), pool)  # type: ignore[misc]
+                self._captured.append(captured)
+                self._outputs[id(captured)] = self._places_of(captured)
+        except CaptureFailed as error:
+            self.why = str(error)
+            self.open(graphs=False)
+        self._restore()
+
+    def _once(self, inputs: Sequence[Any]) -> Any:
+        import torch
+
+        with torch.no_grad():
+            return self._call(*inputs)
+
+    def _prepare(self, captured: Captured | None = None) -> None:
+        """As before a candidate's call: what a call changes is restored, and its outputs are poisoned."""
+        self._restore()
+        if captured is not None:
+            poison(self._outputs[id(captured)])
+
+    def _restore(self) -> None:
+        """Candidates are timed on copies of the same memory: it is left as it was given."""
+        for tensor, copy in self._changed:
+            tensor.copy_(copy)
+
+    def _places_of(self, captured: Captured) -> list[tuple[int, int]]:
+        """Address and bytes of the outputs that the graph allocates: of no input's, no weight's, nothing that the model keeps."""
+        storages = [t.untyped_storage() for t in tensors_in(captured.outputs) if t.is_cuda and t.numel()]
+        return merged([(s.data_ptr(), s.nbytes()) for s in storages if s.data_ptr() not in captured.lasting])
+
+    def block(self, calls: int) -> list[float]:
+        """Milliseconds of so many calls, the sets in turns."""
+        order = [(self._next + i) % len(self._sets) for i in range(calls)]
+        self._next = (self._next + calls) % len(self._sets)
+        if self.graphs:
+            chosen = [self._captured[i] for i in order]
+            before: list[Callable[[], Any]] = [lambda c=c: self._prepare(c) for c in chosen]  # type: ignore[misc]
+            return self._timed([c.replay for c in chosen], before, 0.0)
+        eager: list[Callable[[], Any]] = [lambda i=i: self._once(self._sets[i]) for i in order]  # type: ignore[misc]
+        return self._timed(eager, [self._prepare] * calls, self._host_us)
+
+    def _timed(self, calls: list[Callable[[], Any]], before: list[Callable[[], Any]], waiting: float) -> list[float]:
+        ms = timed_block(calls, before, waiting)[0]
+        self._restore()
+        return ms
+
+    @property
+    def record(self) -> Timing:
+        """The measurement of record in the present mode; made now where there is none."""
+        if self.graphs not in self._record:
+            self.time_anew()
+        return timing(self._record[self.graphs])
+
+    def time_anew(self) -> None:
+        """Measures again what candidates are compared with."""
+        self.block(2)
+        samples = self.block(3)
+        left = BUDGET_MS / (statistics.median(samples) + self._flush_ms)
+        most = max(LEAST_CALLS, min(MOST_CALLS, int(left)))
+        while len(samples) < most and not settled(timing(samples), 0.004):
+            samples += self.block(min(BLOCK_CALLS, most - len(samples)))
+        self._record[self.graphs] = samples
+
+    def release_if_large(self) -> None:
+        """Gives the graphs' memory back where it is much; the record stays."""
+        import torch
+
+        held = sum(t.untyped_storage().nbytes() for c in self._captured for t in tensors_in(c.outputs) if t.is_cuda)
+        _, total = torch.cuda.mem_get_info()
+        if held > total // HELD_SHARE:
+            self.release()
+
+    def release(self) -> None:
+        for captured in self._captured:
+            captured.release()
+        self._captured, self._outputs = [], {}

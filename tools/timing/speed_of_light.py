@@ -1,0 +1,59 @@
+"""The speed of light of a problem on a GPU, put beside a measured time; and the floor under which no honest time can lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import Cheat, Failed, Failure, Fault, ProfileResult
+from kernelwright.tools.timing.roofline import Structure, Work, count, floor_ms, roofline, structure_of
+
+FLOOR_SHARE = 0.9
+"""Faster than this share of the floor is a fault: the clock, the counts and the peaks have their own errors."""
+
+_known: dict[tuple[str, str], Work | None] = {}
+
+
+def work_of(problem: Problem) -> Work | None:
+    """Counted once a problem, without a GPU; None where the reference does not run on meta tensors.
+
+    What small sizes show to be without influence is not counted as bytes that must move. The floor does not rest on that: an element that matters at
+    small sizes may be one that a clever kernel never reads at large ones, and no honest kernel is to be accused.
+    """
+    key = (problem.name, problem.hash)
+    if key not in _known:
+        try:
+            work = count(problem)
+            _known[key] = (
+                work.with_(bytes=count(problem, Structure(unused=unused)).bytes, unused=unused)
+                if (unused := _unused(problem))
+                else work
+            )
+        except (ProblemError, RuntimeError, TypeError, ValueError):
+            _known[key] = None
+    return _known[key]
+
+
+def _unused(problem: Problem) -> tuple[str, ...]:
+    """Inputs and weights that no output depends on, found at small sizes on the CPU; none where they do not fit."""
+    from kernelwright.tools.references.reference import Reference
+    from kernelwright.tools.sizing.small_sizes import shrink
+
+    small = shrink(problem)
+    if not small.fits or small.flat:
+        return ()
+    return structure_of(Reference(problem.with_sizes(small.sizes), "cpu")).unused
+
+
+def light(problem: Problem, result: ProfileResult, gpu: Any) -> ProfileResult:
+    """Adds roofline and share of speed-of-light. gpu: tools.gpus.Gpu of the device. Raises Failed where the time is impossible."""
+    work = work_of(problem)
+    if work is None or gpu is None or result.candidate is None:
+        return result
+    line = roofline(work, gpu.bytes_per_second, gpu.rates)
+    share = line.milliseconds / result.candidate.median if line.milliseconds else None
+    floor = floor_ms(work, gpu.bytes_per_second, gpu.rates, gpu.l2_bytes or 0)
+    if result.candidate.median < FLOOR_SHARE * floor:
+        message = f"{result.candidate.median:.4g} ms a call, but moving {work.floor_bytes} bytes alone takes {floor:.4g} ms on this GPU: the time is impossible"
+        raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.PHYSICS, message=message))
+    return result.with_(roofline=line, speed_of_light=share, clocks=gpu.clocks)

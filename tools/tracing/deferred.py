@@ -1,0 +1,266 @@
+"""Kernels that are not compiled until somebody looks inside: launches of them are written on the tape. Runs in a candidate's process.
+
+`triton.compile` is replaced, and Triton's own `JITFunction.run` stays as it is: it binds arguments, specialises them, evaluates the grid and calls hooks just as
+it does on a GPU, in every version of Triton.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from kernelwright.tools.tracing.kernels import Texts, differing
+from kernelwright.tools.tracing.pretended_gpu.offline_driver import (
+    OfflineDriver,
+    OfflineLauncher,
+    check_arguments,
+    check_grid,
+)
+from kernelwright.tools.tracing.tape import Step, Tape
+
+MOST_ALTERNATIVES = 64
+"""Configurations of one autotuned launch that are written down."""
+
+
+class Deferred:
+    """Stands for Triton's CompiledKernel. What it is asked beside being launched (registers, assembly) makes it compile, once."""
+
+    def __init__(
+        self, src: Any, options: dict[str, Any], tape: Tape, texts: Texts, compile_now: Callable[[], Any]
+    ) -> None:
+        self.src = src
+        self.hash = id(self)
+        self.function = self.module = 1
+        self.packed_metadata = None
+        self._options, self._tape, self._texts, self._compile_now = options, tape, texts, compile_now
+        self._compiled: Any = None
+        self._key: str | None = None
+
+    def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> None:
+        return None
+
+    def run(
+        self,
+        x: Any,
+        y: Any,
+        z: Any,
+        stream: Any,
+        function: Any,
+        packed: Any,
+        launch: Any,
+        enter: Any,
+        leave: Any,
+        *args: Any,
+    ) -> None:
+        """As Triton's launcher is called, from 3.6 to 3.9."""
+        self._launch((x, y, z), args)
+
+    def _launch(self, grid: tuple[Any, ...], args: tuple[Any, ...]) -> None:
+        names = list(self.src.signature)
+        size = check_grid(grid, self.src.fn.fn.__name__)
+        check_arguments(tuple(names), args, self.src.fn.fn.__name__)
+        if self._key is None:
+            self._key = self._texts.kernel(self.src, self._options)
+        given = {n: v for n, v in zip(names, args, strict=True) if self.src.signature[n] != "constexpr"}
+        if min(size) > 0:
+            self._tape.launched(self._key, size, given)
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        def runner(*args: Any, stream: Any = None) -> None:
+            self._launch((*tuple(grid), 1, 1)[:3], args)
+
+        return runner
+
+    def _init_handles(self) -> None:
+        self._real()._init_handles()
+
+    def _real(self) -> Any:
+        if self._compiled is None:
+            self._compiled = self._compile_now()
+        return self._compiled
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "result":  # Triton 3.6 asks whether this is a compilation under way
+            raise AttributeError(name)
+        real = self._real()
+        if name in ("n_regs", "n_spills", "n_max_threads"):
+            real._init_handles()
+        return getattr(real, name)
+
+
+def install(tape: Tape, texts: Texts, target: Any) -> None:
+    """The target's stub driver, deferred compilation, and autotuning that writes every configuration down."""
+    import triton.testing
+    from triton.runtime import driver
+
+    offline = OfflineDriver(target, lambda call: _unheard(tape, call))
+    driver.set_active(offline)
+    OfflineLauncher.noted = staticmethod(lambda metadata, grid, args: None)
+    triton.testing.do_bench = triton.testing.do_bench_cudagraph = offline.benchmark
+    _defer_compilation(tape, texts, target)
+    _write_configurations(tape)
+
+
+def _unheard(tape: Tape, call: Callable[[], Any]) -> None:
+    """A benchmark of the candidate's own: it runs once, and is no part of the call."""
+    with tape.diverted():
+        call()
+
+
+def _defer_compilation(tape: Tape, texts: Texts, target: Any) -> None:
+    import triton
+    import triton.compiler
+    import triton.compiler.compiler as compiler
+    from triton.compiler.compiler import make_backend
+
+    original = compiler.compile
+    gpu = target.gpu_target()
+    defaults = dict(make_backend(gpu).parse_options({}).__dict__)
+
+    def compile(src: Any, target: Any = None, options: Any = None, **more: Any) -> Any:
+        if not hasattr(src, "fn"):
+            return original(src, target=target, options=options, **more)
+        given = dict(options or {})
+        with contextlib.suppress(Exception):  # what the compiler will refuse, it refuses in its own words
+            src.fn.cache_key  # noqa: B018  notes the globals that the kernel reads: Triton refuses a launch once one has changed
+        return Deferred(src, differing(given, defaults), tape, texts, lambda: original(src, target=gpu, options=given))
+
+    for owner in (triton, triton.compiler, compiler):
+        owner.compile = compile
+    if hasattr(compiler.max_shared_mem, "cache_clear"):
+        compiler.max_shared_mem.cache_clear()
+
+
+def _write_configurations(tape: Tape) -> None:
+    from triton.runtime.autotuner import Autotuner
+
+    Autotuner.run = lambda self, *args, **kwargs: _tuned(self, tape, args, kwargs)
+
+
+def _tuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One autotuned launch: the steps of each configuration, side by side. As Triton does, tensors are reset before the first launch of a key only."""
+    tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+    key = _key(tuner, kwargs)
+    first = key not in tuner.cache
+    configs = list(tuner.prune_configs(kwargs)) if first and len(tuner.configs) > 1 else list(tuner.configs)
+    if first:
+        tuner.__dict__.setdefault("_written", {})[key] = configs
+        if len(configs) > 1:
+            tuner.pre_hook({**tuner.nargs, **kwargs, **configs[0].all_kwargs()}, reset_only=True)
+    configs = tuner.__dict__.get("_written", {}).get(key, configs)
+    done: list[tuple[list[Step], str, Any]] = []
+    trouble: Exception | None = None
+    for config in configs[:MOST_ALTERNATIVES]:
+        with tape.diverted() as steps:
+            try:
+                if config.pre_hook is not None:
+                    config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+                made = tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+            except Exception as error:  # a configuration that this target or these arguments do not allow
+                trouble = error
+                continue
+        done.append((steps, str(config), (config, made)))
+    if not done:
+        raise trouble or RuntimeError("no configuration is left after pruning")
+    tuner.best_config, made = done[0][2]
+    tuner.cache[key] = tuner.best_config
+    tuner.nargs = None
+    if len(done) == 1:
+        tape.steps.extend(done[0][0])
+    else:
+        tape.choice(tuner.base_fn.__name__, [steps for steps, _, _ in done], [label for _, label, _ in done])
+    return made
+
+
+def _key(tuner: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    given = {**tuner.nargs, **kwargs}
+    known = {k: v for k, v in given.items() if k in tuner.arg_names}
+    key = [known[k] for k in tuner.keys if k in known]
+    key += [str(v.dtype) for v in known.values() if hasattr(v, "dtype")]
+    return tuple(map(str, key))
+
+
+def watch_libraries(tape: Tape) -> None:
+    """From now on the tape steps into operators that the candidate registers: `custom_op`, `triton_op`, `Library.impl`."""
+    import torch
+
+    for name in ("custom_op", "triton_op"):
+        if (original := getattr(torch.library, name, None)) is not None:
+            setattr(torch.library, name, _remembering(original, tape))
+    impl = torch.library.Library.impl
+
+    def remember(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
+        if (
+            self.ns not in ("aten", "prims")
+            and isinstance(op_name, str)
+            and dispatch_key not in ("Meta", "Autograd", "AutogradCUDA")
+        ):
+            tape.own_operators.setdefault(op_name if "::" in op_name else f"{self.ns}::{op_name}", fn)
+        return impl(self, op_name, fn, dispatch_key, **options)
+
+    torch.library.Library.impl = remember  # type: ignore[method-assign]
+
+
+def _remembering(original: Any, tape: Tape) -> Any:
+    def register(name: str, fn: Any = None, /, **options: Any) -> Any:
+        def decorate(function: Any) -> Any:
+            made = original(name, function, **options)
+            tape.own_operators[name] = function
+            return made
+
+        return decorate if fn is None else decorate(fn)
+
+    return register
+
+
+class Graph:
+    """Stands for torch.cuda.CUDAGraph: what is asked for between capture and its end is kept, and asked for again at every replay."""
+
+    tape: Tape
+    """Set once, before the candidate's text is read."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._steps: list[Step] = []
+        self._held: Any = None
+
+    def capture_begin(self, *_: Any, **__: Any) -> None:
+        self._held = self.tape.diverted()
+        self._steps = self._held.__enter__()
+
+    def capture_end(self) -> None:
+        if self._held is not None:
+            self._held.__exit__(None, None, None)
+            self._held = None
+
+    def replay(self) -> None:
+        self.tape.steps.extend(self._steps)
+
+    def reset(self) -> None:
+        self._steps = []
+
+    def pool(self) -> tuple[int, int]:
+        return (0, 0)
+
+
+class Capture(contextlib.AbstractContextManager[None]):
+    """Stands for the context manager torch.cuda.graph."""
+
+    def __init__(self, cuda_graph: Graph, *_: Any, **__: Any) -> None:
+        self._graph = cuda_graph
+
+    def __enter__(self) -> None:
+        self._graph.capture_begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._graph.capture_end()
+
+
+def install_graphs(tape: Tape) -> None:
+    """Once a process, before the candidate's text is read."""
+    import torch
+
+    Graph.tape = tape
+    replaced = {"CUDAGraph": Graph, "graph": Capture, "graph_pool_handle": lambda: (0, 0)}
+    for name, stand_in in replaced.items():
+        setattr(torch.cuda, name, stand_in)

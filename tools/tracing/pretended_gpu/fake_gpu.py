@@ -1,0 +1,204 @@
+"""A GPU that is not there, as torch sees it: fake tensors of full size on cuda:0, torch.cuda's answers for the target, and nothing that would need a device.
+
+Installed once in a candidate's process, which ends with the candidate: nothing is put back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from kernelwright.tools.hardware.targets import Target
+from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
+from kernelwright.tools.tracing.pretended_gpu import torch_cuda_answers as redirect
+
+CUDA = torch.device("cuda", 0)
+_REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
+"""c10::impl::device_guard_impl_registry: one pointer a device type (c10/core/impl/DeviceGuardImplInterface.h)."""
+_CUDA_INDEX, _META_INDEX = 1, 14
+"""c10::DeviceType."""
+
+_kept: list[torch.library.Library] = []
+"""What a library registers lasts as long as it does."""
+ignored: Counter[str] = Counter()
+"""What the candidate asked for that is not done offline: torch.compile."""
+
+
+def install(target: Target) -> None:
+    """Raises OSError or ValueError where this torch has no place for a device guard: fake tensors cannot be used then."""
+    _describe_gru()
+    redirect.install(target.capability, target.multiprocessors, target.shared_per_block)
+    _answer_for(target)
+    _install_guard()
+    replaced: list[tuple[Any, str, Any]] = [
+        (torch._subclasses.fake_tensor, "init_gpu_context", lambda *args, **kwargs: None),
+        (FakeTensor, "data_ptr", _address),
+        (torch.nn.Module, "_apply", _apply),
+        (torch, "compile", _not_compiled),
+        (torch.library, "wrap_triton", lambda kernel: kernel),
+        (torch.cuda, "_lazy_init", lambda: None),
+        (torch.cuda, "CUDAGraph", redirect._Nothing),
+        (torch.cuda, "graph", redirect._Nothing),
+    ]
+    for owner, name, replacement in replaced:
+        setattr(owner, name, replacement)
+    _stand_in_for_missing()
+
+
+def _stand_in_for_missing() -> None:
+    """What libraries ask of a CUDA build of torch, and of a machine whose /dev/shm may be written."""
+    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):
+        setattr(torch._C, "_cuda_getCurrentRawStream", lambda *_: 0)  # noqa: B010
+    multiprocessing.Lock = lambda *_: threading.Lock()  # type: ignore[assignment]
+    multiprocessing.RLock = lambda *_: threading.RLock()  # type: ignore[assignment]
+
+
+def _describe_gru() -> None:
+    """torch says what every layer of its own gives but this one: its only kernel is CUDA's (aten/src/ATen/native/cuda/RNN.cu)."""
+
+    def cell(given: Any, hidden: Any, before: Any, *biases: Any) -> tuple[Any, Any]:
+        return torch.empty_like(before), before.new_empty((before.shape[0], before.shape[1] * 5))
+
+    if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::_thnn_fused_gru_cell", "Meta"):
+        _kept.append(torch.library.Library("aten", "IMPL"))
+        _kept[-1].impl("_thnn_fused_gru_cell", cell, "Meta")
+
+
+def _answer_for(target: Target) -> None:
+    properties = torch.cuda.get_device_properties(0)
+    described: dict[str, Any] = {
+        "name": target.title, "total_memory": target.memory, "warp_size": target.warp_size, "L2_cache_size": target.l2, "max_threads_per_multi_processor": target.threads,
+        "max_threads_per_block": target.threads_per_block, "regs_per_multiprocessor": target.registers, "shared_memory_per_multiprocessor": target.shared_per_multiprocessor,
+        "gcnArchName": str(target.arch) if target.backend == "hip" else "", "is_integrated": 0, "is_multi_gpu_board": 0,
+    }  # fmt: skip
+    for name, value in described.items():
+        setattr(properties, name, value)
+    torch.cuda.get_device_name = lambda *args: target.title
+    torch.cuda.get_arch_list = lambda: [target.name]
+    accelerator = getattr(torch, "accelerator", None)
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": 1,
+        "current_device_index": 0,
+        "synchronize": None,
+        "set_device_index": None,
+    }
+    for name, answer in answers.items():
+        if hasattr(accelerator, name):
+            setattr(accelerator, name, lambda *args, answer=answer, **kwargs: answer)
+    if accelerator is not None:
+        accelerator.current_accelerator = lambda *args, **kwargs: torch.device("cuda")
+
+
+def _install_guard() -> None:
+    """Views and copies of a tensor on cuda ask for that device's guard, which a CPU build has not: the one of `meta`, which does nothing, stands in.
+
+    A CUDA build without a visible GPU puts a guard that does nothing itself.
+    """
+    if ensure := symbols.find("torch._C", "_ensureCUDADeviceGuardSet"):
+        ensure()
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+    registry = (ctypes.c_void_p * (_META_INDEX + 1)).in_dll(library, _REGISTRY)
+    if registry[_CUDA_INDEX] is None:
+        registry[_CUDA_INDEX] = registry[_META_INDEX]
+
+
+_laid: dict[int, int] = {}
+"""Storages that are said to lie where another one lies."""
+
+
+def lay_at(tensor: Any, other: Any) -> None:
+    """From now on the tensor's memory is said to begin where the other's begins, as when that was freed and its block is used again."""
+    _laid[tensor.untyped_storage()._cdata] = other.untyped_storage()._cdata
+
+
+def _address(tensor: Any) -> int:
+    """As on a GPU: storages begin at multiples of 256 bytes, and a view at its offset."""
+    storage = tensor.untyped_storage()._cdata
+    return (_laid.get(storage, storage) << 8) + int(tensor.storage_offset()) * tensor.dtype.itemsize
+
+
+def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+    """nn.Module._apply without swapping tensors in place, which fake ones refuse."""
+    if recurse:
+        for child in self.children():
+            child._apply(fn)
+    for key, parameter in self._parameters.items():
+        if parameter is not None:
+            with torch.no_grad():
+                moved = fn(parameter)
+            self._parameters[key] = torch.nn.Parameter(moved, parameter.requires_grad)
+    for key, buffer in self._buffers.items():
+        if buffer is not None:
+            self._buffers[key] = fn(buffer)
+    return self
+
+
+def _not_compiled(model: Any = None, **options: Any) -> Any:
+    ignored["torch.compile"] += 1
+    return (lambda function: function) if model is None else model
+
+
+without_dynamo(FakeTensorMode)
+without_dynamo(FakeTensor)
+
+
+class Fakes(FakeTensorMode):
+    """Fake tensors that never look for a real device."""
+
+    avoid_device_init = True
+
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True)
+
+
+class FirstDevice(TorchFunctionMode):
+    """`cuda` without a number is cuda:0, for there is no current device to ask; what only a real device can do is left out."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        if name == "cuda":
+            return args[0].to(
+                _numbered(args[1] if len(args) > 1 and args[1] is not None else kwargs.get("device") or 0)
+            )
+        if name in ("pin_memory", "record_stream"):
+            return args[0] if name == "pin_memory" else None
+        if kwargs.get("device") is not None:
+            kwargs["device"] = _numbered(kwargs["device"])
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        if name == "to" and len(args) > 1:
+            args = (args[0], _numbered(args[1]), *args[2:])
+        return func(*args, **kwargs)
+
+
+def _numbered(device: Any) -> Any:
+    if isinstance(device, int) and not isinstance(device, bool):
+        return torch.device("cuda", device)
+    if isinstance(device, torch.device) and device.type == "cuda" and device.index is None:
+        return CUDA
+    return CUDA if isinstance(device, str) and device == "cuda" else device
+
+
+@contextlib.contextmanager
+def fake() -> Iterator[None]:
+    """Inside, every tensor is fake: full shapes, no memory, no values."""
+    with Fakes(), FirstDevice():
+        yield
+
+
+def fake_tensor(shape: list[int], stride: list[int], dtype: torch.dtype) -> torch.Tensor:
+    """Call it inside `fake`."""
+    return torch.empty_strided(shape, stride, dtype=dtype, device=CUDA)

@@ -1,0 +1,168 @@
+"""A Triton driver for a GPU that is not there: it answers what the GPU would, loads nothing and launches nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernelwright.tools.compiling.binary import Usage, read_amdgcn, read_cubin
+from kernelwright.tools.hardware.targets import Target, occupancy
+from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
+
+MOST_X, MOST_YZ = 2**31 - 1, 65535
+"""CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the largest grid; HIP's is larger."""
+
+
+class LaunchRefused(RuntimeError):
+    """The driver would refuse this launch."""
+
+
+class OfflineUtils:
+    """What triton calls `driver.active.utils`."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        t = self._target
+        return {
+            "max_shared_mem": t.shared_per_block, "max_num_regs": t.registers, "multiprocessor_count": t.multiprocessors, "warpSize": t.warp_size,
+            "sm_clock_rate": 1_980_000, "mem_clock_rate": 3_201_000, "mem_bus_width": 6144, "max_threads_per_sm": t.threads,
+        }  # fmt: skip
+
+    def load_binary(self, name: str, kernel: Any, shared: int, device: int) -> tuple[Any, ...]:
+        """(module, function, registers, spills in 32-bit words, most threads a block), as the real one gives after loading."""
+        usage = read_usage(kernel, name, self._target)
+        words = (usage.spills or 0) // 4
+        return _LOADED, _LOADED, usage.registers or 0, words, most_threads(usage.registers or 0, self._target)
+
+    def unload_module(self, module: Any) -> None: ...
+
+
+_LOADED = 1
+"""A handle that is not null."""
+
+
+def read_usage(kernel: Any, name: str, target: Target) -> Usage:
+    """Registers, spills and stack; empty for a binary that this cannot read (an AMD code object: its assembly says it)."""
+    if target.backend != "cuda":
+        return Usage(None, None, None, 0)
+    return read_cubin(kernel, name)
+
+
+def read_compiled(asm: Any, name: str, target: Target) -> Usage:
+    """The same from all stages of a compiled kernel."""
+    return read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
+
+
+def most_threads(registers: int, target: Target) -> int:
+    """Threads of the largest block that the registers allow."""
+    warps = target.threads_per_block // target.warp_size
+    while registers and warps > 1 and not occupancy(registers, 0, warps, target)[0]:
+        warps -= 1
+    return warps * target.warp_size
+
+
+class OfflineLauncher:
+    """Takes the place of triton's launcher: checks what the driver would check, notes the launch, runs nothing."""
+
+    noted: Callable[[Any, tuple[int, int, int], tuple[Any, ...]], None]
+    """Set by the recorder before the first launch: metadata, grid, arguments."""
+
+    def __init__(self, src: Any, metadata: Any) -> None:
+        self._metadata = metadata
+        self._names = tuple(getattr(src, "signature", {}))
+
+    def __call__(
+        self,
+        x: Any,
+        y: Any,
+        z: Any,
+        stream: Any,
+        function: Any,
+        packed: Any,
+        launch: Any,
+        enter: Any,
+        leave: Any,
+        *args: Any,
+    ) -> None:
+        grid = check_grid((x, y, z), self._metadata.name)
+        check_arguments(self._names, args, self._metadata.name)
+        self._allocate(grid, stream)
+        type(self).noted(self._metadata, grid, args)
+
+    def _allocate(self, grid: tuple[int, int, int], stream: Any) -> None:
+        """A kernel that makes descriptors on the device needs memory: without `triton.set_allocator` the real launch fails."""
+        size = getattr(self._metadata, "global_scratch_size", 0) or 0
+        allocator = symbols.find("triton.runtime._allocation", "_allocator")
+        if size and allocator is not None:
+            total = math.prod(grid) * getattr(self._metadata, "num_ctas", 1) * size
+            allocator.get()(total, getattr(self._metadata, "global_scratch_align", 1), stream)
+
+
+def check_grid(grid: tuple[Any, ...], name: str) -> tuple[int, int, int]:
+    """Raises LaunchRefused for a grid that no driver takes."""
+    if not all(isinstance(n, int) for n in grid):
+        raise TypeError(f"the grid of {name} is {grid}: it holds integers only")
+    x, y, z = (int(n) for n in grid)
+    if min(x, y, z) < 0 or x > MOST_X or max(y, z) > MOST_YZ:
+        raise LaunchRefused(
+            f"the grid of {name} is ({x}, {y}, {z}): at most ({MOST_X}, {MOST_YZ}, {MOST_YZ}) can be launched"
+        )
+    return x, y, z
+
+
+def check_arguments(names: tuple[str, ...], args: tuple[Any, ...], kernel: str) -> None:
+    for name, value in zip(names, args, strict=False):
+        tensor = getattr(value, "base", value)
+        if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and not tensor.is_pinned():
+            raise LaunchRefused(f"argument {name} of {kernel} is a tensor on the CPU: a kernel cannot read it")
+
+
+class OfflineDriver:
+    """What `triton.runtime.driver.active` is while a candidate runs."""
+
+    launcher_cls = OfflineLauncher
+
+    def __init__(self, target: Target, during_benchmark: Callable[[Callable[[], Any]], None]) -> None:
+        self._target, self._during = target, during_benchmark
+        self.utils = OfflineUtils(target)
+
+    def get_current_target(self) -> Any:
+        return self._target.gpu_target()
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None: ...
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        return 0
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        return self._target.capability
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cuda", 0)
+
+    def get_device_interface(self) -> Any:
+        return torch.cuda
+
+    def map_python_to_cpp_type(self, name: str) -> str:
+        return name
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        return self.benchmark
+
+    def benchmark(self, call: Callable[[], Any], *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
+        """Compiles what `call` launches, once, and measures nothing."""
+        self._during(call)
+        return [1.0] * len(quantiles) if quantiles else 1.0
+
+    def get_empty_cache_for_benchmark(self) -> torch.Tensor:
+        return torch.empty(1)
+
+    def clear_cache(self, cache: Any) -> None: ...

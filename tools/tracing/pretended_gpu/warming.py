@@ -1,0 +1,24 @@
+"""What a zygote does before its first fork, so that no candidate's process pays for it."""
+
+from __future__ import annotations
+
+
+def warm() -> None:
+    """Traces one candidate and compiles its kernel. Leaves torch and Triton as they were: what tracing replaces is put back."""
+    import triton
+    import triton.compiler
+    import triton.compiler.compiler as compiler
+    import triton.testing
+    from triton.runtime.autotuner import Autotuner
+
+    from kernelwright.tools.tracing import tracer
+
+    kept = [(owner, "compile", owner.compile) for owner in (triton, triton.compiler, compiler)]
+    kept += [(Autotuner, "run", Autotuner.run), (triton.testing, "do_bench", triton.testing.do_bench)]
+    kept += [(triton.testing, "do_bench_cudagraph", triton.testing.do_bench_cudagraph)]
+    tracer.warm()
+    for owner, name, value in kept:
+        setattr(owner, name, value)
+    from kernelwright.tools.compiling import worker
+
+    worker.warm()

@@ -1,0 +1,113 @@
+"""What the tracer asks of a recorded call and of a model: which steps launch, which tensors they name, what may change memory."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from kernelwright.tools.tracing import slicing
+from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
+from kernelwright.tools.tracing.tape import Step
+
+_VALUE_ERRORS = frozenset(
+    {"DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode"}
+)
+_VALUE_WORDS = (
+    ".numpy() is not supported for tensor subclasses",
+    "Cannot access data pointer of",
+    "is not allocated yet",
+    ".tolist() is not supported for tensor subclasses",
+)
+
+
+def launches(call: dict[str, Any]) -> int:
+    return sum("kernel" in step or "alternatives" in step for step in call["steps"])
+
+
+def tensors_of(values: Any) -> list[torch.Tensor]:
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def needs_values(error: BaseException) -> bool:
+    return type(error).__name__ in _VALUE_ERRORS or any(words in str(error) for words in _VALUE_WORDS)
+
+
+def canonical(call: dict[str, Any]) -> Any:
+    return slicing.canonical(call["steps"], call["outputs"], [n for v in call["inputs"] for n in slicing.tensors_in(v)])
+
+
+def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
+    """Returns in a few words where two recorded calls part: the number of the step and what it asks for, or the outputs."""
+    first, second = one["steps"], other["steps"]
+    if len(first) != len(second):
+        return f"{len(second)} steps where there were {len(first)}"
+    for number in range(len(first)):
+        forms = [canonical({**call, "steps": call["steps"][: number + 1], "outputs": ()}) for call in (one, other)]
+        if forms[0] != forms[1]:
+            return f"step {number + 1}, {first[number].get('op') or 'a launch'}"
+    return "the outputs, or which inputs are read"
+
+
+def roots(call: dict[str, Any]) -> set[int]:
+    return tensors(call["inputs"])
+
+
+def tensors(value: Any) -> set[int]:
+    return set(slicing.tensors_in(value))
+
+
+def place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.layout is not torch.strided:
+        return (id(tensor),)
+    return (
+        tensor.untyped_storage()._cdata,
+        tensor.storage_offset(),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        tensor.dtype,
+    )
+
+
+def operator(step: Step) -> Any:
+    namespace, _, rest = str(step["op"]).partition(".")
+    name, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+
+
+def mutates(step: Step) -> bool:
+    """Whether a step changes memory that was there before it."""
+    return "op" not in step or _traits(str(step["op"]))[0]
+
+
+def is_random(step: Step) -> bool:
+    return "op" in step and _traits(str(step["op"]))[1]
+
+
+@functools.lru_cache(maxsize=4096)
+def _traits(name: str) -> tuple[bool, bool]:
+    """Whether an operator changes memory, and whether it draws random numbers."""
+    found = operator({"op": name})
+    return bool(found._schema.is_mutable), torch.Tag.nondeterministic_seeded in found.tags
+
+
+def state(model: Any) -> dict[str, torch.Tensor]:
+    """Parameters, then buffers, by dotted name: read from the modules' own tables."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    found: dict[str, dict[str, torch.Tensor]] = {"_parameters": {}, "_buffers": {}}
+    waiting, seen = [("", model)], set()
+    while waiting:
+        prefix, module = waiting.pop(0)
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        for table, into in found.items():
+            into.update({prefix + n: t for n, t in module.__dict__[table].items() if t is not None})
+        waiting += [(f"{prefix}{n}.", m) for n, m in module.__dict__["_modules"].items() if m is not None]
+    return found["_parameters"] | found["_buffers"]
+
+
+def fake(spec: dict[str, Any]) -> torch.Tensor:
+    return pretend_gpu.fake_tensor(spec["shape"], spec["stride"], getattr(torch, spec["dtype"]))

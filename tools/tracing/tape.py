@@ -1,0 +1,182 @@
+"""The tape: every operator and every launch of a candidate's host code, in order, as plain data. Runs in a candidate's process, on tensors without values."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.tracing.kernels import NotPlain, Texts, plain
+from kernelwright.tools.tracing.trace import MOST_DATA, MOST_STEPS, Json
+
+Step = dict[str, Any]
+_SILENT = ("prim", "prims_guard")
+MOST_TENSORS = 200_000
+
+
+class TooLong(RuntimeError):
+    """The host code asks for more than a trace may hold."""
+
+
+@without_dynamo
+class Tape(TorchDispatchMode):
+    """Round the candidate's own code. `steps` is where the next step goes."""
+
+    def __init__(self, path: str, texts: Texts) -> None:
+        super().__init__()
+        self.steps: list[Step] = []
+        self.own_operators: dict[str, Any] = {}
+        """Operators that the candidate registered, by qualified name: they are stepped into."""
+        self._path, self._texts = path, texts
+        self._numbers: dict[int, int] = {}
+        self._alive: list[torch.Tensor] = []
+        self.storages: list[int] = []
+        """Of each tensor, by number: the identity of its storage."""
+        self._data = 0
+        self.launches = 0
+        """So far, in whatever list they are."""
+
+    # -------------------------------------------------------------- tensors
+    def number(self, tensor: torch.Tensor) -> int:
+        """The tensor's number; one whose values the host made itself is written down with them."""
+        known = self._numbers.get(id(tensor))
+        if known is not None:
+            return known
+        if len(self._alive) >= MOST_TENSORS:
+            raise TooLong("more tensors than a trace may hold")
+        number = self._numbers[id(tensor)] = len(self._alive)
+        self._alive.append(tensor)
+        self.storages.append(tensor.untyped_storage()._cdata if tensor.layout is torch.strided else -1 - number)
+        if not isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
+            self._write_data(number, tensor)
+        return number
+
+    def tensor(self, number: int) -> torch.Tensor:
+        return self._alive[number]
+
+    def _write_data(self, number: int, tensor: torch.Tensor) -> None:
+        with torch.utils._python_dispatch._disable_current_modes():
+            values = tensor.detach().cpu().contiguous()
+            raw = bytes(values.view(-1).view(torch.uint8).tolist()) if values.numel() else b""
+        self._data += len(raw)
+        if self._data > MOST_DATA // 2:
+            raise TooLong("more data of the host's own than a trace may hold")
+        self._append({
+            "t": number, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": [int(n) for n in tensor.shape],
+            "data": base64.b64encode(raw).decode(),
+        })  # fmt: skip
+
+    # -------------------------------------------------------------- values
+    def value(self, value: Any) -> Json:
+        """An argument or a result as a trace holds it. Raises NotPlain."""
+        if isinstance(value, torch.Tensor):
+            return {"t": self.number(value)}
+        if isinstance(value, tuple):
+            return {"tuple": [self.value(v) for v in tuple.__iter__(value)]}
+        if isinstance(value, list):
+            return [self.value(v) for v in list.__iter__(value)]
+        if isinstance(value, torch.dtype | torch.memory_format | torch.layout):
+            return {type(value).__name__: str(value).removeprefix("torch.")}
+        if isinstance(value, torch.device):
+            return {"device": value.type}
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return plain(value.node.hint)
+        if type(value).__name__ == "TensorDescriptor" and hasattr(value, "block_shape"):
+            return {"descriptor": self._descriptor(value)}
+        if hasattr(value, "data_ptr") and (base := _wrapped_tensor(value)) is not None:
+            return self.value(_at_address(base, value))
+        if type(value).__name__ == "TensorWrapper" and hasattr(value, "base"):
+            return {"reinterpret": {"base": self.value(value.base), "tl_dtype": str(value.dtype)}}
+        if type(value).__module__.startswith("triton") or hasattr(value, "fn"):
+            return self._texts.value(value)
+        return plain(value)
+
+    def _descriptor(self, value: Any) -> Json:
+        return {
+            "base": self.value(value.base), "shape": [plain(int(n)) for n in value.shape], "strides": [plain(int(n)) for n in value.strides],
+            "block": [plain(int(n)) for n in value.block_shape], "padding": str(getattr(value, "padding", "zero")),
+        }  # fmt: skip
+
+    def output(self, value: Any) -> Json:
+        """What forward returned. Tuples, lists and dicts are looked into by their own base classes; what is no plain value is {"other": type}."""
+        if isinstance(value, torch.Tensor):
+            exact = type(value) is torch.Tensor or isinstance(
+                value, torch._subclasses.fake_tensor.FakeTensor | torch.nn.Parameter
+            )
+            return {"t": self.number(value)} if exact else {"other": type(value).__name__[:60]}
+        if isinstance(value, tuple):
+            return {"tuple": [self.output(v) for v in tuple.__iter__(value)]}
+        if isinstance(value, list):
+            return [self.output(v) for v in list.__iter__(value)]
+        if isinstance(value, dict):
+            return {"dict": {str(k)[:100]: self.output(v) for k, v in dict.items(value)}}
+        try:
+            return plain(value)
+        except NotPlain:
+            return {"other": type(value).__name__[:60]}
+
+    # -------------------------------------------------------------- steps
+    def _append(self, step: Step) -> None:
+        if len(self.steps) >= MOST_STEPS:
+            raise TooLong(f"more than {MOST_STEPS:,} steps in one call")
+        step["line"] = self._line()
+        self.steps.append(step)
+
+    def _line(self) -> int:
+        """Of the candidate's file, of the innermost frame that is its own."""
+        frame: Any = sys._getframe(2)
+        while frame is not None:
+            if frame.f_code.co_filename == self._path:
+                return int(frame.f_lineno)
+            frame = frame.f_back
+        return 0
+
+    def launched(self, kernel: str, grid: tuple[int, int, int], args: dict[str, Any]) -> None:
+        written = {name: self.value(v) for name, v in args.items()}
+        self.launches += 1
+        self._append({"kernel": kernel, "grid": list(grid), "args": written})
+
+    def choice(self, name: str, alternatives: list[list[Step]], labels: list[str]) -> None:
+        self._append({"name": name[:120], "alternatives": alternatives, "labels": [text[:200] for text in labels]})
+
+    @contextlib.contextmanager
+    def diverted(self) -> Iterator[list[Step]]:
+        """Inside, steps go to a list of their own."""
+        before, self.steps = self.steps, []
+        try:
+            yield self.steps
+        finally:
+            self.steps = before
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        own = self.own_operators.get(func._schema.name) if self.own_operators and hasattr(func, "_schema") else None
+        if own is not None:
+            with self:
+                return own(*args, **kwargs)
+        if func.namespace in _SILENT:
+            return func(*args, **kwargs)
+        # arguments first: what the host made itself is written down before it is used
+        written = [self.value(a) for a in args], {k: self.value(v) for k, v in kwargs.items()}
+        made = func(*args, **kwargs)
+        self._append({"op": str(func), "args": written[0], "kwargs": written[1], "out": self.value(made)})
+        return made
+
+
+def _wrapped_tensor(value: Any) -> torch.Tensor | None:
+    """The tensor that an object with an address of its own stands on (flag_gems' StridedBuffer); None where there is none."""
+    if type(value).__name__ == "TensorWrapper":
+        return None
+    return next((v for v in getattr(value, "__dict__", {}).values() if isinstance(v, torch.Tensor)), None)
+
+
+def _at_address(base: torch.Tensor, value: Any) -> torch.Tensor:
+    """A view of `base` that begins where the object says that its memory begins."""
+    offset = (int(value.data_ptr()) - int(base.data_ptr())) // base.element_size()
+    return base if not offset else base.as_strided((1,), (1,), int(base.storage_offset()) + offset)

@@ -1,0 +1,293 @@
+"""The trace: all that crosses from a candidate's process to the trusted side, as a frozen, versioned, bounded value.
+
+A trace is plain data: operators of torch by name, launches of kernels by their text, tensors by number. It holds no code of the candidate but the text of
+its kernels, and no claim about itself: a forged trace is only another program, and it is replayed and judged as one.
+
+How values are written, wherever `Json` stands (arguments of operators, constants of kernels, outputs):
+
+    {"t": 7}                                  tensor number 7
+    {"tuple": [...]}, [...]                   a tuple, a list
+    {"dict": {"name": ...}}                   a dict with string keys (outputs only)
+    {"dtype": "float32"}                      torch's dtype; {"tl_dtype": "fp16"} Triton's
+    {"device": "cuda"}, {"memory_format": "contiguous_format"}, {"layout": "strided"}
+    {"float": "inf"}                          a float that JSON has no word for
+    {"function": "key"}                       a device function of the same trace
+    {"pointer_type": "fp16"}                  tl.pointer_type(tl.float16), a constexpr of some kernels
+    {"descriptor": {"base": {"t": 3}, "shape": [...], "strides": [...], "block": [...], "padding": "zero"}}     a tensor descriptor made on the host
+    null, true, 1, 0.5, "text"                itself
+
+Nothing here imports torch or triton.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError
+
+from kernelwright.tools.report import Value
+
+VERSION = 1
+"""Raised when a field changes its meaning."""
+Json = Any
+
+MOST_STEPS = 20_000
+"""Operators and launches of one call, those of all autotune configurations together."""
+MOST_KERNELS = 2048
+"""Specialisations of one candidate over all sizes."""
+MOST_FUNCTIONS = 256
+LONGEST_FUNCTION = 200_000
+"""Characters of the text of one function."""
+LONGEST_NAME = 200
+MOST_DATA = 4 << 20
+"""Bytes of all constant tensors of one trace, base64 included."""
+DEEPEST = 24
+"""Nesting of a value."""
+MOST_VALUES = 400_000
+"""Nodes of all values of one trace."""
+LARGEST_INTEGER = 1 << 64
+
+
+class TraceError(ValueError):
+    """What a candidate's process sent is no trace. The message says what is wrong with it."""
+
+
+class Strict(Value):
+    """A value that refuses what it does not know: what it is made of comes from a candidate's process."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Function(Strict):
+    """A `@triton.jit` function as text, and what each of the names in it that are neither its own nor Python's stands for."""
+
+    name: str
+    """Of the `def`."""
+    text: str
+    """From `def` on, without decorators, dedented."""
+    line: int = 1
+    """Of the `def` in the candidate's file, from 1; 1 where it lies elsewhere."""
+    indent: int = 0
+    """Columns that the `def` is indented by in that file."""
+    file: str = ""
+    """Empty for the candidate's own file; else the module of an allowed library."""
+    names: dict[str, Json] = {}
+    """Global name -> {"function": key}, {"value": Json}, {"constexpr": Json}, {"triton": "triton.language:exp"} (an object of Triton's, by module and qualified
+    name; {"triton": "triton.language"} is a module), {"constexpr_function": key}, or {"members": {attribute: the same again}} for a module or class that is neither."""
+    noinline: bool = False
+    do_not_specialize: tuple[str, ...] = ()
+
+
+class Kernel(Strict):
+    """One specialisation of one kernel: what `triton.compile` is given."""
+
+    function: str
+    """Key of the entry function."""
+    signature: dict[str, Json]
+    """Parameter -> Triton's type ("*fp32", "i32", "constexpr", "tensordesc<fp16[16, 16]>"); a list for a tuple."""
+    constants: tuple[tuple[tuple[int | str, ...], Json], ...] = ()
+    """Path (parameter's index, then indices into tuples) and value."""
+    attributes: tuple[tuple[tuple[int | str, ...], Json], ...] = ()
+    """Path and Triton's attributes, [["tt.divisibility", 16]]."""
+    options: dict[str, Json] = {}
+    """num_warps, num_stages ...: what differs from the backend's defaults."""
+    fields: dict[str, tuple[str, ...]] = {}
+    """Parameters whose argument is a named tuple, and the names of its fields."""
+
+
+class Operator(Strict):
+    """One call of an ATen operator."""
+
+    op: str
+    """`aten.view.default`."""
+    args: tuple[Json, ...] = ()
+    kwargs: dict[str, Json] = {}
+    out: Json = None
+    """Tensors that it made or gave back, in the form of its result."""
+    line: int = 0
+    """Of the candidate's file; 0 where unknown."""
+
+
+class Launch(Strict):
+    """One launch of one kernel."""
+
+    kernel: str
+    """Key into `Traced.kernels`."""
+    grid: tuple[int, int, int]
+    args: dict[str, Json] = {}
+    """Parameter -> value, constexprs left out."""
+    line: int = 0
+
+
+class Data(Strict):
+    """A tensor whose values the host code made itself: `torch.tensor([1, 2, 3], device="cuda")`."""
+
+    t: int
+    dtype: str
+    shape: tuple[int, ...]
+    data: str
+    """Base64 of the contiguous little-endian bytes."""
+    line: int = 0
+
+
+class Choice(Strict):
+    """An autotuned launch: each alternative is one configuration's steps. Which is taken is decided on the trusted side."""
+
+    name: str
+    alternatives: tuple[tuple[Operator | Launch | Data, ...], ...]
+    labels: tuple[str, ...] = ()
+    """Triton's text of each configuration."""
+    line: int = 0
+
+
+Step = Operator | Launch | Choice | Data
+
+
+class Form(Strict):
+    """What an output is, as tensors without values have it. The replay finds out what it really is; this says early, and at sizes too large to replay."""
+
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    """torch's name without "torch."; "other" for what is no tensor."""
+    device: str = ""
+
+
+class Trace(Strict):
+    """What one model of one size asks for: building it, the first call, and every later call."""
+
+    inputs: tuple[Json, ...] = ()
+    """As the problem gives them: {"t": number} or a plain value."""
+    later_inputs: tuple[Json, ...] = ()
+    """The same for a later call: other tensors."""
+    state: dict[str, int] = {}
+    """Parameters and buffers by dotted name -> tensor number. The judge's weights take their places before anything runs."""
+    parameters: tuple[str, ...] = ()
+    """Those names of `state` that are parameters, in order."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    """Of `state`."""
+    dtypes: dict[str, str] = {}
+    setup: tuple[Step, ...] = ()
+    """Building the model: `__init__` and what follows."""
+    first: tuple[Step, ...] = ()
+    """The first call of forward."""
+    first_outputs: Json = None
+    later: tuple[Step, ...] | None = None
+    """Any later call; None where it asks for just what the first did, with other inputs."""
+    later_outputs: Json = None
+    forms: tuple[Form, ...] = ()
+    """Of the outputs, flattened; the first 64."""
+
+
+class Traced(Strict):
+    """Everything that one candidate's process said, of all sizes that it was asked for."""
+
+    version: int = VERSION
+    functions: dict[str, Function] = {}
+    kernels: dict[str, Kernel] = {}
+    traces: tuple[Trace | None, ...] = ()
+    """One a size, in the order asked for; None where the host code raised (`failures` of the process's answer says how)."""
+
+
+def read(message: Json) -> Traced:
+    """A message of a candidate's process as a value. Raises TraceError for whatever is not one, in time linear in its size."""
+    _check_size(message)
+    try:
+        traced = Traced.model_validate_json(json.dumps(message))
+    except (ValidationError, ValueError, RecursionError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else None
+        told = f"{'.'.join(map(str, first['loc']))[:120]}: {first['msg'][:120]}" if first else type(error).__name__
+        raise TraceError(f"the trace has not the form of one: {told}") from None
+    _check_bounds(traced)
+    return traced
+
+
+def _check_size(message: Json) -> None:
+    """Bounds the nodes, the depth and the numbers without recursion."""
+    waiting: list[tuple[Json, int]] = [(message, 0)]
+    seen = 0
+    while waiting:
+        value, depth = waiting.pop()
+        seen += 1
+        if seen > MOST_VALUES or depth > DEEPEST:
+            raise TraceError("the trace is too large or nested too deeply")
+        if isinstance(value, dict):
+            if any(len(k) > LONGEST_NAME for k in value):
+                raise TraceError("the trace holds a name that is too long")
+            waiting += [(v, depth + 1) for v in value.values()]
+        elif isinstance(value, list):
+            waiting += [(v, depth + 1) for v in value]
+        elif isinstance(value, int) and not -LARGEST_INTEGER < value < LARGEST_INTEGER:
+            raise TraceError("the trace holds an integer of more than 64 bits")
+
+
+def _check_bounds(traced: Traced) -> None:
+    if traced.version != VERSION:
+        raise TraceError(f"the trace is of version {traced.version}, not {VERSION}")
+    if len(traced.kernels) > MOST_KERNELS or len(traced.functions) > MOST_FUNCTIONS:
+        raise TraceError("the trace names too many kernels")
+    if any(len(f.text) > LONGEST_FUNCTION for f in traced.functions.values()):
+        raise TraceError("a kernel's text is too long")
+    if any(k.function not in traced.functions for k in traced.kernels.values()):
+        raise TraceError("a kernel without a text")
+    for trace in traced.traces:
+        if trace is not None:
+            _check_trace(trace, traced)
+
+
+def _check_trace(trace: Trace, traced: Traced) -> None:
+    steps = [*trace.setup, *trace.first, *(trace.later or ())]
+    flat = list(every(steps))
+    if len(flat) > MOST_STEPS:
+        raise TraceError("the trace has too many steps")
+    if sum(len(s.data) for s in flat if isinstance(s, Data)) > MOST_DATA:
+        raise TraceError("the trace holds too much data of its own")
+    for step in flat:
+        if isinstance(step, Launch) and step.kernel not in traced.kernels:
+            raise TraceError("a launch of a kernel that is not there")
+    alternatives = [a for step in steps if isinstance(step, Choice) for a in step.alternatives]
+    if not all(any(isinstance(step, Launch) for step in alternative) for alternative in alternatives):
+        raise TraceError("an alternative of an autotuned launch that launches nothing")
+
+
+def every(steps: Any) -> Iterator[Operator | Launch | Data]:
+    """All steps, those of every alternative too."""
+    for step in steps:
+        if isinstance(step, Choice):
+            for alternative in step.alternatives:
+                yield from alternative
+        else:
+            yield step
+
+
+def leaves(value: Json) -> Iterator[Json]:
+    """The outputs of a call, flattened in order: tensors, plain values, {"other": type}."""
+    if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in ("tuple", "dict"):
+        inner = next(iter(value.values()))
+        for one in inner.values() if isinstance(inner, dict) else inner:
+            yield from leaves(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from leaves(one)
+    else:
+        yield value
+
+
+def tensors_in(value: Json) -> Iterator[int]:
+    """The numbers of all tensors in a value, in order."""
+    if isinstance(value, dict):
+        if "t" in value and len(value) == 1 and isinstance(value["t"], int):
+            yield value["t"]
+        else:
+            for inner in value.values():
+                yield from tensors_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from tensors_in(inner)
+
+
+def key_of(value: Value) -> str:
+    """A short content address: the first 24 hex digits of SHA-256 over the JSON."""
+    return hashlib.sha256(value.model_dump_json().encode()).hexdigest()[:24]

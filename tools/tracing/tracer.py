@@ -1,0 +1,336 @@
+"""The tracer: a sandboxed process that runs a candidate's host code, once per size, on tensors without values, and says what it asked for.
+
+It is sent {"source", "target", "sizes": [{"spec": tools.spec.InputSpec, "multiprocessors": n or null, "calls": n, "reuse": bool}, ...]} as its payload and answers with
+{"progress": {...}} before each step that may hang, {"first": the answer for the first size alone} once that is traced where there are more, and, at the end, {"traced": tools.tracing.trace.Traced, "failures": [Failure or null, ...], "notes": [...]}.
+What it says is a candidate's word: the trusted side reads it with `tools.tracing.trace.read`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelwright.tools import wire
+from kernelwright.tools.hardware.targets import Target, parse_target
+from kernelwright.tools.report import Cheat, Failure, Fault, clean_text
+from kernelwright.tools.sandbox.channel import Channel
+from kernelwright.tools.tracing import deferred, recorded, slicing
+from kernelwright.tools.tracing.compile_errors import chain
+from kernelwright.tools.tracing.kernels import NotPlain, Texts
+from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
+from kernelwright.tools.tracing.pretended_gpu.offline_driver import LaunchRefused
+from kernelwright.tools.tracing.tape import Step, Tape, TooLong
+from kernelwright.tools.tracing.trace import VERSION, leaves
+from kernelwright.tools.tracing.trouble import failure_of
+
+NAME = "candidate"
+MOST_OUTPUTS = 64
+MANY_CALLS_SECONDS, SEVERAL = 0.5, 5
+"""Where two calls take longer than this, so many are made instead of many."""
+
+
+def serve(channel: Channel, payload: dict[str, Any]) -> None:
+    """Traces one candidate at every size that was asked for."""
+    os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
+    tempfile.tempdir = str(Path.cwd())
+    path = Path.cwd() / "candidate.py"
+    path.write_text(payload["source"], "utf-8")
+    tracer = Tracer(parse_target(payload["target"]), path, channel)
+    channel.send(tracer.trace_all(payload["sizes"]))
+
+
+def warm() -> None:
+    """Traces a candidate of one kernel in the zygote, so that no fork pays for what torch and Triton look up the first time."""
+    from kernelwright.tools.tracing.pretended_gpu.warm_candidate import SOURCE
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "candidate.py"
+        path.write_text(SOURCE)
+        tensor = {"tensor": {"shape": [3, 5], "stride": [5, 1], "dtype": "float32"}}
+        spec = {"init": [[], {"dict": {}}], "inputs": [tensor]}
+        Tracer(parse_target("sm_90"), path, None).trace_all([{"spec": spec, "calls": 2}])
+    sys.modules.pop(NAME, None)
+
+
+class Tracer:
+    """One candidate in one process."""
+
+    def __init__(self, target: Target, path: Path, channel: Channel | None) -> None:
+        self._target, self._path, self._channel = target, path, channel
+        self._texts = Texts(str(path))
+        self._tape = Tape(str(path), self._texts)
+        self._history: list[Step] = []
+        """Every step so far: importing, and all earlier models and calls."""
+        self._notes: list[str] = []
+        self._launches_before = 0
+        self._called: set[int] = set()
+        """Steps of calls, by identity: what an earlier call launched is no part of a later trace's set-up."""
+        self._models: dict[str, tuple[Any, list[Step]]] = {}
+        """The last model built with each constructor's arguments."""
+
+    # -------------------------------------------------------------- all sizes
+    def trace_all(self, sizes: list[dict[str, Any]]) -> dict[str, Any]:
+        """The answer: traces, kernels, functions and failures."""
+        traces: list[dict[str, Any] | None] = []
+        failures: list[dict[str, Any] | None] = []
+        pretend_gpu.ignored.clear()
+        pretend_gpu.install(self._target)
+        deferred.install(self._tape, self._texts, self._target)
+        deferred.install_graphs(self._tape)
+        deferred.watch_libraries(self._tape)
+        try:
+            with pretend_gpu.fake(), torch.no_grad(), self._tape:
+                module, broken = self._imported()
+                for size in sizes:
+                    trace, failure = (None, broken) if broken else self._one_size(module, size)
+                    traces.append(trace)
+                    failures.append(None if failure is None else failure.model_dump(mode="json"))
+                    if len(traces) == 1 < len(sizes) and self._channel is not None:
+                        self._channel.send({"first": self._answer(traces, failures)})
+        except BaseException as error:  # what a candidate leaves behind in torch's modes
+            failure = failure_of(error, str(self._path), Fault.RUNTIME)
+            failures += [failure.model_dump(mode="json")] * (len(sizes) - len(failures))
+            traces += [None] * (len(sizes) - len(traces))
+        return self._answer(traces, failures)
+
+    def _answer(self, traces: list[Any], failures: list[Any]) -> dict[str, Any]:
+        """What is known by now, as a message."""
+        ignored = [f"{name} is not done while tracing ({n} times)" for name, n in pretend_gpu.ignored.items()]
+        return {
+            "traced": {
+                "version": VERSION, "traces": traces,
+                "functions": {k: f.model_dump(mode="json") for k, f in self._texts.functions.items()},
+                "kernels": {k: f.model_dump(mode="json") for k, f in self._texts.kernels.items()},
+            },
+            "failures": failures, "notes": [*self._notes, *ignored][:20],
+        }  # fmt: skip
+
+    def _tell(self, stage: str) -> None:
+        if self._channel is not None:
+            self._channel.send({"progress": stage})
+
+    def _imported(self) -> tuple[Any, Failure | None]:
+        self._tell("importing the module")
+        try:
+            with self._tape.diverted() as steps:
+                module = load(self._path)
+            self._history += steps
+            if not isinstance(getattr(module, "ModelNew", None), type):
+                return module, Failure(
+                    fault=Fault.ENTRY_POINT, message="TypeError: the candidate defines no class ModelNew"
+                )
+            return module, None
+        except BaseException as error:
+            return None, failure_of(error, str(self._path), Fault.IMPORT)
+
+    # -------------------------------------------------------------- one size
+    def _one_size(self, module: Any, size: dict[str, Any]) -> tuple[dict[str, Any] | None, Failure | None]:
+        fault = Fault.ENTRY_POINT
+        if size.get("multiprocessors"):
+            torch.cuda.get_device_properties(0).multi_processor_count = int(size["multiprocessors"])
+        try:
+            model, building = self._model(module, size)
+            state = recorded.state(model)
+            numbers = {name: self._tape.number(t) for name, t in state.items()}
+            before = list(self._history)
+            fault, self._launches_before = Fault.RUNTIME, self._tape.launches
+            self._tell("running forward")
+            calls = self._calls(model, size)
+            if recorded.launches(calls[0]) > recorded.launches(
+                calls[1]
+            ):  # its first call works something out: another size needs a model of its own
+                self._models.clear()
+            return self._written(state, numbers, before, building, calls), None
+        except BaseException as error:
+            return None, self._failure(error, fault)
+
+    def _model(self, module: Any, size: dict[str, Any]) -> tuple[Any, list[Step]]:
+        """A model of this size, and the steps that built it. Where `reuse` asks for it, one that has been called at another size: as users call models.
+
+        What it kept of that size's inputs is uninitialised memory by now.
+        """
+        form = json.dumps(size["spec"]["init"], sort_keys=True)
+        if size.get("reuse") and form in self._models:
+            return self._models[form]
+        self._tell("building ModelNew")
+        with self._tape.diverted() as building:
+            model = build(module, wire.restore(size["spec"]["init"], recorded.fake))
+        self._history += building
+        self._models[form] = model, building
+        return model, building
+
+    def _calls(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
+        """Two calls, or many: then one on tensors that were given before, and one on others that lie where those lay."""
+        spec, wanted, begun = size["spec"]["inputs"], max(2, int(size.get("calls", 2))), time.monotonic()
+        calls = [self._call(model, self._inputs(spec)) for _ in range(2)]
+        if time.monotonic() - begun > MANY_CALLS_SECONDS:
+            wanted = min(wanted, SEVERAL)
+        if wanted > 2:
+            seen = self._inputs(spec)
+            calls += [self._call(model, seen), self._call(model, seen)]
+            there = self._inputs(spec)
+            for tensor, before in zip(recorded.tensors_of(there), recorded.tensors_of(seen), strict=True):
+                pretend_gpu.lay_at(tensor, before)
+            calls.append(self._call(model, there))
+        return calls + [self._call(model, self._inputs(spec)) for _ in range(wanted - len(calls))]
+
+    def _inputs(self, spec: Any) -> Any:
+        with self._tape.diverted() as making:
+            inputs = wire.restore(spec, recorded.fake)
+        self._history += making
+        return inputs
+
+    def _call(self, model: Any, inputs: Any) -> dict[str, Any]:
+        roots = [
+            self._tape.value(v)
+            if isinstance(v, torch.Tensor)
+            else wire.describe(v, lambda t: {"t": self._tape.number(t)})
+            for v in inputs
+        ]
+        with self._tape.diverted() as steps:
+            made = model(*inputs)
+            outputs = self._tape.output(made)
+        self._history += steps
+        self._called.update(map(id, steps))
+        return {"inputs": roots, "steps": list(steps), "outputs": outputs}
+
+    def _written(
+        self,
+        state: dict[str, torch.Tensor],
+        numbers: dict[str, int],
+        before: list[Step],
+        building: list[Step],
+        calls: list[dict[str, Any]],
+    ) -> dict[str, Any]:
+        """The trace as a message. Raises Inconstant where later calls do not ask for the same."""
+        first, second = calls[0], calls[1]
+        forms = [recorded.canonical(c) for c in calls]
+        same = forms[0] == forms[1]
+        odd = next((i for i, form in enumerate(forms[2:], 3) if form != forms[1]), None)
+        if odd is not None and recorded.launches(calls[odd - 1]) < recorded.launches(second):
+            raise Kept(
+                f"call {odd} of forward launches {recorded.launches(calls[odd - 1])} kernels where call 2 launches {recorded.launches(second)}: an answer is kept from an earlier call"
+            )
+        if odd is not None:
+            raise Inconstant(
+                f"call {odd} of forward asks for other things than call 2 ({recorded.difference(calls[1], calls[odd - 1])}): "
+                "a verdict needs host code that does the same at every call"
+            )
+        later = None if same else second
+        wanted = slicing.used_from_outside(first["steps"]) | recorded.tensors(first["outputs"])
+        if later is not None:
+            wanted |= slicing.used_from_outside(later["steps"]) | recorded.tensors(later["outputs"])
+        made_in_calls = {n for s in first["steps"] for n in slicing.read_and_written(s)[1]}
+        wanted -= made_in_calls | recorded.roots(first) | (recorded.roots(later) if later else set())
+        setup = slicing.needed_steps(
+            before,
+            wanted,
+            self._tape.storages,
+            mutates=lambda s: id(s) not in self._called and recorded.mutates(s),
+            always=lambda s: recorded.is_random(s) and any(s is b for b in building),
+        )
+        names = self._aliases(state, numbers)
+        told = {
+            "inputs": first["inputs"], "later_inputs": second["inputs"] if later else (), "state": numbers, "setup": setup,
+            "first": first["steps"], "first_outputs": first["outputs"], "later": later and later["steps"], "later_outputs": later and later["outputs"],
+        }  # fmt: skip
+        if names:
+            told = {k: slicing.renamed(v, names) if k != "state" else v for k, v in told.items()}
+        return told | {
+            "parameters": [n for n, t in state.items() if isinstance(t, torch.nn.Parameter)],
+            "shapes": {n: [int(s) for s in t.shape] for n, t in state.items()},
+            "dtypes": {n: str(t.dtype).removeprefix("torch.") for n, t in state.items()},
+            "forms": [self._form(leaf) for leaf in list(leaves(first["outputs"]))[:MOST_OUTPUTS]],
+        }
+
+    def _form(self, leaf: Any) -> dict[str, Any]:
+        if not (isinstance(leaf, dict) and "t" in leaf):
+            return {"dtype": "other"}
+        tensor = self._tape.tensor(leaf["t"])
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return {"shape": [int(n) for n in tensor.shape], "dtype": dtype, "device": tensor.device.type}
+
+    def _aliases(self, state: dict[str, torch.Tensor], numbers: dict[str, int]) -> dict[int, int]:
+        """Tensors that are a state tensor under another number (`Parameter(w)` is a detached `w`): called by the state's number."""
+        places = {recorded.place(t): numbers[n] for n, t in state.items() if t.numel()}
+        if not places:
+            return {}
+        return {
+            number: places[place]
+            for number in range(len(self._tape.storages))
+            if (place := recorded.place(self._tape.tensor(number))) in places and places[place] != number
+        }
+
+    # -------------------------------------------------------------- failures
+    def _failure(self, error: BaseException, fault: Fault) -> Failure:
+        told = failure_of(error, str(self._path), fault)
+        if isinstance(error, Inconstant):
+            return told.with_(fault=Fault.UNTRACEABLE, message=str(error))
+        if isinstance(error, Kept):
+            return told.with_(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=str(error))
+        if isinstance(error, TooLong):
+            return told.with_(fault=Fault.RESOURCES, message=str(error))
+        if isinstance(error, NotPlain):
+            return told.with_(
+                fault=Fault.RUNTIME,
+                message=clean_text(f"{error} is handed to an operator or a kernel: it cannot be written down", 300),
+            )
+        if any(recorded.needs_values(e) for e in chain(error)):
+            return told.with_(
+                fault=Fault.UNTRACEABLE,
+                message="host code reads what a tensor holds: a verdict needs host code that decides by shapes and numbers alone",
+            )
+        if fault is Fault.RUNTIME and (
+            any(isinstance(e, LaunchRefused) for e in chain(error)) or self._before_a_launch(error)
+        ):
+            return told.with_(fault=Fault.LAUNCH) if told.fault is Fault.RUNTIME else told
+        return told
+
+    def _before_a_launch(self, error: BaseException) -> bool:
+        return self._tape.launches == self._launches_before or in_triton(error, self._path)
+
+
+class Inconstant(RuntimeError):
+    """The host code asks for something else at each call."""
+
+
+class Kept(RuntimeError):
+    """A call launches less than the one before it."""
+
+
+def load(path: Path) -> Any:
+    """The candidate's module, new."""
+    spec = importlib.util.spec_from_file_location(NAME, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("the candidate's file cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[NAME] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def build(module: Any, arguments: Any) -> Any:
+    """ModelNew on the pretended GPU."""
+    positional, named = arguments
+    with torch.device(pretend_gpu.CUDA):
+        model = module.ModelNew(*positional, **named)
+    return model.to(pretend_gpu.CUDA) if isinstance(model, torch.nn.Module) else model
+
+
+def in_triton(error: BaseException, path: Path) -> bool:
+    """Whether it was raised below the candidate's innermost frame by Triton on the way to a launch."""
+    files: list[str] = []
+    trace = error.__traceback__
+    while trace is not None:
+        files.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    inner = files[len(files) - files[::-1].index(str(path)) :] if str(path) in files else files
+    return any("triton/runtime" in f or "triton/compiler" in f or f == "<string>" for f in inner)
