@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import sys
+import threading
 import types
 from collections import deque
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ _WIDENED = "_made_by_double"
 MOST_MODULES = 512
 _made: deque[tuple[str, str]] = deque()
 """Names and files of modules, in the order in which they were made."""
+_remembering = threading.Lock()
 
 
 class Reference:
@@ -128,13 +130,14 @@ def _module(problem: Problem) -> types.ModuleType:
 
 def _remember(module: types.ModuleType) -> None:
     """The last MOST_MODULES stay in `sys.modules` and `linecache`; a batch makes several for each of its verdicts."""
-    _made.append((module.__name__, str(module.__file__)))
-    while len(_made) > MOST_MODULES:
-        name, file = _made.popleft()
-        if all(name != other for other, _ in _made):
-            sys.modules.pop(name, None)
-        if all(file != other for _, other in _made):
-            linecache.cache.pop(file, None)
+    with _remembering:
+        _made.append((module.__name__, str(module.__file__)))
+        while len(_made) > MOST_MODULES:
+            name, file = _made.popleft()
+            if all(name != other for other, _ in _made):
+                sys.modules.pop(name, None)
+            if all(file != other for _, other in _made):
+                linecache.cache.pop(file, None)
 
 
 def _line(error: BaseException, file: str) -> str:
