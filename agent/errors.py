@@ -61,7 +61,9 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
 
 
 def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoReturn:
-    """Runs a typer command with the words given, and exits: one line on stderr where it ends early (with --debug the traceback)."""
+    """Runs a typer command with the words given, and exits: one line on stderr where it ends early (with --debug
+    the traceback).
+    """
     os.environ.setdefault(
         "HF_HUB_DISABLE_TELEMETRY", "1"
     )  # trl and transformers tell their makers what is run, where nobody says otherwise
@@ -100,8 +102,9 @@ def _throw_output_away() -> None:
 def leave(code: int) -> NoReturn:
     """Ends the process with `code`, after all that is done at exit.
 
-    sys.exit does not always: where Ctrl-C came while a text was executed (an import that makes a dataclass), CPython remembers it for good and ends by
-    SIGINT, whoever caught it (Python/pythonrun.c, run_eval_code_obj; Modules/main.c, Py_RunMain).
+    sys.exit does not always: where Ctrl-C came while a text was executed (an import that makes a dataclass), CPython
+    remembers it for good and ends by SIGINT, whoever caught it (Python/pythonrun.c, run_eval_code_obj; Modules/main.c,
+    Py_RunMain).
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

@@ -12,14 +12,18 @@ from typing import Any
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Holds Ctrl-C back until the block is over: torch aborts the whole process when it comes in the middle of its import. In other threads it never comes."""
+    """Holds Ctrl-C back until the block is over: torch aborts the whole process when it comes in the middle of its
+    import. In other threads it never comes.
+    """
     with _held(lambda first: None):
         yield
 
 
 @contextmanager
 def stopping(ask: Callable[[], None], says: str = "") -> Iterator[None]:
-    """The first Ctrl-C calls `ask` and `says` so on stderr, and KeyboardInterrupt comes when the block has ended; a second one stops at once. Main thread only; elsewhere nothing is changed."""
+    """The first Ctrl-C calls `ask` and `says` so on stderr, and KeyboardInterrupt comes when the block has ended; a
+    second one stops at once. Main thread only; elsewhere nothing is changed.
+    """
 
     def at(first: bool) -> None:
         if not first:

@@ -17,7 +17,8 @@ def trajectory_id(store: Store, asked: str) -> int:
     if asked != "last":
         runs = ", ".join(run.name for run in store.runs()[:8]) or "none yet"
         raise InputError(
-            f"{asked!r} is no trajectory and no run of {store.where}: give its number, or last, or a run (there are {runs})"
+            f"{asked!r} is no trajectory and no run of {store.where}: give its number, or last, or a run "
+            f"(there are {runs})"
         )
     newest = store.trajectories(limit=1)
     if not newest:

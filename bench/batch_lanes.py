@@ -1,9 +1,11 @@
-"""How busy a batch keeps its tools: many runs, a policy that takes two seconds a reply, tools that take one second a candidate.
+"""How busy a batch keeps its tools: many runs, a policy that takes two seconds a reply, tools that take one second a
+candidate.
 
     python -m bench.batch_lanes [--runs 64] [--workers 4] [--turns 3]
 
-The policy is a real scripted one that sleeps; the tools are a stand-in that holds its lane for a second and finds the code wrong, so that what is
-measured is the scheduling and the database, not the speed of a compiler. bench/batch_lanes.md holds what was seen.
+The policy is a real scripted one that sleeps; the tools are a stand-in that holds its lane for a second and finds the
+code wrong, so that what is measured is the scheduling and the database, not the speed of a compiler.
+bench/batch_lanes.md holds what was seen.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""What a verdict costs without a GPU: the commands from cold, and 100 candidates of the catalogue through the CPU rungs.
+"""What a verdict costs without a GPU: the commands from cold, and 100 candidates of the catalogue through the CPU
+rungs.
 
     python -m bench.cpu_rungs [--candidates 100] [--workers 2] [--sizes 8] [--repeat 5] [--out bench/cpu_rungs.md]
 
-Wall times are medians; on a machine with other work beside it the processor time printed with them is what compares. That of the batch is counted by a control
-group where this process may make one: a process that is killed in a pid namespace of its own takes its time with it, and is in no other count.
+Wall times are medians; on a machine with other work beside it the processor time printed with them is what compares.
+That of the batch is counted by a control group where this process may make one: a process that is killed in a pid
+namespace of its own takes its time with it, and is in no other count.
 """
 
 from __future__ import annotations
@@ -111,7 +113,9 @@ ACCOUNT = Path("/sys/fs/cgroup/cpuacct") / f"kernelwright-bench-{os.getpid()}"
 
 
 def count_processor_time() -> None:
-    """From now on `processor_time` counts all that this process starts, killed or not, where this host lets us count it."""
+    """From now on `processor_time` counts all that this process starts, killed or not, where this host lets us
+    count it.
+    """
     try:
         ACCOUNT.mkdir()
         (ACCOUNT / "cgroup.procs").write_text(str(os.getpid()))
@@ -137,7 +141,10 @@ class Batch(NamedTuple):
 
 
 def judge_all(chosen: list[tuple[Problem, str]], workers: int, sizes: int) -> Batch:
-    """All through one warm Evaluator; the first is judged before, as a start, and not counted. Memory is looked at after every tenth, which takes a tenth of a second."""
+    """All through one warm Evaluator; the first is judged before, as a start, and not counted.
+
+    Memory is looked at after every tenth, which takes a tenth of a second.
+    """
     from kernelwright.tools.pipeline import Evaluator, Options
 
     options = Options(profile=False, torch_compile=False, compile_seconds=30.0, seconds=30.0, sizes=sizes)
@@ -165,9 +172,20 @@ def table(costs: list[tuple[str, Cost]], batch: Batch, asked: argparse.Namespace
     lines = [
         "# What a verdict costs without a GPU",
         "",
-        f"`python -m bench.cpu_rungs --candidates {asked.candidates} --workers {asked.workers} --sizes {asked.sizes}`, {os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, {date.today().isoformat()}, load of the machine over the last five minutes {load:.1f}.",
+        f"`python -m bench.cpu_rungs --candidates {asked.candidates} --workers {asked.workers} --sizes "
+        f"{asked.sizes}`, {os.cpu_count()} cores "
+        f"({platform.machine()}), Python "
+        f"{platform.python_version()}, {date.today().isoformat()}, "
+        "load of the machine over the last five minutes "
+        f"{load:.1f}.",
         "",
-        f"- {count} candidates of the catalogue through source, compile (sm_90) and interpreted rungs: **{count / batch.seconds:.2f} a second** ({batch.seconds:.0f} s with {asked.workers} workers{each}; {batch.start:.0f} s before, to start and for a first verdict), at most {batch.most_memory >> 20} MiB in all processes together.",
+        f"- {count} candidates of the catalogue through source, compile (sm_90) and interpreted rungs: "
+        f"**{count / batch.seconds:.2f} a second** "
+        f"({batch.seconds:.0f} s with {asked.workers} "
+        f"workers{each}; {batch.start:.0f} s before, to start and "
+        f"for a first verdict), at most {batch.most_memory >> 20} "
+        "MiB in all processes "
+        "together.",
         f"- Of them: {', '.join(f'{fault} {n}' for fault, n in batch.outcomes.most_common())}.",
         "",
         "| command, cold | wall s | processor s | goal s |",

@@ -1,4 +1,6 @@
-"""How long `rl data clean` takes for 50,000 generated rows, duplicates and leakage without labels. Writes bench/data_clean.md.
+"""How long `rl data clean` takes for 50,000 generated rows, duplicates and leakage without labels.
+
+Writes bench/data_clean.md.
 
 python -m bench.data_clean [--rows 50000] [--workers 2] [--against kernelbench:DIR]
 """
@@ -71,16 +73,22 @@ def page(
     facts = (
         ("rows", f"{result.rows:,} ({size / 1e6:.0f} MB of parquet), drawn in {drawn:.0f} s"),
         ("held against", suites),
-        ("wall", f"{result.seconds:.0f} s with {result.workers} processes, {result.rows / result.seconds:,.0f} rows a second"),
-        ("processor", f"{children.ru_utime + children.ru_stime:.0f} s in the processes, {own.ru_utime + own.ru_stime:.0f} s in the one that writes (drawing included)"),
-        ("memory", f"{own.ru_maxrss / 1024:.0f} MiB at most in the one that writes, {children.ru_maxrss / 1024:.0f} MiB in each other"),
-        ("kept", f"{result.kept:,}; {result.exact:,} exact and {result.near:,} near duplicates, {result.leaked:,} a benchmark's, {result.flagged:,} flagged"),
+        ("wall", f"{result.seconds:.0f} s with {result.workers} processes, {result.rows / result.seconds:,.0f} "
+        "rows a second"),
+        ("processor",
+        f"{children.ru_utime + children.ru_stime:.0f} s in the processes, "
+        f"{own.ru_utime + own.ru_stime:.0f} s in the one that " "writes (drawing " "included)"),
+        ("memory", f"{own.ru_maxrss / 1024:.0f} MiB at most in the one that writes, "
+        f"{children.ru_maxrss / 1024:.0f} MiB in each " "other"),
+        ("kept", f"{result.kept:,}; {result.exact:,} exact and {result.near:,} near duplicates, {result.leaked:,} "
+        f"a benchmark's, {result.flagged:,} " "flagged"),
         ("distinct dataflow graphs", f"{result.graphs:,}"),
         ("load of the machine", f"{os.getloadavg()[2]:.1f} over 15 minutes on {os.cpu_count()} cores"),
     )  # fmt: skip
     table = "\n".join(f"| {name} | {value} |" for name, value in facts)
     return (
-        "# rl data clean\n\n`python -m bench.data_clean`: normalisation, exact and near duplicates, leakage; no labels. "
+        "# rl data clean\n\n`python -m bench.data_clean`: normalisation, exact and near duplicates, "
+        "leakage; no labels. "
         f"{date.today()}, Python {platform.python_version()}.\n\n| | |\n|---|---|\n{table}\n"
     )
 

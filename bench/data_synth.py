@@ -42,7 +42,9 @@ def main() -> None:
 
 def page(state: State) -> str:
     return (
-        f"# rl data synth\n\n`python -m bench.data_synth`, {date.today()}, Python {platform.python_version()}, seed {state.wanted.seed}.\n\n"
+        f"# rl data synth\n\n`python -m bench.data_synth`, {date.today()}, Python "
+        f"{platform.python_version()}, seed "
+        f"{state.wanted.seed}.\n\n"
         + facts_of(state, f"on {os.cpu_count()} cores, load {os.getloadavg()[2]:.1f} over 15 minutes")
     )
 
@@ -60,11 +62,13 @@ def facts_of(state: State, where: str) -> str:
     drafts = sum(count for reason, count in state.rejected.items() if reason.startswith("draft"))
     families = ", ".join(f"{name} {count:,}" for name, count in state.families.items())
     facts = (
-        ("pairs", f"{state.drafts:,} drafts and {state.repairs:,} repairs, each verified: compiled for {state.wanted.target}, interpreted at small sizes"),
+        ("pairs", f"{state.drafts:,} drafts and {state.repairs:,} repairs, each verified: compiled for "
+        f"{state.wanted.target}, interpreted at small " "sizes"),
         ("a second", f"{state.rate:.2f} with {state.workers} processes {where}; {state.seconds:,.0f} s"),
         ("distinct dataflow graphs", f"{state.graphs:,}"),
         ("rows by family", families),
-        ("refused", f"{refused:,} of {state.tried:,} programs ({refused / max(state.tried, 1):.1%}); {drafts:,} of them drafts"),
+        ("refused", f"{refused:,} of {state.tried:,} programs ({refused / max(state.tried, 1):.1%}); {drafts:,} of "
+        "them drafts"),
     )  # fmt: skip
     table = "\n".join(f"| {name} | {value} |" for name, value in facts)
     reasons = "\n".join(f"- {count:,} {reason}" for reason, count in state.rejected.items())

@@ -1,7 +1,8 @@
 """How fast a small policy answers on a CPU: `python -m bench.decoding [--model DIR ...] [--out bench/decoding.md]`.
 
-Three ways draw the same requests: transformers' own `generate`, one token a step (policies/local/stepping.py), and several tokens a step
-(policies/local/lookahead.py). Processor seconds are reported beside wall seconds: the machine may be shared.
+Three ways draw the same requests: transformers' own `generate`, one token a step (policies/local/stepping.py), and
+several tokens a step (policies/local/lookahead.py). Processor seconds are reported beside wall seconds: the machine may
+be shared.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def by_generate(policy: TransformersPolicy, asked: Sequence[Request]) -> list[Co
     wall, used = time.monotonic(), time.process_time()
     with torch.inference_mode():
         loaded._model.generate(
-            input_ids=ids, attention_mask=mask, max_new_tokens=max(lengths), min_new_tokens=max(lengths), do_sample=True,
+            input_ids=ids, attention_mask=mask, max_new_tokens=max(lengths), min_new_tokens=max(lengths),
+            do_sample=True,
             temperature=1.0, top_k=0,
         )  # fmt: skip
     by_generate.took = Took(time.monotonic() - wall, time.process_time() - used, sum(lengths))  # type: ignore[attr-defined]
@@ -139,13 +141,17 @@ def loading(model: Path) -> list[str]:
 def page(model: Path, answers: int) -> list[str]:
     lines = [
         f"## {model.name if model != WEIGHTS else 'the embedded policy as it ships'}", "",
-        "| opened by | import torch, processor s | all else up to the first token, processor s | whole, wall s |", "|---|---|---|---|",
+        "| opened by | import torch, processor s | all else up to the first token, processor s | whole, wall s |",
+        "|---|---|---|---|",
         *loading(model), "",
-        "| asked for | how | processor s an answer | wall s an answer | tokens an answer | tokens a processor second |", "|---|---|---|---|---|---|",
+        "| asked for | how | processor s an answer | wall s an answer | tokens an answer | tokens a processor second |",
+        "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for name, how, took, number in measure(model, answers):
         lines.append(
-            f"| {name} | {how} | {took.used / number:.3f} | {took.wall / number:.3f} | {took.tokens / number:.0f} | {took.tokens / took.used:,.0f} |"
+            f"| {name} | {how} | {took.used / number:.3f} | {took.wall / number:.3f} | "
+            f"{took.tokens / number:.0f} | "
+            f"{took.tokens / took.used:,.0f} |"
         )
     return [*lines, ""]
 
@@ -158,8 +164,10 @@ def main() -> None:
     asked = parser.parse_args()
     lines = [
         "# Decoding on a CPU", "",
-        f"`python -m bench.decoding`, {machine_line('cpu')}, {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, revision {git_revision()}. Temperature "
-        "0.8; the last two ways draw the same ids with the same log-probs (tests/policies/test_small_policy.py). The machine was shared with other "
+        f"`python -m bench.decoding`, {machine_line('cpu')}, " f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, "
+        f"revision {git_revision()}. Temperature "
+        "0.8; the last two ways draw the same ids with the same log-probs "
+        "(tests/policies/test_small_policy.py). The machine was " "shared with other "
         "work: processor seconds are what compares.", "",
     ]  # fmt: skip
     for model in asked.model or [WEIGHTS]:

@@ -1,8 +1,11 @@
-"""How fast what can sample a policy does it, and whether its log-probs are the model's: prints a row of the table in docs/policies.md.
+"""How fast what can sample a policy does it, and whether its log-probs are the model's: prints a row of the table in
+docs/policies.md.
 
-    python -m bench.engines transformers | running | vllm [--policy DIR] [--engine '{"dtype": "bfloat16"}'] [--threads 2]
+    python -m bench.engines transformers | running | vllm [--policy DIR] [--engine '{"dtype": "bfloat16"}'] [--threads
+    2]
 
-64 drafts of four problems of the catalogue at temperature 1, asked for twice (the second is the figure), then eight one after the other. vLLM wants its own environment.
+64 drafts of four problems of the catalogue at temperature 1, asked for twice (the second is the figure), then eight one
+after the other. vLLM wants its own environment.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ def measure(asked: argparse.Namespace) -> None:
     single = _rate(policy, [[request] for request in requests[:8]])
     off = _largest_difference(asked.policy, policy.sample(requests)[:HELD])
     print(
-        f"| {asked.kind} {json.dumps(asked.engine) if asked.engine else ''} | {rates[1]:,.0f} ({rates[0]:,.0f} in the first call) | {single:.0f} | {first:.0f} s | {off:.1e} |"
+        f"| {asked.kind} {json.dumps(asked.engine) if asked.engine else ''} | {rates[1]:,.0f} "
+        f"({rates[0]:,.0f} in the first call) | {single:.0f} | "
+        f"{first:.0f} s | {off:.1e} |"
     )
     policy.close()
 

@@ -1,14 +1,17 @@
-"""KernelBench with a policy, in parts that each fit where they run: all problems counted, whatever was not judged counts as not solved.
+"""KernelBench with a policy, in parts that each fit where they run: all problems counted, whatever was not judged
+counts as not solved.
 
-    python -m bench.kernelbench draw  --work DIR --kernelbench CHECKOUT --policy P     ten drafts a problem of levels 1 and 2
-    python -m bench.kernelbench sift  --work DIR --kernelbench CHECKOUT                compiles them, and runs the small ones under the interpreter
-    python -m bench.kernelbench judge --work DIR --kernelbench CHECKOUT --device cuda:0 --seconds 300
-    python -m bench.kernelbench report --work DIR
-    python -m bench.kernelbench forms  --work DIR --kernelbench CHECKOUT        drafts that are Python and take what the reference's constructor takes
-    python -m bench.kernelbench union --work U --of DIR DIR2        the drafts of several policies: what two wrote is judged once; then report --work DIR --verdicts U
+    python -m bench.kernelbench draw  --work DIR --kernelbench CHECKOUT --policy P     ten drafts a problem of levels 1
+    and 2 python -m bench.kernelbench sift  --work DIR --kernelbench CHECKOUT                compiles them, and runs the
+    small ones under the interpreter python -m bench.kernelbench judge --work DIR --kernelbench CHECKOUT --device cuda:0
+    --seconds 300 python -m bench.kernelbench report --work DIR python -m bench.kernelbench forms  --work DIR
+    --kernelbench CHECKOUT        drafts that are Python and take what the reference's constructor takes python -m
+    bench.kernelbench union --work U --of DIR DIR2        the drafts of several policies: what two wrote is judged once;
+    then report --work DIR --verdicts U
 
-What `sift` refuses was refused by the same tools, on a CPU and at small sizes; only what is not refused there is worth a GPU's time. What counts as right is
-right on the GPU, at the problem's own sizes, with every check. Each part goes on where it was stopped.
+What `sift` refuses was refused by the same tools, on a CPU and at small sizes; only what is not refused there is worth
+a GPU's time. What counts as right is right on the GPU, at the problem's own sizes, with every check. Each part goes on
+where it was stopped.
 """
 
 from __future__ import annotations
@@ -30,8 +33,10 @@ UNSURE = ("timeout",)
 """Faults of the sift that say nothing: too slow for the interpreter."""
 KS = (1, 4, 10)
 FAMILIES = {
-    "matrix products": range(1, 19), "activations": (*range(19, 33), 88), "norms": range(33, 41), "pooling": range(41, 47),
-    "reductions": (47, 48, 49, 51, 52, 53), "convolutions": (50, *range(54, 88)), "scans": range(89, 94), "losses, attention": range(94, 101),
+    "matrix products": range(1, 19), "activations": (*range(19, 33), 88), "norms": range(33, 41),
+    "pooling": range(41, 47),
+    "reductions": (47, 48, 49, 51, 52, 53), "convolutions": (50, *range(54, 88)), "scans": range(89, 94),
+    "losses, attention": range(94, 101),
 }  # fmt: skip
 """Level 1's problems by their numbers."""
 
@@ -136,7 +141,9 @@ def sift(asked: argparse.Namespace) -> None:
 
 
 def judge(asked: argparse.Namespace) -> None:
-    """Every problem's most frequent candidate before any problem's second: a short sitting solves as many problems as it can."""
+    """Every problem's most frequent candidate before any problem's second: a short sitting solves as many problems
+    as it can.
+    """
     from kernelwright.tools.pipeline import Options
 
     options = Options(torch_compile=False, profile=not asked.untimed)
@@ -179,8 +186,10 @@ def _judged(asked: argparse.Namespace, name: str, todo: Iterator[tuple[str, str]
 def facts_of(problem: str, report: Any, seconds: float) -> dict[str, Any]:
     profile = report.profile
     return {
-        "problem": problem, "correct": report.correct, "correct_kb": report.correct_kb, "rung": str(report.rung), "fault": str(report.failure.fault) if report.failure else "",
-        "message": report.failure.message[:160] if report.failure else "", "speedup": report.speedup, "seconds": round(seconds, 2),
+        "problem": problem, "correct": report.correct, "correct_kb": report.correct_kb, "rung": str(report.rung),
+        "fault": str(report.failure.fault) if report.failure else "",
+        "message": report.failure.message[:160] if report.failure else "", "speedup": report.speedup,
+        "seconds": round(seconds, 2),
         "ms": profile.candidate.median if profile and profile.candidate else None, "judged_on": report.judged_on,
     }  # fmt: skip
 
@@ -225,14 +234,19 @@ def report(asked: argparse.Namespace) -> None:
     told, drafts = json.loads((asked.work / "drafts.json").read_text()), _drafts(asked)
     sifted, judged = (_own(drafts, (asked.verdicts or asked.work) / name) for name in ("sifted.json", "judged.json"))
     lines = [
-        f"Policy {told['policy']}, {told['samples']} drafts a problem at temperature {told['temperature']}, no repairs, {date.today().isoformat()}.", "",
-        *_table("Right on the GPU at the problem's own sizes; what was not judged there counts as wrong", drafts, sifted, judged), "",
-        *_table("Right under the interpreter at small sizes (a CPU; what timed out counts as wrong)", drafts, sifted, sifted), "",
+        f"Policy {told['policy']}, {told['samples']} drafts a problem at temperature "
+        f"{told['temperature']}, no repairs, " f"{date.today().isoformat()}.", "",
+        *_table("Right on the GPU at the problem's own sizes; what was not judged there counts as wrong", drafts,
+        sifted, judged), "",
+        *_table("Right under the interpreter at small sizes (a CPU; what timed out counts as wrong)", drafts, sifted,
+        sifted), "",
     ]  # fmt: skip
     refused = sum(not facts["correct"] for facts in judged.values())
     left = sum(_waiting(n, s, sifted, judged) for n, sources in drafts.items() for s in _different(sources))
     lines += [
-        f"Judged on the GPU: {len(judged)} different candidates, of which it refused {refused}; worth judging and not judged: {left}."
+        f"Judged on the GPU: {len(judged)} different candidates, of which it refused {refused}; worth "
+        "judging and not judged: "
+        f"{left}."
     ]
     lines += [
         "",
@@ -257,7 +271,9 @@ def _own(drafts: dict[str, list[str | None]], path: Path) -> dict[str, Any]:
 def _table(
     title: str, drafts: dict[str, list[str | None]], sifted: dict[str, Any], verdicts: dict[str, Any]
 ) -> list[str]:
-    head = [f"{title}:", "", "| level | problems | compiled | pass@1 | pass@4 | pass@10 | solved | at least as fast as eager (fast_1) |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    head = [f"{title}:", "",
+        "| level | problems | compiled | pass@1 | pass@4 | pass@10 | solved | at least as fast as eager (fast_1) |",
+        "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     levels = {level: {n: s for n, s in drafts.items() if n.startswith(f"kernelbench:{level}/")} for level in LEVELS}
     return head + [_row(level, own, sifted, verdicts) for level, own in levels.items()]
 
@@ -272,9 +288,13 @@ def _row(level: int, drafts: dict[str, list[str | None]], sifted: dict[str, Any]
     built = sum(bool(f and _compiled(f)) for f in offline)
     fast = sum(any(f and f["correct"] and (f["speedup"] or 0) >= 1 for f in found) for found in facts.values())
     timed = any(f["speedup"] for f in verdicts.values())
-    share = [f"{100 * sum(pass_at(size, c, k) for c in right.values()) / len(drafts):.1f} %" if k <= size else "" for k in KS]  # fmt: skip
+    percent = {k: 100 * sum(pass_at(size, c, k) for c in right.values()) / len(drafts) for k in KS if k <= size}
+    share = [f"{percent[k]:.1f} %" if k in percent else "" for k in KS]
     solved = sum(c > 0 for c in right.values())
-    return f"| {level} | {len(drafts)} | {100 * built / (size * len(drafts)):.0f} % | {' | '.join(share)} | **{solved}** | {fast if timed else 'not timed'} |"
+    return (
+        f"| {level} | {len(drafts)} | {100 * built / (size * len(drafts)):.0f} % | {' | '.join(share)} | "
+        f"**{solved}** | {fast if timed else 'not timed'} |"
+    )
 
 
 def _compiled(facts: dict[str, Any]) -> bool:
@@ -297,7 +317,9 @@ def _solved(drafts: dict[str, list[str | None]], judged: dict[str, Any]) -> list
 
 
 def _faults(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged: dict[str, Any]) -> list[str]:
-    """What stopped the drafts of problems that are not solved, and the tools' words that most of these problems have in common."""
+    """What stopped the drafts of problems that are not solved, and the tools' words that most of these problems
+    have in common.
+    """
     solved = {facts["problem"] for facts in judged.values() if facts["correct"]}
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     words: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -306,7 +328,8 @@ def _faults(drafts: dict[str, list[str | None]], sifted: dict[str, Any], judged:
             level = facts["problem"].split("/")[0]
             counts[level][facts["fault"]] += 1
             words[level][facts["message"]].add(facts["problem"])
-    lines = [f"- {level}, different drafts of unsolved problems: {', '.join(f'{f} {n}' for f, n in c.most_common())}" for level, c in sorted(counts.items())]  # fmt: skip
+    lines = [f"- {level}, different drafts of unsolved problems: "
+        f"{', '.join(f'{f} {n}' for f, n in c.most_common())}" for level, c in sorted(counts.items())]  # fmt: skip
     for level, said in sorted(words.items()):
         text, problems = max(said.items(), key=lambda pair: len(pair[1]))
         lines.append(f"- {level}, in {len(problems)} unsolved problems: {text}")

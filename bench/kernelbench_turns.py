@@ -1,7 +1,8 @@
-"""KernelBench solved within so many turns: one trajectory a problem by the agent's own machine, correctness at the problem's own sizes, no timing.
+"""KernelBench solved within so many turns: one trajectory a problem by the agent's own machine, correctness at the
+problem's own sizes, no timing.
 
-    python -m bench.kernelbench_turns run    --work DIR --kernelbench CHECKOUT --policy transformers:P --device cuda:0 --level 1 --seconds 240
-    python -m bench.kernelbench_turns report --work DIR
+    python -m bench.kernelbench_turns run    --work DIR --kernelbench CHECKOUT --policy transformers:P --device cuda:0
+    --level 1 --seconds 240 python -m bench.kernelbench_turns report --work DIR
 
 What was not judged when the time was up counts as not solved; the same command goes on.
 """
@@ -55,7 +56,8 @@ def run(asked: argparse.Namespace) -> None:
     problems = open_suite(f"kernelbench:{asked.kernelbench}", asked.limit, asked.level).problems
     policy = LivePolicy(asked.policy.removeprefix("transformers:"), device=asked.device)
     settings = Settings(
-        policy=asked.policy, device=asked.device, budgets=Budgets(turns=asked.turns), temperature=asked.temperature, reply_tokens=1024, seed=0,
+        policy=asked.policy, device=asked.device, budgets=Budgets(turns=asked.turns), temperature=asked.temperature,
+        reply_tokens=1024, seed=0,
         prompt_version=Prompts(policy.prompt_form).version,
     )  # fmt: skip
     with (
@@ -95,7 +97,9 @@ def report(asked: argparse.Namespace) -> None:
             of_level = f"kernelbench:{level}/"
             found = [f"{t}: {sum(r for p, r in of.items() if p.startswith(of_level)):.0f}" for t, of in right.items()]
             print(
-                f"level {level}, {date.today().isoformat()}: solved within turns {', '.join(found)} of {problems}; {len(done)} of {problems} trajectories finished"
+                f"level {level}, {date.today().isoformat()}: solved within turns {', '.join(found)} of "
+                f"{problems}; {len(done)} of {problems} trajectories "
+                "finished"
             )
 
 

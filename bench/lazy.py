@@ -1,10 +1,14 @@
-"""Do lazy kernels take over where they are paid? A policy that has been shown some, trained online with and without the rule and the reward that forbid them.
+"""Do lazy kernels take over where they are paid?
 
-    python -m bench.lazy rows   --n 1600 --out DIR                                      a corpus whose answers are lazy, every other one
-    python -m bench.lazy report NAME=RUNS.db NAME=RUNS.db ...                           the share of lazy answers, step by step
+A policy that has been shown some, trained online with and without the rule and the reward that forbid them.
 
-A lazy answer is the reference under another name with a Triton kernel behind it that copies the result: right on every check, launched, and needed for the answer. The
-strict rule of own work refuses it; `--own-work report` tells of it only.
+    python -m bench.lazy rows   --n 1600 --out DIR                                      a corpus whose answers are lazy,
+    every other one python -m bench.lazy report NAME=RUNS.db NAME=RUNS.db ...                           the share of
+    lazy answers, step by step
+
+A lazy answer is the reference under another name with a Triton kernel behind it that copies the result: right on every
+check, launched, and needed for the answer. The strict rule of own work refuses it; `--own-work report` tells of it
+only.
 """
 
 from __future__ import annotations

@@ -47,7 +47,11 @@ def main() -> None:
     lines = [
         "# The judge over many candidates",
         "",
-        f"`python -m bench.leak --device {asked.device} --candidates {asked.candidates}`, {os.cpu_count()} cores, {date.today().isoformat()}: {asked.candidates / seconds:.1f} candidates a second, one after the other; from the second sample to the last {growth} MiB.",
+        f"`python -m bench.leak --device {asked.device} --candidates {asked.candidates}`, {os.cpu_count()} "
+        f"cores, {date.today().isoformat()}: "
+        f"{asked.candidates / seconds:.1f} candidates a second, "
+        "one after the other; from the second sample to the last "
+        f"{growth} MiB.",
         "",
     ]
     lines += [

@@ -1,10 +1,12 @@
-"""Kernels of public libraries as honest candidates: each is judged with `--allow-import`, against a reference of ours (tests/library_kernels).
+"""Kernels of public libraries as honest candidates: each is judged with `--allow-import`, against a reference of ours
+(tests/library_kernels).
 
     python -m bench.library_kernels --list [--left-out] [--device cpu|cuda:0] [--only NAME ...]
     python -m bench.library_kernels --show NAME
 
-Needs the `bench` extra: flag-gems, liger-kernel, fla-core and conch-triton-kernels without their dependencies, and einops. A name is a library (`fla`), a kernel
-(`rms_norm`) or both (`fla.rms_norm`). bench/trust.py takes its candidates from `pairs`.
+Needs the `bench` extra: flag-gems, liger-kernel, fla-core and conch-triton-kernels without their dependencies, and
+einops. A name is a library (`fla`), a kernel (`rms_norm`) or both (`fla.rms_norm`). bench/trust.py takes its candidates
+from `pairs`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from tests.library_kernels.table import LibraryKernel
 def pairs(only: Iterable[str] = (), device: str = "") -> Iterator[LibraryKernel]:
     """Every honest pair: `problem`, `source`, `own_work`, `needs` and `allow_import` say how it is judged.
 
-    only: titles, names or libraries; all where empty. device: leaves out what cannot run there with this Triton. Raises ValueError for a name that no pair has.
+    only: titles, names or libraries; all where empty. device: leaves out what cannot run there with this Triton. Raises
+    ValueError for a name that no pair has.
     """
     wanted, found = set(only), all_rows()
     unknown = wanted - {word for kernel in found for word in _names(kernel)}

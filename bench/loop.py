@@ -1,9 +1,11 @@
-"""What the loop itself costs a turn: the machine, the prompt, the feedback, the verdict's cache and every row, without policy and tools.
+"""What the loop itself costs a turn: the machine, the prompt, the feedback, the verdict's cache and every row, without
+policy and tools.
 
     python -m bench.loop [--turns 300] [--profile] > bench/loop.md
 
-The policy is a scripted one that answers at once; each program differs from the others, and its verdict (a real one: a mismatch, whose feedback is the
-longest there is) lies in the cache of a real evaluator. Goal: under 10 ms a turn, database writes included.
+The policy is a scripted one that answers at once; each program differs from the others, and its verdict (a real one: a
+mismatch, whose feedback is the longest there is) lies in the cache of a real evaluator. Goal: under 10 ms a turn,
+database writes included.
 """
 
 from __future__ import annotations
@@ -123,12 +125,15 @@ def main() -> None:
         pstats.Stats(profile, stream=sys.stderr).sort_stats("cumulative").print_stats(45)
     print("# What the loop costs a turn\n")
     print(
-        f"`python -m bench.loop --turns {asked.turns}`, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores ({platform.machine()}), ",
+        f"`python -m bench.loop --turns {asked.turns}`, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} "
+        f"cores ({platform.machine()}), ",
         end="",
     )
     print(f"load average {os.getloadavg()[0]:.1f}, Python {platform.python_version()}, SQLite on a local disk.")
     print(
-        f"One trajectory of {len(times)} turns, a scripted policy, every verdict from the cache; all rows are written, the verdict's durably.\n"
+        f"One trajectory of {len(times)} turns, a scripted policy, every verdict from the cache; all rows "
+        "are written, the verdict's "
+        "durably.\n"
     )
     print(table(times, cpu, fsync))
     met = "met" if statistics.median(times) < GOAL else "missed"

@@ -1,4 +1,6 @@
-"""Runs tests/exploits/naive_judge.py on an exploit, in a process of its own: what a judge of the common kind would have said."""
+"""Runs tests/exploits/naive_judge.py on an exploit, in a process of its own: what a judge of the common kind would
+have said.
+"""
 
 from __future__ import annotations
 

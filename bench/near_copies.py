@@ -1,9 +1,13 @@
-"""Every reference of a suite as its own candidate, unchanged and a little wrong: is the copy accepted, and is what is wrong refused?
+"""Every reference of a suite as its own candidate, unchanged and a little wrong: is the copy accepted, and is what is
+wrong refused?
 
-    python -m bench.near_copies --kernelbench CHECKOUT [--levels 1 2 3] [--tritonbench CHECKOUT] [--workers 2] [--out bench/near_copies.md]
+    python -m bench.near_copies --kernelbench CHECKOUT [--levels 1 2 3] [--tritonbench CHECKOUT] [--workers 2] [--out
+    bench/near_copies.md]
 
-A candidate is the reference's own class, its outputs passed through one Triton kernel that copies them. It is judged under `--own-work report`, since torch does the work; what is asked here is whether numbers are compared as they should
-be on problems as people write them. Beside the verdict stands KernelBench's own rule, from the same calls at the same shrunk shapes.
+A candidate is the reference's own class, its outputs passed through one Triton kernel that copies them. It is judged
+under `--own-work report`, since torch does the work; what is asked here is whether numbers are compared as they should
+be on problems as people write them. Beside the verdict stands KernelBench's own rule, from the same calls at the same
+shrunk shapes.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from kernelwright.tools.report import InfrastructureError, Report
 VARIANTS = {
     "unchanged": "y",
     "0.1 % too large": "y * 1.001 if y.is_floating_point() else y + 1",
-    "one element 2 % off": "torch.cat([y.view(-1)[:-1], y.view(-1)[-1:] * 1.02 + 1e-3]).view(y.shape) if y.is_floating_point() else y + 1",
+    "one element 2 % off": "torch.cat([y.view(-1)[:-1], y.view(-1)[-1:] * 1.02 + 1e-3]).view(y.shape) if "
+    "y.is_floating_point() else y + 1",
     "rounded to float16": "y.half().float() if y.dtype is torch.float32 else y + 1",
 }
 WRAPPER = """
@@ -120,28 +125,36 @@ def judged(asked: argparse.Namespace) -> Iterator[Outcome]:
 
 def _told(report: Report) -> tuple[str, bool | None, str]:
     if report.correct or report.failure:
-        return str(report.failure.fault) if report.failure else "correct", report.correct_kb, (report.failure.message[:200] if report.failure else "")  # fmt: skip
+        if report.failure is None:
+            return "correct", report.correct_kb, ""
+        return str(report.failure.fault), report.correct_kb, report.failure.message[:200]
     return NOT_JUDGED, None, next((w for w in report.warnings if w.startswith("not interpreted")), "")
 
 
 def page(asked: argparse.Namespace, outcomes: list[Outcome]) -> str:
     lines = [
         "# References as candidates, unchanged and a little wrong", "",
-        f"Command: `python -m bench.near_copies --kernelbench CHECKOUT --levels {' '.join(map(str, asked.levels))}{' --tritonbench CHECKOUT' if asked.tritonbench else ''} --workers {asked.workers}`. Machine: {platform.machine()}, {asked.device}, Python {platform.python_version()}. Date: {date.today()}.", "",
-        "| suite | candidate | judged | correct | refused | KernelBench's rule, same calls: correct |", "|---|---|---|---|---|---|",
+        "Command: `python -m bench.near_copies --kernelbench CHECKOUT --levels "
+        f"{' '.join(map(str, asked.levels))}{' --tritonbench CHECKOUT' if asked.tritonbench else ''} "
+        f"--workers {asked.workers}`. Machine: {platform.machine()}, {asked.device}, "
+        f"Python {platform.python_version()}. Date: {date.today()}.", "",
+        "| suite | candidate | judged | correct | refused | KernelBench's rule, same calls: correct |",
+        "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for name in dict.fromkeys(o.suite for o in outcomes):
         for variant in asked.variants:
             these = [o for o in outcomes if (o.suite, o.variant) == (name, variant) and o.said != NOT_JUDGED]
             right = sum(o.said == "correct" for o in these)
             lines.append(
-                f"| {name} | {variant} | {len(these)} | {right} | {len(these) - right} | {sum(o.correct_kb is True for o in these)} |"
+                f"| {name} | {variant} | {len(these)} | {right} | {len(these) - right} | "
+                f"{sum(o.correct_kb is True for o in these)} |"
             )
     lines += [
         "",
         *(_listed("Wrong and accepted", [o for o in outcomes if o.variant != "unchanged" and o.said == "correct"])),
     ]
-    lines += _listed("Unchanged and refused", [o for o in outcomes if o.variant == "unchanged" and o.said not in ("correct", NOT_JUDGED)])  # fmt: skip
+    lines += _listed("Unchanged and refused",
+        [o for o in outcomes if o.variant == "unchanged" and o.said not in ("correct", NOT_JUDGED)])  # fmt: skip
     lines += _listed("Not judged", [o for o in outcomes if o.variant == asked.variants[0] and o.said == NOT_JUDGED])
     return "\n".join(lines).rstrip()
 

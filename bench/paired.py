@@ -1,7 +1,8 @@
 """Two policies on the same problems: the paired difference of their pass@1, from what `rl evaluate` logged.
 
     python -m bench.paired BEFORE/rollouts.db AFTER/rollouts.db [--turns 1]
-    python -m bench.paired BEFORE/rollouts.db,measured/sft.json AFTER/rollouts.db,measured/seed0.json      # both sets of problems together
+    python -m bench.paired BEFORE/rollouts.db,measured/sft.json AFTER/rollouts.db,measured/seed0.json      # both sets
+    of problems together
 
 A `.json` is what `bench.rl_study measure` wrote (its drafts alone; `--split`).
 
@@ -57,7 +58,9 @@ def main() -> None:
     low, high = interval(steps)
     means = [100 * sum(found[problem] for problem in both) / len(both) for found in (before, after)]
     print(
-        f"{len(both)} problems: {means[0]:.1f} % -> {means[1]:.1f} %, {means[1] - means[0]:+.1f} ({low:+.1f} to {high:+.1f})"
+        f"{len(both)} problems: {means[0]:.1f} % -> {means[1]:.1f} %, {means[1] - means[0]:+.1f} "
+        f"({low:+.1f} to "
+        f"{high:+.1f})"
     )
 
 

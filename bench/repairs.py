@@ -1,4 +1,5 @@
-"""How many planted mistakes a policy mends: repair rows that `rl data synth` made, asked of a policy as they stand, its answers judged.
+"""How many planted mistakes a policy mends: repair rows that `rl data synth` made, asked of a policy as they stand, its
+answers judged.
 
     rl data synth --n 300 --seed 12 --out CORPUS           # a seed that the policy was not trained on
     python -m bench.repairs --data CORPUS [--policy embedded] [--rows 200]
@@ -69,8 +70,10 @@ def table(asked: argparse.Namespace, rows: list[Any], reports: list[Any], answer
     told = Counter(_parted(row.prompt)[1] for row in rows)
     mended = Counter(_parted(row.prompt)[1] for row, report in zip(rows, reports, strict=True) if report.correct)
     lines = [
-        f"`python -m bench.repairs --data CORPUS --policy {asked.policy} --rows {asked.rows}`, {date.today().isoformat()}, {os.cpu_count()} cores, Python {platform.python_version()}.", "",
-        f"**{right} of {len(rows)}** planted mistakes mended in one turn at temperature {asked.temperature}; {same} answers were the broken kernel again.", "",
+        f"`python -m bench.repairs --data CORPUS --policy {asked.policy} --rows {asked.rows}`, "
+        f"{date.today().isoformat()}, {os.cpu_count()} cores, " f"Python {platform.python_version()}.", "",
+        f"**{right} of {len(rows)}** planted mistakes mended in one turn at temperature "
+        f"{asked.temperature}; {same} answers were the broken " "kernel again.", "",
         "| what the tools said | rows | mended |", "|---|---|---|",
         *(f"| {kind} | {count} | {mended[kind]} |" for kind, count in told.most_common()),
     ]  # fmt: skip

@@ -1,13 +1,15 @@
 """The study of the reinforcement learning, in parts that each fit a time limit and go on where they stopped.
 
-    python -m bench.rl_study throughput --work DIR                      tokens a second of the running batch, beside plain generate
-    python -m bench.rl_study measure sft --work DIR --policy SFT        held-out pass@1 at T = 1, repairs, compile rate; or NAME=POLICY NAME=POLICY ...
-    python -m bench.rl_study online --work DIR --policy SFT --seed 0    online GRPO; --variant gamma0 | autotriton | grpo | cispo | ...
-    python -m bench.rl_study collect --work DIR --policy SFT            a log of the SFT policy, for what follows
-    python -m bench.rl_study replay --work DIR --policy SFT --epochs 2  GRPO from that log alone; --method rft is the control
-    python -m bench.rl_study report --work DIR                          results.json, results.md, curves.png
+    python -m bench.rl_study throughput --work DIR                      tokens a second of the running batch, beside
+    plain generate python -m bench.rl_study measure sft --work DIR --policy SFT        held-out pass@1 at T = 1,
+    repairs, compile rate; or NAME=POLICY NAME=POLICY ... python -m bench.rl_study online --work DIR --policy SFT --seed
+    0    online GRPO; --variant gamma0 | autotriton | grpo | cispo | ... python -m bench.rl_study collect --work DIR
+    --policy SFT            a log of the SFT policy, for what follows python -m bench.rl_study replay --work DIR
+    --policy SFT --epochs 2  GRPO from that log alone; --method rft is the control python -m bench.rl_study report
+    --work DIR                          results.json, results.md, curves.png
 
-`--minutes M` ends a part in time (its checkpoint stays, the same command goes on). What is measured lies in DIR/measured/NAME.json.
+`--minutes M` ends a part in time (its checkpoint stays, the same command goes on). What is measured lies in
+DIR/measured/NAME.json.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 SPLITS = ("synth", "synth:composition", "synth:depth", "synth:family")
-"""Generated with a seed that no training draws from: unseen problems of the training's own kind, and three kinds that it never sees."""
+"""Generated with a seed that no training draws from: unseen problems of the training's own kind, and three kinds
+that it never sees.
+"""
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
@@ -103,9 +107,12 @@ def options_of(asked: argparse.Namespace, output: Path, **more: Any) -> Any:
     variant = dict(VARIANTS[asked.variant])
     settings = {**variant.pop("settings", {}), **read_settings(asked.set)}
     fields: dict[str, Any] = {
-        "policy": _policy(asked.policy), "output": output, "problems": tuple(asked.problems), "prompts": asked.prompts, "group": asked.group,
-        "reply_tokens": asked.reply_tokens, "seed": asked.seed, "workers": asked.workers, "device": choose_device(asked.device),
-        "storage": "bf16", "db": str(output.with_suffix(".db")), "max_steps": asked.steps, "max_minutes": asked.minutes, "settings": settings,
+        "policy": _policy(asked.policy), "output": output, "problems": tuple(asked.problems), "prompts": asked.prompts,
+        "group": asked.group,
+        "reply_tokens": asked.reply_tokens, "seed": asked.seed, "workers": asked.workers,
+        "device": choose_device(asked.device),
+        "storage": "bf16", "db": str(output.with_suffix(".db")), "max_steps": asked.steps, "max_minutes": asked.minutes,
+        "settings": settings,
         "lag": asked.lag,
     }  # fmt: skip
     return OnlineOptions(**{**fields, **variant, **more})
@@ -230,7 +237,9 @@ def _measured(
 
 
 def throughput(asked: argparse.Namespace) -> None:
-    """Tokens a second of the running batch, of the plain batch and of transformers' generate: rows of mixed lengths, as a policy's are."""
+    """Tokens a second of the running batch, of the plain batch and of transformers' generate: rows of mixed
+    lengths, as a policy's are.
+    """
     import random
 
     from kernelwright.agent.command_line.arguments import choose_device
@@ -405,11 +414,13 @@ def _markdown(results: dict[str, Any]) -> str:
         if name != "sft":
             gains = [f"{split} {_gain(before['splits'], one['splits'], split)}" for split in splits]
             lines.append(
-                f"- {name} against sft, points of pass@1 with 95 % bootstrap intervals over the same problems: {', '.join(gains)}"
+                f"- {name} against sft, points of pass@1 with 95 % bootstrap intervals over the same "
+                f"problems: {', '.join(gains)}"
             )
     lines += [
         "",
-        "| training | steps | pass@1 | repairs | flat groups | entropy | effective sample size | reward: correct | checks | compile |",
+        "| training | steps | pass@1 | repairs | flat groups | entropy | effective sample size | reward: "
+        "correct | checks | compile |",
         f"|{'---|' * 10}",
     ]
     for name, one in results["training"].items():
@@ -424,12 +435,14 @@ def _markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-SHOWN = ("pass_at_1", "repair_rate", "zero_variance", "entropy", "drift/effective_sample_size", "reward/correct", "reward/checks", "reward/compile")  # fmt: skip
+SHOWN = ("pass_at_1", "repair_rate", "zero_variance", "entropy", "drift/effective_sample_size", "reward/correct",
+    "reward/checks", "reward/compile")  # fmt: skip
 
 
 def _times(trainings: dict[str, Any]) -> list[str]:
     """Where a step's time goes: the next round is sampled and judged while one is trained on."""
-    names = ("seconds", "seconds/round", "seconds/generation", "seconds/judging", "seconds/training", "samples", "verdicts", "verdicts_a_second", "sampled_tokens_a_second", "known_verdicts")  # fmt: skip
+    names = ("seconds", "seconds/round", "seconds/generation", "seconds/judging", "seconds/training", "samples",
+        "verdicts", "verdicts_a_second", "sampled_tokens_a_second", "known_verdicts")  # fmt: skip
     lines = ["| a step, means | " + " | ".join(trainings) + " |", f"|---|{'---|' * len(trainings)}"]
     for name in names:
         values = [one.get(name) for one in trainings.values()]
@@ -452,7 +465,10 @@ def _gain(before: dict[str, Any], after: dict[str, Any], split: str) -> str:
 def _cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return ""
-    return f"{found['pass_at_1']:.1%} ({found['solved']:.1%}), {found['problems']} x {found['samples'] // max(found['problems'], 1)}"
+    return (
+        f"{found['pass_at_1']:.1%} ({found['solved']:.1%}), {found['problems']} x "
+        f"{found['samples'] // max(found['problems'], 1)}"
+    )
 
 
 def _change(found: dict[str, float] | None) -> str:
@@ -490,7 +506,8 @@ def machine() -> str:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
-    "online": online, "collect": collect, "replay": replay, "measure": measure, "throughput": throughput, "report": report,
+    "online": online, "collect": collect, "replay": replay, "measure": measure, "throughput": throughput,
+    "report": report,
 }  # fmt: skip
 
 if __name__ == "__main__":

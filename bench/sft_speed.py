@@ -1,7 +1,8 @@
 """Tokens a second of training from scratch: trl's SFTTrainer as it comes, our batches, our batches compiled.
 
-`python -m bench.sft_speed --data CORPUS [--base new:14m] [--device auto] [--steps 60] [--tokens 65536]`. Padding is not counted as tokens. The first
-fifth of the steps is left out (compilation, warm-up). On a CPU processor seconds are taken, since such a machine is seldom alone.
+`python -m bench.sft_speed --data CORPUS [--base new:14m] [--device auto] [--steps 60] [--tokens 65536]`. Padding is not
+counted as tokens. The first fifth of the steps is left out (compilation, warm-up). On a CPU processor seconds are
+taken, since such a machine is seldom alone.
 """
 
 from __future__ import annotations
@@ -95,8 +96,10 @@ def main() -> None:
     lengths = rows.train.lengths
     unit = "second" if device.startswith("cuda") else "processor second"
     print(
-        f"{asked.base}, {len(rows.train):,} rows of {lengths.mean():.0f} tokens (at most {lengths.max()}), {asked.tokens:,} tokens a step, {asked.steps} steps; "
-        f"{machine_line(device)}, revision {git_revision()}\n\n| batches | tokens a {unit} | times trl's |\n|---|---|---|"
+        f"{asked.base}, {len(rows.train):,} rows of {lengths.mean():.0f} tokens (at most {lengths.max()}), "
+        f"{asked.tokens:,} tokens a step, {asked.steps} steps; "
+        f"{machine_line(device)}, revision {git_revision()}\n\n| batches | tokens a {unit} | times trl's "
+        "|\n|---|---|---|"
     )
     first = 0.0
     for how in cases(device):

@@ -1,7 +1,10 @@
-"""What the store costs: `python bench/store.py [--candidates 100000] [--folder /tmp] [--keep]`. Prints one line a figure.
+"""What the store costs: `python bench/store.py [--candidates 100000] [--folder /tmp] [--keep]`.
 
-Real turns are written first, one transaction a step as the agent does, which gives the cost of a turn. Then their rows are copied by SQL
-(with the index of their words) until there are enough, which gives the cost of opening, listing and searching.
+Prints one line a figure.
+
+Real turns are written first, one transaction a step as the agent does, which gives the cost of a turn. Then their rows
+are copied by SQL (with the index of their words) until there are enough, which gives the cost of opening, listing and
+searching.
 """
 
 from __future__ import annotations
@@ -131,11 +134,15 @@ def main() -> None:
         took = write_turns(store)
         wall, processor = (statistics.median(part) * 1e3 for part in zip(*took, strict=True))
         print(
-            f"one turn written: median {wall:.1f} ms, of which processor {processor:.1f} ms (3 transactions, the last one synced)"
+            f"one turn written: median {wall:.1f} ms, of which processor {processor:.1f} ms (3 "
+            "transactions, the last one "
+            "synced)"
         )
         stats = store.stats()
         print(
-            f"a turn takes {stats.stored_bytes / len(took):.0f} bytes of blobs ({stats.blob_bytes / len(took):.0f} before compression)"
+            f"a turn takes {stats.stored_bytes / len(took):.0f} bytes of blobs "
+            f"({stats.blob_bytes / len(took):.0f} before "
+            "compression)"
         )
     copy_rows(path, options.candidates)
     Store.open(path).close()

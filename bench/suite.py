@@ -1,4 +1,6 @@
-"""The suites that hold the judge to its word: tests/exploits (must be stopped), tests/kernels/good and tests/honest (must be accepted), tests/dos (must end)."""
+"""The suites that hold the judge to its word: tests/exploits (must be stopped), tests/kernels/good and tests/honest
+(must be accepted), tests/dos (must end).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The clock on a GPU: a kernel against itself, agreement with triton.testing.do_bench, both again while all cores are busy.
+"""The clock on a GPU: a kernel against itself, agreement with triton.testing.do_bench, both again while all cores are
+busy.
 
 python -m bench.timing [--device cuda:0] [--out bench/timing.md]
 """
@@ -106,12 +107,18 @@ def table(quiet: list[dict], busy: list[dict], device: str) -> str:
 
     lines = [
         "# The clock", "",
-        f"`python -m bench.timing`, {torch.cuda.get_device_name(device)}, torch {torch.__version__}, {os.cpu_count()} cores, {date.today().isoformat()}. Medians in milliseconds; under load every core runs a busy loop.", "",
-        "| kernel | ms | again | again / first | do_bench | ours / do_bench | load: again / first | load: ours / do_bench | load / quiet |", "|---|---|---|---|---|---|---|---|---|",
+        f"`python -m bench.timing`, {torch.cuda.get_device_name(device)}, torch {torch.__version__}, "
+        f"{os.cpu_count()} cores, {date.today().isoformat()}. "
+        "Medians in milliseconds; under load every core runs a " "busy loop.", "",
+        "| kernel | ms | again | again / first | do_bench | ours / do_bench | load: again / first | load: "
+        "ours / do_bench | load / quiet |", "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for q, b in zip(quiet, busy, strict=True):
         lines.append(
-            f"| {q['kernel']} | {q['first']:.4f} | {q['second']:.4f} | {q['self']:.3f} | {q['do_bench']:.4f} | {q['against_do_bench']:.3f} | {b['self']:.3f} | {b['against_do_bench']:.3f} | {b['first'] / q['first']:.3f} |"
+            f"| {q['kernel']} | {q['first']:.4f} | {q['second']:.4f} | {q['self']:.3f} | "
+            f"{q['do_bench']:.4f} | {q['against_do_bench']:.3f} | "
+            f"{b['self']:.3f} | {b['against_do_bench']:.3f} | "
+            f"{b['first'] / q['first']:.3f} |"
         )
     return "\n".join(lines) + "\n"
 

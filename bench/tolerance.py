@@ -1,9 +1,11 @@
-"""How well the tolerance tells honest arithmetic from cheats: honest variants (other orders, blocks, approximations) against lower precision.
+"""How well the tolerance tells honest arithmetic from cheats: honest variants (other orders, blocks, approximations)
+against lower precision.
 
     python -m bench.tolerance [--large]          one core, 10 s; --large adds K = 65,536 and a loss of 16M elements
 
-Prints, for each computation, the largest headroom of the honest variants (error over allowed error: under 1 passes), the smallest of the cheats (over 1 fails)
-and the separation, their quotient. `bench/tolerance.md` keeps the table. Figures for fp32 on a CPU, whose eager is more exact than a GPU's: the harder side.
+Prints, for each computation, the largest headroom of the honest variants (error over allowed error: under 1 passes),
+the smallest of the cheats (over 1 fails) and the separation, their quotient. `bench/tolerance.md` keeps the table.
+Figures for fp32 on a CPU, whose eager is more exact than a GPU's: the harder side.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Function = Callable[..., torch.Tensor]
 
 @dataclass
 class Case:
-    """One computation: `run` on the inputs is the reference (float64) and eager (as drawn); variants take the same inputs."""
+    """One computation: `run` on the inputs is the reference (float64) and eager (as drawn); variants take the same
+    inputs.
+    """
 
     name: str
     run: Function
@@ -269,7 +273,9 @@ def _tanh_by_exp(x: torch.Tensor) -> torch.Tensor:
 
 
 def constant_rows(rows: int) -> Iterator[Case]:
-    """Rows of one number each: some lie next to a zero of the function, where the usual forms are off by half an ulp of 1."""
+    """Rows of one number each: some lie next to a zero of the function, where the usual forms are off by half an
+    ulp of 1.
+    """
     x = torch.randn(rows, 1).expand(rows, 96).contiguous()
     functions: dict[str, tuple[Function, dict[str, Function]]] = {
         "tanh": (torch.tanh, {"by sigmoid": lambda x: 2 * _sigmoid(2 * x) - 1, "by exp": _tanh_by_exp}),
@@ -326,7 +332,8 @@ def main() -> None:
         honest = max((v, n) for n, v in headrooms(case, case.honest).items())
         cheat = min((v, n) for n, v in headrooms(case, case.cheats).items())
         print(
-            f"| {case.name} | {honest[0]:.2f} ({honest[1]}) | {cheat[0]:.3g} ({cheat[1]}) | {cheat[0] / max(honest[0], 1e-9):.0f} |"
+            f"| {case.name} | {honest[0]:.2f} ({honest[1]}) | {cheat[0]:.3g} ({cheat[1]}) | "
+            f"{cheat[0] / max(honest[0], 1e-9):.0f} |"
         )
         for name, value in headrooms(case, case.laundered).items():
             print(f"| {case.name}, averaged away: {name} | | {value:.2f} | |")

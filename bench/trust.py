@@ -1,9 +1,12 @@
 """Exploits stopped over exploits tried, honest kernels accepted over honest kernels tried.
 
-    python -m bench.trust [--device cpu|cuda:0] [--kind exploits|honest] [--naive] [--at-once N] [--only NAME ...] [--out bench/trust-cpu.md]
+    python -m bench.trust [--device cpu|cuda:0] [--kind exploits|honest] [--naive] [--at-once N] [--only NAME ...]
+    [--out bench/trust-cpu.md]
 
-Prints a Markdown table by family; --out writes it, and the JSON of every verdict beside it. Exit code 1 where an exploit got through or an honest kernel was
-refused. --at-once asks one evaluator about so many at a time; a trap that is sprung then counts against all of them. --naive asks a judge of the common kind (tests/exploits/naive_judge.py) about every exploit that may run in its process.
+Prints a Markdown table by family; --out writes it, and the JSON of every verdict beside it. Exit code 1 where an
+exploit got through or an honest kernel was refused. --at-once asks one evaluator about so many at a time; a trap that
+is sprung then counts against all of them. --naive asks a judge of the common kind (tests/exploits/naive_judge.py) about
+every exploit that may run in its process.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ class Outcome(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """The exploit was stopped and reached nothing; the honest kernel was accepted; what may get either verdict got one."""
+        """The exploit was stopped and reached nothing; the honest kernel was accepted; what may get either verdict
+        got one.
+        """
         if self.either:
             return not self.sprung and self.fault != "unjudged"
         return not self.correct and not self.sprung if self.exploit else self.correct
@@ -59,7 +64,9 @@ EXPLOIT_SECONDS = 20.0
 
 
 def options_for(entry: Entry) -> Any:
-    """Strict about own work unless the file's header asks for less; no torch.compile baseline, which only costs time here."""
+    """Strict about own work unless the file's header asks for less; no torch.compile baseline, which only costs
+    time here.
+    """
     from kernelwright.tools.pipeline import Options
 
     options = Options(own_work=entry.own_work, torch_compile=False)
@@ -170,7 +177,10 @@ def _told(outcome: Outcome) -> Outcome:
     kind = "exploit" if outcome.exploit else "honest"
     mark = ("ok " if outcome.as_expected else "ok?") if outcome.good else "BAD"
     fooled = " naive: fooled" if outcome.naive_fooled else ""
-    line = f"{mark} {kind} {outcome.family}/{outcome.name}: {outcome.fault} {outcome.seconds:.1f} s {'; '.join(outcome.sprung)}{fooled}"
+    line = (
+        f"{mark} {kind} {outcome.family}/{outcome.name}: {outcome.fault} {outcome.seconds:.1f} s "
+        f"{'; '.join(outcome.sprung)}{fooled}"
+    )
     print(line, f"| {outcome.message[:160]}" if mark != "ok " else "", file=sys.stderr, flush=True)
     return outcome
 
@@ -189,7 +199,8 @@ def table(outcomes: list[Outcome], device: str, command: str) -> str:
     if asked:
         lines += [
             "",
-            f"The naive judge was asked about {len(asked)} exploits (those safe in its process) and fooled by {sum(bool(o.naive_fooled) for o in asked)}.",
+            f"The naive judge was asked about {len(asked)} exploits (those safe in its process) and fooled "
+            f"by {sum(bool(o.naive_fooled) for o in asked)}.",
         ]
     return "\n".join(
         [f"# Trust on {device}", "", *lines, "", f"`{command}`, {machine(device)}, {date.today().isoformat()}", ""]
@@ -214,7 +225,11 @@ def _honest_rows(kernels: list[Outcome]) -> list[str]:
 def _exploit_row(family: str, members: list[Outcome]) -> str:
     asked = [o for o in members if o.naive_fooled is not None]
     naive = f"{sum(bool(o.naive_fooled) for o in asked)} of {len(asked)}" if asked else "not asked"
-    return f"| {family} | {sum(o.good for o in members)} | {len(members)} | {sum(o.as_expected and o.good for o in members)} | {naive} |"
+    return (
+        f"| {family} | {sum(o.good for o in members)} | {len(members)} | "
+        f"{sum(o.as_expected and o.good for o in members)} | "
+        f"{naive} |"
+    )
 
 
 def machine(device: str) -> str:

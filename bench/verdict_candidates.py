@@ -1,4 +1,6 @@
-"""Candidates for bench/verdicts.py, written for this bench: for each problem a correct one, a slow one, a wrong one, a broken one."""
+"""Candidates for bench/verdicts.py, written for this bench: for each problem a correct one, a slow one, a wrong
+one, a broken one.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,20 @@ HEADER = "import torch\nimport torch.nn as nn\nimport triton\nimport triton.lang
 
 GEMM = Template("""
 @triton.jit
-def gemm_kernel(x, w, b, out, M, N, K, scale, WN: tl.constexpr, WK: tl.constexpr, HAS_BIAS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def gemm_kernel(
+    x, w, b, out, M, N, K, scale, WN: tl.constexpr, WK: tl.constexpr, HAS_BIAS: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):
     rows = (tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
     columns = (tl.program_id(1) * BN + tl.arange(0, BN)).to(tl.int64)
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for start in range(0, K, BK):
         inner = start + tl.arange(0, BK)
-        left = tl.load(x + rows[:, None] * K + inner[None, :], mask=(rows[:, None] < M) & (inner[None, :] < K), other=0.0)
+        inside = (rows[:, None] < M) & (inner[None, :] < K)
+        left = tl.load(x + rows[:, None] * K + inner[None, :], mask=inside, other=0.0)
         wn, wk = (N, 1) if WN else (1, K)
-        right = tl.load(w + inner[:, None] * wn + columns[None, :] * wk, mask=(inner[:, None] < K) & (columns[None, :] < N), other=0.0)
+        inside = (inner[:, None] < K) & (columns[None, :] < N)
+        right = tl.load(w + inner[:, None] * wn + columns[None, :] * wk, mask=inside, other=0.0)
         total = tl.dot(left, right, total, input_precision="ieee")
     if HAS_BIAS:
         total += tl.load(b + columns, mask=columns < N, other=0.0)[None, :]
@@ -31,7 +38,10 @@ def gemm(x, w, b, scale, columns, rowwise):
     (M, K), N = x.shape, columns
     out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     grid = (triton.cdiv(M, $bm), triton.cdiv(N, $bn))
-    gemm_kernel[grid](x, w, w if b is None else b, out, M, N, K, scale, WN=rowwise, WK=not rowwise, HAS_BIAS=b is not None, BM=$bm, BN=$bn, BK=$bk, num_warps=$warps)
+    gemm_kernel[grid](
+        x, w, w if b is None else b, out, M, N, K, scale, WN=rowwise, WK=not rowwise, HAS_BIAS=b is not None,
+        BM=$bm, BN=$bn, BK=$bk, num_warps=$warps,
+    )
     return out
 """)
 
@@ -39,26 +49,40 @@ FAST = {"bm": 64, "bn": 64, "bk": 16, "warps": 4}
 SLOW = {"bm": 16, "bn": 16, "bk": 16, "warps": 1}
 
 MODELS = {
-    "1/1": ("", "class ModelNew(nn.Module):\n    def forward(self, A, B):\n        return gemm(A, B, None, 1.0, B.shape[1], True)\n", "y = y * 1.001", "y = tl.no_such_function(y)"),
+    "1/1": ("", "class ModelNew(nn.Module):\n    def forward(self, A, B):\n        return gemm(A, B, None, 1.0, "
+    "B.shape[1], " "True)\n", "y = y * 1.001", "y = tl.no_such_function(y)"),
     "2/12": (
         "y = y * scale\n    y = tl.where(y > 0, y, y * 0.1)",
-        "class ModelNew(nn.Module):\n    def __init__(self, i, o, multiplier, slope):\n        super().__init__()\n        self.gemm = nn.Linear(i, o)\n        self.multiplier = multiplier\n\n    def forward(self, x):\n        return gemm(x, self.gemm.weight, self.gemm.bias, self.multiplier, self.gemm.weight.shape[0], False)\n",
+        "class ModelNew(nn.Module):\n    def __init__(self, i, o, multiplier, slope):\n        "
+        "super().__init__()\n        self.gemm = nn.Linear(i, o)\n " "       self.multiplier = multiplier\n\n    def "
+        "forward(self, x):\n        return gemm(x, " "self.gemm.weight, self.gemm.bias, self.multiplier, "
+        "self.gemm.weight.shape[0], " "False)\n",
         "y = y * scale\n    y = tl.where(y > 0, y, y * 0.01)", "y = y * scale\n    y = tl.leaky(y)",
     ),
     "2/63": (
         "y = tl.maximum(y, 0.0) / scale",
-        "class ModelNew(nn.Module):\n    def __init__(self, i, o, divisor):\n        super().__init__()\n        self.linear = nn.Linear(i, o)\n        self.divisor = divisor\n\n    def forward(self, x):\n        return gemm(x, self.linear.weight, self.linear.bias, self.divisor, self.linear.weight.shape[0], False)\n",
+        "class ModelNew(nn.Module):\n    def __init__(self, i, o, divisor):\n        super().__init__()\n  "
+        "      self.linear = nn.Linear(i, o)\n        self.divisor "
+        "= divisor\n\n    def forward(self, x):\n        return " "gemm(x, self.linear.weight, self.linear.bias, "
+        "self.divisor, self.linear.weight.shape[0], " "False)\n",
         "y = y / scale", "y = tl.relu(y) / scale",
     ),
     "2/76": (
         "y = tl.maximum(y, 0.0)",
-        "class ModelNew(nn.Module):\n    def __init__(self, i, o, bias_shape):\n        super().__init__()\n        self.gemm = nn.Linear(i, o, bias=False)\n        self.bias = nn.Parameter(torch.randn(bias_shape))\n\n    def forward(self, x):\n        return gemm(x, self.gemm.weight, self.bias, 1.0, self.gemm.weight.shape[0], False)\n",
+        "class ModelNew(nn.Module):\n    def __init__(self, i, o, bias_shape):\n        "
+        "super().__init__()\n        self.gemm = nn.Linear(i, o, " "bias=False)\n        self.bias = "
+        "nn.Parameter(torch.randn(bias_shape))\n\n    def " "forward(self, x):\n        return gemm(x, "
+        "self.gemm.weight, self.bias, 1.0, " "self.gemm.weight.shape[0], False)\n",
         "y = tl.maximum(y, 0.1)", "y = tl.maximum(y)",
     ),
     "2/86": (
         "y = y / scale\n    y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))",
-        "class ModelNew(nn.Module):\n    def __init__(self, i, o, divisor):\n        super().__init__()\n        self.linear = nn.Linear(i, o)\n        self.divisor = divisor\n\n    def forward(self, x):\n        return gemm(x, self.linear.weight, self.linear.bias, self.divisor, self.linear.weight.shape[0], False)\n",
-        "y = y * scale\n    y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))", "y = y / scale\n    y = tl.math.gelu(y)",
+        "class ModelNew(nn.Module):\n    def __init__(self, i, o, divisor):\n        super().__init__()\n  "
+        "      self.linear = nn.Linear(i, o)\n        self.divisor "
+        "= divisor\n\n    def forward(self, x):\n        return " "gemm(x, self.linear.weight, self.linear.bias, "
+        "self.divisor, self.linear.weight.shape[0], " "False)\n",
+        "y = y * scale\n    y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))",
+        "y = y / scale\n    y = tl.math.gelu(y)",
     ),
 }  # fmt: skip
 
@@ -86,7 +110,8 @@ def softmax_kernel(x, out, columns, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     top = tl.full((BLOCK,), -float("inf"), tl.float32)
     for start in range(0, columns, BLOCK):
-        top = tl.maximum(top, tl.load(x + row * columns + start + offsets, mask=start + offsets < columns, other=-float("inf")))
+        inside = start + offsets < columns
+        top = tl.maximum(top, tl.load(x + row * columns + start + offsets, mask=inside, other=-float("inf")))
     high = tl.max(top, axis=0)
     total = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, columns, BLOCK):
@@ -116,9 +141,12 @@ class Entry(NamedTuple):
 
 
 TILES = (
-    {"bm": 128, "bn": 64, "bk": 16, "warps": 4}, {"bm": 64, "bn": 128, "bk": 16, "warps": 4}, {"bm": 64, "bn": 64, "bk": 32, "warps": 8}, {"bm": 128, "bn": 128, "bk": 16, "warps": 8},
-    {"bm": 32, "bn": 64, "bk": 32, "warps": 4}, {"bm": 64, "bn": 32, "bk": 32, "warps": 4}, {"bm": 32, "bn": 32, "bk": 64, "warps": 4}, {"bm": 128, "bn": 32, "bk": 16, "warps": 4},
-    {"bm": 32, "bn": 128, "bk": 16, "warps": 4}, {"bm": 64, "bn": 64, "bk": 16, "warps": 8}, {"bm": 128, "bn": 64, "bk": 32, "warps": 8}, {"bm": 64, "bn": 128, "bk": 32, "warps": 8},
+    {"bm": 128, "bn": 64, "bk": 16, "warps": 4}, {"bm": 64, "bn": 128, "bk": 16, "warps": 4},
+    {"bm": 64, "bn": 64, "bk": 32, "warps": 8}, {"bm": 128, "bn": 128, "bk": 16, "warps": 8},
+    {"bm": 32, "bn": 64, "bk": 32, "warps": 4}, {"bm": 64, "bn": 32, "bk": 32, "warps": 4},
+    {"bm": 32, "bn": 32, "bk": 64, "warps": 4}, {"bm": 128, "bn": 32, "bk": 16, "warps": 4},
+    {"bm": 32, "bn": 128, "bk": 16, "warps": 4}, {"bm": 64, "bn": 64, "bk": 16, "warps": 8},
+    {"bm": 128, "bn": 64, "bk": 32, "warps": 8}, {"bm": 64, "bn": 128, "bk": 32, "warps": 8},
 )  # fmt: skip
 BLOCKS = (512, 1024, 2048, 8192, 16384, 256)
 

@@ -2,9 +2,9 @@
 
     python -m bench.verdicts --kernelbench DIR [--device cuda:0] [--out bench/verdicts.md] [--only-ours]
 
-DIR is a checkout of KernelBench; its harness runs from there, a fresh process a candidate as its own scripts do, with 5 correctness and 100 timing trials.
-Ours is one warm Evaluator with every check of TRUST.md and eight sizes: a batch first, then other candidates one after the other. No text is judged twice, so
-every kernel is compiled from nothing.
+DIR is a checkout of KernelBench; its harness runs from there, a fresh process a candidate as its own scripts do, with 5
+correctness and 100 timing trials. Ours is one warm Evaluator with every check of TRUST.md and eight sizes: a batch
+first, then other candidates one after the other. No text is judged twice, so every kernel is compiled from nothing.
 """
 
 from __future__ import annotations
@@ -37,8 +37,15 @@ import torch
 from kernelbench.eval import eval_kernel_against_ref
 told = json.load(sys.stdin)
 try:
-    found = eval_kernel_against_ref(told["reference"], told["candidate"], num_correct_trials=5, num_perf_trials=100, measure_performance=True, backend="triton", device=torch.device("cuda:0"), precision=torch.float32)
-    out = {"compiled": bool(found.compiled), "correct": bool(found.correctness), "runtime": float(found.runtime)} if found else {"error": "None"}
+    found = eval_kernel_against_ref(
+        told["reference"], told["candidate"], num_correct_trials=5, num_perf_trials=100, measure_performance=True,
+        backend="triton", device=torch.device("cuda:0"), precision=torch.float32,
+    )
+    out = {"error": "None"}
+    if found:
+        out = {
+            "compiled": bool(found.compiled), "correct": bool(found.correctness), "runtime": float(found.runtime),
+        }
 except Exception as error:
     out = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
 print("\\nVERDICT " + json.dumps(out))
@@ -160,9 +167,12 @@ def run(asked: argparse.Namespace) -> tuple[list[dict], dict]:
 def ours_row(entry: Entry, report, seconds: float) -> dict:
     profile = report.profile
     return {
-        "problem": entry.problem, "kind": entry.kind, "seconds": seconds, "correct": report.correct, "correct_kb": report.correct_kb, "rung": str(report.rung),
-        "fault": str(report.failure.fault) if report.failure else "", "ms": profile.candidate.median if profile and profile.candidate else None, "speedup": report.speedup,
-        "checks": len(report.correctness.checks) if report.correctness else 0, "message": report.failure.message[:120] if report.failure else "",
+        "problem": entry.problem, "kind": entry.kind, "seconds": seconds, "correct": report.correct,
+        "correct_kb": report.correct_kb, "rung": str(report.rung),
+        "fault": str(report.failure.fault) if report.failure else "",
+        "ms": profile.candidate.median if profile and profile.candidate else None, "speedup": report.speedup,
+        "checks": len(report.correctness.checks) if report.correctness else 0,
+        "message": report.failure.message[:120] if report.failure else "",
     }  # fmt: skip
 
 
@@ -199,12 +209,19 @@ def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
     ratio = f"{summary['ratio']:.1f}" if summary["ratio"] else "not measured"
     lines = [
         "# Verdicts: ours beside KernelBench's harness", "",
-        f"`python -m bench.verdicts --kernelbench DIR`, {gpu}, torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, {date.today().isoformat()}.", "",
-        f"- Faster by a geometric mean of **{ratio}** over {summary['judged_by_both']} candidates judged by both; verdicts agree on {summary['agree']} of them.",
-        f"- In a batch of {summary['batch']}: **{summary['a_minute']:.0f} candidates a minute** on one GPU, GPU busy {summary['gpu_busy_percent']:.0f} % of the wall clock (nvidia-smi, sampled every 100 ms).",
-        f"- One after the other, {summary['verdicts']} candidates: median **{summary['p50']:.2f} s**, 95th percentile {summary['p95']:.2f} s; one that does not compile {summary['broken_p50']:.2f} s.",
-        f"- The first verdict of a fresh Evaluator, imports and CUDA context included: {summary['cold']:.1f} s; the rows below come after it.", "",
-        "| problem | kind | ours s | verdict | rung | ms | speedup | KernelBench s | its verdict | its ms | ratio |", "|---|---|---|---|---|---|---|---|---|---|---|",
+        f"`python -m bench.verdicts --kernelbench DIR`, {gpu}, torch {torch.__version__}, Python "
+        f"{platform.python_version()}, {os.cpu_count()} cores, " f"{date.today().isoformat()}.", "",
+        f"- Faster by a geometric mean of **{ratio}** over {summary['judged_by_both']} candidates judged "
+        f"by both; verdicts agree on {summary['agree']} of " "them.",
+        f"- In a batch of {summary['batch']}: **{summary['a_minute']:.0f} candidates a minute** on one "
+        f"GPU, GPU busy {summary['gpu_busy_percent']:.0f} % of the " "wall clock (nvidia-smi, sampled every 100 "
+        "ms).",
+        f"- One after the other, {summary['verdicts']} candidates: median **{summary['p50']:.2f} s**, 95th "
+        f"percentile {summary['p95']:.2f} s; one that does not " f"compile {summary['broken_p50']:.2f} s.",
+        "- The first verdict of a fresh Evaluator, imports and CUDA context included: "
+        f"{summary['cold']:.1f} s; the rows below come after it.", "",
+        "| problem | kind | ours s | verdict | rung | ms | speedup | KernelBench s | its verdict | its ms | ratio |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for r in rows:
         kb = r.get("kb", {})
@@ -218,8 +235,10 @@ def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
         )
         number = lambda value, form: "" if value is None else format(value, form)  # noqa: E731
         lines.append(
-            f"| {r['problem']} | {r['kind']} | {r['seconds']:.2f} | {verdict} | {r['rung']} | {number(r['ms'], '.4g')} | {number(r['speedup'], '.2f')} "
-            f"| {number(r.get('kb_seconds'), '.1f')} | {their} | {number(kb.get('runtime'), '.4g')} | {number(r['kb_seconds'] / r['seconds'] if 'kb_seconds' in r else None, '.0f')} |"
+            f"| {r['problem']} | {r['kind']} | {r['seconds']:.2f} | {verdict} | {r['rung']} | "
+            f"{number(r['ms'], '.4g')} | {number(r['speedup'], '.2f')} "
+            f"| {number(r.get('kb_seconds'), '.1f')} | {their} | {number(kb.get('runtime'), '.4g')} | "
+            f"{number(r['kb_seconds'] / r['seconds'] if 'kb_seconds' in r else None, '.0f')} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,7 @@
-"""Draws docs/inspect.svg: the viewer at a turn that was wrong, of a run that the real tools judged. `python docs/picture.py`"""
+"""Draws docs/inspect.svg: the viewer at a turn that was wrong, of a run that the real tools judged.
+
+`python docs/picture.py`
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ class Sampling(Value):
 
     @property
     def exact(self) -> bool:
-        """Whether the distribution sampled is softmax(logits / temperature) itself, so that its log-probs fit training."""
+        """Whether the distribution sampled is softmax(logits / temperature) itself, so that its log-probs fit
+        training.
+        """
         whole = self.top_p == 1.0 and self.top_k is None and self.min_p == 0.0 and self.repetition_penalty == 1.0
         return whole and self.temperature > 0.0
 

@@ -16,10 +16,13 @@ SECONDS = 10.0
 
 @functools.lru_cache
 def reach(name: str) -> None:
-    """Asks the hub once. Without a network what was downloaded before is taken, and this process asks the hub for no more.
+    """Asks the hub once.
 
-    transformers itself asks six times for each file, for fifty seconds, and prints each refusal. Raises PolicyRefused, one line, where the hub does not
-    know the name or does not give it to us, and where it cannot be reached and the model is not in the cache.
+    Without a network what was downloaded before is taken, and this process asks the hub for no more.
+
+    transformers itself asks six times for each file, for fifty seconds, and prints each refusal. Raises PolicyRefused,
+    one line, where the hub does not know the name or does not give it to us, and where it cannot be reached and the
+    model is not in the cache.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HFValidationError, RepositoryNotFoundError
@@ -47,7 +50,9 @@ def _from_the_cache(name: str, error: Exception) -> None:
         offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else str(error).partition("\n")[0][:120]
         why = offline or type(error).__name__
         raise _refused(
-            f"no model {name} here, and the hub cannot be reached ({why}): check the name and the network, or give a model's folder"
+            f"no model {name} here, and the hub cannot be reached ({why}): check the name and the network, "
+            "or give a model's "
+            "folder"
         ) from error
     if not constants.HF_HUB_OFFLINE:
         log.warning("the hub cannot be reached: %s is taken from what was downloaded before", name)

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def deaf_to_interrupts() -> Iterator[None]:
-    """What is started within does not hear Ctrl-C from its first moment (a signal mask is inherited, also by a new program): it would print a traceback while it imports."""
+    """What is started within does not hear Ctrl-C from its first moment (a signal mask is inherited, also by a new
+    program): it would print a traceback while it imports.
+    """
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # its own start would give this thread its ears back

@@ -118,9 +118,11 @@ class ScriptedPolicy:
 
 
 def open_scripted(path: Path) -> ScriptedPolicy:
-    """`.json`: a list of answers, or an object with `parts` or `answers`; `.jsonl`: an answer a line; `.py`: one kernel.
+    """`.json`: a list of answers, or an object with `parts` or `answers`; `.jsonl`: an answer a line; `.py`: one
+    kernel.
 
-    An answer is a text, or an object with `text` (a whole `Completion` where it was recorded). Any other file is one answer.
+    An answer is a text, or an object with `text` (a whole `Completion` where it was recorded). Any other file is one
+    answer.
     """
     try:
         text = path.read_text(encoding="utf-8")

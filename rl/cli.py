@@ -1,6 +1,7 @@
 """The command `rl`: names the commands and ends them well. No logic: each command is a module of `rl.commands`.
 
-A module with a function of its own name is a command; one with a `typer.Typer` named `app` is a group of them. Nothing heavy at the top of either.
+A module with a function of its own name is a command; one with a `typer.Typer` named `app` is a group of them. Nothing
+heavy at the top of either.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Processes of ours that work for one command: deaf to Ctrl-C, and gone when the command ends, is stopped or is killed."""
+"""Processes of ours that work for one command: deaf to Ctrl-C, and gone when the command ends, is stopped or is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ OWN_SECONDS, TOLD_SECONDS = 1.0, 5.0
 
 @contextmanager
 def pool_of(workers: int, begin: Callable[..., None] | None = None, *given: Any) -> Iterator[ProcessPoolExecutor]:
-    """They share nothing with this one. `begin(*given)`: called in each, once. At the end, and after Ctrl-C, what is under way is given up."""
+    """They share nothing with this one.
+
+    `begin(*given)`: called in each, once. At the end, and after Ctrl-C, what is under way is given up.
+    """
     pool: ProcessPoolExecutor | None = None
     try:
         with deaf_to_interrupts():  # this process too, or a semaphore that is just being made would be left behind

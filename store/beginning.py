@@ -68,7 +68,10 @@ def begin(
 
 
 def held(id: int, holder: str, lease: float, owner: str, now: float) -> dict[str, Any]:
-    """The fields that make `owner` the one who works on it, for another hour. Raises StoreError (BUSY) where `holder` lives."""
+    """The fields that make `owner` the one who works on it, for another hour.
+
+    Raises StoreError (BUSY) where `holder` lives.
+    """
     if not is_free(holder, lease, owner, now):
         raise StoreError(
             f"trajectory {id} is worked on by {holder.rpartition('/')[0]}: let it finish, or stop it", StoreTrouble.BUSY

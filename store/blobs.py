@@ -1,6 +1,7 @@
 """Bytes that are kept once, and chains of them: what two prompts share at their beginning is one chain.
 
-Token ids and log-probs come back bit for bit: int32 and float32 where every value fits, int64 and float64 where one does not.
+Token ids and log-probs come back bit for bit: int32 and float32 where every value fits, int64 and float64 where one
+does not.
 """
 
 from __future__ import annotations
@@ -134,7 +135,9 @@ def ids_by_hash(connection: Connection, table: str, hashes: Iterable[str]) -> di
 
 
 def keep(connection: Connection, table: str, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """The ids of the rows with these hashes, added where there are none, also where another process adds them at this moment."""
+    """The ids of the rows with these hashes, added where there are none, also where another process adds them at
+    this moment.
+    """
     dialect = connection.dialect.name
     new = {row["hash"]: row for row in rows}
     there = {} if dialect in ("sqlite", "postgresql") else ids_by_hash(connection, table, new)

@@ -1,4 +1,7 @@
-"""The store: one writer, many readers. What is returned are detached rows and frozen values; to change something, call a method."""
+"""The store: one writer, many readers.
+
+What is returned are detached rows and frozen values; to change something, call a method.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ PAGE = 100
 
 
 class Store:
-    """Open it with `Store.open`. Threads may share one; after a fork open another. Raises StoreError, one line, and nothing else."""
+    """Open it with `Store.open`.
+
+    Threads may share one; after a fork open another. Raises StoreError, one line, and nothing else.
+    """
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
@@ -71,7 +77,10 @@ class Store:
         self.close()
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Everything written inside, by this thread, is committed at the end together or not at all. Other threads' writes wait."""
+        """Everything written inside, by this thread, is committed at the end together or not at all.
+
+        Other threads' writes wait.
+        """
         return self._transactions.together()
 
     def open_run(self, name: str, options: Mapping[str, JsonValue] | None = None) -> BatchRun:
@@ -90,8 +99,9 @@ class Store:
     ) -> Trajectory:
         """A trajectory that is now ours.
 
-        In a run: the one with this key and sample, whether new, unfinished or finished (look at `finished`). Outside: the latest
-        unfinished one with this key, forked after the same candidate `forked_from` or after none, or a new one (always with `resume=False`).
+        In a run: the one with this key and sample, whether new, unfinished or finished (look at `finished`). Outside:
+        the latest unfinished one with this key, forked after the same candidate `forked_from` or after none, or a new
+        one (always with `resume=False`).
         Raises StoreError (BUSY) where a live process works on the run's one.
         """
         now = time.time()
@@ -110,7 +120,10 @@ class Store:
         turn: int | None = None,
         prompt_version: str = "",
     ) -> Candidate:
-        """The row, before the policy is asked. `turn`: the next one unless given; one that was never answered is written again."""
+        """The row, before the policy is asked.
+
+        `turn`: the next one unless given; one that was never answered is written again.
+        """
         options: dict[str, Any] = {
             "action": action,
             "parent_id": parent_id,
@@ -135,7 +148,9 @@ class Store:
         tool_seconds: float | None = None,
         gpu_seconds: float | None = None,
     ) -> int:
-        """Adds a verdict and puts it in force: the turn is finished, and survives a power cut. Earlier verdicts stay as they were.
+        """Adds a verdict and puts it in force: the turn is finished, and survives a power cut.
+
+        Earlier verdicts stay as they were.
 
         Gives the verdict's id.
         """
@@ -178,7 +193,9 @@ class Store:
         best_id: int | None = None,
         spent: dict[str, JsonValue] | None = None,
     ) -> Trajectory:
-        """Stopped by the user or by our own trouble: lets go of it, so that the same command goes on at the exact turn."""
+        """Stopped by the user or by our own trouble: lets go of it, so that the same command goes on at the exact
+        turn.
+        """
         options: dict[str, Any] = {"message": message, "best_id": best_id, "spent": spent}
         with self._transactions.write(durable=True) as connection:
             return beginning.stop(connection, trajectory_id, stop_reason, finished=None, now=time.time(), **options)
@@ -264,7 +281,9 @@ class Store:
             return next(turns(session, [entry]))
 
     def samples(self, wanted: CandidateFilter | None = None, *, formula: str | None = None) -> Iterator[Turn]:
-        """Judged turns (or those in the state that is asked for), oldest first, exact; some are read at a time, so any number will do."""
+        """Judged turns (or those in the state that is asked for), oldest first, exact; some are read at a time, so
+        any number will do.
+        """
         wanted = wanted or CandidateFilter()
         wanted = wanted if wanted.state else wanted.with_(state=State.JUDGED)
         return self._pages(wanted, formula)

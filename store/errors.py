@@ -1,4 +1,7 @@
-"""What can go wrong with a database, told in one line that says what to do. Causes are read from error codes, never from text."""
+"""What can go wrong with a database, told in one line that says what to do.
+
+Causes are read from error codes, never from text.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ _SQLITE: dict[int, StoreTrouble] = {
     sqlite3.SQLITE_CONSTRAINT: StoreTrouble.INVALID,
     sqlite3.SQLITE_IOERR: StoreTrouble.FULL,
 }
-"""Primary result codes (sqlite.org/rescode.html). An I/O error while writing is, in practice, a disk or quota that is full."""
+"""Primary result codes (sqlite.org/rescode.html).
+
+An I/O error while writing is, in practice, a disk or quota that is full.
+"""
 
 _SQLSTATES: dict[str, StoreTrouble] = {
     "53100": StoreTrouble.FULL,
@@ -85,9 +91,13 @@ _ADVICE: dict[StoreTrouble, str] = {
     StoreTrouble.FOREIGN: "is not a kernelwright database: name another file with --db",
     StoreTrouble.READ_ONLY: "may not be written: change its permissions, or name another with --db",
     StoreTrouble.LOCKED: "is locked by another process: wait for it or stop it, then run the same command again",
-    StoreTrouble.FULL: "cannot grow, the disk or its quota is full: free some space, then run the same command again (what was finished is kept)",
+    StoreTrouble.FULL: "cannot grow, the disk or its quota is full: free some space, then run the same command "
+    "again (what was finished is "
+    "kept)",
     StoreTrouble.CORRUPT: "is damaged: keep a copy, then save what can be read with `sqlite3 FILE .recover`",
-    StoreTrouble.UNREACHABLE: "does not answer or refuses the login: check that the server runs, and the URL's user, host and port",
+    StoreTrouble.UNREACHABLE: "does not answer or refuses the login: check that the server runs, and the URL's "
+    "user, host and "
+    "port",
     StoreTrouble.INVALID: "refused a row that contradicts those it has",
 }
 

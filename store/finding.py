@@ -88,7 +88,9 @@ def entries(
 
 
 def _listed(wanted: CandidateFilter, order: Order = Order.NEWEST) -> Select[Candidate, Trajectory, Verdict]:
-    """Candidates with their trajectory and the verdict in force; where it must be there, the database may start from it."""
+    """Candidates with their trajectory and the verdict in force; where it must be there, the database may start
+    from it.
+    """
     joined = select(Candidate, Trajectory, Verdict).join(Trajectory, col(Candidate.trajectory_id) == col(Trajectory.id))
     names = (*_OF_VERDICT, "min_speedup")
     judged = order is Order.FASTEST or any(getattr(wanted, name) is not None for name in names)
@@ -137,7 +139,8 @@ def formulas(session: Session, wanted: CandidateFilter) -> list[str]:
 def search(session: Session, query: str, wanted: CandidateFilter, *, before: int | None, limit: int) -> list[Found]:
     """Newest first. A candidate is found by its problem, answer and code, and by the failure of the verdict in force.
 
-    Looks through the newest ids first and then through ever larger ranges of older ones: a word that all have costs no more than a rare one.
+    Looks through the newest ids first and then through ever larger ranges of older ones: a word that all have costs no
+    more than a rare one.
     """
     terms = terms_of(query)
     newest = select(func.coalesce(func.max(col(Candidate.id)), 0))

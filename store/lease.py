@@ -13,7 +13,10 @@ LEASE_SECONDS = 3600.0
 
 
 _OPEN: set[str] = set()
-"""The owners of this process whose stores are open. One that closed holds nothing, also where a full disk kept it from writing so."""
+"""The owners of this process whose stores are open.
+
+One that closed holds nothing, also where a full disk kept it from writing so.
+"""
 
 
 def new_owner() -> str:
@@ -56,7 +59,9 @@ def _host() -> str:
 
 
 def _started(process: int) -> str:
-    """When it began, in ticks since boot (proc(5), field 22), so that a number given again is not mistaken; empty where it is dead."""
+    """When it began, in ticks since boot (proc(5), field 22), so that a number given again is not mistaken; empty
+    where it is dead.
+    """
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

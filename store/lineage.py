@@ -12,7 +12,10 @@ from kernelwright.store.records import CandidateFilter, Entry, Order, Turn
 
 
 def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
-    """An edge from each parent to its child. Nodes are candidate ids, with the `entry` of each; a fork's ancestors are there too."""
+    """An edge from each parent to its child.
+
+    Nodes are candidate ids, with the `entry` of each; a fork's ancestors are there too.
+    """
     graph = nx.DiGraph()
     own = store.candidates(CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None)
     for entry in own:
@@ -26,7 +29,9 @@ def lineage(store: Store, trajectory_id: int) -> nx.DiGraph:
 
 
 def history(store: Store, trajectory: Trajectory) -> list[Turn]:
-    """The turns of a trajectory, after those that it has from where it was forked (their `trajectory_id` is another)."""
+    """The turns of a trajectory, after those that it has from where it was forked (their `trajectory_id` is
+    another).
+    """
     own = store.turns(trajectory.id)
     if trajectory.forked_from_id is None:
         return own

@@ -1,6 +1,9 @@
-"""The tables. A candidate is one turn of a trajectory: the row, the working object and the training sample are one thing.
+"""The tables.
 
-Large texts and token ids lie in `Blob`, once each; a row holds their numbers. What a prompt shares with the one before it is shared in
+A candidate is one turn of a trajectory: the row, the working object and the training sample are one thing.
+
+Large texts and token ids lie in `Blob`, once each; a row holds their numbers. What a prompt shares with the one before
+it is shared in
 `Link`, so that a conversation of n turns takes O(n) room. Times are seconds since 1970, UTC.
 """
 
@@ -41,7 +44,9 @@ class State(StrEnum):
 
 
 def reference(table: str, *, required: bool = False, cycle: str | None = None) -> Any:
-    """An indexed column that names a row of `table`; `cycle` names the constraint where that table names this one too."""
+    """An indexed column that names a row of `table`; `cycle` names the constraint where that table names this one
+    too.
+    """
     key = ForeignKey(f"{table}.id", use_alter=cycle is not None, name=cycle)
     return Column(Integer, key, index=True, nullable=not required)
 

@@ -1,4 +1,7 @@
-"""What is written of a turn, and in which order. Each function is one transaction of the store: the row first, then what it announces."""
+"""What is written of a turn, and in which order.
+
+Each function is one transaction of the store: the row first, then what it announces.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def draft(
     owner: str,
     now: float,
 ) -> Candidate:
-    """The row that is there before the policy is asked. The same turn may be asked again as long as it has no answer."""
+    """The row that is there before the policy is asked.
+
+    The same turn may be asked again as long as it has no answer.
+    """
     place = _place(connection, trajectory_id, parent_id)
     change(connection, Trajectory, trajectory_id, held(trajectory_id, place.owner, place.lease, owner, now))
     values = {

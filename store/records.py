@@ -1,4 +1,6 @@
-"""Frozen values that go in and come out: how a trajectory starts, what to look for, and one turn with everything that training needs."""
+"""Frozen values that go in and come out: how a trajectory starts, what to look for, and one turn with everything
+that training needs.
+"""
 
 from __future__ import annotations
 

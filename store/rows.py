@@ -1,4 +1,7 @@
-"""Rows on their way in, each checked first. Plain SQL, prepared once: a turn is three of these transactions and has a millisecond or two."""
+"""Rows on their way in, each checked first.
+
+Plain SQL, prepared once: a turn is three of these transactions and has a millisecond or two.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def missing(table: type[Row], id: int) -> StoreError:
 
 
 def add(connection: Connection, table: type[Row], values: Mapping[str, Any]) -> int:
-    """A new row, its fields' defaults filled in; gives its id. Raises StoreError where a value is not what its field says."""
+    """A new row, its fields' defaults filled in; gives its id.
+
+    Raises StoreError where a value is not what its field says.
+    """
     check(table, values)
     return int(connection.execute(_insert(table), {**_defaults(table), **values}).scalar_one())
 

@@ -1,7 +1,8 @@
 """Full-text search over answers, code and failures: FTS5 on SQLite, to_tsvector on PostgreSQL, LIKE elsewhere.
 
-Words are runs of letters and digits: `tl.dot` is the phrase "tl dot", and `softmax` finds `fused_softmax`. Every term must be there; double
-quotes make one term of several words; a term that ends in * is a beginning (`soft*` finds softmax).
+Words are runs of letters and digits: `tl.dot` is the phrase "tl dot", and `softmax` finds `fused_softmax`. Every term
+must be there; double quotes make one term of several words; a term that ends in * is a beginning (`soft*` finds
+softmax).
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ def matching(dialect: str, kind: str, terms: Sequence[Term], ids: tuple[int, int
     """A SELECT of the ids, from the first to the last of `ids`, whose text holds every term."""
     if dialect == "sqlite":
         table = f"{kind}_text"
-        match = f"SELECT rowid FROM {table} WHERE {table} MATCH :{kind}_words AND rowid BETWEEN :{kind}_first AND :{kind}_last"
+        match = (
+            f"SELECT rowid FROM {table} WHERE {table} MATCH :{kind}_words AND rowid BETWEEN :{kind}_first AND "
+            f":{kind}_last"
+        )
         values = {f"{kind}_words": _fts5(terms), f"{kind}_first": ids[0], f"{kind}_last": ids[1]}
         return text(match).bindparams(**values).columns(id=Integer)
     condition = _tsquery(terms) if dialect == "postgresql" else _like(terms)
@@ -112,7 +116,10 @@ def excerpt(content: str, terms: Sequence[Term], width: int = 160) -> str:
 
 
 def sweep_index(connection: Connection) -> None:
-    """Takes out what belongs to rows that are gone. FTS5 without content cannot forget one text, so it is built anew."""
+    """Takes out what belongs to rows that are gone.
+
+    FTS5 without content cannot forget one text, so it is built anew.
+    """
     if connection.dialect.name != "sqlite":
         tables: tuple[tuple[str, Any], ...] = ((CANDIDATE, Candidate), (VERDICT, Verdict))
         for kind, table in tables:

@@ -19,7 +19,10 @@ from kernelwright.store.search import sweep_index
 
 
 def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -> None:
-    """Its candidates, verdicts and rewards. Raises StoreError where somebody works on it, or another trajectory grew out of it."""
+    """Its candidates, verdicts and rewards.
+
+    Raises StoreError where somebody works on it, or another trajectory grew out of it.
+    """
     row = the(connection, Trajectory, trajectory_id)
     held(row.id, row.owner, row.lease, owner, now)
     own = select(col(Candidate.id)).where(col(Candidate.trajectory_id) == trajectory_id)
@@ -57,7 +60,9 @@ def references(table: type[Row]) -> list[Any]:
 
 
 def sweep(connection: Connection) -> Swept:
-    """Deletes links that no row leads to, then blobs that no row names, then what the search index says of rows that are gone."""
+    """Deletes links that no row leads to, then blobs that no row names, then what the search index says of rows
+    that are gone.
+    """
     lost = (
         connection.execute(select(col(Link.id)).where(col(Link.id).not_in(_live_links())).order_by(col(Link.id)))
         .scalars()

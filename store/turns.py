@@ -38,7 +38,10 @@ class Texts(NamedTuple):
 
 
 def turns(session: Session, entries: Sequence[Entry], formula: str | None = None) -> Iterator[Turn]:
-    """In the order of `entries`, with four queries for all of them. `formula` picks the rewards; None takes the latest."""
+    """In the order of `entries`, with four queries for all of them.
+
+    `formula` picks the rewards; None takes the latest.
+    """
     rows = [entry.candidate for entry in entries]
     reports = [entry.verdict.report_id for entry in entries if entry.verdict]
     blobs = [id for row in rows for id in (row.reply_id, row.source_id, row.completion_tokens_id, row.logprobs_id)]

@@ -7,7 +7,9 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """Started in the background by a shell without job control, a process ignores Ctrl-C, and so do its children: here tests send it to them."""
+    """Started in the background by a shell without job control, a process ignores Ctrl-C, and so do its children:
+    here tests send it to them.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,6 @@
-"""The shape of the project: who may import whom, how long a file and a function may be, and what `agent --help` may cost."""
+"""The shape of the project: who may import whom, how long a file and a function may be, and what `agent --help` may
+cost.
+"""
 
 import ast
 import resource
@@ -17,8 +19,11 @@ LONGEST_FUNCTION = 60
 HEAVY = ("torch", "triton", "transformers", "vllm", "trl", "openai", "textual", "pyarrow", "sqlmodel", "pydantic")
 HELP_SECONDS = 0.4
 SLACK = 2.0
-"""The budget is wall time on an idle machine, where it equals processor time. CI runs beside other work, so processor time is what is held, with
-this much room for its slower processors and cold caches."""
+"""The budget is wall time on an idle machine, where it equals processor time.
+
+CI runs beside other work, so processor time is what is held, with this much room for its slower processors and cold
+caches.
+"""
 
 
 def imports_of(path: Path) -> list[tuple[int, str]]:
@@ -112,7 +117,12 @@ def test_the_command_line_is_importable_without_anything_heavy():
 
 
 def test_results_and_problems_are_importable_without_torch():
-    code = "import sys, kernelwright.tools.report, kernelwright.tools.problem, kernelwright.tools.hardware.machine_info; print('torch' in sys.modules or 'triton' in sys.modules)"
+    code = (
+        "import sys, kernelwright.tools.report, kernelwright.tools.problem, "
+        "kernelwright.tools.hardware.machine_info; print('torch' "
+        "in sys.modules or 'triton' in "
+        "sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

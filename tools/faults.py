@@ -1,4 +1,7 @@
-"""Why a candidate is not correct, as a value; and what every value here has in common: frozen, JSON-safe. Nothing imports torch."""
+"""Why a candidate is not correct, as a value; and what every value here has in common: frozen, JSON-safe.
+
+Nothing imports torch.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,9 @@ class Fault(StrEnum):
     """The output is an input or a weight, or a view of one, and the reference's is not."""
     MISMATCH = "mismatch"
     PRECISION = "precision"
-    """Right up to rounding, but worse than the problem's own precision by more than the allowed factor (tf32 for fp32)."""
+    """Right up to rounding, but worse than the problem's own precision by more than the allowed factor (tf32 for
+    fp32).
+    """
     NON_FINITE = "non_finite"
     OUT_OF_BOUNDS = "out_of_bounds"
     """Reads or writes outside its tensors."""
@@ -67,7 +72,9 @@ class Fault(StrEnum):
     NONDETERMINISM = "nondeterminism"
     """Two calls on the same inputs disagree by more than the tolerance."""
     UNTRACEABLE = "untraceable"
-    """Host code reads what tensors hold, or does something else at every call: what it would launch cannot be written down."""
+    """Host code reads what tensors hold, or does something else at every call: what it would launch cannot be
+    written down.
+    """
     UNCHECKED = "unchecked"
     """At the problem's own size it launches a kernel that could not be checked on this device."""
     FALLBACK = "fallback"
@@ -189,10 +196,15 @@ class Failed(Exception):
 
 
 class InfrastructureError(RuntimeError):
-    """Our own trouble: a busy GPU, a dead driver, a full disk. Never the candidate's fault, never a reward. One line that says what to do."""
+    """Our own trouble: a busy GPU, a dead driver, a full disk.
+
+    Never the candidate's fault, never a reward. One line that says what to do.
+    """
 
     bad_input = False
-    """Something that the user named cannot be used, as a database that is not there: the command exits with 2, not 3."""
+    """Something that the user named cannot be used, as a database that is not there: the command exits with 2, not
+    3.
+    """
 
 
 def clean_text(text: object, limit: int = 2000) -> str:

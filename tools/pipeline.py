@@ -1,6 +1,7 @@
 """evaluate(problem, source) -> Report: the cheapest rung first, and no further than the first failure.
 
-Text, then trace (host code on tensors without values), then compile, then replay: under Triton's interpreter on a CPU, with the binaries on a GPU.
+Text, then trace (host code on tensors without values), then compile, then replay: under Triton's interpreter on a CPU,
+with the binaries on a GPU.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ OUT_OF_SOMETHING = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EN
 COMPILING = max(1, min(8, (os.cpu_count() or 2) // 2))
 """Processes that the kernels of one candidate are compiled in."""
 WARM = {
-    Kind.COMPILE: "kernelwright.tools.tracing.pretended_gpu.warming:warm", Kind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm", Kind.CUDA: "kernelwright.tools.replaying.gpu.launching:warm",
+    Kind.COMPILE: "kernelwright.tools.tracing.pretended_gpu.warming:warm",
+    Kind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm",
+    Kind.CUDA: "kernelwright.tools.replaying.gpu.launching:warm",
 }  # fmt: skip
 
 
@@ -64,13 +67,19 @@ def _unmetered(_: Lane) -> AbstractContextManager[None]:
 
 
 class Evaluator:
-    """Holds the warm processes. A context manager; thread-safe: CPU rungs run side by side, a GPU serves one at a time."""
+    """Holds the warm processes.
+
+    A context manager; thread-safe: CPU rungs run side by side, a GPU serves one at a time.
+    """
 
     def __init__(
         self, device: str = "cpu", workers: int = 2, cache_dir: Path | None = None, limits: Limits | None = None,
         lane: Callable[[Lane], AbstractContextManager[None]] = _unmetered, sharers: int = 1,
     ) -> None:  # fmt: skip
-        """device: cpu or cuda:N. cache_dir: where verdicts are kept; None keeps none. lane: entered for the time that a verdict works there. sharers: processes with an evaluator on this GPU.
+        """device: cpu or cuda:N.
+
+        cache_dir: where verdicts are kept; None keeps none. lane: entered for the time that a verdict works there.
+        sharers: processes with an evaluator on this GPU.
 
         Raises InfrastructureError where the sandbox cannot start.
         """
@@ -119,7 +128,10 @@ class Evaluator:
             return self._zygotes[kind]
 
     def front(self) -> Front:
-        """What traces and compiles. Its compiler is one for all candidates: what was compiled for one is known for all."""
+        """What traces and compiles.
+
+        Its compiler is one for all candidates: what was compiled for one is known for all.
+        """
         self.environment()
         zygote = self._zygote(Kind.COMPILE)
         with self._lock:
@@ -129,7 +141,9 @@ class Evaluator:
 
     @contextmanager
     def _judge(self, problem: Problem) -> Iterator[Judge]:
-        """On a CPU one for this verdict alone, of those that are free rather one that knows the problem; on a GPU the one that there is."""
+        """On a CPU one for this verdict alone, of those that are free rather one that knows the problem; on a GPU
+        the one that there is.
+        """
         if self.on_gpu:
             with self._lock:
                 if not self._judges:
@@ -161,7 +175,8 @@ class Evaluator:
     ) -> Report:
         """Everything that can be found out about one candidate.
 
-        Raises: ProblemError where the reference itself cannot be used; InfrastructureError for trouble of ours. A broken candidate is a value.
+        Raises: ProblemError where the reference itself cannot be used; InfrastructureError for trouble of ours. A
+        broken candidate is a value.
         """
         asked, say, start = options or Options(), progress or _quiet, time.monotonic()
         self._here.waited = 0.0
@@ -240,7 +255,8 @@ class Evaluator:
 
     # -------------------------------------------------------------- on a CPU
     def _interpreted(
-        self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate, selection: Selection, seed: int,
+        self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate,
+        selection: Selection, seed: int,
         asked: Options, rule: Rule, say: Progress,
     ) -> Report:  # fmt: skip
         """Replays under the interpreter. Not asked for: the report as it is."""
@@ -262,7 +278,8 @@ class Evaluator:
 
     # -------------------------------------------------------------- on a GPU
     def _on_the_gpu(
-        self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate, selection: Selection, seed: int,
+        self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate,
+        selection: Selection, seed: int,
         asked: Options, rule: Rule, binaries: Mapping[str, Any], say: Progress,
     ) -> Report:  # fmt: skip
         rules = Rules(own_work=rule, seconds=asked.seconds)
@@ -329,7 +346,10 @@ class Evaluator:
 
     @contextmanager
     def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> Iterator[None]:
-        """Nobody of this process is judged on the GPU meanwhile, and no other process measures there. Raises InfrastructureError after so many seconds."""
+        """Nobody of this process is judged on the GPU meanwhile, and no other process measures there.
+
+        Raises InfrastructureError after so many seconds.
+        """
         self.environment()
         with self._gpu_lock, gpu_lease(self._gpu.uuid if self._gpu else "", seconds, say or _quiet):
             yield

@@ -15,7 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from kernelwright.tools.parsing import parse_module
 
 CPU_SIZES = "CPU_SIZES"
-"""Module-level dict in a reference: the module-level integers that the CPU rungs use instead, such as {"batch_size": 4}."""
+"""Module-level dict in a reference: the module-level integers that the CPU rungs use instead, such as
+{"batch_size": 4}.
+"""
 
 
 class ProblemError(ValueError):
@@ -42,7 +44,9 @@ class Problem(BaseModel):
 
     @property
     def hash(self) -> str:
-        """SHA-256 over the syntax tree without docstrings: comments, blank lines and names of files do not change it. Hex, 64."""
+        """SHA-256 over the syntax tree without docstrings: comments, blank lines and names of files do not change
+        it. Hex, 64.
+        """
         return source_hash(self.source)
 
     @property
@@ -74,12 +78,15 @@ def check_form(source: str) -> None:
     missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if n not in names]
     if missing:
         raise ProblemError(
-            f"the reference lacks {', '.join(missing)}: a problem defines Model, get_inputs and get_init_inputs (KernelBench form)"
+            f"the reference lacks {', '.join(missing)}: a problem defines Model, get_inputs and "
+            "get_init_inputs (KernelBench "
+            "form)"
         )
 
 
 def module_integers(source: str) -> dict[str, int]:
-    """The module-level integers of a reference that are written as numbers or arithmetic of numbers (`8192 * 2`), in order.
+    """The module-level integers of a reference that are written as numbers or arithmetic of numbers (`8192 * 2`), in
+    order.
 
     `height = width = 256` and `depth, height = 16, 32` give a name each.
     """
@@ -91,7 +98,9 @@ def module_integers(source: str) -> dict[str, int]:
 
 
 def inner_integers(source: str) -> dict[str, int]:
-    """Integers that have no name of their own, by their place: `shape[1]` is the second one in what `shape` is assigned, `get_inputs[0]` the first in that function."""
+    """Integers that have no name of their own, by their place: `shape[1]` is the second one in what `shape` is
+    assigned, `get_inputs[0]` the first in that function.
+    """
     return {
         name: value for name, node in _inner(_one_name_each(parse(source))) if (value := _integer(node)) is not None
     }
@@ -106,7 +115,10 @@ def literal_dict(source: str, name: str) -> dict[str, int]:
 
 
 def resized(source: str, sizes: Mapping[str, int]) -> str:
-    """The source with integers replaced by `sizes`: names of `module_integers` or `inner_integers`. Raises ProblemError for any other name."""
+    """The source with integers replaced by `sizes`: names of `module_integers` or `inner_integers`.
+
+    Raises ProblemError for any other name.
+    """
     return _resized(source, tuple(sorted(sizes.items())))
 
 
@@ -127,7 +139,10 @@ def _resized(source: str, items: tuple[tuple[str, int], ...]) -> str:
 
 @lru_cache(maxsize=512)
 def source_hash(source: str) -> str:
-    """SHA-256 of the dumped syntax tree, docstrings left out. Falls back to the text where it does not parse, or is too deep to."""
+    """SHA-256 of the dumped syntax tree, docstrings left out.
+
+    Falls back to the text where it does not parse, or is too deep to.
+    """
     try:
         return _tree_hash(parse_module(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -143,7 +158,9 @@ def _tree_hash(tree: ast.Module) -> str:
 
 
 def tree_text(tree: ast.AST) -> str:
-    """`ast.dump` as Python 3.11 wrote it: hashes are kept in databases and in files that ship, and later Pythons add fields and leave out empty ones."""
+    """`ast.dump` as Python 3.11 wrote it: hashes are kept in databases and in files that ship, and later Pythons
+    add fields and leave out empty ones.
+    """
     text = ast.dump(tree, **({"show_empty": True} if sys.version_info >= (3, 13) else {}))
     return text.replace(", type_params=[]", "")
 

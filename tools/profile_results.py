@@ -1,4 +1,6 @@
-"""What the clock found out about one candidate: frozen values, JSON-safe. Had from `tools.results` too, whose schema version covers them.
+"""What the clock found out about one candidate: frozen values, JSON-safe.
+
+Had from `tools.results` too, whose schema version covers them.
 
 Nothing here imports torch.
 """
@@ -49,7 +51,10 @@ class Roofline(Value):
 
 
 class LaunchTime(Value):
-    """One launch of the candidate's steady state, timed by itself. A kernel that is launched several times in a call has one of these a launch."""
+    """One launch of the candidate's steady state, timed by itself.
+
+    A kernel that is launched several times in a call has one of these a launch.
+    """
 
     kernel: str
     """The function's name, as `KernelResources.name` has it."""
@@ -78,11 +83,19 @@ class ProfileResult(Value):
     wall_ms: Number | None = None
     """The judge's own clock, a call, from go to verified done."""
     setup_ms: Number | None = None
-    """What the candidate does once (in `__init__` and at its first call), replayed alone; no part of `candidate`. None where it does nothing once."""
+    """What the candidate does once (in `__init__` and at its first call), replayed alone; no part of `candidate`.
+
+    None where it does nothing once.
+    """
     host_ms: Number | None = None
-    """Of a call that is not captured in a CUDA graph, over the device's time: what Python and the driver take. No part of `candidate` or `speedup`."""
+    """Of a call that is not captured in a CUDA graph, over the device's time: what Python and the driver take.
+
+    No part of `candidate` or `speedup`.
+    """
     precision: str = ""
-    """In which the candidate's kernels multiply (fp32, tf32, bf16, fp16, fp8): the lowest operand type seen; empty where unknown."""
+    """In which the candidate's kernels multiply (fp32, tf32, bf16, fp16, fp8): the lowest operand type seen; empty
+    where unknown.
+    """
     eager_precision: str = ""
     """In which eager was timed: "fp32" or "tf32" as torch's switches were set, or the dtype of the problem's inputs."""
     launches: tuple[LaunchTime, ...] = ()

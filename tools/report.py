@@ -1,6 +1,7 @@
 """What a tool found out: frozen values, JSON-safe, versioned. A stage that was not reached is None.
 
-Nothing here imports torch: the viewer, the database and the rewards read these without paying for it. What `tools/faults.py` and
+Nothing here imports torch: the viewer, the database and the rewards read these without paying for it. What
+`tools/faults.py` and
 `tools/profile_results.py` define is had from here too.
 """
 
@@ -276,7 +277,10 @@ class Report(Value):
     profile: ProfileResult | None = None
     own_work: OwnWork | None = None
     degenerate: tuple[str, ...] = ()
-    """What a wrong answer could be and pass, from the problem's manifest: zeros, constant, identity ... Such a problem earns no reward."""
+    """What a wrong answer could be and pass, from the problem's manifest: zeros, constant, identity ...
+
+    Such a problem earns no reward.
+    """
     isolation: Isolation | None = None
     environment: Environment = Environment()
     output: str = ""
@@ -303,7 +307,10 @@ class Report(Value):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def explanation(self) -> str:
-        """Why it is not correct, in one line: `ended at compile: resources: shared memory ...`. Empty where it is correct. Part of the JSON."""
+        """Why it is not correct, in one line: `ended at compile: resources: shared memory ...`.
+
+        Empty where it is correct. Part of the JSON.
+        """
         if self.correct:
             return ""
         if self.failure is None:

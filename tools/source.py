@@ -1,4 +1,7 @@
-"""What can be read off a candidate's text without running it. Only syntax is a verdict here; everything else about the text is advice."""
+"""What can be read off a candidate's text without running it.
+
+Only syntax is a verdict here; everything else about the text is advice.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ _CODE_LINE = re.compile(
 def extract_code(text: str) -> str:
     """The Python in a model's reply, or the text itself where it is a file already; empty where there is none.
 
-    Of several fenced blocks the last that defines ModelNew counts, else the longest that is marked as Python, else the longest that parses.
-    What a model thought before `</think>` does not count.
+    Of several fenced blocks the last that defines ModelNew counts, else the longest that is marked as Python, else the
+    longest that parses. What a model thought before `</think>` does not count.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     answer = _ANSWER.split(text)[-1]
@@ -58,7 +61,9 @@ def extract_code(text: str) -> str:
 
 
 def read_source(text: str, allow_import: tuple[str, ...] = ()) -> Failure | None:
-    """Why the text cannot be a candidate: no code, not Python, no `class ModelNew`, no forward, no Triton kernel. None where it can.
+    """Why the text cannot be a candidate: no code, not Python, no `class ModelNew`, no forward, no Triton kernel.
+
+    None where it can.
 
     allow_import: packages whose kernels count as its own; a text that uses those need not have one, nor import triton.
     """
@@ -92,7 +97,10 @@ def read_source(text: str, allow_import: tuple[str, ...] = ()) -> Failure | None
 
 
 def kernels(text: str) -> tuple[str, ...]:
-    """Names of the functions under @triton.jit (autotune and heuristics included), in order. Empty where the text does not parse."""
+    """Names of the functions under @triton.jit (autotune and heuristics included), in order.
+
+    Empty where the text does not parse.
+    """
     try:
         return tuple(f.name for f in _kernel_functions(parse_module(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -147,7 +155,9 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _kernel_functions(tree: ast.Module) -> list[ast.FunctionDef]:
-    """Functions with a decorator that ends in `jit` of triton or gluon, whatever the import is called; nested ones too."""
+    """Functions with a decorator that ends in `jit` of triton or gluon, whatever the import is called; nested ones
+    too.
+    """
     names = _jit_names(tree)
     nodes = list(ast.walk(tree))
     found = [n for n in nodes if isinstance(n, ast.FunctionDef) and any(_is_jit(d, names) for d in n.decorator_list)]
@@ -189,11 +199,15 @@ def _is_jit(node: ast.expr, names: set[str]) -> bool:
 
 
 _SUSPICIOUS: tuple[tuple[str, str], ...] = (
-    (r"\b(?:gc\.get_objects|sys\._getframe|inspect\.stack|inspect\.currentframe|ctypes|__globals__|__closure__)\b", "reaches into the interpreter or the stack"),
-    (r"\b(?:os\.fork|os\._exit|os\.kill|subprocess|socket|multiprocessing)\b", "starts or ends processes, or uses the network"),
+    (r"\b(?:gc\.get_objects|sys\._getframe|inspect\.stack|inspect\.currentframe|ctypes|__globals__|__closure__)\b",
+    "reaches into the interpreter or the stack"),
+    (r"\b(?:os\.fork|os\._exit|os\.kill|subprocess|socket|multiprocessing)\b",
+    "starts or ends processes, or uses the network"),
     (r"\b(?:threading|ThreadPoolExecutor|asyncio)\b", "starts threads"),
-    (r"\bsetattr\s*\(\s*(?:torch|triton|tl|F)\b|^\s*(?:torch|triton|tl)(?:\.\w+)+\s*=[^=]", "assigns into torch or triton"),
-    (r"\b\w*(?:cache|memo)\w*\s*\[|lru_cache|functools\.cache", "keeps a cache: answers kept from other inputs are refused"),
+    (r"\bsetattr\s*\(\s*(?:torch|triton|tl|F)\b|^\s*(?:torch|triton|tl)(?:\.\w+)+\s*=[^=]",
+    "assigns into torch or triton"),
+    (r"\b\w*(?:cache|memo)\w*\s*\[|lru_cache|functools\.cache",
+    "keeps a cache: answers kept from other inputs are refused"),
     (r"\bdata_ptr\(\)\s*(?:==|in\b)|_version\b", "compares pointers or versions of tensors"),
     (r"\btorch\.cuda\.(?:Stream|CUDAGraph|graph)\b", "uses streams or CUDA graphs: the clock waits for all of them"),
     (r"\bperf_counter|time\.time\(|torch\.cuda\.Event|Event\.elapsed_time", "reads or touches clocks"),
@@ -242,7 +256,9 @@ def _root(node: ast.AST) -> str:
 
 
 def _without_text(text: str) -> str:
-    """The code without comments and string contents, so that words in prose are no evidence; names cut at LONGEST_WORD, so that no pattern takes long."""
+    """The code without comments and string contents, so that words in prose are no evidence; names cut at
+    LONGEST_WORD, so that no pattern takes long.
+    """
     lines: list[list[str]] = [[]]
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -17,7 +17,8 @@ class WireError(ValueError):
 
 
 def describe(value: Any, tensor: Callable[[Any], Json]) -> Json:
-    """A JSON tree of None, bool, int, float, str, list, tuple, dict (string keys), torch.dtype, torch.device, torch.Size and tensors.
+    """A JSON tree of None, bool, int, float, str, list, tuple, dict (string keys), torch.dtype, torch.device,
+    torch.Size and tensors.
 
     Raises: WireError for any other type.
     """

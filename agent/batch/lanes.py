@@ -1,4 +1,5 @@
-"""Lanes of a batch: policy calls, CPU rungs and the GPU each have their own places, so that none waits for another's work.
+"""Lanes of a batch: policy calls, CPU rungs and the GPU each have their own places, so that none waits for another's
+work.
 
 A run waits nowhere but at a lane, so closing the lanes stops every run at a moment when nothing is half done.
 """
@@ -131,7 +132,9 @@ class Lanes:
 
 
 class JudgingLane:
-    """The evaluator as runs see it: judged by a few threads of its own, each with its judge, however many runs there are."""
+    """The evaluator as runs see it: judged by a few threads of its own, each with its judge, however many runs
+    there are.
+    """
 
     def __init__(self, evaluator: Evaluator, lanes: Lanes) -> None:
         self._evaluator, self._lanes = evaluator, lanes
@@ -153,7 +156,10 @@ class JudgingLane:
 
 
 class PolicyLane(Forwarding):
-    """A policy that many runs ask at once. One that computes in this process is given all questions that wait, together."""
+    """A policy that many runs ask at once.
+
+    One that computes in this process is given all questions that wait, together.
+    """
 
     def __init__(self, policy: Policy, gate: Gate, close: Callable[[BaseException], None], together: bool) -> None:
         super().__init__(policy)

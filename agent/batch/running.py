@@ -52,7 +52,10 @@ def run_batch(
     db: str | None = None, at_once: int = AT_ONCE, workers: int = 2, against: str | None = None,
     watch: Callable[[Batch], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
 ) -> Batched:  # fmt: skip
-    """Begins or goes on, until all is done or Ctrl-C; the report is written either way. Raises what concerns every run."""
+    """Begins or goes on, until all is done or Ctrl-C; the report is written either way.
+
+    Raises what concerns every run.
+    """
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     interrupted = False
     with open_store(db) as store:
@@ -82,7 +85,9 @@ def run_batch(
 
 
 def computes_here(policy: str) -> bool:
-    """By the policy's name: such a one is given many questions in one call; a server or a script is called by each run itself."""
+    """By the policy's name: such a one is given many questions in one call; a server or a script is called by each
+    run itself.
+    """
     return policy.partition(":")[0].partition(" ")[0] in ("embedded", "transformers", "vllm")
 
 
@@ -111,7 +116,9 @@ def _evaluator(settings: Settings, lanes: Lanes, db: str | None, say: Callable[[
 def write_everything(
     store: Store, name: str, folder: Path, against: str | None, titles: Mapping[str, str]
 ) -> tuple[RunReport, list[Path]]:
-    """report.md, .csv, .json and .html, and KernelBench's layout where the run has problems of it, a folder a policy where there are several."""
+    """report.md, .csv, .json and .html, and KernelBench's layout where the run has problems of it, a folder a
+    policy where there are several.
+    """
     report = report_run(store, name, against)
     files = write_report(report, folder)
     groups: dict[tuple[str, str], list[Sample]] = {}

@@ -1,4 +1,7 @@
-"""Many runs at once over the lanes. What a batch has to do follows from the store, so the same command goes on where it stopped."""
+"""Many runs at once over the lanes.
+
+What a batch has to do follows from the store, so the same command goes on where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +116,9 @@ class Batch:
             return list(self._doing.values())
 
     def run(self, at_once: int, watch: Callable[[Batch], None] = lambda batch: None) -> Standing:
-        """Ctrl-C lets what is inside a lane end, then pauses; a second one leaves at once, and nothing that was finished is lost."""
+        """Ctrl-C lets what is inside a lane end, then pauses; a second one leaves at once, and nothing that was
+        finished is lost.
+        """
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(at_once, len(self._todo)))]
         for thread in threads:
             thread.start()

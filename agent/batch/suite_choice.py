@@ -14,7 +14,10 @@ from kernelwright.tools.problem import Problem
 def choose_problems(
     what: Sequence[str], path: Path | None = None, level: int | None = None, limit: int | None = None
 ) -> list[Problem]:
-    """Suites, folders, parquet files and single problems, in the order given, each problem once. Raises InputError and ProblemError."""
+    """Suites, folders, parquet files and single problems, in the order given, each problem once.
+
+    Raises InputError and ProblemError.
+    """
     if not what:
         raise InputError(f"nothing to do: name a suite ({', '.join(SUITES)}), a folder, a parquet file or problems")
     found = {problem.hash: problem for name in what for problem in _named(name, path, level)}

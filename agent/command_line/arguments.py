@@ -42,7 +42,9 @@ def read_candidate(path: Path) -> str:
 
 
 def choose_targets(asked: list[str], device: str) -> tuple[str, ...]:
-    """The targets in the order asked for, each once, by their proper names; with none, the device's own, or sm_90 where there is no GPU."""
+    """The targets in the order asked for, each once, by their proper names; with none, the device's own, or sm_90
+    where there is no GPU.
+    """
     try:
         named = [parse_target(name).name for name in asked]
     except ValueError as error:
@@ -120,7 +122,9 @@ def choose_search(asked: str) -> SearchKind:
 
 
 def choose_goal(asked: str | None, device: str) -> Goal:
-    """Without one: nine tenths of the speed of light on a GPU; on a CPU, where no speed is measured, a correct kernel."""
+    """Without one: nine tenths of the speed of light on a GPU; on a CPU, where no speed is measured, a correct
+    kernel.
+    """
     from kernelwright.agent.loop.stopping import Goal, GoalKind
 
     if asked is None:

@@ -74,8 +74,9 @@ def batch(
 ) -> None:
     """Write kernels for many problems at once; then a report: compiled, correct, fast_p, pass@k, speedups, cost.
 
-    Budgets are a trajectory's. Ctrl-C pauses, and the same command goes on; with more --samples, or another --policy, it adds to the run.
-    Exits with 0 where every trajectory is finished, 2 where you must change something, 3 for this machine's trouble, 130 where it was paused.
+    Budgets are a trajectory's. Ctrl-C pauses, and the same command goes on; with more --samples, or another --policy,
+    it adds to the run. Exits with 0 where every trajectory is finished, 2 where you must change something, 3 for this
+    machine's trouble, 130 where it was paused.
     """
     names = [*(what or []), *(problems or [])]
     _say_skipped(names)

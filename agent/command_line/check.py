@@ -46,14 +46,16 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 
 
 def check(
-    context: typer.Context, kernel: Kernel, problem: Named, target: Targets = None, device: Device = "auto", own_work: OwnWork = "strict",
+    context: typer.Context, kernel: Kernel, problem: Named, target: Targets = None, device: Device = "auto",
+    own_work: OwnWork = "strict",
     seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
     show_trace: ShowTrace = False, cache: Cache = None, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge one kernel: does it compile, is it right, does it do its own work, how fast is it?
 
-    Exits with 0 only for a correct kernel that does its own work, 1 where it is not, 2 for what cannot be used, 3 where this machine failed.
+    Exits with 0 only for a correct kernel that does its own work, 1 where it is not, 2 for what cannot be used, 3 where
+    this machine failed.
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
 
@@ -86,7 +88,9 @@ def check(
 
 
 def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:
-    """Raises InputError where an option that runs the kernel on a GPU was given and candidates are judged on the CPU."""
+    """Raises InputError where an option that runs the kernel on a GPU was given and candidates are judged on the
+    CPU.
+    """
     from kernelwright.errors import InputError
 
     given = [name for name, chosen in (("--ncu", ncu), ("--sanitizer", sanitizer)) if chosen]
@@ -97,7 +101,9 @@ def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:
 
 
 def asked_again(context: typer.Context) -> str:
-    """The command as it was given, without its seed and what only changes the output: `--seed N` is to be put after it."""
+    """The command as it was given, without its seed and what only changes the output: `--seed N` is to be put after
+    it.
+    """
     words = ["agent", "check"]
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -115,7 +121,10 @@ def asked_again(context: typer.Context) -> str:
 
 
 def allowed_packages(asked: Sequence[str]) -> tuple[str, ...]:
-    """The packages of `--allow-import`, each once: comma-separated or repeated. Raises InputError for one that is not installed."""
+    """The packages of `--allow-import`, each once: comma-separated or repeated.
+
+    Raises InputError for one that is not installed.
+    """
     from importlib.util import find_spec
 
     from kernelwright.errors import InputError
@@ -126,7 +135,9 @@ def allowed_packages(asked: Sequence[str]) -> tuple[str, ...]:
             raise InputError(f"--allow-import {name}: give the whole package, {name.partition('.')[0]}")
         if not name.isidentifier() or find_spec(name) is None:
             raise InputError(
-                f"--allow-import {name}: no package of that name is installed here: pip install it (-e for your own), or put its folder on PYTHONPATH"
+                f"--allow-import {name}: no package of that name is installed here: pip install it (-e for "
+                "your own), or put its folder on "
+                "PYTHONPATH"
             )
     return tuple(dict.fromkeys(names))
 

@@ -23,7 +23,9 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Markdown, as for a p
 def compare(
     which: Which, as_json: AsJson = False, markdown: Markdown = False, db: Database = None, debug: Debug = False
 ) -> None:
-    """Put trajectories, or batch runs, side by side: turns aligned, where each parts from the first, what differs in cost, speed and rungs."""
+    """Put trajectories, or batch runs, side by side: turns aligned, where each parts from the first, what differs
+    in cost, speed and rungs.
+    """
     from kernelwright.agent.databases import open_store
     from kernelwright.errors import InputError
 

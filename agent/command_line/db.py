@@ -30,7 +30,9 @@ def db(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Look at the database: where it is, how much it holds, what is in it; free room (gc), or bring it to this version (migrate)."""
+    """Look at the database: where it is, how much it holds, what is in it; free room (gc), or bring it to this
+    version (migrate).
+    """
     from kernelwright.errors import InputError
 
     if action not in ACTIONS:
@@ -54,7 +56,11 @@ def _do(action: str, where: str | None, as_json: bool) -> None:
                 _stats(store.stats(), as_json)
             case "gc":
                 swept = store.gc()
-                said = f"{swept.blobs} texts and {swept.links} links that nothing refers to are gone, {swept.bytes:,} bytes"
+                said = (
+                    f"{swept.blobs} texts and {swept.links} links that nothing refers to are gone, "
+                    f"{swept.bytes:,} "
+                    "bytes"
+                )
                 typer.echo(swept.model_dump_json() if as_json else said)
             case "migrate":
                 typer.echo(f"{store.where} is at schema {store.stats().version}")

@@ -25,7 +25,8 @@ Out = Annotated[Path | None, typer.Option(help="The file, or for several the fol
 def export(
     id: Which = None, run: Run = None, format: Format = "py", out: Out = None, db: Database = None, debug: Debug = False
 ) -> None:
-    """Write what the database holds for other programs: kernels, turns, training lines, KernelBench's layout, an Inspect log.
+    """Write what the database holds for other programs: kernels, turns, training lines, KernelBench's layout, an
+    Inspect log.
 
     With neither ID nor --run it is all that there is. What is left out is said on stderr.
     """

@@ -39,7 +39,9 @@ def inspect(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """Look at trajectories turn by turn: prompts, code, diffs, verdicts, PTX, and who came from whom. In the viewer `?` says the keys.
+    """Look at trajectories turn by turn: prompts, code, diffs, verdicts, PTX, and who came from whom.
+
+    In the viewer `?` says the keys.
 
     Without ID it lists what there is. It only reads: a batch may write meanwhile.
     """

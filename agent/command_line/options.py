@@ -108,8 +108,10 @@ class SamplingOptions:
     ] = 600.0
 
     def open_policy(self, name: str) -> Policy:
-        """Opens the policy. The hosted service, which an `openai:` name without an address means, is contacted first and
-        refused within five seconds where it cannot be reached. A server of the user's own that is down pauses the run.
+        """Opens the policy.
+
+        The hosted service, which an `openai:` name without an address means, is contacted first and refused within five
+        seconds where it cannot be reached. A server of the user's own that is down pauses the run.
 
         Raises:
             InputError: The hosted service was named and OPENAI_API_KEY is not set.

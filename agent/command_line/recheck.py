@@ -24,9 +24,10 @@ def recheck(
 ) -> None:  # fmt: skip
     """Judge stored candidates again with today's judge, and say which verdicts changed and why.
 
-    The new verdicts are saved, the old ones kept; rewards that were stored are computed for the new ones too. What this version of the judge has judged is
-    not judged again, so the same command goes on where it was stopped. Exits with 0 when all are judged (changed or not), 2 for what cannot be used, 3
-    where some could not be judged on this machine, 130 where it was interrupted.
+    The new verdicts are saved, the old ones kept; rewards that were stored are computed for the new ones too. What this
+    version of the judge has judged is not judged again, so the same command goes on where it was stopped. Exits with 0
+    when all are judged (changed or not), 2 for what cannot be used, 3 where some could not be judged on this machine,
+    130 where it was interrupted.
     """
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.agent.errors import Exit

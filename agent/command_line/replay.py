@@ -64,7 +64,8 @@ def replay(
 ) -> None:
     """Send a stored trajectory through the machine again: show it, judge it with today's tools, or branch off.
 
-    The replies are the stored ones. Exits with 1 where a verdict differs, 130 where it was interrupted; with --fork as `agent solve` does.
+    The replies are the stored ones. Exits with 1 where a verdict differs, 130 where it was interrupted; with --fork as
+    `agent solve` does.
     """
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.errors import InputError
@@ -90,7 +91,8 @@ def replay(
 
 
 def _replay(
-    id: str | None, run: str | None, execute: bool, rescore: bool, device: str, workers: int, db: str | None, as_json: bool
+    id: str | None, run: str | None, execute: bool, rescore: bool, device: str, workers: int, db: str | None,
+    as_json: bool
 ) -> None:  # fmt: skip
     from kernelwright.agent.errors import Exit
     from kernelwright.agent.replay.rejudging import Asked, replay_all

@@ -32,7 +32,9 @@ def report(
     db: Database = None,
     debug: Debug = False,
 ) -> None:
-    """What came of a trajectory (prompts, diffs, verdicts, speed) or of a batch run (figures, tests, a table of problems)."""
+    """What came of a trajectory (prompts, diffs, verdicts, speed) or of a batch run (figures, tests, a table of
+    problems).
+    """
     from kernelwright.agent.databases import open_store
     from kernelwright.errors import InputError
 

@@ -94,7 +94,10 @@ def finish_solve(
     problem: Problem, policy: Policy, settings: Settings, db: str | None, out: Path | None, as_json: bool,
     forked_from: int | None = None,
 ) -> None:  # fmt: skip
-    """Solves with the live view, shows how it ended, and exits. `forked_from`: the candidate after which it branches off."""
+    """Solves with the live view, shows how it ended, and exits.
+
+    `forked_from`: the candidate after which it branches off.
+    """
     from kernelwright.agent.solve.kernel_file import check_path, default_path
     from kernelwright.agent.solve.solving import solve_problem
     from kernelwright.agent.viewing.show.progress import live

@@ -29,7 +29,9 @@ class ProblemRow(Value):
     sides: tuple[Metrics | None, ...]
     """In the order of the runs; None where a run has none of it."""
     parting: str
-    """How the samples of the second run part from the first's: the kind and how many of them; empty where no sample is in both."""
+    """How the samples of the second run part from the first's: the kind and how many of them; empty where no sample
+    is in both.
+    """
     turn: int | None
     """The first turn at which any pair parts."""
 

@@ -31,9 +31,13 @@ class ComparisonTable(Value):
 def trajectory_tables(found: Compared) -> list[ComparisonTable]:
     names = tuple(f"{side.trajectory_id}" for side in found.sides)
     return [
-        ComparisonTable(title="trajectories", head=("", *names), rows=(*_about(found.sides), *_metrics([side.metrics for side in found.sides]))),
-        ComparisonTable(title="where they part", head=("trajectory", f"parts from {names[0]}"), rows=tuple(zip(names[1:], map(parting_words, found.partings), strict=True))),
-        ComparisonTable(title="turns", head=("turn", *names), rows=tuple((str(row.number), *(_cell(cell, place, row.number) for place, cell in enumerate(row.cells))) for row in found.turns)),
+        ComparisonTable(title="trajectories", head=("", *names),
+        rows=(*_about(found.sides), *_metrics([side.metrics for side in found.sides]))),
+        ComparisonTable(title="where they part", head=("trajectory", f"parts from {names[0]}"),
+        rows=tuple(zip(names[1:], map(parting_words, found.partings), strict=True))),
+        ComparisonTable(title="turns", head=("turn", *names),
+        rows=tuple((str(row.number), *(_cell(cell, place, row.number) for place,
+        cell in enumerate(row.cells))) for row in found.turns)),
     ]  # fmt: skip
 
 

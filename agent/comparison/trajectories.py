@@ -155,7 +155,8 @@ def _turns(entries: Sequence[Sequence[Entry]]) -> tuple[TurnRow, ...]:
     columns = [{entry.candidate.turn + 1: entry for entry in own} for own in entries]
     numbers = sorted({number for column in columns for number in column})
     return tuple(
-        TurnRow(number=number, cells=tuple(_cell(column, number, first if place else {}) for place, column in enumerate(columns)))
+        TurnRow(number=number, cells=tuple(_cell(column, number, first if place else {}) for place,
+        column in enumerate(columns)))
         for number in numbers
     )  # fmt: skip
 

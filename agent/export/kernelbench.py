@@ -27,7 +27,8 @@ def write_layout(
 ) -> list[Path]:
     """The folders, one a level: kernels, eval_results.json, pass_at_k_results.json, baseline_time_torch.json.
 
-    Samples of other suites are left out. `titles`: file stems by problem (`1_Square_matrix_multiplication_`), for the baseline.
+    Samples of other suites are left out. `titles`: file stems by problem (`1_Square_matrix_multiplication_`), for the
+    baseline.
     """
     levels: dict[int, list[tuple[int, Sample]]] = defaultdict(list)
     for sample in samples:

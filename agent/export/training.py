@@ -1,6 +1,7 @@
 """Turns as lines for other trainers: sft, dpo and grpo.
 
-Left out, and counted: suites that are for measuring (KernelBench, TritonBench), held-out problems, and problems that cannot tell right from wrong.
+Left out, and counted: suites that are for measuring (KernelBench, TritonBench), held-out problems, and problems that
+cannot tell right from wrong.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def sft_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
 
 
 def dpo_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
-    """Two answers to one and the same prompt: correct before not, and among correct ones the faster, where it is clearly so."""
+    """Two answers to one and the same prompt: correct before not, and among correct ones the faster, where it is
+    clearly so.
+    """
     for own in _by_prompt(turns).values():
         ranked = sorted(own, key=_worth, reverse=True)
         for better, worse in zip(ranked, reversed(ranked), strict=True):
@@ -81,7 +84,9 @@ def dpo_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
 
 
 def grpo_lines(turns: Iterable[Turn], left: Left) -> Iterator[dict[str, Any]]:
-    """Groups of exact answers to one and the same prompt: token ids and log-probs as they were drawn, verdicts, reward parts."""
+    """Groups of exact answers to one and the same prompt: token ids and log-probs as they were drawn, verdicts,
+    reward parts.
+    """
     exact = []
     for turn in turns:
         if turn.completion is not None and turn.completion.exact:

@@ -38,7 +38,14 @@ def _of_a_kernel(kernel: KernelResources) -> Iterator[str]:
     if kernel.spills:
         yield f"{kernel.name} spills {kernel.spills} bytes a thread: use a smaller block or more warps."
     if kernel.vector_bits is not None and kernel.vector_bits < 128:
-        yield f"{kernel.name} loads {kernel.vector_bits} bits at a time: make offsets contiguous, so that loads of 128 bits can be used."
+        yield (
+            f"{kernel.name} loads {kernel.vector_bits} bits at a time: make offsets contiguous, so that loads "
+            "of 128 bits can be "
+            "used."
+        )
     if kernel.occupancy is not None and kernel.occupancy < 0.25:
         limit = f" ({kernel.occupancy_limit})" if kernel.occupancy_limit else ""
-        yield f"{kernel.name} fills {kernel.occupancy:.0%} of the multiprocessor{limit}: use smaller tiles or fewer stages."
+        yield (
+            f"{kernel.name} fills {kernel.occupancy:.0%} of the multiprocessor{limit}: use smaller tiles or "
+            "fewer stages."
+        )

@@ -1,4 +1,7 @@
-"""Report -> what the policy is told. Text that came from programs is capped, stripped of control characters and quoted as data."""
+"""Report -> what the policy is told.
+
+Text that came from programs is capped, stripped of control characters and quoted as data.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ LONGEST_COMPACT = 300
 
 
 def told(report: Report, tried: int = 0) -> str:
-    """In full, for a policy that reads sentences. `tried`: how many refinements there were, so that each gets another suggestion."""
+    """In full, for a policy that reads sentences.
+
+    `tried`: how many refinements there were, so that each gets another suggestion.
+    """
     if report.failure is not None:
         parts = [_headline(report, report.failure), *_failure(report.failure), _printed(report)]
     else:

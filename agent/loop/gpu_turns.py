@@ -1,7 +1,7 @@
 """A policy that computes in this process on the GPU that the tools measure on: the two take turns.
 
-Timed beside a policy at work a kernel would seem slower than it is; and while a policy captures a CUDA graph nobody may draw from the GPU's generator,
-which is one for all threads.
+Timed beside a policy at work a kernel would seem slower than it is; and while a policy captures a CUDA graph nobody may
+draw from the GPU's generator, which is one for all threads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The machine, declared once as data. `Run.step` is held to it, and the README's picture is held to what `mermaid` prints."""
+"""The machine, declared once as data.
+
+`Run.step` is held to it, and the README's picture is held to what `mermaid` prints.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,10 @@ from kernelwright.tools.source import extract_code
 
 
 class Asking:
-    """Writes the request for a plan. The same turns give the same text, so that a turn asked again is the same question."""
+    """Writes the request for a plan.
+
+    The same turns give the same text, so that a turn asked again is the same question.
+    """
 
     def __init__(self, problem: Problem, policy: Policy, settings: Settings, trajectory_id: int) -> None:
         self._problem, self._settings, self._trajectory_id = problem, settings, trajectory_id
@@ -81,5 +84,8 @@ def notice_of(last: Attempt) -> str:
     if last.source is None:
         return "Your last reply held no code: answer with one whole Python file in one ```python block."
     if last.repeats is not None:
-        return f"Your last answer was the same program as at turn {last.repeats + 1}: it was not judged again. Do something else."
+        return (
+            f"Your last answer was the same program as at turn {last.repeats + 1}: it was not judged again. Do "
+            "something else."
+        )
     return ""

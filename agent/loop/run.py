@@ -1,6 +1,9 @@
-"""One trajectory. `Run.step` does what the state says and goes where MACHINE allows; each row is written before its action.
+"""One trajectory.
 
-All that a run decides follows from the turns in the store, so the same command goes on at the exact turn, whatever stopped it.
+`Run.step` does what the state says and goes where MACHINE allows; each row is written before its action.
+
+All that a run decides follows from the turns in the store, so the same command goes on at the exact turn, whatever
+stopped it.
 """
 
 from __future__ import annotations
@@ -67,7 +70,10 @@ class Run:
         return spent_on(own, self._earlier + time.monotonic() - self._started)
 
     def run(self) -> StopReason:
-        """Until it is done, or something stops it. Raises StoreError: where nothing can be written nothing can be paused."""
+        """Until it is done, or something stops it.
+
+        Raises StoreError: where nothing can be written nothing can be paused.
+        """
         try:
             while self.state is not State.DONE:
                 self.step()
@@ -87,7 +93,10 @@ class Run:
         return self.stop_reason
 
     def step(self) -> State:
-        """One action of the state it is in. Trouble that is not the candidate's is raised, and nothing is counted for it."""
+        """One action of the state it is in.
+
+        Trouble that is not the candidate's is raised, and nothing is counted for it.
+        """
         if self.state is State.DONE:
             return self.state
         if reason := self._forbidden():

@@ -1,4 +1,7 @@
-"""Which candidate comes next. Each search is a pure function of the turns so far, so that a run goes on wherever it was stopped."""
+"""Which candidate comes next.
+
+Each search is a pure function of the turns so far, so that a run goes on wherever it was stopped.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,10 @@ class Aimed:
 
 
 class Serial:
-    """Repair follows the current candidate; refine follows the best, never merely the last. Where nothing is right yet and a reply says again what failed before, a fresh draft."""
+    """Repair follows the current candidate; refine follows the best, never merely the last.
+
+    Where nothing is right yet and a reply says again what failed before, a fresh draft.
+    """
 
     def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
         if not attempts:

@@ -35,7 +35,10 @@ class Settings(Value):
     temperature: float | None = None
     """None: 1 for a policy that is asked in sentences; a small one answers greedily first, then at 0.8."""
     repeated: bool = False
-    """Not the first trajectory of its problem: what is likeliest has been said, so it draws its first answer too. Follows from the trajectory, so it makes no other command."""
+    """Not the first trajectory of its problem: what is likeliest has been said, so it draws its first answer too.
+
+    Follows from the trajectory, so it makes no other command.
+    """
     reply_tokens: int | None = None
     seed: int | None = None
     prompts: Path | None = None

@@ -131,7 +131,10 @@ def spent_on(attempts: Sequence[Attempt], seconds: float) -> Spent:
 
 
 def exhausted(budgets: Budgets, spent: Spent, asking: bool) -> StopReason | None:
-    """Which budget forbids the next action. `asking`: it asks the policy, else it runs the tools on what was answered."""
+    """Which budget forbids the next action.
+
+    `asking`: it asks the policy, else it runs the tools on what was answered.
+    """
     if budgets.minutes is not None and spent.seconds >= budgets.minutes * 60:
         return StopReason.WALL
     if budgets.gpu_seconds is not None and spent.gpu_seconds >= budgets.gpu_seconds:

@@ -29,8 +29,9 @@ def find(
 ) -> Problem:
     """`fused softmax`, `model.py`, `kernelbench:1/23` or `tritonbench-t:softmax_log`.
 
-    kernelbench: a checkout or a parquet file of the data set. tritonbench: a checkout. A name that is not quite right finds the nearest, and the
-    problem carries its real one. Raises ProblemError, which lists near names where nothing is near enough.
+    kernelbench: a checkout or a parquet file of the data set. tritonbench: a checkout. A name that is not quite right
+    finds the nearest, and the problem carries its real one. Raises ProblemError, which lists near names where nothing
+    is near enough.
     """
     asked = str(name_or_path).strip()
     if asked.startswith(kernelbench_suite.PREFIX):
@@ -65,7 +66,8 @@ def nearest(name: str, n: int = 5) -> list[Problem]:
 
 
 def suite(name: str, path: str | Path | None = None, level: int | None = None) -> list[Problem]:
-    """All problems of `catalogue`, `kernelbench` (levels 1 to 3 unless a level is given), `tritonbench-t`, or of a folder of files.
+    """All problems of `catalogue`, `kernelbench` (levels 1 to 3 unless a level is given), `tritonbench-t`, or of a
+    folder of files.
 
     A folder is named by itself (`suite("my_problems")`) or as the path of any other name. Raises ProblemError.
     """

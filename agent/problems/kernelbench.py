@@ -59,7 +59,10 @@ def suite(path: Path, level: int | None = None) -> list[Problem]:
 
 
 def entries(path: Path, level: int | None = None) -> list[Entry]:
-    """What a checkout, its `KernelBench` folder, a data-set folder or one parquet file holds. Raises ProblemError where that is nothing."""
+    """What a checkout, its `KernelBench` folder, a data-set folder or one parquet file holds.
+
+    Raises ProblemError where that is nothing.
+    """
     if not path.exists():
         raise ProblemError(f"no KernelBench at {path}: give a checkout of it, or a parquet file of its data set")
     found = _from_parquet([path]) if path.is_file() else _from_folder(path)
@@ -102,12 +105,15 @@ def _rows(file: Path) -> list[Entry]:
     except (pyarrow.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         wanted = ", ".join(COLUMNS)
         raise ProblemError(
-            f"{file} is not KernelBench's data set (a parquet file with the columns {wanted}): {str(error).splitlines()[0]}"
+            f"{file} is not KernelBench's data set (a parquet file with the columns {wanted}): "
+            f"{str(error).splitlines()[0]}"
         ) from None
 
 
 def _stem(name: str, number: int) -> str:
-    """Names as files have them, without .py: the data set writes them with and without, and with and without the number."""
+    """Names as files have them, without .py: the data set writes them with and without, and with and without the
+    number.
+    """
     plain = str(name).removesuffix(".py")
     return plain if re.match(r"\d+_", plain) else f"{number}_{plain}"
 

@@ -1,4 +1,6 @@
-"""Which name someone meant: spelling, word order and usual synonyms are forgiven, another number is not (conv3d is not conv1d)."""
+"""Which name someone meant: spelling, word order and usual synonyms are forgiven, another number is not (conv3d is
+not conv1d).
+"""
 
 from __future__ import annotations
 

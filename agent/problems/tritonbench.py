@@ -1,8 +1,9 @@
 """TritonBench's T channel (thunlp): operators that torch has, each with a test. One call of the test becomes a problem.
 
-An operator's file holds the operator in torch, a line of #, and `test_*`, which calls it a few times. Of the first call that can be used (or of the
-one asked for, `NAME#2`) the tensors become get_inputs() and the rest is written into Model.forward. What that does not do: the test's tensors are tiny
-and often constant, so these problems say whether a kernel is right, not how fast it is.
+An operator's file holds the operator in torch, a line of #, and `test_*`, which calls it a few times. Of the first call
+that can be used (or of the one asked for, `NAME#2`) the tensors become get_inputs() and the rest is written into
+Model.forward. What that does not do: the test's tensors are tiny and often constant, so these problems say whether a
+kernel is right, not how fast it is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ LISTING = "TritonBench_T_v1.jsonl"
 
 
 def find(asked: str, path: Path | None) -> Problem:
-    """`softmax_log`, `softmax log` or `softmax_log#2` (its second call). Raises ProblemError, with the reason where an operator cannot be a problem."""
+    """`softmax_log`, `softmax log` or `softmax_log#2` (its second call).
+
+    Raises ProblemError, with the reason where an operator cannot be a problem.
+    """
     if path is None:
         raise ProblemError("a TritonBench-T operator needs the checkout: give it with --tritonbench DIR")
     name, _, case = asked.strip().partition("#")

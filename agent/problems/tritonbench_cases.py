@@ -45,7 +45,10 @@ class Case:
 
 
 def convert(text: str, stem: str, number: int | None = None) -> str:
-    """The reference for call `number` (from 1) of the operator's test, or for the first that can be used. Raises NotAProblem."""
+    """The reference for call `number` (from 1) of the operator's test, or for the first that can be used.
+
+    Raises NotAProblem.
+    """
     parts = _FENCE.split(text)
     if len(parts) < 2:
         raise NotAProblem("the file has no line of # between the operator and its test")
@@ -87,7 +90,9 @@ def _calls(statement: ast.stmt, called: set[str]) -> list[ast.Call]:
 
 
 def _around(test: ast.Module, stem: str) -> list[ast.stmt]:
-    """What the test needs round it: imports, constants, classes; not the tests themselves, nor an import of the operator."""
+    """What the test needs round it: imports, constants, classes; not the tests themselves, nor an import of the
+    operator.
+    """
     kept = []
     for node in test.body:
         is_test = isinstance(node, ast.FunctionDef) and node.name.startswith("test")
@@ -136,7 +141,8 @@ def _written(operator: str, around: list[ast.stmt], names: dict[str, ast.Functio
     pieces = [
         operator.strip(),
         "\n".join(ast.unparse(n) for n in around),
-        f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(inputs)}):\n        return {ast.unparse(call)}",
+        f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(inputs)}):\n        return "
+        f"{ast.unparse(call)}",
         "def get_inputs():\n" + textwrap.indent("\n".join(drawn), "    "),
         "def get_init_inputs():\n    return []",
     ]
@@ -179,7 +185,9 @@ def _split(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.expr], 
 
 
 def _plain(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | None:
-    """The argument where it is a number, a text, a dtype or a shape, if need be by way of a name; None where it is more."""
+    """The argument where it is a number, a text, a dtype or a shape, if need be by way of a name; None where it is
+    more.
+    """
     if isinstance(value, ast.Name):
         made = [s.value for s in before if isinstance(s, ast.Assign) and _stored(s) == {value.id}]
         touched = [s for s in before if value.id in _stored(s)]
@@ -217,7 +225,9 @@ def _slice(before: tuple[ast.stmt, ...], needed: set[str]) -> list[ast.stmt]:
 
 
 def _stored(statement: ast.stmt) -> set[str]:
-    """Names that a statement makes or changes: assigned to, written into, or called with a method in place (`x.fill_(0)`)."""
+    """Names that a statement makes or changes: assigned to, written into, or called with a method in place
+    (`x.fill_(0)`).
+    """
     found = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     found |= {n.name for n in ast.walk(statement) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     for node in ast.walk(statement):

@@ -18,7 +18,9 @@ _OWNERS = {"nn": "torch.nn"}
 
 @lru_cache(maxsize=512)
 def compact_reference(source: str) -> str:
-    """The reference without imports, comments, docstrings, annotations and our own notes, torch's modules by their usual names, written as `ast.unparse` does."""
+    """The reference without imports, comments, docstrings, annotations and our own notes, torch's modules by their
+    usual names, written as `ast.unparse` does.
+    """
     tree = parse(source)
     tree = _Usual(_imported(tree)).visit(tree)
     tree.body = [node for node in tree.body if not _is_left_out(node)]

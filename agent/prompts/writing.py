@@ -41,7 +41,10 @@ class Prompts:
     """The templates of one form: the user's own where his folder has them, else ours."""
 
     def __init__(self, form: PromptForm, folder: Path | None = None) -> None:
-        """`folder` holds `chat/draft.txt`, `compact/repair.txt` ... as many as are to be other than ours. Raises InputError."""
+        """`folder` holds `chat/draft.txt`, `compact/repair.txt` ...
+
+        as many as are to be other than ours. Raises InputError.
+        """
         if folder is not None and not folder.is_dir():
             raise InputError(f"there is no folder {folder}: give one with {form}/draft.txt and the like")
         self.form = form

@@ -1,7 +1,9 @@
-"""`agent recheck` without its options: judges stored candidates again with today's judge, many at once, and says which verdicts changed.
+"""`agent recheck` without its options: judges stored candidates again with today's judge, many at once, and says which
+verdicts changed.
 
-Equal programs are judged once. What is done is saved verdict by verdict, so a command that was stopped, in whatever way, goes on where it stopped.
-What it does not do: walk through the machine again (`agent replay --rescore` does), or let a CPU's verdict take the place of a GPU's.
+Equal programs are judged once. What is done is saved verdict by verdict, so a command that was stopped, in whatever
+way, goes on where it stopped. What it does not do: walk through the machine again (`agent replay --rescore` does), or
+let a CPU's verdict take the place of a GPU's.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
 IN_A_ROW = 3
-"""Candidates that this machine's trouble may keep from being judged, one after the other, before the command gives up."""
+"""Candidates that this machine's trouble may keep from being judged, one after the other, before the command gives
+up.
+"""
 STOPPING = "stopping when those at work are judged; Ctrl-C again stops at once"
 
 
@@ -113,7 +117,10 @@ class Job(NamedTuple):
 
 
 def recheck(asked: Asked, db: str | None, say: Callable[[str], None]) -> Rechecks:
-    """Ctrl-C ends it after those at work; what was judged stays. Raises InputError, StoreError, and InfrastructureError where nothing can be judged here."""
+    """Ctrl-C ends it after those at work; what was judged stays.
+
+    Raises InputError, StoreError, and InfrastructureError where nothing can be judged here.
+    """
     interrupted = False
     with ExitStack() as stack:
         store = stack.enter_context(open_store(db, create=False))
@@ -133,8 +140,10 @@ def recheck(asked: Asked, db: str | None, say: Callable[[str], None]) -> Recheck
             interrupted = work.all(evaluator, asked.workers)
             tools = evaluator.environment()
         found = Rechecks(
-            database=store.where, run=asked.run or "", evaluator=evaluator_version(), tools=tools, candidates=len(entries),
-            before=len(entries) - len(kept) - len(todo), here=work.done, left=len(todo) - work.done - len(work.not_judged),
+            database=store.where, run=asked.run or "", evaluator=evaluator_version(), tools=tools,
+            candidates=len(entries),
+            before=len(entries) - len(kept) - len(todo), here=work.done,
+            left=len(todo) - work.done - len(work.not_judged),
             only_on_a_gpu=len(kept), changed=tuple(_changed(store, entries, on_gpu)), not_judged=tuple(work.not_judged),
             interrupted=interrupted,
         )  # fmt: skip
@@ -202,7 +211,10 @@ class _Work:
         return len(self._jobs)
 
     def all(self, evaluator: Evaluator, at_once: int) -> bool:
-        """Judges all; whether Ctrl-C came. A second Ctrl-C leaves at once. Raises the first trouble that concerns every candidate."""
+        """Judges all; whether Ctrl-C came.
+
+        A second Ctrl-C leaves at once. Raises the first trouble that concerns every candidate.
+        """
         threads = [
             threading.Thread(target=self._some, args=(evaluator,), daemon=True) for _ in range(min(at_once, self.left))
         ]
@@ -236,7 +248,9 @@ class _Work:
             return self._jobs.pop() if self._jobs and not self._over.is_set() else None
 
     def _one(self, evaluator: Evaluator, job: Job) -> None:
-        """Judges the first of equal programs; the others get its verdict, unless a loaded machine may have caused it."""
+        """Judges the first of equal programs; the others get its verdict, unless a loaded machine may have caused
+        it.
+        """
         report: Report | None = None
         for entry in job.entries:
             if report is None or (report.failure is not None and report.failure.fault in NOT_KEPT):

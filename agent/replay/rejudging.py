@@ -58,7 +58,10 @@ class Replays(Value):
 
 
 def replay_all(asked: Asked, db: str | None, say: Callable[[str], None]) -> Replays:
-    """Raises InputError, StoreError, and what keeps the tools from judging. Ctrl-C ends it after what is at work; what was saved stays."""
+    """Raises InputError, StoreError, and what keeps the tools from judging.
+
+    Ctrl-C ends it after what is at work; what was saved stays.
+    """
     with ExitStack() as stack:
         store = stack.enter_context(open_store(db, readonly=not asked.rescore, create=False))
         rows = _rows(store, asked)
@@ -97,7 +100,8 @@ class _Work:
     """The trajectories that are left, shared by a few threads."""
 
     def __init__(
-        self, store: Store, scratch: Store, asked: Asked, evaluator: Evaluator | None, say: Callable[[str], None], count: int
+        self, store: Store, scratch: Store, asked: Asked, evaluator: Evaluator | None, say: Callable[[str], None],
+        count: int
     ) -> None:  # fmt: skip
         self._store, self._scratch, self._asked, self._evaluator = store, scratch, asked, evaluator
         self._say, self._count = say, count
@@ -148,7 +152,9 @@ class _Work:
             self._say(f"{place}trajectory {row.id} ({row.problem}): {doing}")
 
         def say(doing: str) -> None:
-            """Between two steps of the machine; never in the middle of a verdict, whose processes would be left behind."""
+            """Between two steps of the machine; never in the middle of a verdict, whose processes would be left
+            behind.
+            """
             if self._over.is_set():
                 raise KeyboardInterrupt
             tell(doing)
@@ -193,7 +199,10 @@ REWARDS_TIMEOUT_SECONDS = 3600.0
 
 
 class RewardsAgain(Value):
-    """What became of one formula's rewards. Each is stored with its verdict, which names the evaluator that made it; those of earlier verdicts stay."""
+    """What became of one formula's rewards.
+
+    Each is stored with its verdict, which names the evaluator that made it; those of earlier verdicts stay.
+    """
 
     formula: str
     """Name and version, `default@1`."""
@@ -204,7 +213,10 @@ class RewardsAgain(Value):
 
 
 def rewards_again(database: str, run: str | None, formulas: Sequence[str]) -> tuple[RewardsAgain, ...]:
-    """Scores the verdicts in force by every formula that scored any before. Those that are scored already are left as they are."""
+    """Scores the verdicts in force by every formula that scored any before.
+
+    Those that are scored already are left as they are.
+    """
     return tuple(_one(database, run, formula) for formula in formulas)
 
 

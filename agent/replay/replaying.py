@@ -1,6 +1,8 @@
-"""Replays: the machine of `agent solve` with a scripted policy that gives the stored replies, over a database that is thrown away.
+"""Replays: the machine of `agent solve` with a scripted policy that gives the stored replies, over a database that is
+thrown away.
 
-Without tools the verdicts too come from the store. With them every candidate is judged again, in the order and by the rules of its run.
+Without tools the verdicts too come from the store. With them every candidate is judged again, in the order and by the
+rules of its run.
 """
 
 from __future__ import annotations
@@ -122,7 +124,9 @@ class FromRecord:
 
 
 class Anew:
-    """Today's tools on the stored code, but for turns that belong to another trajectory, or that `known` has been told of."""
+    """Today's tools on the stored code, but for turns that belong to another trajectory, or that `known` has been
+    told of.
+    """
 
     def __init__(
         self, turns: Sequence[Turn], own: int, judging: Judges, known: Callable[[Turn], bool],
@@ -159,7 +163,10 @@ Judge = Callable[[Sequence[Turn]], Judges]
 def replay(
     store: Store, trajectory: Trajectory, scratch: Store, judge: Judge, say: Callable[[str], None] = lambda doing: None
 ) -> Replayed:
-    """One trajectory through the machine. Raises what the tools raise, and KeyboardInterrupt: nothing of `store` is changed here."""
+    """One trajectory through the machine.
+
+    Raises what the tools raise, and KeyboardInterrupt: nothing of `store` is changed here.
+    """
     turns = history(store, trajectory)
     known = [turn for turn in turns if turn.report is not None and turn.completion is not None]
     settings = Settings.of(trajectory).with_(budgets=UNBOUND)

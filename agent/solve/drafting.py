@@ -29,8 +29,10 @@ class DraftKind(StrEnum):
     """Who writes the first candidate."""
 
     AUTO = "auto"
-    """Both: the policy drafts first, and the compiler where that draft does not reach the goal. The run goes on from the
-    better one."""
+    """Both: the policy drafts first, and the compiler where that draft does not reach the goal.
+
+    The run goes on from the better one.
+    """
     POLICY = "policy"
     """The policy alone."""
     COMPILER = "compiler"

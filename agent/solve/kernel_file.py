@@ -40,7 +40,9 @@ def write_kernel(path: Path, problem: Problem, best: Attempt, settings: Settings
         f"# policy     {_line(settings.policy)}",
         f"# candidate  {best.candidate_id}, turn {best.turn + 1}, {best.action} ({best.hash[:16]}), in {_line(where)}",
         f"# verified   {_line(verified(best.report))}",
-        f"# judged by  evaluator {best.report.environment.evaluator}, torch {best.report.environment.torch}, triton {best.report.environment.triton}",
+        f"# judged by  evaluator {best.report.environment.evaluator}, torch "
+        f"{best.report.environment.torch}, triton "
+        f"{best.report.environment.triton}",
         "",
     ]
     beside = path.with_name(f".{path.name}.part")
@@ -58,7 +60,11 @@ def verified(report: Report) -> str:
         compiled = (
             f"compiled for {', '.join(c.target for c in report.compiles if c.passed)}; " if report.compiles else ""
         )
-        return f"{compiled}right on a CPU, interpreted, at small sizes{f' ({shown})' if shown else ''}; not run on a GPU, and nothing is known of its speed"
+        return (
+            f"{compiled}right on a CPU, interpreted, at small sizes{f' ({shown})' if shown else ''}; not run "
+            "on a GPU, and nothing is known of its "
+            "speed"
+        )
     return f"right at full sizes on {clean_text(report.judged_on, 80)}{_speed(report)}"
 
 

@@ -77,7 +77,9 @@ def solve_problem(
     say: Callable[[str], None],
     forked_from: int | None = None,
 ) -> Solved:
-    """Begins or goes on, runs until it stops, writes the best kernel. Raises StoreError and InfrastructureError before the first turn only.
+    """Begins or goes on, runs until it stops, writes the best kernel.
+
+    Raises StoreError and InfrastructureError before the first turn only.
 
     `forked_from`: a candidate of another trajectory, after which this one goes its own way.
     """
@@ -92,7 +94,8 @@ def solve_problem(
         say("starting the tools")
         try:
             with deferred():
-                import torch  # noqa: F401 (here, and not at the first verdict, where Ctrl-C could come in the middle of it)
+                # Imported here and not at the first verdict, where Ctrl-C could come in the middle of the import.
+                import torch  # noqa: F401
             with (
                 Drafter(say) as drafter,
                 Evaluator(device=settings.device, workers=1, cache_dir=verdicts_beside(db)) as evaluator,

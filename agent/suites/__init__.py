@@ -1,1 +1,4 @@
-"""Where problems come from besides the catalogue: files, KernelBench, TritonBench. Nothing of a suite is kept in this repository."""
+"""Where problems come from besides the catalogue: files, KernelBench, TritonBench.
+
+Nothing of a suite is kept in this repository.
+"""

@@ -12,7 +12,9 @@ SIDES = ("X", "Y", "Z", "R0", "R1")
 
 
 def block_sizes(kernel: Kernel) -> dict[str, int]:
-    """Block -> the most that it should be: bounded by Inductor's hints, because where a size is a number it leaves masks out."""
+    """Block -> the most that it should be: bounded by Inductor's hints, because where a size is a number it leaves
+    masks out.
+    """
     depth = _persistent_depth(kernel)
     wish = _wished(kernel, depth)
     sizes = {}

@@ -23,8 +23,10 @@ BLOCK_FOR = '''def block_for(extent, most, least=1):
     """A power of two that holds the extent, within bounds."""
     return min(most, max(least, triton.next_power_of_2(extent)))'''
 IMPORTS = {
-    "import torch": r"\btorch\.", "import torch.nn as nn": r"\bnn\.", "import triton": r"\btriton\.", "import triton.language as tl": r"\btl\.",
-    "from triton.language.extra import libdevice": r"\blibdevice\.", "from math import inf, nan": r"(?<![\w\"'.-])(inf|nan)\b(?![\"'])",
+    "import torch": r"\btorch\.", "import torch.nn as nn": r"\bnn\.", "import triton": r"\btriton\.",
+    "import triton.language as tl": r"\btl\.",
+    "from triton.language.extra import libdevice": r"\blibdevice\.",
+    "from math import inf, nan": r"(?<![\w\"'.-])(inf|nan)\b(?![\"'])",
 }  # fmt: skip
 """Import -> where it is needed."""
 

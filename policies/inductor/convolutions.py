@@ -49,7 +49,8 @@ class Geometry:
         return [self.channels, *self.kernel]
 
 
-def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: Any) -> Geometry:  # fmt: skip
+def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
+    groups: Any) -> Geometry:  # fmt: skip
     from torch.utils._sympy.functions import FloorDiv
 
     batch, channels, *size = x.get_size()
@@ -68,7 +69,8 @@ def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, tran
     )
 
 
-def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: Any, output_padding: Any, groups: Any) -> Any:  # fmt: skip
+def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: Any,
+    output_padding: Any, groups: Any) -> Any:  # fmt: skip
     """aten.convolution: (groups of) weights [channels, depth] by patches [depth, pixels], then the bias."""
     import sympy
     import torch
@@ -211,7 +213,8 @@ def _average_pooling(pool: Any) -> Any:
 
     aten = torch.ops.aten
 
-    def lowered(x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Any = None) -> Any:  # fmt: skip
+    def lowered(x: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: Any = None) -> Any:  # fmt: skip
         kernel, pads = (
             [*v] * (3 // len(v)) if isinstance(v, list | tuple) else [v] * 3 for v in (kernel_size, padding)
         )

@@ -66,8 +66,9 @@ def draft(
 ) -> Draft:
     """The compiler's draft for a problem's text.
 
-    partial: operators that have no kernel of their own stay in torch, instead of ending the draft. varied: the same problem at other sizes, whose
-    differences tell which numbers are sizes. Never raises for what is wrong with the problem.
+    partial: operators that have no kernel of their own stay in torch, instead of ending the draft. varied: the same
+    problem at other sizes, whose differences tell which numbers are sizes. Never raises for what is wrong with the
+    problem.
     """
     asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied)}
     answer = run(ENTRY, asked, seconds)

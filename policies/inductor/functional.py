@@ -14,7 +14,8 @@ def replace_functions() -> None:
     import torch.nn.functional as functional
 
     own = {
-        "max_pool1d": max_pool1d, "group_norm": group_norm, "scaled_dot_product_attention": attention, "instance_norm": instance_norm,
+        "max_pool1d": max_pool1d, "group_norm": group_norm, "scaled_dot_product_attention": attention,
+        "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
     }  # fmt: skip
     for name, function in own.items():
@@ -79,7 +80,8 @@ def lstm_cell(x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: 
     return out * torch.tanh(c), c
 
 
-def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
+def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
     """As a two-dimensional one of height one."""
     import torch
 
@@ -109,7 +111,8 @@ def _scaled(x: Any, weight: Any, bias: Any) -> Any:
     return x if bias is None else x + bias.view(wide)
 
 
-def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Any:  # fmt: skip
+def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
+    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Any:  # fmt: skip
     import torch
 
     if not use_input_stats:
@@ -126,7 +129,8 @@ def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, wei
     return _scaled(made, weight, bias)
 
 
-def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Any:  # fmt: skip
+def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False) -> Any:  # fmt: skip
     """softmax(q k^T * scale + mask) v."""
     import torch
 

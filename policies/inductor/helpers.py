@@ -13,14 +13,17 @@ NAMES = {
     "maximum": "maximum", "minimum": "minimum", "max2": "row_maximum", "min2": "row_minimum", "any": "any_of",
     "maximum_with_index": "larger_with_index", "minimum_with_index": "smaller_with_index",
     "max_with_index": "row_maximum_with_index", "min_with_index": "row_minimum_with_index", "prod": "row_product",
-    "select_one": "select_one", "welford": "welford", "welford_combine": "welford_combine", "welford_reduce": "welford_step",
+    "select_one": "select_one", "welford": "welford", "welford_combine": "welford_combine",
+    "welford_reduce": "welford_step",
     "div_floor_integer": "floor_divide", "remainder_integer": "remainder", "promote_to_tensor": "",
 }  # fmt: skip
 """Inductor's name -> ours; empty where it does nothing."""
 
 BODIES = {
-    "maximum": 'maximum(a, b):\n    """The larger one; NaN where there is one."""\n    return tl.where((a > b) | (a != a), a, b)',
-    "minimum": 'minimum(a, b):\n    """The smaller one; NaN where there is one."""\n    return tl.where((a < b) | (a != a), a, b)',
+    "maximum": 'maximum(a, b):\n    """The larger one; NaN where there is one."""\n    return tl.where((a > b) | '
+    "(a != a), a, b)",
+    "minimum": 'minimum(a, b):\n    """The smaller one; NaN where there is one."""\n    return tl.where((a < b) | '
+    "(a != a), a, b)",
     "times": "times(a, b):\n    return a * b",
     "row_product": "row_product(x, axis):\n    return tl.reduce(x, axis, times)",
     "any_of": "any_of(x, axis):\n    return tl.max(x.to(tl.int32), axis) > 0",
@@ -54,7 +57,8 @@ for _word, _sign, _other in (("maximum", ">", "larger"), ("minimum", "<", "small
     BODIES[f"row_{_word}"] = f'''row_{_word}(x, axis):
     """Of each row; NaN where there is one."""
     nans = tl.sum((x != x).to(tl.int32), axis)
-    return tl.where(nans > 0, float("nan"), tl.{_short}(x, axis)).to(x.dtype) if x.dtype.is_floating() else tl.{_short}(x, axis)'''
+    found = tl.{_short}(x, axis)
+    return tl.where(nans > 0, float("nan"), found).to(x.dtype) if x.dtype.is_floating() else found'''
     BODIES[f"{_other}_with_index"] = f"""{_other}_with_index(a, i, b, j):
     left = (a {_sign} b) | ((a != a) & (b == b)) | (((a == b) | ((a != a) & (b != b))) & (i < j))
     return tl.where(left, a, b), tl.where(left, i, j)"""

@@ -9,7 +9,9 @@ from kernelwright.policies.inductor.tracing import Traced
 
 
 def model_and_what_it_needs(traced: Traced, lines: list[str], constants: dict[str, str]) -> tuple[list[str], str]:
-    """Texts of the problem's statements that ModelNew needs, in their order; and ModelNew with `lines` as its forward."""
+    """Texts of the problem's statements that ModelNew needs, in their order; and ModelNew with `lines` as its
+    forward.
+    """
     tree = ast.parse(traced.text.source)
     by_name = _statements(tree)
     model = by_name["Model"]
@@ -80,7 +82,9 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _complete_constructor(traced: Traced, model: ast.ClassDef, forward: str, constants: dict[str, str]) -> None:
-    """Makes the constructor keep the arguments that forward takes sizes from, and the numbers that forward has written in it."""
+    """Makes the constructor keep the arguments that forward takes sizes from, and the numbers that forward has
+    written in it.
+    """
     init = next((f for f in model.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
     lines = []
     for attribute, argument in traced.keywords.items():

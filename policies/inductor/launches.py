@@ -107,12 +107,16 @@ class _Plain(ast.NodeTransformer):
 def _allocation(shape: str, strides: str, dtype: str) -> ast.expr:
     """torch.empty where the strides are those of a contiguous tensor."""
     plain = strides.replace(" ", "") == _contiguous(shape)
-    text = f"torch.empty({shape}, device=device, dtype={dtype})" if plain else f"torch.empty_strided({shape}, {strides}, device=device, dtype={dtype})"  # fmt: skip
+    text = f"torch.empty_strided({shape}, {strides}, device=device, dtype={dtype})"
+    if plain:
+        text = f"torch.empty({shape}, device=device, dtype={dtype})"
     return ast.parse(text, mode="eval").body
 
 
 def _contiguous(shape: str) -> str:
-    """The strides of a contiguous tensor where every size is a name or a number, in Inductor's order of factors; "" elsewhere."""
+    """The strides of a contiguous tensor where every size is a name or a number, in Inductor's order of factors; ""
+    elsewhere.
+    """
     sizes = [ast.unparse(e) for e in getattr(ast.parse(shape, mode="eval").body, "elts", [])]
     if not all(s.isidentifier() or s.isdigit() for s in sizes):
         return ""
@@ -191,7 +195,8 @@ def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
         values = tuple(launch.given[old] for launch in launches)
         same = len(set(values)) == 1
         if "ptr" in old:
-            made = f"{simple_path(values[0])}_pointer" if same and re.fullmatch(r"[\w.\[\]']+", values[0]) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
+            made = f"{simple_path(values[0])}_pointer" if same and re.fullmatch(r"[\w.\[\]']+",
+                values[0]) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
         elif values in by_value:
             found[old] = by_value[values]
             continue
@@ -213,7 +218,8 @@ def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
 
 def _numbered(word: str, numbers: dict[str, int]) -> str:
     numbers[word] += 1
-    return {"in": f"input_{numbers[word]}_pointer", "out": f"output_{numbers[word]}_pointer"}.get(word, f"extent_{numbers[word]}")  # fmt: skip
+    return {"in": f"input_{numbers[word]}_pointer", "out": f"output_{numbers[word]}_pointer"}.get(word,
+        f"extent_{numbers[word]}")  # fmt: skip
 
 
 def launch_lines(launch: Launch, written: Written) -> list[str]:
@@ -224,7 +230,8 @@ def launch_lines(launch: Launch, written: Written) -> list[str]:
     extents = {letter: given.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}
     passed = [given[p] for p in written.parameters if p not in kernel.blocks]
     names = {b.removesuffix("BLOCK").lower(): f"{roles[b.removesuffix('BLOCK').lower()].upper()}_BLOCK" for b in sizes}
-    blocks = [f"{names[(side := b.removesuffix('BLOCK').lower())]}={fitted(kernel, b, n, extents[side])}" for b, n in sizes.items()]  # fmt: skip
+    blocks = [f"{names[(side := b.removesuffix('BLOCK').lower())]}={fitted(kernel, b, n, extents[side])}" for b,
+        n in sizes.items()]  # fmt: skip
     counts = {b.removesuffix("BLOCK").lower(): n for b, n in sizes.items()}
     options = [f"num_warps={warps(kernel, sizes)}"]
     if (number := stages(kernel)) is not None:

@@ -20,14 +20,19 @@ PLURAL = {"matrix": "matrices", "step": "depth", "inner": "inner_size"}
 RESERVED = {"tl", "triton", "libdevice", "float", "inf", "nan", "range", "min", "max", *BODIES}
 RESULTS = (
     ("tl.load", "value"), ("tl.dot", "product"), ("row_maximum_with_index", "best"), ("row_minimum_with_index", "best"),
-    ("row_maximum", "largest"), ("row_minimum", "smallest"), ("row_product", "product"), ("tl.max", "largest"), ("tl.min", "smallest"),
-    ("tl.sum", "total"), ("any_of", "found"), ("exp2", "power"), ("exp", "exponential"), ("rsqrt", "inverse_root"), ("sqrt", "root"),
+    ("row_maximum", "largest"), ("row_minimum", "smallest"), ("row_product", "product"), ("tl.max", "largest"),
+    ("tl.min", "smallest"),
+    ("tl.sum", "total"), ("any_of", "found"), ("exp2", "power"), ("exp", "exponential"), ("rsqrt", "inverse_root"),
+    ("sqrt", "root"),
     ("tanh", "hyperbolic"), ("erf", "error_function"), ("log", "logarithm"), ("sin", "sine"), ("cos", "cosine"),
-    ("associative_scan", "running"), ("tl.where", "chosen"), ("maximum", "larger"), ("minimum", "smaller"), ("sigmoid", "gate"),
-    ("tl.reshape", "tile"), ("tl.trans", "tile"), ("tl.broadcast_to", "wide"), ("tl.full", "constant"), (".to", "converted"),
+    ("associative_scan", "running"), ("tl.where", "chosen"), ("maximum", "larger"), ("minimum", "smaller"),
+    ("sigmoid", "gate"),
+    ("tl.reshape", "tile"), ("tl.trans", "tile"), ("tl.broadcast_to", "wide"), ("tl.full", "constant"),
+    (".to", "converted"),
 )  # fmt: skip
 """Function -> what its result is called."""
-OPERATORS = {ast.Add: "sum_of", ast.Sub: "difference", ast.Mult: "scaled", ast.Div: "quotient", ast.BitAnd: "both", ast.BitOr: "either"}  # fmt: skip
+OPERATORS = {ast.Add: "sum_of", ast.Sub: "difference", ast.Mult: "scaled", ast.Div: "quotient", ast.BitAnd: "both",
+    ast.BitOr: "either"}  # fmt: skip
 
 
 def roles_of(kernel: Kernel) -> dict[str, str]:
@@ -47,7 +52,9 @@ class Names:
     """Gives each name of one kernel a readable one, no two the same."""
 
     def __init__(self, kernel: Kernel, parameters: dict[str, str]) -> None:
-        """parameters: Inductor's parameter -> what it is called; several may have one name where they are one number."""
+        """parameters: Inductor's parameter -> what it is called; several may have one name where they are one
+        number.
+        """
         self._roles = roles_of(kernel)
         self._known: dict[str, str] = {}
         self._taken: set[str] = set(RESERVED)
@@ -61,7 +68,8 @@ class Names:
         block = f"{letter.upper()}BLOCK"
         for old, new in (
             (block, f"{role.upper()}_BLOCK"), (f"{letter}index", role), (f"{letter}mask", f"{role}_exists"),
-            (f"{letter}offset", f"first_{role}"), (f"{letter}base", f"{role}_in_block"), (f"{letter}numel", plural(role)),
+            (f"{letter}offset", f"first_{role}"), (f"{letter}base", f"{role}_in_block"),
+            (f"{letter}numel", plural(role)),
         ):  # fmt: skip
             if old not in self._known:
                 self._known[old] = self._unique(new)
@@ -110,7 +118,9 @@ class Names:
         """`column % width` is the width_index; what is left after a division is an outer index."""
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
             size = ast.unparse(value.right)
-            return f"{self._known.get(size, '')}_index".lstrip("_") if size.isidentifier() else f"index_of_{size}" if size.isdigit() else "index"  # fmt: skip
+            if size.isidentifier():
+                return f"{self._known.get(size, '')}_index".lstrip("_")
+            return f"index_of_{size}" if size.isdigit() else "index"
         return "outer_index"
 
     def __call__(self, name: str) -> str:

@@ -1,4 +1,6 @@
-"""A kernel without Inductor's runtime: own helpers, no aliases, no constants with a name, nothing that is used once and could be read in place."""
+"""A kernel without Inductor's runtime: own helpers, no aliases, no constants with a name, nothing that is used once
+and could be read in place.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,10 @@ class _Runtime(ast.NodeTransformer):
 
 
 def _converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
-    """A size is a plain number where it is one: it has no `to`, but can be multiplied. What is converted twice is converted once."""
+    """A size is a plain number where it is one: it has no `to`, but can be multiplied.
+
+    What is converted twice is converted once.
+    """
     inner = function.value
     if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]) == "tl.float32":
         return ast.parse(f"{inner.id} * 1.0", mode="eval").body
@@ -189,7 +194,8 @@ def bodies(function: ast.AST) -> list[list[ast.stmt]]:
 
 def _target(statement: ast.stmt) -> str:
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) and not isinstance(statement, ast.For) else ""  # fmt: skip
+    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) and not isinstance(statement,
+        ast.For) else ""  # fmt: skip
 
 
 def _inline(function: ast.FunctionDef) -> None:

@@ -1,4 +1,6 @@
-"""The compiler as a policy: it answers the first question of a conversation with a draft, and has nothing to say to a second one."""
+"""The compiler as a policy: it answers the first question of a conversation with a draft, and has nothing to say to
+a second one.
+"""
 
 from __future__ import annotations
 

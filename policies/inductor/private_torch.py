@@ -1,6 +1,9 @@
-"""Every private or patched function of torch and Triton that drafting depends on, in one place. A contract test holds the list.
+"""Every private or patched function of torch and Triton that drafting depends on, in one place.
 
-The patches pretend that there is a GPU. They last for the whole process, which is therefore one of its own that does nothing else.
+A contract test holds the list.
+
+The patches pretend that there is a GPU. They last for the whole process, which is therefore one of its own that does
+nothing else.
 """
 
 from __future__ import annotations
@@ -65,7 +68,8 @@ def _exists(name: str) -> bool:
 
 CARD = {
     "name": "H100", "major": 9, "minor": 0, "multi_processor_count": 132, "total_memory": 80 << 30, "warp_size": 32,
-    "gcnArchName": "", "regs_per_multiprocessor": 65536, "max_threads_per_multi_processor": 2048, "max_threads_per_block": 1024,
+    "gcnArchName": "", "regs_per_multiprocessor": 65536, "max_threads_per_multi_processor": 2048,
+    "max_threads_per_block": 1024,
     "L2_cache_size": 50 << 20, "shared_memory_per_block": 49152, "shared_memory_per_block_optin": 232448,
     "shared_memory_per_multiprocessor": 233472,
 }  # fmt: skip
@@ -84,7 +88,8 @@ def pretend_gpu() -> None:
     tqdm.tqdm.monitor_interval = 0  # its thread would be lost in forked processes
     card = types.SimpleNamespace(**CARD)
     answers = {
-        "is_available": True, "device_count": 1, "current_device": 0, "get_device_properties": card, "get_device_name": "H100",
+        "is_available": True, "device_count": 1, "current_device": 0, "get_device_properties": card,
+        "get_device_name": "H100",
         "get_device_capability": (9, 0), "synchronize": None, "_lazy_init": None, "is_bf16_supported": True,
     }  # fmt: skip
     own = {"get_compute_capability": 90, "is_triton_capable": True, "raise_if_triton_unavailable": None}
@@ -103,12 +108,15 @@ def _constant(answer: Any) -> Any:
 
 
 def accept_symbols() -> None:
-    """Lets `nn` be built with symbols for its sizes: initial values are not drawn, and arithmetic of `math` keeps symbols."""
+    """Lets `nn` be built with symbols for its sizes: initial values are not drawn, and arithmetic of `math` keeps
+    symbols.
+    """
     import torch
     import torch.nn as nn
 
     numbers.Integral.register(torch.SymInt)
-    for name, symbolic in (("sqrt", torch.sym_sqrt), ("log", torch.sym_log)) if hasattr(torch, "sym_log") else (("sqrt", torch.sym_sqrt),):  # fmt: skip
+    for name, symbolic in (("sqrt", torch.sym_sqrt), ("log", torch.sym_log)) if hasattr(torch,
+        "sym_log") else (("sqrt", torch.sym_sqrt),):  # fmt: skip
         setattr(math, name, _symbolic(getattr(math, name), symbolic))
     for name in [n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_")]:
         setattr(nn.init, name, lambda tensor, *_, **__: tensor)

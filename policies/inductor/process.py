@@ -1,4 +1,6 @@
-"""What runs in the sandboxed process: the problem's file is executed here, under a pretended GPU, and a candidate's text goes out."""
+"""What runs in the sandboxed process: the problem's file is executed here, under a pretended GPU, and a candidate's
+text goes out.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,8 @@ def _attempt(source: str, free: Any, strict: bool) -> dict[str, Any]:
     if strict and made.library_calls:
         raise Refused(f"no kernel of its own for {', '.join(dict.fromkeys(made.library_calls))}")
     return {
-        "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls), "fixed_sizes": list(traced.fixed),
+        "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
+        "fixed_sizes": list(traced.fixed),
     }  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""Matrix products without a library: Inductor's `tl.dot` kernels, and a product and a sum where `tl.dot` cannot be used."""
+"""Matrix products without a library: Inductor's `tl.dot` kernels, and a product and a sum where `tl.dot` cannot be
+used.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def own_products() -> None:
 
 
 def _product(by_dot: Any, left: int, right: int, axis: int) -> Any:
-    """`tl.dot` where Inductor can use it; elsewhere (a side of one, float64) elements are multiplied and summed along `axis`."""
+    """`tl.dot` where Inductor can use it; elsewhere (a side of one, float64) elements are multiplied and summed
+    along `axis`.
+    """
     import torch
     from torch._inductor.kernel.mm_common import use_native_matmul
     from torch._inductor.lowering import lowerings

@@ -1,6 +1,7 @@
 """Sorting and the largest elements without a library: each element's rank is counted, and the rank says where it goes.
 
-It takes the square of the length, which is right for experts, classes and short rows. What it does not do: rows over `LONGEST` elements.
+It takes the square of the length, which is right for experts, classes and short rows. What it does not do: rows over
+`LONGEST` elements.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _ranks(x: Any, descending: bool) -> Any:
-    """For the last dimension: how many elements come before each one. NaN counts as the largest, equal elements keep their order."""
+    """For the last dimension: how many elements come before each one.
+
+    NaN counts as the largest, equal elements keep their order.
+    """
     import torch
 
     length = x.shape[-1]

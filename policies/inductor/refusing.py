@@ -21,7 +21,9 @@ class Refused(Exception):
 
 
 def line_of(error: BaseException, source: str) -> str:
-    """`line 12 (y = x[x > 0])`: the deepest line of the problem that the error came through; empty where there is none."""
+    """`line 12 (y = x[x > 0])`: the deepest line of the problem that the error came through; empty where there is
+    none.
+    """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == PROBLEM]
     if not frames or frames[-1].lineno is None:
         return ""

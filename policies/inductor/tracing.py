@@ -1,4 +1,6 @@
-"""A problem's model traced with symbolic sizes: a graph of aten's operators, and where each of its arguments is found in `ModelNew`."""
+"""A problem's model traced with symbolic sizes: a graph of aten's operators, and where each of its arguments is
+found in `ModelNew`.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +146,9 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any]) 
 
 
 def _recompute_floats(model: Any, sizes: dict[str, Any], traced: Traced) -> None:
-    """Numbers that the constructor computed from sizes (`(width // heads) ** -0.5`) are computed once more, where the graph sees it."""
+    """Numbers that the constructor computed from sizes (`(width // heads) ** -0.5`) are computed once more, where
+    the graph sees it.
+    """
     import torch
     from torch.utils._sympy.interp import sympy_interp
     from torch.utils._sympy.reference import PythonReferenceAnalysis

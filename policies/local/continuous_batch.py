@@ -1,8 +1,11 @@
-"""Many conversations in one running batch: rows come and go, the batch stays. On a GPU a step, sampling among it, is one CUDA graph.
+"""Many conversations in one running batch: rows come and go, the batch stays.
 
-Every row writes its next token at one common column of a ring; keys carry their own positions, so the order of columns does not matter. A row's own
-columns are one run that ends at the common one: on a GPU attention reads that run alone (ring_attention), elsewhere a mask says which it is. A row
-that ends leaves its place to another: the batch is never mostly padding, as it is where rows that have ended wait for the longest.
+On a GPU a step, sampling among it, is one CUDA graph.
+
+Every row writes its next token at one common column of a ring; keys carry their own positions, so the order of columns
+does not matter. A row's own columns are one run that ends at the common one: on a GPU attention reads that run alone
+(ring_attention), elsewhere a mask says which it is. A row that ends leaves its place to another: the batch is never
+mostly padding, as it is where rows that have ended wait for the longest.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ _NUMBERS = 6
 
 
 def fits_the_ring(sampling: Sampling) -> bool:
-    """Whether the ring can sample so: the model's own distribution at any temperature, or greedily, without stop strings."""
+    """Whether the ring can sample so: the model's own distribution at any temperature, or greedily, without stop
+    strings.
+    """
     plain = sampling.exact or sampling.temperature == 0.0
     whole = (
         sampling.top_p == 1.0
@@ -52,7 +57,9 @@ def has_a_ring(model: Any) -> bool:
 
 
 def places_that_fit(model: Any, length: int) -> int:
-    """Rows whose keys and values take up to a third of the GPU's free memory (attention wants as much again); without a GPU as many as are asked for."""
+    """Rows whose keys and values take up to a third of the GPU's free memory (attention wants as much again);
+    without a GPU as many as are asked for.
+    """
     import torch
 
     if model.device.type != "cuda":
@@ -64,7 +71,10 @@ def places_that_fit(model: Any, length: int) -> int:
 
 
 class Ring:
-    """`places` rows of up to `length` tokens, prompt and answer together, `room` of them drawn. The model's weights may change in place between steps."""
+    """`places` rows of up to `length` tokens, prompt and answer together, `room` of them drawn.
+
+    The model's weights may change in place between steps.
+    """
 
     def __init__(
         self,
@@ -76,7 +86,10 @@ class Ring:
         graph: bool | None = None,
         windows: bool | None = None,
     ) -> None:
-        """`graph`: replay steps as a CUDA graph; `windows`: attention reads windows, not a mask. None: on a GPU (windows: where Triton is there)."""
+        """`graph`: replay steps as a CUDA graph; `windows`: attention reads windows, not a mask.
+
+        None: on a GPU (windows: where Triton is there).
+        """
         import torch
 
         self._model, self.places, self.length, self.room = model, places, length, room
@@ -131,7 +144,8 @@ class Ring:
         import torch
 
         numbers = [
-            (place, row.prompt[-1], len(row.prompt) - 1, row.limit, row.sampling.temperature or 1.0, row.sampling.temperature == 0.0)
+            (place, row.prompt[-1], len(row.prompt) - 1, row.limit, row.sampling.temperature or 1.0,
+            row.sampling.temperature == 0.0)
             for place, row in zip(places, rows, strict=True)
         ]  # fmt: skip
         packed = torch.zeros(
@@ -228,7 +242,8 @@ class Ring:
             seen[:, 0, 0, 1].copy_(self._positions[:, 0] * self._live + 1)
         with nullcontext() if self._attention is None else self._attention(self._model):
             return self._model(
-                input_ids=self._ids, attention_mask=seen, position_ids=self._positions, past_key_values=self._cache, use_cache=True, logits_to_keep=1
+                input_ids=self._ids, attention_mask=seen, position_ids=self._positions, past_key_values=self._cache,
+                use_cache=True, logits_to_keep=1
             ).logits[:, -1]  # fmt: skip
 
     def _compute(self) -> None:

@@ -1,8 +1,10 @@
-"""Attention of one query a row over the row's own window of a ring: what a step of the running batch needs, and no mask.
+"""Attention of one query a row over the row's own window of a ring: what a step of the running batch needs, and no
+mask.
 
-A row's tokens are one run of columns, modulo the ring's length, that ends at the column just written. One program reads the window of one row and one
-key/value head once, for all query heads of the group: a step costs what its rows are long, not what the ring is. Where a window ends and how many
-columns it has lies in device memory, so that a captured step can be replayed. Long windows are not split over programs.
+A row's tokens are one run of columns, modulo the ring's length, that ends at the column just written. One program reads
+the window of one row and one key/value head once, for all query heads of the group: a step costs what its rows are
+long, not what the ring is. Where a window ends and how many columns it has lies in device memory, so that a captured
+step can be replayed. Long windows are not split over programs.
 
 Imports torch and triton: import it inside the function that needs it.
 """
@@ -80,9 +82,11 @@ def _attend(
 def attend(
     queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, windows: torch.Tensor, scale: float
 ) -> torch.Tensor:
-    """Queries (rows, heads, 1, head), keys and values (rows, kept heads, length, head), contiguous; gives (rows, 1, heads, head).
+    """Queries (rows, heads, 1, head), keys and values (rows, kept heads, length, head), contiguous; gives (rows, 1,
+    heads, head).
 
-    Windows hold int32, two a row: the last column and the number of columns, from 1 to the length. On a GPU it must be the current one.
+    Windows hold int32, two a row: the last column and the number of columns, from 1 to the length. On a GPU it must be
+    the current one.
     """
     rows, heads, _, head = queries.shape
     kept, length = keys.shape[1:3]
@@ -100,7 +104,9 @@ def attend(
 
 
 def attends_windows(model: Any) -> bool:
-    """Whether this model's attention can be replaced by this one: through transformers' interface, with nothing done to the scores but a softmax."""
+    """Whether this model's attention can be replaced by this one: through transformers' interface, with nothing
+    done to the scores but a softmax.
+    """
     config = model.config
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return (
@@ -116,7 +122,8 @@ def attends_windows(model: Any) -> bool:
 
 @contextmanager
 def windows_for_masks(model: Any) -> Iterator[None]:
-    """Inside, the model's attention is `attend`, and what it is given as a 4-dimensional attention mask is windows (rows, 1, 1, 2).
+    """Inside, the model's attention is `attend`, and what it is given as a 4-dimensional attention mask is windows
+    (rows, 1, 1, 2).
 
     Changes the model's config meanwhile: one thread at a time.
     """

@@ -61,7 +61,11 @@ def draw(
     cache: CacheKind,
     between: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fills the rows. Rows that have ended are dropped from the batch when half of it has (growing cache). `between`: called before each step; what it raises ends it."""
+    """Fills the rows.
+
+    Rows that have ended are dropped from the batch when half of it has (growing cache). `between`: called before each
+    step; what it raises ends it.
+    """
     import torch
 
     started = time.monotonic()

@@ -1,4 +1,6 @@
-"""A model in this process whose weights move while it is used: many threads ask, one running batch answers, and training updates it in place."""
+"""A model in this process whose weights move while it is used: many threads ask, one running batch answers, and
+training updates it in place.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ PLACES = 512
 STEP = 256
 """The ring's length is a multiple of it."""
 SHARE = 8
-"""Free places are filled when they are this part of all: reading prompts holds up every row, whether for one or for many."""
+"""Free places are filled when they are this part of all: reading prompts holds up every row, whether for one or for
+many.
+"""
 PATIENCE = 4
 """Bursts after which they are filled for fewer."""
 PREPARED = 64
@@ -34,10 +38,15 @@ PREPARED = 64
 
 
 class LivePolicy(TransformersPolicy):
-    """`transformers:PATH` whose `sample` may be called by many threads, each getting its answer as soon as it is there."""
+    """`transformers:PATH` whose `sample` may be called by many threads, each getting its answer as soon as it is
+    there.
+    """
 
     def __init__(self, path: str, *, places: int | None = None, ring: bool | None = None, **options: Any) -> None:
-        """`places`: rows at once in the running batch. `ring`: use it; None: on a GPU, where the model's attention is plain."""
+        """`places`: rows at once in the running batch.
+
+        `ring`: use it; None: on a GPU, where the model's attention is plain.
+        """
         super().__init__(path, **options)
         self._places, self._wants_ring = places, ring
         self._ring: Ring | None = None
@@ -61,7 +70,10 @@ class LivePolicy(TransformersPolicy):
         return self._places or (PLACES if on_device(self._device).startswith("cuda") else 64)
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there. After `leave`: KeyboardInterrupt."""
+        """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there.
+
+        After `leave`: KeyboardInterrupt.
+        """
         questions = [self.ask(request) for request in requests]
         while not all(question.answered for question in questions):
             self._go_on()
@@ -91,12 +103,17 @@ class LivePolicy(TransformersPolicy):
         return question
 
     def work(self) -> None:
-        """A burst of steps for all that wait, by the one thread that answers for them. What is raised concerns them all."""
+        """A burst of steps for all that wait, by the one thread that answers for them.
+
+        What is raised concerns them all.
+        """
         with self._lock:
             self._work()
 
     def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
-        """Puts new weights in the place of the old ones, between two answers; gives the revision. Raises PolicyRefused where a name or shape does not fit.
+        """Puts new weights in the place of the old ones, between two answers; gives the revision.
+
+        Raises PolicyRefused where a name or shape does not fit.
 
         Nothing may be half answered: call it when nobody asks.
         """
@@ -176,7 +193,9 @@ class LivePolicy(TransformersPolicy):
             question.completion = self._completion(question.request, row, None)
 
     def _worth_filling(self, ring: Ring) -> bool:
-        """Who asks alone finds most places free and is let in at once; else it is an eighth of the places, or `PATIENCE` bursts."""
+        """Who asks alone finds most places free and is let in at once; else it is an eighth of the places, or
+        `PATIENCE` bursts.
+        """
         if not ring.free or not self._waiting:
             return False
         self._passed_over += 1
@@ -217,7 +236,8 @@ class LivePolicy(TransformersPolicy):
 
     def _new_ring(self, loaded: Any, rows: Sequence[_QuestionRow]) -> Ring:
         room = max(row.limit for row in rows)
-        # A repair's prompt holds a reply as well: with room for one, the ring need not be made anew in the middle of a round.
+        # A repair's prompt holds a reply as well: with room for one, the ring need not be made anew in the middle of a
+        # round.
         length = max(len(row.prompt) + row.limit for row in rows) + room
         if self._ring is not None:
             length, room = max(length, self._ring.length), max(room, self._ring.room)

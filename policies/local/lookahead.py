@@ -1,7 +1,9 @@
-"""Drawing several tokens a step, exactly: what probably follows is looked up and read along, and kept as far as the draws agree with it.
+"""Drawing several tokens a step, exactly: what probably follows is looked up and read along, and kept as far as the
+draws agree with it.
 
-Each token is still drawn from the model's own distribution with the row's own number for its place, so ids and log-probs are those of drawing one
-token a step. Only the number of steps changes: a repair copies most of its code from the prompt, and kernels resemble each other.
+Each token is still drawn from the model's own distribution with the row's own number for its place, so ids and
+log-probs are those of drawing one token a step. Only the number of steps changes: a repair copies most of its code from
+the prompt, and kernels resemble each other.
 Prompt lookup: Saxena 2023; speculative sampling: Leviathan et al. 2023 (arXiv:2211.17192).
 """
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     import torch
 
 AHEAD = {1: 10, 4: 6, 8: 4}
-"""Tokens looked up at most, by the number of rows up to which that pays; one row waits for memory, many for arithmetic."""
+"""Tokens looked up at most, by the number of rows up to which that pays; one row waits for memory, many for
+arithmetic.
+"""
 AHEAD_OF_MANY = 3
 LONGEST_KEY = 3
 REMEMBERED = 200_000
@@ -61,7 +65,9 @@ class Followers:
 
 
 def ahead_of(tokens: Sequence[int], own: Followers, common: Followers, most: int) -> list[int]:
-    """At most `most` tokens that probably follow: by the longest key that is known, the row's own before all others'."""
+    """At most `most` tokens that probably follow: by the longest key that is known, the row's own before all
+    others'.
+    """
     tail = list(tokens[-LONGEST_KEY:])
     found: list[int] = []
     while len(found) < most:
@@ -174,7 +180,9 @@ def _take(going: Sequence[_Going], logits: torch.Tensor, ends: frozenset[int], s
 
 
 def _drawn(going: Sequence[_Going], logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens and log-probs, both (rows, places), as `Chooser` draws them: the inverse of the cumulative distribution."""
+    """Tokens and log-probs, both (rows, places), as `Chooser` draws them: the inverse of the cumulative
+    distribution.
+    """
     import torch
 
     width = logits.shape[1]

@@ -1,6 +1,8 @@
-"""A live policy in a process of its own: hundreds of threads that write rows and read verdicts here never hold up the GPU there.
+"""A live policy in a process of its own: hundreds of threads that write rows and read verdicts here never hold up the
+GPU there.
 
-A GPU is given its next steps by one Python thread. Where that thread shares an interpreter with the loop, it waits its turn at every step.
+A GPU is given its next steps by one Python thread. Where that thread shares an interpreter with the loop, it waits its
+turn at every step.
 """
 
 from __future__ import annotations
@@ -128,7 +130,10 @@ class ApartPolicy:
         return [found[place] for place in range(len(requests))]
 
     def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
-        """Puts new weights in the place of the old ones; gives the revision. Raises PolicyRefused where a name or shape does not fit."""
+        """Puts new weights in the place of the old ones; gives the revision.
+
+        Raises PolicyRefused where a name or shape does not fit.
+        """
         import torch
 
         with tempfile.TemporaryDirectory(prefix="kernelwright-weights-") as folder:

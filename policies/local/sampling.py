@@ -1,4 +1,6 @@
-"""Logits to tokens: each row with its own sampling and its own seed, and the log-prob of the distribution really sampled."""
+"""Logits to tokens: each row with its own sampling and its own seed, and the log-prob of the distribution really
+sampled.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ class Chooser:
         self._set_columns()
 
     def choose(self, logits: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """`logits` (rows, vocabulary) -> tokens (rows,) and their log-probs (rows,). A greedy row's are at temperature 1."""
+        """`logits` (rows, vocabulary) -> tokens (rows,) and their log-probs (rows,).
+
+        A greedy row's are at temperature 1.
+        """
         import torch
 
         logits = logits.float()

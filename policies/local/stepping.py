@@ -168,7 +168,8 @@ class _Static:
                     layer.cumulative_length.copy_(length)
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
-        # A judge or another policy may ask for memory in a thread of its own meanwhile: only this thread's calls are held to what a capture allows.
+        # A judge or another policy may ask for memory in a thread of its own meanwhile: only this thread's calls are
+        # held to what a capture allows.
         # A stream of its own: torch keeps one for all captures, of the GPU that captured first.
         with torch.cuda.graph(self._graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local"):
             self._logits = self._forward()

@@ -202,7 +202,9 @@ class _Loaded:
 
 
 def own_gpu(model: Any) -> AbstractContextManager[Any]:
-    """The model's GPU is this thread's current one: streams and graphs, and what is launched without naming one, belong to that."""
+    """The model's GPU is this thread's current one: streams and graphs, and what is launched without naming one,
+    belong to that.
+    """
     if model.device.type != "cuda":
         return nullcontext()
     import torch

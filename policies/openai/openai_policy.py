@@ -66,7 +66,10 @@ class OpenAICompatible:
         return self._served.prompt_form
 
     def served(self) -> Served:
-        """What the server says of its model. Raises PolicyUnavailable, and PolicyRefused where it serves another one."""
+        """What the server says of its model.
+
+        Raises PolicyUnavailable, and PolicyRefused where it serves another one.
+        """
         self._served = self._loop.wait_for(self._listed())
         return self._served
 
@@ -129,7 +132,9 @@ class OpenAICompatible:
         return self._completion(request, sampling, reply, latency, exact)
 
     async def _chat(self, request: Request, sampling: Sampling, connection: Connection) -> Reply:
-        """Leaves out, once and for all, what the server names as a field it does not have and that changes no answer."""
+        """Leaves out, once and for all, what the server names as a field it does not have and that changes no
+        answer.
+        """
         while True:
             try:
                 return parse_reply(await connection.chat(self._body(request, sampling)), self._url)

@@ -1,4 +1,6 @@
-"""Weights as eight-bit numbers with a scale a row: a quarter of float32, for a model that is to be small on the disk. In memory they are whole again."""
+"""Weights as eight-bit numbers with a scale a row: a quarter of float32, for a model that is to be small on the
+disk. In memory they are whole again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ _SCALE = ".scale"
 
 
 def write_int8(model: Any, folder: Path) -> None:
-    """Config, generation config and weights: matrices as int8 with a float32 scale for each row, all else as float32. Tied weights once."""
+    """Config, generation config and weights: matrices as int8 with a float32 scale for each row, all else as
+    float32. Tied weights once.
+    """
     import torch
     from safetensors.torch import save_file
 
@@ -52,7 +56,10 @@ def read_int8_tensors(folder: Path) -> dict[str, Any]:
 
 
 def read_int8(folder: Path) -> Any:
-    """The transformers model in float32 on the CPU. Raises OSError, ValueError or RuntimeError where the file does not fit the config."""
+    """The transformers model in float32 on the CPU.
+
+    Raises OSError, ValueError or RuntimeError where the file does not fit the config.
+    """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 

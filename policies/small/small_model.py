@@ -1,6 +1,8 @@
-"""Qwen3's forward in plain torch for small models on a CPU: no transformers to import, a cache made once, rows that advance at their own pace.
+"""Qwen3's forward in plain torch for small models on a CPU: no transformers to import, a cache made once, rows that
+advance at their own pace.
 
-Kept to what the embedded policy is: full attention, no biases, tied or untied head. The same numbers as transformers up to rounding (tested).
+Kept to what the embedded policy is: full attention, no biases, tied or untied head. The same numbers as transformers up
+to rounding (tested).
 """
 
 from __future__ import annotations
@@ -100,10 +102,12 @@ class SmallModel:
         return self._head.shape[0]
 
     def forward(self, ids: torch.Tensor, starts: torch.Tensor, cache: Cache, wanted: torch.Tensor | None = None) -> Any:
-        """`ids` (rows, steps), the first of each row at position `starts` (rows,). Logits (rows, steps, vocabulary), float32.
+        """`ids` (rows, steps), the first of each row at position `starts` (rows,).
 
-        `wanted` (rows,): only the logits of that step of each row, (rows, vocabulary). What is beyond a row's end may be anything: it is
-        overwritten before it is seen.
+        Logits (rows, steps, vocabulary), float32.
+
+        `wanted` (rows,): only the logits of that step of each row, (rows, vocabulary). What is beyond a row's end may
+        be anything: it is overwritten before it is seen.
         """
         import torch
         from torch.nn.functional import linear, silu

@@ -1,6 +1,8 @@
-"""A small model on a CPU, as fast as it goes: no transformers to import, weights in a tenth of a second, several tokens a step.
+"""A small model on a CPU, as fast as it goes: no transformers to import, weights in a tenth of a second, several tokens
+a step.
 
-What this cannot do (an adapter, stop strings, a distribution that is cut) is done by transformers, which is then loaded beside it.
+What this cannot do (an adapter, stop strings, a distribution that is cut) is done by transformers, which is then loaded
+beside it.
 """
 
 from __future__ import annotations

@@ -92,7 +92,10 @@ class VLLMPolicy:
                 self._start()
 
     def take_weights(self, folder: Path) -> None:
-        """Puts a folder's weights in the place of those that sample. Nobody may be asking; the engine has to be one without LoRA."""
+        """Puts a folder's weights in the place of those that sample.
+
+        Nobody may be asking; the engine has to be one without LoRA.
+        """
         self.open()
         with self._lock:
             try:
@@ -148,7 +151,9 @@ class VLLMPolicy:
         self._revision = weights_revision(Path(self._path))
 
     def _arguments(self) -> dict[str, Any]:
-        """On a CPU float32, as with transformers: twice as slow as bfloat16 there, and log-probs that fit training to six digits."""
+        """On a CPU float32, as with transformers: twice as slow as bfloat16 there, and log-probs that fit training
+        to six digits.
+        """
         exact = {"dtype": "float32"} if on_device("auto") == "cpu" else {}
         lora = {"enable_lora": True, "max_lora_rank": LARGEST_RANK}
         return {**exact, **lora, "worker_extension_cls": NAME, **self._engine_args}

@@ -1,4 +1,6 @@
-"""A vLLM server whose weights move: adapters that are loaded while it runs, or whole weights from a folder that both sides see."""
+"""A vLLM server whose weights move: adapters that are loaded while it runs, or whole weights from a folder that
+both sides see.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ class ServedVLLM(Forwarding):
     """The policy that asks the server, and the way to move what it serves."""
 
     def __init__(self, policy: Policy, url: str, key: str | None, own: Path) -> None:
-        """`url` ends in /v1. `own`: the folder that the server was started with, whose weights it gets back at the end."""
+        """`url` ends in /v1.
+
+        `own`: the folder that the server was started with, whose weights it gets back at the end.
+        """
         super().__init__(policy)
         self._url, self._key, self._own = url.rstrip("/"), key, own
         self._adapters: deque[str] = deque()
@@ -46,7 +51,9 @@ class ServedVLLM(Forwarding):
         return self.policy.sample(requests)
 
     def take_adapter(self, folder: Path) -> str:
-        """Gives the name under which requests ask for it: another one for other weights, so that nothing cached is used for it."""
+        """Gives the name under which requests ask for it: another one for other weights, so that nothing cached is
+        used for it.
+        """
         name = f"kernelwright-{weights_revision(folder)}"
         if name in self._adapters:
             return name

@@ -14,7 +14,9 @@ class Follows:
     """Becomes a base of vLLM's worker class; the methods that it calls are the worker's."""
 
     def load_weights_that_were_trained(self, folder: str) -> str:
-        """Puts a folder's weights in the place of those that sample; gives their fingerprint, as this worker sees them."""
+        """Puts a folder's weights in the place of those that sample; gives their fingerprint, as this worker sees
+        them.
+        """
         from kernelwright.policies.model_identity import weights_revision
 
         worker: Any = self
@@ -27,7 +29,9 @@ class Follows:
 
 
 def pack_again(model: Any) -> None:
-    """On a CPU vLLM multiplies with packed copies. That of a head which shares the embedding's weights is in no file, and stays the old one.
+    """On a CPU vLLM multiplies with packed copies.
+
+    That of a head which shares the embedding's weights is in no file, and stays the old one.
 
     Seen in vLLM 0.32: after `reload_weights` log-probs were wrong by up to 0.1.
     """

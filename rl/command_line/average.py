@@ -20,7 +20,10 @@ def average(
     policies: Policies, output: Output = Path("averaged"), storage: StorageName = "bf16", force: Force = False,
     as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
-    """The mean of several policies' weights: of trainings with different seeds it can be better than each. Measure it with rl evaluate."""
+    """The mean of several policies' weights: of trainings with different seeds it can be better than each.
+
+    Measure it with rl evaluate.
+    """
     from kernelwright.rl.training.averaging import average as mean_of
 
     done = mean_of(

@@ -19,7 +19,8 @@ Against = Annotated[
     list[str] | None,
     typer.Option(
         "--against",
-        help="kernelbench:DIR, tritonbench-t:DIR or a folder of problems; the catalogue's held-out ones always. Many times.",
+        help="kernelbench:DIR, tritonbench-t:DIR or a folder of problems; the catalogue's held-out ones always. "
+        "Many times.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object and nothing else.")]
@@ -41,7 +42,9 @@ def synth(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Generate problems with kernels that the tools found right, and broken kernels with what the tools said of them."""
+    """Generate problems with kernels that the tools found right, and broken kernels with what the tools said of
+    them.
+    """
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.rl.data.cleaning.suites import graphs_of
     from kernelwright.rl.data.corpus_arguments import parse_split, parse_target_name
@@ -104,7 +107,9 @@ def mistakes(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Let a policy draft generated problems; keep its own wrong drafts with what the tools said and a right answer: repairs to learn from."""
+    """Let a policy draft generated problems; keep its own wrong drafts with what the tools said and a right answer:
+    repairs to learn from.
+    """
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.policies.open_policy import open_policy

@@ -21,7 +21,8 @@ SuiteName = Annotated[
     str,
     typer.Option(
         "--suite",
-        help="synth:composition, synth:depth, synth:family, catalogue, kernelbench:DIR, tritonbench-t:DIR, or a folder of problems.",
+        help="synth:composition, synth:depth, synth:family, catalogue, kernelbench:DIR, tritonbench-t:DIR, or a "
+        "folder of problems.",
     ),
 ]
 Samples = Annotated[int, typer.Option(min=1, help="Rollouts a problem. More can be added later.")]
@@ -74,8 +75,8 @@ def evaluate(
 ) -> None:
     """Measure a policy: compile rate, pass@k, solved within so many turns, fast_p, tokens, by family, with intervals.
 
-    Every rollout is in OUT/rollouts.db. Ctrl-C pauses, and the same command goes on. Exits with 0 where all is finished, 2 where you must change
-    something, 3 for this machine's trouble, 130 where it was paused.
+    Every rollout is in OUT/rollouts.db. Ctrl-C pauses, and the same command goes on. Exits with 0 where all is
+    finished, 2 where you must change something, 3 for this machine's trouble, 130 where it was paused.
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets
     from kernelwright.rl.evaluating.running import EvaluationOptions

@@ -51,14 +51,22 @@ How = Annotated[str, typer.Option(help="online, or log: collected once a cycle a
 
 
 def loop(
-    policy: PolicyName = "embedded", output: Output = Path("loop"), problems: Problems = None, against: Against = None, held_out: HeldOut = None,
-    held_out_count: Count = 64, samples: Samples = 4, cycles: Cycles = 3, steps: Steps = 20, how: How = "online", db: Database = None,
-    prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None, judge: Judge = "interpreted", own_work: OwnWork = "strict", lag: Lag = 1,
-    reply_tokens: ReplyTokens = None, reward: Reward = "auto", gamma: Gamma = 0.4, baseline: BaselineName = "leave-one-out",
-    settings: Settings = None, device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32", as_json: AsJson = False,
+    policy: PolicyName = "embedded", output: Output = Path("loop"), problems: Problems = None, against: Against = None,
+    held_out: HeldOut = None,
+    held_out_count: Count = 64, samples: Samples = 4, cycles: Cycles = 3, steps: Steps = 20, how: How = "online",
+    db: Database = None,
+    prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None, judge: Judge = "interpreted",
+    own_work: OwnWork = "strict", lag: Lag = 1,
+    reply_tokens: ReplyTokens = None, reward: Reward = "auto", gamma: Gamma = 0.4,
+    baseline: BaselineName = "leave-one-out",
+    settings: Settings = None, device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32",
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Collect, train, measure on held-out problems, and promote only what is better; cycle after cycle. The same command goes on where it was stopped."""
+    """Collect, train, measure on held-out problems, and promote only what is better; cycle after cycle.
+
+    The same command goes on where it was stopped.
+    """
     from kernelwright.errors import InputError
     from kernelwright.rl.training.early import look_at_problems
     from kernelwright.rl.training.online.options import LoopOptions
@@ -70,7 +78,8 @@ def loop(
     )
     own = rollout_fields(problems, against, db, prompts, group, turns, workers, judge, own_work, lag, reply_tokens)
     asked: dict[str, Any] = {
-        **shared, **own, "held_out": tuple(held_out or ()), "held_out_count": held_out_count, "samples": samples, "cycles": cycles, "steps": steps,
+        **shared, **own, "held_out": tuple(held_out or ()), "held_out_count": held_out_count, "samples": samples,
+        "cycles": cycles, "steps": steps,
         "how": how,
     }  # fmt: skip
     options = LoopOptions(**asked)

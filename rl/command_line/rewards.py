@@ -25,7 +25,9 @@ def rewards(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an internal error came from.")] = False,
 ) -> None:
-    """Compute the reward parts of every verdict and store them; or explain one, list the presets, or list what looks suspicious."""
+    """Compute the reward parts of every verdict and store them; or explain one, list the presets, or list what
+    looks suspicious.
+    """
     from kernelwright.agent.databases import open_store
     from kernelwright.rl.log.defaults import choose_formula
     from kernelwright.store.records import CandidateFilter
@@ -81,11 +83,14 @@ def _store(store: Store, formula: Formula, chosen: CandidateFilter, as_json: boo
         typer.echo(done.model_dump_json(indent=2))
         return
     typer.echo(
-        f"{done.stored:,} of {done.verdicts:,} verdicts scored by {done.formula}: mean {done.mean:.4f}, {done.positive:.1%} above 0.1"
+        f"{done.stored:,} of {done.verdicts:,} verdicts scored by {done.formula}: mean {done.mean:.4f}, "
+        f"{done.positive:.1%} above 0.1"
     )
     if done.unmeasured:
         typer.echo(
-            f"{done.unmeasured:,} correct ones were judged on a CPU only: this formula's speed and share count 0 for them"
+            f"{done.unmeasured:,} correct ones were judged on a CPU only: this formula's speed and share "
+            "count 0 for "
+            "them"
         )
 
 

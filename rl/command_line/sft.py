@@ -84,8 +84,8 @@ def sft(
 ) -> None:
     """Fine-tune a model on a corpus, or train a small one from scratch, with trl's SFTTrainer; then a card beside it.
 
-    The same command goes on where it was stopped or killed. Exits with 0 where the model is written, 2 where you must change something, 3 for this
-    machine's trouble, 130 where it was interrupted.
+    The same command goes on where it was stopped or killed. Exits with 0 where the model is written, 2 where you must
+    change something, 3 for this machine's trouble, 130 where it was interrupted.
     """
     from kernelwright.rl.training.sft.options import Options
     from kernelwright.rl.training.sft.sft_arguments import (
@@ -99,11 +99,15 @@ def sft(
 
     recipe = parse_preset(preset, base)
     options = Options(
-        base=base, data=data, output=(output or Path("runs") / f"sft-{base.strip('/').replace('/', '-').replace(':', '-')}"),
+        base=base, data=data,
+        output=(output or Path("runs") / f"sft-{base.strip('/').replace('/', '-').replace(':', '-')}"),
         preset=recipe, tokenizer=tokenizer, adapter=adapter, device=parse_device(device, recipe),
-        choice=parse_row_selection(parse_prompt_form(form, base), kinds, share, without_message, repeat_repairs, fim, seed),
-        settings=read_trainer_settings(config, settings or []), vocabulary=vocabulary, batch_tokens=batch_tokens, compile=compile,
-        max_minutes=max_minutes, drawn=drawn, drawn_seed=drawn_seed, against=tuple(against or ()), workers=workers or os.cpu_count() or 2, storage=parse_weight_storage(weights), seed=seed,
+        choice=parse_row_selection(parse_prompt_form(form, base), kinds, share, without_message, repeat_repairs, fim,
+        seed),
+        settings=read_trainer_settings(config, settings or []), vocabulary=vocabulary, batch_tokens=batch_tokens,
+        compile=compile,
+        max_minutes=max_minutes, drawn=drawn, drawn_seed=drawn_seed, against=tuple(against or ()),
+        workers=workers or os.cpu_count() or 2, storage=parse_weight_storage(weights), seed=seed,
     )  # fmt: skip
     _show(_trained(options, as_json), as_json)
 

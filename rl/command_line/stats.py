@@ -17,7 +17,9 @@ def stats(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an internal error came from.")] = False,
 ) -> None:
-    """What a log holds for training: groups, rewards and their variance, turns, faults, policies, and what cannot be used."""
+    """What a log holds for training: groups, rewards and their variance, turns, faults, policies, and what cannot
+    be used.
+    """
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.errors import InputError
     from kernelwright.rl.command_line.show.stats import stats_view

@@ -81,26 +81,38 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be used,
 
 
 def train(
-    from_trajectories: Log = None, online: Online = False, policy: PolicyName = "embedded", base: Base = None, adapter: Adapter = None,
-    output: Output = Path("trained"), method: MethodName = None, reward: Reward = "auto", filters: Filters = None, gamma: Gamma = 0.4,
-    baseline: BaselineName = "leave-one-out", max_steps: MaxSteps = None, epochs: Epochs = 2.0, max_minutes: MaxMinutes = None,
-    max_age: MaxAge = None, max_length: MaxLength = None, lora: Lora = False, decoupled: Decoupled = False, settings: Settings = None,
-    device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32", force: Force = False, dry_run: DryRun = False,
-    problems: Problems = None, against: Against = None, db: Database = None, prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None,
-    judge: Judge = "interpreted", own_work: OwnWork = "strict", lag: Lag = 1, zero_variance: Flat = "drop", reply_tokens: ReplyTokens = None, engine: Engine = "auto",
+    from_trajectories: Log = None, online: Online = False, policy: PolicyName = "embedded", base: Base = None,
+    adapter: Adapter = None,
+    output: Output = Path("trained"), method: MethodName = None, reward: Reward = "auto", filters: Filters = None,
+    gamma: Gamma = 0.4,
+    baseline: BaselineName = "leave-one-out", max_steps: MaxSteps = None, epochs: Epochs = 2.0,
+    max_minutes: MaxMinutes = None,
+    max_age: MaxAge = None, max_length: MaxLength = None, lora: Lora = False, decoupled: Decoupled = False,
+    settings: Settings = None,
+    device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32", force: Force = False,
+    dry_run: DryRun = False,
+    problems: Problems = None, against: Against = None, db: Database = None, prompts: Prompts = 32, group: Group = 12,
+    turns: Turns = 2, workers: Workers = None,
+    judge: Judge = "interpreted", own_work: OwnWork = "strict", lag: Lag = 1, zero_variance: Flat = "drop",
+    reply_tokens: ReplyTokens = None, engine: Engine = "auto",
     places: Places = None, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Train the policy on what the agent logged, or online. Says first what it will use; what cannot be trained on is refused with the reason.
+    """Train the policy on what the agent logged, or online.
 
-    The same command goes on where it was stopped. Exits with 0 done, 2 where you must change something, 3 for an alarm or this machine's trouble, 130 paused.
+    Says first what it will use; what cannot be trained on is refused with the reason.
+
+    The same command goes on where it was stopped. Exits with 0 done, 2 where you must change something, 3 for an alarm
+    or this machine's trouble, 130 paused.
     """
     from kernelwright.errors import InputError
 
     if (from_trajectories is None) == (not online):
         raise InputError("give --from-trajectories DB or --online")
     shared = training_fields(
-        base or policy, adapter, output, reward, gamma, baseline, max_steps, max_minutes, lora, settings, device, seed, storage
-    ) | {"method": _method(method), "max_age": max_age, "max_length": max_length, "decoupled": decoupled, "epochs": epochs}  # fmt: skip
+        base or policy, adapter, output, reward, gamma, baseline, max_steps, max_minutes, lora, settings, device, seed,
+        storage
+    ) | {"method": _method(method), "max_age": max_age, "max_length": max_length, "decoupled": decoupled,
+    "epochs": epochs}  # fmt: skip
     if from_trajectories is not None:
         _from_log(
             {**shared, "db": from_trajectories, "filters": tuple(filters or ()), "force": force}, dry_run, as_json

@@ -41,7 +41,9 @@ def explain_candidate(store: Store, candidate_id: int, formula: Formula, gamma: 
     report = turn.report
     if report is None:
         raise InputError(
-            f"candidate {candidate_id} has no verdict: its run was stopped first, and infrastructure trouble earns nothing"
+            f"candidate {candidate_id} has no verdict: its run was stopped first, and infrastructure "
+            "trouble earns "
+            "nothing"
         )
     scored = score(formula, report, reply_of(turn))
     failure = report.failure

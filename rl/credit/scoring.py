@@ -171,7 +171,9 @@ def _cheat(formula: Formula, report: Report) -> tuple[float, str]:
 
 
 def _kept(formula: Formula, report: Report) -> bool:
-    """Rejection of correct samples that leave the work to others; the die is the candidate's own hash, so that it falls the same way each time."""
+    """Rejection of correct samples that leave the work to others; the die is the candidate's own hash, so that it
+    falls the same way each time.
+    """
     if formula.least_share is None or not report.correct:
         return True
     share = _own_share(report)

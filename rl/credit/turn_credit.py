@@ -1,7 +1,8 @@
 """Credit: what a turn brought about, against what others did in its place.
 
-A turn is a sample. Its return is its own reward and, discounted, the rewards of the turns that came of it (Kevin, arXiv:2507.11948, gamma 0.4). The
-baseline is taken over samples of one problem at one depth (TRLOO: leave-one-out); nothing is divided by a standard deviation.
+A turn is a sample. Its return is its own reward and, discounted, the rewards of the turns that came of it (Kevin,
+arXiv:2507.11948, gamma 0.4). The baseline is taken over samples of one problem at one depth (TRLOO: leave-one-out);
+nothing is divided by a standard deviation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Figures of a corpus, counted over its rows: kinds, families, labels, lengths, duplicates, and rows that are a benchmark's."""
+"""Figures of a corpus, counted over its rows: kinds, families, labels, lengths, duplicates, and rows that are a
+benchmark's.
+"""
 
 from __future__ import annotations
 

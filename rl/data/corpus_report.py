@@ -82,12 +82,15 @@ def draw_figures(facts: Facts, out: Path) -> list[Path]:
 def sections(facts: Facts, made: State | None, cleaned: Cleaned | None) -> list[str]:
     """All of the page under its title, pictures excepted."""
     lines = [
-        f"{facts.rows:,} rows of {facts.problems:,} problems, {facts.graphs:,} distinct dataflow graphs, {facts.exact_duplicates:,} exact duplicates.",
+        f"{facts.rows:,} rows of {facts.problems:,} problems, {facts.graphs:,} distinct dataflow graphs, "
+        f"{facts.exact_duplicates:,} exact "
+        "duplicates.",
         "",
         *_benchmarks(facts),
         *_labels(facts),
     ]
-    for title, counts in (("kind", facts.kinds), ("family", facts.families), ("split", facts.splits), ("depth", facts.depths), ("source", facts.sources), ("licence", facts.licences)):  # fmt: skip
+    for title, counts in (("kind", facts.kinds), ("family", facts.families), ("split", facts.splits),
+        ("depth", facts.depths), ("source", facts.sources), ("licence", facts.licences)):  # fmt: skip
         lines += _table(title, counts, facts.rows)
     lines += _lengths(facts)
     if made is not None:
@@ -145,7 +148,8 @@ def _labels(facts: Facts) -> list[str]:
         lines.append(f"- compiles for {target}: {passed:,} of {tried:,} tried ({passed / tried:.1%})")
     for target, (passed, tried) in facts.assumed.items():
         lines.append(
-            f"- compiles for {target} with an assumed signature, for nothing launches the kernel: {passed:,} of {tried:,} labelled "
+            f"- compiles for {target} with an assumed signature, for nothing launches the kernel: "
+            f"{passed:,} of {tried:,} labelled "
             f"({passed / tried:.1%}; a failure is labelled only where no signature can help)"
         )
     right, tried = facts.correct
@@ -178,7 +182,9 @@ def _made(made: State) -> list[str]:
     lines = [
         "## Generated",
         "",
-        f"`rl data synth --seed {made.wanted.seed}`, target {made.wanted.target}: {made.drafts:,} drafts and {made.repairs:,} repairs in {made.seconds:,.0f} s with "
+        f"`rl data synth --seed {made.wanted.seed}`, target {made.wanted.target}: {made.drafts:,} drafts "
+        f"and {made.repairs:,} repairs in {made.seconds:,.0f} s "
+        "with "
         f"{made.workers} processes, {made.rate:.2f} verified pairs a second. {refused:,} of {made.tried:,} refused:",
         "",
     ]
@@ -189,7 +195,8 @@ def _cleaned(cleaned: Cleaned) -> list[str]:
     return [
         "## Cleaned",
         "",
-        f"`rl data clean`: {cleaned.rows:,} rows in, {cleaned.kept:,} kept; dropped {cleaned.exact:,} exact duplicates, {cleaned.near:,} near duplicates and "
+        f"`rl data clean`: {cleaned.rows:,} rows in, {cleaned.kept:,} kept; dropped {cleaned.exact:,} "
+        f"exact duplicates, {cleaned.near:,} near duplicates and "
         f"{cleaned.leaked:,} that are a benchmark's; {cleaned.flagged:,} flagged for review (flagged.jsonl); "
         f"{cleaned.uncompared:,} could not be compared.",
         "",

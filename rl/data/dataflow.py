@@ -1,9 +1,12 @@
-"""What a reference computes, as a hash: which operations on which others' results, without names, sizes, constants, axes and layout.
+"""What a reference computes, as a hash: which operations on which others' results, without names, sizes, constants,
+axes and layout.
 
-The graph is read off the syntax tree by following the values through forward, not by running it: corpora hold code that nobody has looked at, and a run
-needs its sizes, its imports and a version of torch. `F.relu(x)`, `torch.relu(x)`, `x.relu()` and `nn.ReLU()` give the same node; what the return value does
-not depend on is no part of it. Two problems that differ only in sizes, constants, axis, stride or spelling are the same graph, so that what is dropped as
-leaked is rather too much than too little. What it does not see through: calls into other files, and formulas written out that torch has a name for.
+The graph is read off the syntax tree by following the values through forward, not by running it: corpora hold code that
+nobody has looked at, and a run needs its sizes, its imports and a version of torch. `F.relu(x)`, `torch.relu(x)`,
+`x.relu()` and `nn.ReLU()` give the same node; what the return value does not depend on is no part of it. Two problems
+that differ only in sizes, constants, axis, stride or spelling are the same graph, so that what is dropped as leaked is
+rather too much than too little. What it does not see through: calls into other files, and formulas written out that
+torch has a name for.
 """
 
 from __future__ import annotations
@@ -210,7 +213,9 @@ class Follow:
         return self._call(function, {name: given.get(name, CONSTANT) for name in names})
 
     def _layer(self, layer: ast.expr, arguments: list[str]) -> str:
-        """A module of torch by its name, Sequential as its parts one after the other, a class of the same file through its forward."""
+        """A module of torch by its name, Sequential as its parts one after the other, a class of the same file
+        through its forward.
+        """
         if not isinstance(layer, ast.Call):
             return _node("layer", *arguments)
         name = ast.unparse(layer.func).split(".")[-1]

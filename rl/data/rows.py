@@ -1,4 +1,6 @@
-"""One row of a corpus, and how rows lie on a disk: parquet shards, written whole or not at all, read a batch at a time."""
+"""One row of a corpus, and how rows lie on a disk: parquet shards, written whole or not at all, read a batch at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ class Row(Value):
     correct: bool | None = None
     """The tools' verdict; None where it was not asked for."""
     assumed: str = ""
-    """What `compile` was found with where nothing launches the kernels: `add(x_ptr: *fp32, n: i32, BLOCK=256)`; empty where a launch told."""
+    """What `compile` was found with where nothing launches the kernels: `add(x_ptr: *fp32, n: i32, BLOCK=256)`;
+    empty where a launch told.
+    """
 
 
 def row_of(kind: Kind, prompt: str, completion: str, **facts: Any) -> Row:
@@ -92,7 +96,10 @@ def row_of(kind: Kind, prompt: str, completion: str, **facts: Any) -> Row:
 
 
 def normalised(text: str) -> str:
-    """Newlines as \\n, no blanks at the ends of lines, at most two empty lines together, one newline at the end. Indentation stays as it is."""
+    """Newlines as \\n, no blanks at the ends of lines, at most two empty lines together, one newline at the end.
+
+    Indentation stays as it is.
+    """
     lines = [
         line.rstrip() for line in text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     ]
@@ -122,7 +129,10 @@ def shards(place: Path) -> list[Path]:
 
 
 def write_rows(folder: Path, rows: Iterable[Row], shard_rows: int = SHARD_ROWS) -> int:
-    """Adds shards of at most `shard_rows` after those that are there. How many rows were written. Each shard appears whole or not at all."""
+    """Adds shards of at most `shard_rows` after those that are there.
+
+    How many rows were written. Each shard appears whole or not at all.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     rows, written = iter(rows), 0
     number = _next_number(folder)
@@ -147,7 +157,9 @@ def write_shard(path: Path, rows: Sequence[Row]) -> None:
 
 
 def read_rows(place: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    """The rows of a folder or a file, a batch in memory at a time. Fields that are not among `columns` have their defaults.
+    """The rows of a folder or a file, a batch in memory at a time.
+
+    Fields that are not among `columns` have their defaults.
 
     Raises: InputError where there is no corpus, or a file is not one of ours.
     """

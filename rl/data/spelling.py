@@ -43,11 +43,14 @@ TRANSPARENT = frozenset(
 _ALIASES = {
     "mm": "matmul", "bmm": "matmul", "dot": "matmul", "mv": "matmul", "inner": "matmul",
     "t": "transpose", "permute": "transpose", "swapaxes": "transpose", "swapdims": "transpose", "movedim": "transpose",
-    "multiply": "mul", "truedivide": "div", "divide": "div", "subtract": "sub", "square": "pow", "negative": "neg", "absolute": "abs",
+    "multiply": "mul", "truedivide": "div", "divide": "div", "subtract": "sub", "square": "pow", "negative": "neg",
+    "absolute": "abs",
     "clip": "clamp", "clampmin": "clamp", "clampmax": "clamp", "hardtanh": "clamp", "relu6": "clamp",
     "swish": "silu", "amax": "max", "amin": "min", "norm": "norm", "vectornorm": "norm", "specialsoftmax": "softmax",
-    "softmax2d": "softmax", "layernorm": "layernorm", "l1loss": "l1loss", "huberloss": "smoothl1loss", "smoothl1loss": "smoothl1loss",
-    "crossentropyloss": "crossentropy", "mseloss": "mseloss", "kldivloss": "kldiv", "indexselect": "gather", "take": "gather",
+    "softmax2d": "softmax", "layernorm": "layernorm", "l1loss": "l1loss", "huberloss": "smoothl1loss",
+    "smoothl1loss": "smoothl1loss",
+    "crossentropyloss": "crossentropy", "mseloss": "mseloss", "kldivloss": "kldiv", "indexselect": "gather",
+    "take": "gather",
     "scaleddotproductattention": "attention", "cossimilarity": "cosinesimilarity",
 }  # fmt: skip
 
@@ -66,7 +69,9 @@ def operation(name: str, node: ast.Call) -> str:
 
 
 def einsum_name(node: ast.Call) -> str:
-    """A product of two that sums one index away is a matmul; others by their equation, letters in order of appearance."""
+    """A product of two that sums one index away is a matmul; others by their equation, letters in order of
+    appearance.
+    """
     equation = _text(node.args[0]) if node.args else ""
     if not equation:
         return "einsum"

@@ -12,7 +12,9 @@ from kernelwright.tools.problem import tree_text
 
 @lru_cache(maxsize=65536)
 def tree_hash(source: str) -> str:
-    """SHA-1 of the model's syntax tree with names numbered in the order they appear and numbers left out; "" where it does not parse."""
+    """SHA-1 of the model's syntax tree with names numbered in the order they appear and numbers left out; "" where
+    it does not parse.
+    """
     try:
         tree = parse_module(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -22,7 +24,10 @@ def tree_hash(source: str) -> str:
 
 
 def _shape(tree: ast.AST) -> str:
-    """The dumped tree without docstrings, annotations, names of variables and numbers. Attributes stay: they are the operations."""
+    """The dumped tree without docstrings, annotations, names of variables and numbers.
+
+    Attributes stay: they are the operations.
+    """
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

@@ -32,7 +32,11 @@ def evaluator() -> Evaluator:
 
 
 def _end(*_: Any) -> None:
-    """Leaves nothing behind where it can. Not in the main thread: told at this very moment, that one may hold a lock that closing wants, and has to go on to give it back."""
+    """Leaves nothing behind where it can.
+
+    Not in the main thread: told at this very moment, that one may hold a lock that closing wants, and has to go on to
+    give it back.
+    """
     import threading
 
     threading.Thread(target=_leave, daemon=True).start()

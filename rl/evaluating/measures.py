@@ -73,7 +73,10 @@ class Evaluation(Value):
 
 
 def evaluation_of(rollouts: Sequence[Rollout], families: dict[str, str], **facts: object) -> Evaluation:
-    """`families`: every problem of the suite, with its family. `facts`: policy, suite, device, samples, turns, temperature, seed."""
+    """`families`: every problem of the suite, with its family.
+
+    `facts`: policy, suite, device, samples, turns, temperature, seed.
+    """
     turns = int(str(facts["turns"]))
     whole = _figures(rollouts, families, turns)
     first = drafts(rollouts)

@@ -35,7 +35,8 @@ def text(found: Evaluation, command: str, machine: str, date: str) -> str:
     faults = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in found.faults.items())
     return "\n".join(
         [
-            f"{found.suite}: {found.problems} problems, {found.samples} samples each, up to {found.turns} turns, temperature {temperature}, seed "
+            f"{found.suite}: {found.problems} problems, {found.samples} samples each, up to {found.turns} "
+            f"turns, temperature {temperature}, seed "
             f"{found.seed}; judged {judged}. {_unfinished(found)}Intervals: 95 %, bootstrapped over problems.",
             "",
             *_within_table(found),
@@ -44,7 +45,9 @@ def text(found: Evaluation, command: str, machine: str, date: str) -> str:
             "",
             f"Drafts: {faults}.",
             "",
-            f"Tokens: {found.tokens.prompt:.0f} a prompt, {found.tokens.completion:.0f} an answer, {found.tokens.a_rollout:.0f} a rollout"
+            f"Tokens: {found.tokens.prompt:.0f} a prompt, {found.tokens.completion:.0f} an answer, "
+            f"{found.tokens.a_rollout:.0f} a "
+            "rollout"
             + (f", {found.tokens.a_solved_problem:.0f} a solved problem" if found.tokens.a_solved_problem else "")
             + f". A draft waits {found.policy_seconds:.2f} s for its answer (median; many are drawn together).",
             "",

@@ -58,7 +58,10 @@ class Rollout(Value):
 def read_rollouts(
     store: Store, run: str, keys: Collection[str], families: Mapping[str, str], solutions: Mapping[str, str]
 ) -> list[Rollout]:
-    """Of the run's trajectories with these keys (problem and settings), oldest first. Turns that are not judged yet are left out."""
+    """Of the run's trajectories with these keys (problem and settings), oldest first.
+
+    Turns that are not judged yet are left out.
+    """
     rows = store.trajectories(TrajectoryFilter(run=run), limit=None, newest=False)
     return [
         Rollout(

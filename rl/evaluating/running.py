@@ -1,4 +1,6 @@
-"""`rl evaluate` without its options: rollouts through the agent's batch, so that each is in a database, then the figures."""
+"""`rl evaluate` without its options: rollouts through the agent's batch, so that each is in a database, then the
+figures.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class EvaluationOptions(Value):
 
     def settings(self) -> Settings:
         return Settings(
-            policy=self.policy, targets=self.targets, device=self.device, goal=Goal(), budgets=Budgets(turns=self.turns),
+            policy=self.policy, targets=self.targets, device=self.device, goal=Goal(),
+            budgets=Budgets(turns=self.turns),
             temperature=self.drawn_at, reply_tokens=self.reply_tokens, seed=self.seed,
         )  # fmt: skip
 
@@ -60,7 +63,10 @@ def evaluate(
     suite: Suite, policy: Policy, asked: EvaluationOptions, folder: Path, command: str, *, card: Path | None = None,
     watch: Callable[[Any], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
 ) -> Evaluated:  # fmt: skip
-    """Begins or goes on until all is done or Ctrl-C; the page is written either way. `card`: a model's folder, whose README gets the figures."""
+    """Begins or goes on until all is done or Ctrl-C; the page is written either way.
+
+    `card`: a model's folder, whose README gets the figures.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     db = str(folder / DATABASE)
     batched = run_batch(

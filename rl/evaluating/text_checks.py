@@ -1,4 +1,5 @@
-"""Checks of a candidate's text alone, as published corpora of Triton use them: patterns, and overlap with a known answer.
+"""Checks of a candidate's text alone, as published corpora of Triton use them: patterns, and overlap with a known
+answer.
 
 They cost nothing and decide nothing. An evaluation reports them beside the verdicts of the tools, so that a reader sees
 how far they mislead.
@@ -37,7 +38,9 @@ class LightFigures(Value):
     overlap_correct: float | None
     overlap_wrong: float | None
     separation: float | None
-    """How often a right candidate overlaps more than a wrong one (area under the ROC curve): 0.5 tells nothing, 1 everything."""
+    """How often a right candidate overlaps more than a wrong one (area under the ROC curve): 0.5 tells nothing, 1
+    everything.
+    """
 
 
 def has_patterns(source: str) -> bool:

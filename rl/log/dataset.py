@@ -1,4 +1,7 @@
-"""Stored turns -> samples and groups, with every refusal counted. Ids and log-probs are used as they are: no text is tokenised again."""
+"""Stored turns -> samples and groups, with every refusal counted.
+
+Ids and log-probs are used as they are: no text is tokenised again.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,9 @@ def load(store: Store, wanted: Wanted, chosen: CandidateFilter | None = None) ->
 def _of_whole_groups(
     samples: Sequence[Sample], speedless: Mapping[tuple[str, str], Refusal], counted: Counted
 ) -> list[Sample]:
-    """Where right turns are left out because nothing is known of their speed, the wrong ones beside them are too: alone they would say that all is wrong."""
+    """Where right turns are left out because nothing is known of their speed, the wrong ones beside them are too:
+    alone they would say that all is wrong.
+    """
     kept = []
     for sample in samples:
         if reason := speedless.get((sample.problem_hash, sample.revision)):
@@ -136,7 +141,9 @@ def _of_whole_groups(
 
 
 class Measuring:
-    """Which turns are of problems that are for measuring: a benchmark's, or such as say of themselves that they are held out."""
+    """Which turns are of problems that are for measuring: a benchmark's, or such as say of themselves that they are
+    held out.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -209,7 +216,9 @@ def _too_long(completion: Completion, most: int | None) -> bool:
 
 
 def _speedless(report: Report) -> Refusal | None:
-    """Why nothing can be said of its speed, or of what it would have been: a wrong turn's judge has a GPU, or it has none."""
+    """Why nothing can be said of its speed, or of what it would have been: a wrong turn's judge has a GPU, or it
+    has none.
+    """
     if not report.correct:
         return None if report.environment.gpu else Refusal.CPU_ONLY
     if not on_gpu(report):

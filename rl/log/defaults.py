@@ -17,7 +17,9 @@ FIELDS = ("run", "problem", "suite", "policy", "policy_revision", "adapter_revis
 
 
 def choose_formula(store: Store, asked: str, chosen: CandidateFilter | None = None) -> Formula:
-    """The one that is named; for `auto` the default, or where most right turns were not timed on a GPU, execution alone. Raises InputError."""
+    """The one that is named; for `auto` the default, or where most right turns were not timed on a GPU, execution
+    alone. Raises InputError.
+    """
     if asked != AUTO:
         return find_formula(asked)
     wanted = (chosen or CandidateFilter()).with_(state=State.JUDGED, correct=True)

@@ -88,9 +88,11 @@ def stats_of(store: Store, formula: Formula, chosen: CandidateFilter | None = No
     everything = load(store, Wanted(formula=formula, exact=False), chosen)
     sizes = Counter(Counter(sample.group for sample in log.all_scored).values())
     return LogStats(
-        where=store.where, turns=log.turns, judged=tally.turns, trajectories=len(tally.trajectories), problems=len(tally.problems),
+        where=store.where, turns=log.turns, judged=tally.turns, trajectories=len(tally.trajectories),
+        problems=len(tally.problems),
         on_gpu=tally.on_gpu, groups=log.groups, sizes=dict(sorted(sizes.items())), zero_variance=log.zero_variance,
-        trainable=len(log.samples), refused=log.refused, depths=_depths(everything.all_scored), faults=dict(tally.faults.most_common()),
+        trainable=len(log.samples), refused=log.refused, depths=_depths(everything.all_scored),
+        faults=dict(tally.faults.most_common()),
         policies=tally.policies(), rewards=reward_stats(formula, everything), distinct=tally.distinct,
     )  # fmt: skip
 
@@ -130,7 +132,8 @@ class _Tally:
         found = [
             OfPolicy(
                 policy=policy, revision=revision, turns=len(rows), exact=sum(exact for exact, _, _ in rows),
-                correct=_mean([correct for _, correct, _ in rows]), first=min(t for _, _, t in rows), last=max(t for _, _, t in rows),
+                correct=_mean([correct for _, correct, _ in rows]), first=min(t for _, _, t in rows),
+                last=max(t for _, _, t in rows),
             )
             for (policy, revision), rows in self._policies.items()
         ]  # fmt: skip
@@ -143,8 +146,10 @@ def _depths(samples: Sequence[Sample]) -> tuple[OfDepth, ...]:
         depths[sample.depth].append(sample)
     return tuple(
         OfDepth(
-            depth=depth, turns=len(rows), compiled=_mean([s.compiled for s in rows]), correct=_mean([s.correct for s in rows]),
-            reward=_mean([s.reward for s in rows]), deviation=_deviation([s.reward for s in rows]), tokens=_mean([len(s.completion_ids) for s in rows]),
+            depth=depth, turns=len(rows), compiled=_mean([s.compiled for s in rows]),
+            correct=_mean([s.correct for s in rows]),
+            reward=_mean([s.reward for s in rows]), deviation=_deviation([s.reward for s in rows]),
+            tokens=_mean([len(s.completion_ids) for s in rows]),
         )
         for depth, rows in sorted(depths.items())
     )  # fmt: skip

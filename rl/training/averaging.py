@@ -1,7 +1,8 @@
 """One policy out of several that were trained from the same one: the mean of their weights.
 
-What trainings with different seeds learned in common stays, what chance moved each by is divided by their number (model soups: Wortsman et al. 2022,
-arXiv:2203.05482; of policies after reinforcement learning: Ramé et al. 2024, arXiv:2406.16768).
+What trainings with different seeds learned in common stays, what chance moved each by is divided by their number (model
+soups: Wortsman et al. 2022, arXiv:2203.05482; of policies after reinforcement learning: Ramé et al. 2024,
+arXiv:2406.16768).
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def average(
 ) -> Averaged:
     """Writes the mean of the policies' weights, as a policy that `--policy transformers:OUTPUT` loads.
 
-    Two policies' weights are in memory at a time. Raises InputError where they are not of one shape and tokenizer, or (unless `force`) were not trained from one policy.
+    Two policies' weights are in memory at a time. Raises InputError where they are not of one shape and tokenizer, or
+    (unless `force`) were not trained from one policy.
     """
     if len(policies) < 2:
         raise InputError("give two policies or more: the mean of one is itself")
@@ -56,7 +58,8 @@ def average(
     write_policy(output, model, whole, first, storage, averaged=averaged)
     ancestor = common[-1] if common else None
     return Averaged(
-        output=str(output), policies=tuple(policies), parameters=parameters(model), ancestor=ancestor, distances=distances,
+        output=str(output), policies=tuple(policies), parameters=parameters(model), ancestor=ancestor,
+        distances=distances,
     )  # fmt: skip
 
 
@@ -72,7 +75,9 @@ def _common(subjects: Sequence[Subject], force: bool) -> tuple[str, ...]:
     common = tuple(revisions[0] for revisions in shared)
     if not common and not force:
         raise InputError(
-            f"{first.name} and the others were not trained from one policy, as far as their notes say: the mean of their weights would be noise (--force, if you know better)"
+            f"{first.name} and the others were not trained from one policy, as far as their notes say: the "
+            "mean of their weights would be noise (--force, if you "
+            "know better)"
         )
     return common
 

@@ -20,7 +20,9 @@ ASKED = "asked.json"
 
 
 def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
-    """Makes the work folder; whether it holds the same training, begun earlier. Raises InputError where something else is in the way.
+    """Makes the work folder; whether it holds the same training, begun earlier.
+
+    Raises InputError where something else is in the way.
 
     A training that came to no checkpoint is in nobody's way: what it was asked may have been a mistake.
     """
@@ -50,7 +52,9 @@ def training_id(options: TrainOptions) -> str:
 
 
 def mark_whole(checkpoint: Path, subject: Subject, lineage: tuple[str, ...], **facts: Any) -> None:
-    """Makes a checkpoint of trl's one that `--policy transformers:DIR` loads as it should be asked, and says that it is whole."""
+    """Makes a checkpoint of trl's one that `--policy transformers:DIR` loads as it should be asked, and says that
+    it is whole.
+    """
     write_notes(checkpoint, subject, lineage, **{name: value for name, value in facts.items() if name != "seconds"})
     (checkpoint / WHOLE).write_text(json.dumps(facts), encoding="utf-8")
 
@@ -80,7 +84,8 @@ def publish(
 
 
 def write_policy(
-    output: Path, model: Any, weights: dict[str, Any], subject: Subject, storage: Storage, lineage: tuple[str, ...] = (),
+    output: Path, model: Any, weights: dict[str, Any], subject: Subject, storage: Storage,
+    lineage: tuple[str, ...] = (),
     beside: Sequence[Path] = (), **facts: Any,
 ) -> None:  # fmt: skip
     """Into a folder beside the output, which then gets its name: there is never half of one."""

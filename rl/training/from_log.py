@@ -33,7 +33,10 @@ def train_from_log(
     options: LogOptions, *, show: Callable[[Plan], None], say: Say = lambda step: None, watch: Watch = unwatched,
     dry_run: bool = False,
 ) -> TrainingResult | None:  # fmt: skip
-    """Says what it will use (`show`), then trains; None for a dry run. Raises InputError, PolicyRefused, TrainingAlarm, StoreError; KeyboardInterrupt after a checkpoint."""
+    """Says what it will use (`show`), then trains; None for a dry run.
+
+    Raises InputError, PolicyRefused, TrainingAlarm, StoreError; KeyboardInterrupt after a checkpoint.
+    """
     place = place_of(options.device)
     show, say, options = only_first(place, show), only_first(place, say), options.with_(device=place.device)
     subject = open_subject(options.policy, options.adapter)
@@ -80,15 +83,18 @@ def _limits(options: LogOptions) -> Limits:
 
 
 def finish(
-    trainer: Any, options: Any, subject: Subject, watching: Watching, method: Method, rows: int, begun: int, plan: Plan | None,
+    trainer: Any, options: Any, subject: Subject, watching: Watching, method: Method, rows: int, begun: int,
+    plan: Plan | None,
     facts: dict[str, Any], lineage: tuple[str, ...] = (),
 ) -> TrainingResult:  # fmt: skip
     """Writes curves, report and policy; the checkpoints stay until the policy is whole."""
     history = trainer.state.log_history
     last: dict[str, Any] = next((entry for entry in reversed(history) if "loss" in entry), {})
     trained = TrainingResult(
-        output=str(options.output), method=method, steps=trainer.state.global_step, rows=rows, seconds=watching.seconds, loss=last.get("loss"),
-        resumed_at=begun, plan=plan, base=_base_of(trainer, subject), first=trainer.is_world_process_zero(), figures={name: value for name, value in last.items() if isinstance(value, float)},
+        output=str(options.output), method=method, steps=trainer.state.global_step, rows=rows, seconds=watching.seconds,
+        loss=last.get("loss"),
+        resumed_at=begun, plan=plan, base=_base_of(trainer, subject), first=trainer.is_world_process_zero(),
+        figures={name: value for name, value in last.items() if isinstance(value, float)},
     )  # fmt: skip
     if trainer.is_world_process_zero():
         write_training_report(options.work, history, trained, plan)
@@ -131,8 +137,10 @@ def _grpo(options: LogOptions, subject: Subject, model: Any, material: Material)
     longest = max(len(sample.completion_ids) for sample in samples)
     settings = dict(options.settings)
     probe = grpo_config(
-        settings, output_dir=str(options.work), max_steps=1, seed=options.seed, device=options.device, parameters=parameters(model),
-        lora=options.lora or subject.adapter is not None, temperature=material.log.temperature, longest_completion=longest,
+        settings, output_dir=str(options.work), max_steps=1, seed=options.seed, device=options.device,
+        parameters=parameters(model),
+        lora=options.lora or subject.adapter is not None, temperature=material.log.temperature,
+        longest_completion=longest,
     )  # fmt: skip
     world = probe.world_size
     replay = Replay(
@@ -198,7 +206,8 @@ def readable_settings() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ImportError, ValueError) as error:
-        # trl and transformers say so, in three kinds, of a library that an option needs and of a value that means nothing.
+        # trl and transformers say so, in three kinds, of a library that an option needs and of a value that means
+        # nothing.
         if isinstance(error, InputError) or (isinstance(error, RuntimeError) and "install" not in str(error)):
             raise
         raise InputError(f"the trainer refuses these settings: {str(error).splitlines()[0]}") from error
@@ -213,6 +222,7 @@ def readable_trouble() -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         raise InfrastructureError(
-            "out of GPU memory: --set per_device_train_batch_size smaller and gradient_accumulation_steps larger, or --max-length; "
+            "out of GPU memory: --set per_device_train_batch_size smaller and gradient_accumulation_steps "
+            "larger, or --max-length; "
             "what was done is kept, and the same command goes on"
         ) from error

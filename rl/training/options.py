@@ -1,4 +1,6 @@
-"""What `rl train` is asked to do, as one value: two commands with the same value are the same training, so the second goes on with the first."""
+"""What `rl train` is asked to do, as one value: two commands with the same value are the same training, so the
+second goes on with the first.
+"""
 
 from __future__ import annotations
 

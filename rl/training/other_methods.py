@@ -1,4 +1,6 @@
-"""RFT, DPO and KTO from the same log, through trl's own trainers, on token ids: what was sampled is what is trained on."""
+"""RFT, DPO and KTO from the same log, through trl's own trainers, on token ids: what was sampled is what is trained
+on.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,16 @@ from kernelwright.rl.training.subject import Subject
 from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
 
 COMMON: dict[str, Any] = {
-    "report_to": "none", "disable_tqdm": True, "logging_steps": 1, "save_total_limit": 2, "logging_nan_inf_filter": False, "adam_beta2": 0.95,
+    "report_to": "none", "disable_tqdm": True, "logging_steps": 1, "save_total_limit": 2,
+    "logging_nan_inf_filter": False, "adam_beta2": 0.95,
     "max_grad_norm": 0.5, "lr_scheduler_type": "constant_with_warmup", "weight_decay": 0.0, "save_steps": 20,
 }  # fmt: skip
 
 
 class Tokens:
-    """Prompt and reply as ids: the stored ones where tokenizer and template are the policy's own, else written anew from the text."""
+    """Prompt and reply as ids: the stored ones where tokenizer and template are the policy's own, else written anew
+    from the text.
+    """
 
     def __init__(self, subject: Subject, longest: int | None) -> None:
         self._tokenizer, self._longest = subject.tokenizer, longest
@@ -81,7 +86,9 @@ def dpo_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
 
 
 def kto_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
-    """Every reply to a prompt that has both kinds, with its label; good and bad ones in turn, so that each batch holds both."""
+    """Every reply to a prompt that has both kinds, with its label; good and bad ones in turn, so that each batch
+    holds both.
+    """
     good = [s for goods, _ in prompts_of(samples) for s in goods]
     bad = [s for _, bads in prompts_of(samples) for s in bads]
     mixed = [s for pair in zip(good, bad, strict=False) for s in pair]
@@ -91,10 +98,14 @@ def kto_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
 
 
 def make_trainer(
-    method: Method, model: Any, subject: Subject, samples: Sequence[Sample], given: Mapping[str, Any], fixed: dict[str, Any],
+    method: Method, model: Any, subject: Subject, samples: Sequence[Sample], given: Mapping[str, Any],
+    fixed: dict[str, Any],
     epochs: float, max_steps: int | None, longest: int | None,
 ) -> tuple[Any, int]:  # fmt: skip
-    """trl's trainer of that method on these samples, and how many rows it has. Raises InputError where there is none."""
+    """trl's trainer of that method on these samples, and how many rows it has.
+
+    Raises InputError where there is none.
+    """
     import trl
     from datasets import Dataset
 

@@ -1,4 +1,6 @@
-"""What a training will use, said before it starts: groups, turns, rewards, what is refused, how old the log is, how far the policy has moved."""
+"""What a training will use, said before it starts: groups, turns, rewards, what is refused, how old the log is, how
+far the policy has moved.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,8 @@ def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -
     chosen = refuse_empty(store, options)
     formula = choose_formula(store, options.reward, chosen)
     wanted = Wanted(
-        formula=formula, tokenizer_hash=subject.identity.tokenizer_hash, chat_template_hash=subject.identity.chat_template_hash,
+        formula=formula, tokenizer_hash=subject.identity.tokenizer_hash,
+        chat_template_hash=subject.identity.chat_template_hash,
         lineage=subject.lineage, max_age=options.max_age, max_length=_longest(options, subject),
         temperature=options.settings.get("temperature"), gamma=options.gamma, baseline=options.baseline, exact=exact,
     )  # fmt: skip
@@ -72,7 +75,8 @@ def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -
         if not options.filters:
             raise InputError(f"{store.where} holds no turn that was answered yet: run the same agent command again")
         raise InputError(
-            f"--filter {' '.join(options.filters)} leaves none of the {store.count():,} turns in {store.where}: widen it"
+            f"--filter {' '.join(options.filters)} leaves none of the {store.count():,} turns in "
+            f"{store.where}: widen it"
         )
     return log, formula
 
@@ -91,7 +95,10 @@ def _longest(options: LogOptions, subject: Subject) -> int | None:
 
 
 def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -> Material:
-    """Looks at the log, measures the drift, chooses the method. Raises InputError where nothing can be trained on, with every reason."""
+    """Looks at the log, measures the drift, chooses the method.
+
+    Raises InputError where nothing can be trained on, with every reason.
+    """
     log, formula = read_log(store, options, subject, exact=True)
     drift = _drift(model, log, subject) if log.samples else None
     method, why = choose_method(options.method, log, drift)
@@ -106,7 +113,9 @@ def make_plan(store: Store, options: LogOptions, subject: Subject, model: Any) -
 
 
 def _learnt_from(method: Method, log: Log) -> Log:
-    """Of the turns those that the method has a use for: the right ones, or replies to prompts that have good and bad ones."""
+    """Of the turns those that the method has a use for: the right ones, or replies to prompts that have good and
+    bad ones.
+    """
     if method is Method.RFT:
         used, reason = {s.candidate_id for s in log.samples if s.correct}, Refusal.INCORRECT
     else:
@@ -171,9 +180,12 @@ def _plan(
     samples = log.samples
     ages = Counter(_age(sample, subject) for sample in samples)
     return Plan(
-        method=method, why=why, policy=subject.name, revision=subject.revision, formula=formula.label, gamma=options.gamma, turns=log.turns,
-        used=len(samples), groups=log.groups, zero_variance=log.zero_variance, problems=len({s.problem_hash for s in samples}),
-        correct=_mean([s.correct for s in samples]), reward=_mean([s.reward for s in samples]), tokens=sum(len(s.completion_ids) for s in samples),
+        method=method, why=why, policy=subject.name, revision=subject.revision, formula=formula.label,
+        gamma=options.gamma, turns=log.turns,
+        used=len(samples), groups=log.groups, zero_variance=log.zero_variance,
+        problems=len({s.problem_hash for s in samples}),
+        correct=_mean([s.correct for s in samples]), reward=_mean([s.reward for s in samples]),
+        tokens=sum(len(s.completion_ids) for s in samples),
         temperature=log.temperature, ages=dict(sorted(ages.items())), drift=drift, refused=log.refused,
         warnings=tuple(_warnings(method, drift, ages)),
     )  # fmt: skip
@@ -197,7 +209,9 @@ def _warnings(method: Method, drift: Drift | None, ages: Counter[str]) -> list[s
         )
     if method is Method.GRPO and drift is not None and set(ages) == {"0"} and drift.largest > 0.5:
         found.append(
-            f"this very policy wrote the log, and yet a token's log-prob differs by {drift.largest:.2f}: another precision, or another library"
+            f"this very policy wrote the log, and yet a token's log-prob differs by {drift.largest:.2f}: "
+            "another precision, or another "
+            "library"
         )
     return found
 

@@ -28,7 +28,10 @@ class Place(NamedTuple):
 
 
 def place_of(device: str) -> Place:
-    """`device` is what was asked for; each of several processes gets a GPU of its own. Raises InputError where one process sees several GPUs."""
+    """`device` is what was asked for; each of several processes gets a GPU of its own.
+
+    Raises InputError where one process sees several GPUs.
+    """
     from accelerate import PartialState
 
     state = PartialState(cpu=not device.startswith("cuda"))
@@ -51,12 +54,17 @@ def refuse_several_gpus(device: str, command: str, otherwise: str = "") -> None:
 
 
 def refuse_spread_weights() -> None:
-    """Online every process samples from weights that it has whole. Raises InputError under FSDP, and under DeepSpeed's third stage."""
+    """Online every process samples from weights that it has whole.
+
+    Raises InputError under FSDP, and under DeepSpeed's third stage.
+    """
     fsdp = os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
     deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true"
     if fsdp or (deepspeed and os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"):
         raise InputError(
-            "online training samples from whole weights, and this launch spreads them over the GPUs: use rl/configs/two_gpus.yaml, or collect with agent batch and train --from-trajectories"
+            "online training samples from whole weights, and this launch spreads them over the GPUs: use "
+            "rl/configs/two_gpus.yaml, or collect with agent batch and "
+            "train --from-trajectories"
         )
 
 
@@ -79,14 +87,20 @@ def first_before_others(place: Place) -> Iterator[None]:
 
 @cache
 def _waiting_room() -> Any:
-    """Processes wait here for minutes: on the CPU. NCCL waits in a kernel, which would keep the GPU from the policy that samples there."""
+    """Processes wait here for minutes: on the CPU.
+
+    NCCL waits in a kernel, which would keep the GPU from the policy that samples there.
+    """
     import torch.distributed as distributed
 
     return distributed.new_group(backend="gloo", timeout=LONGEST_WAIT)
 
 
 def shared(place: Place, own: Callable[[], Any]) -> list[Any]:
-    """What `own` gives in each process, in their order. An exception in one is raised in all, so that none waits for ever."""
+    """What `own` gives in each process, in their order.
+
+    An exception in one is raised in all, so that none waits for ever.
+    """
     import torch.distributed as distributed
 
     found: Any = None
@@ -108,7 +122,9 @@ def shared(place: Place, own: Callable[[], Any]) -> list[Any]:
 
 
 def said_by_any(*flags: bool) -> tuple[bool, ...]:
-    """Each flag as it is where any process of this training has it: who stops alone leaves the others waiting for ever."""
+    """Each flag as it is where any process of this training has it: who stops alone leaves the others waiting for
+    ever.
+    """
     import torch
     import torch.distributed as distributed
 
@@ -120,7 +136,10 @@ def said_by_any(*flags: bool) -> tuple[bool, ...]:
 
 
 def part() -> None:
-    """The processes of a training that has ended well let go of each other. NCCL warns of those that leave without a word."""
+    """The processes of a training that has ended well let go of each other.
+
+    NCCL warns of those that leave without a word.
+    """
     import torch.distributed as distributed
 
     if distributed.is_available() and distributed.is_initialized():

@@ -58,7 +58,8 @@ def open_subject(policy: str, adapter: str | None = None) -> Subject:
     revision = "+".join(part for part in (weights_revision(folder), weights_revision(own) if own else None) if part)
     return Subject(
         name=policy, path=path, adapter=own, tokenizer=tokenizer, identity=identity_of(tokenizer), revision=revision,
-        lineage=(*notes.get("lineage", ()), revision), prompt_form=PromptForm.COMPACT if policy == "embedded" else prompt_form_of(own or folder),
+        lineage=(*notes.get("lineage", ()), revision),
+        prompt_form=PromptForm.COMPACT if policy == "embedded" else prompt_form_of(own or folder),
         notes=notes, context=config.get("max_position_embeddings"),
     )  # fmt: skip
 
@@ -75,13 +76,16 @@ def path_of(policy: str) -> str:
             return policy.removeprefix(form)
     if ":" in policy and not Path(policy).exists():
         raise InputError(
-            f"{policy} has no weights here to train: name transformers:PATH, vllm:PATH or embedded, or a model with --base"
+            f"{policy} has no weights here to train: name transformers:PATH, vllm:PATH or embedded, or a "
+            "model with --base"
         )
     return policy
 
 
 def load_weights(subject: Subject, device: str, lora: bool) -> Any:
-    """The model that is trained, on its device: float32 (bfloat16 where it is large), with its adapter or a new one where `lora`. Raises InputError."""
+    """The model that is trained, on its device: float32 (bfloat16 where it is large), with its adapter or a new one
+    where `lora`. Raises InputError.
+    """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -1,4 +1,7 @@
-"""trl's trainers on rows that are token ids already. SFT takes them as it is; DPO and KTO would write the text anew, so that one private step is left out."""
+"""trl's trainers on rows that are token ids already.
+
+SFT takes them as it is; DPO and KTO would write the text anew, so that one private step is left out.
+"""
 
 from __future__ import annotations
 

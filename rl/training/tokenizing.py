@@ -1,7 +1,8 @@
 """The tokenizer of the small policies: byte-level BPE whose tokens are idioms of Triton, and whose numbers are spelt.
 
-Merges run across the blanks of a line, so a frequent piece of a line is one token. Numbers stand apart from what is round them and are spelt
-digit by digit, so that a size or a scale looks the same in a reference and in its kernel, and one that was never seen is still spelt right.
+Merges run across the blanks of a line, so a frequent piece of a line is one token. Numbers stand apart from what is
+round them and are spelt digit by digit, so that a size or a scale looks the same in a reference and in its kernel, and
+one that was never seen is still spelt right.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ LONGEST = 40
 _ROLES = ("system\n", "user\n", "assistant\n")
 _COMMON = r"(?:0\.0|1\.0|2\.0|0\.5|[0-2])(?![\w.])"
 _NUMBER = rf"(?<![\w.])(?!{_COMMON})\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
-"""The few numbers of idioms (`axis=0`, `other=0.0`, `* 0.5`) stay with their line, and so do the digits that end a name (`float32`, `x1`)."""
+"""The few numbers of idioms (`axis=0`, `other=0.0`, `* 0.5`) stay with their line, and so do the digits that end a
+name (`float32`, `x1`).
+"""
 _SIGN = r"\G(?!\d\.\d{6,})[\d.eE+-]"
 """Of a number that stands apart each sign is a piece; a constant of mathematics (0.044715 and longer) is one piece."""
 
@@ -118,7 +121,10 @@ TEXT_ROWS = 20_000
 
 
 def training_texts(data: Path, rows: int = TEXT_ROWS) -> Iterator[str]:
-    """Prompts and completions of the corpus' training rows. A completion comes twice: it is what has to be spelt one token after the other."""
+    """Prompts and completions of the corpus' training rows.
+
+    A completion comes twice: it is what has to be spelt one token after the other.
+    """
     seen = 0
     for row in read_rows(data, ("prompt", "completion", "split")):
         if row.split is Split.TRAIN:

@@ -55,8 +55,10 @@ def training_fields(
     if lora and adapter is not None:
         raise InputError("--adapter goes on with an adapter that is there, --lora begins a new one: give one of them")
     return {
-        "policy": policy, "adapter": adapter, "output": output, "reward": reward, "gamma": gamma, "baseline": Baseline(baseline),
-        "max_steps": max_steps, "max_minutes": max_minutes, "lora": lora, "settings": read_settings(settings or []), "device": choose_device(device),
+        "policy": policy, "adapter": adapter, "output": output, "reward": reward, "gamma": gamma,
+        "baseline": Baseline(baseline),
+        "max_steps": max_steps, "max_minutes": max_minutes, "lora": lora, "settings": read_settings(settings or []),
+        "device": choose_device(device),
         "seed": seed, "storage": parse_storage(storage),
     }  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""A user's settings for a config of trl's: names and kinds are checked before anything is made, and what trl refuses is one line."""
+"""A user's settings for a config of trl's: names and kinds are checked before anything is made, and what trl
+refuses is one line.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def warm_up_steps(max_steps: int, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_settings(kind: Any, given: Mapping[str, Any]) -> None:
-    """`kind`: a dataclass. Raises InputError for a name that it has not, and for text where a number, or true or false, is wanted."""
+    """`kind`: a dataclass.
+
+    Raises InputError for a name that it has not, and for text where a number, or true or false, is wanted.
+    """
     known = {field.name: field.default for field in fields(kind) if field.init}
     for name, value in given.items():
         if name not in known:

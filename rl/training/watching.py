@@ -27,7 +27,8 @@ class Watching(TrainerCallback):
     """Of one training, whatever the method."""
 
     def __init__(
-        self, subject: Subject, work: Path, watch: Watch, limits: Limits, *, max_minutes: float | None, earlier: float = 0.0,
+        self, subject: Subject, work: Path, watch: Watch, limits: Limits, *, max_minutes: float | None,
+        earlier: float = 0.0,
         lineage: Callable[[], tuple[str, ...]] = tuple, facts: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """`earlier`: seconds that the same training has run before. `lineage`: revisions since the subject's own."""

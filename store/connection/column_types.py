@@ -42,4 +42,7 @@ class JsonText(TypeDecorator[Any]):
 
 
 class Row(SQLModel):
-    """A table's row, for reading. SQLModel does not validate tables, so rows are written by `store.rows`, which does."""
+    """A table's row, for reading.
+
+    SQLModel does not validate tables, so rows are written by `store.rows`, which does.
+    """

@@ -1,9 +1,10 @@
 """SQLAlchemy engines for SQLite files and PostgreSQL servers, and the check for network file systems.
 
 SQLite runs in WAL mode with foreign keys and a busy timeout. The single writer begins with BEGIN IMMEDIATE, and readers
-set `query_only`. Every commit survives kill -9. Transactions that finish a turn run with `synchronous=FULL`, so that they
-and all earlier commits also survive a power cut; other transactions run with NORMAL, whose last commits may be lost then.
-WAL does not work on network file systems, because its index is shared memory (sqlite.org/wal.html, "Overview").
+set `query_only`. Every commit survives kill -9. Transactions that finish a turn run with `synchronous=FULL`, so that
+they and all earlier commits also survive a power cut; other transactions run with NORMAL, whose last commits may be
+lost then. WAL does not work on network file systems, because its index is shared memory (sqlite.org/wal.html,
+"Overview").
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _LEVEL = "synchronous"
 """Key of a connection's `info`: what that PRAGMA was last set to."""
 
 ANALYSED = 400
-"""Rows of an index that ANALYZE looks at: milliseconds, and enough to choose between plans (sqlite.org/lang_analyze.html)."""
+"""Rows of an index that ANALYZE looks at: milliseconds, and enough to choose between plans
+(sqlite.org/lang_analyze.html).
+"""
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +83,9 @@ def open_server(url: URL, readonly: bool) -> Engines:
         engine = create_engine(url, pool_pre_ping=True)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise StoreError(
-            f"no driver for {url.drivername}: pip install 'kernelwright[postgres]' for PostgreSQL, SQLAlchemy's own for others",
+            f"no driver for {url.drivername}: pip install 'kernelwright[postgres]' for PostgreSQL, "
+            "SQLAlchemy's own for "
+            "others",
             StoreTrouble.UNREACHABLE,
         ) from error
     return Engines(
@@ -105,7 +110,9 @@ def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engin
 
 
 def _reading_mode(path: Path, readonly: bool) -> str:
-    """On a read-only disk no index can be made beside the file: `immutable` reads without, which is right where nobody can write."""
+    """On a read-only disk no index can be made beside the file: `immutable` reads without, which is right where
+    nobody can write.
+    """
     wal = path.with_name(path.name + "-wal")
     if readonly and not os.access(path.parent, os.W_OK) and not (wal.exists() and wal.stat().st_size):
         return "mode=ro&immutable=1"
@@ -147,7 +154,9 @@ def _begin_writing(dbapi_connection: PoolProxiedConnection) -> None:
 
 
 def set_journal(engines: Engines, wait: float) -> None:
-    """WAL, which lets readers read while one writes; a rollback journal on a network disk, where WAL would corrupt the file."""
+    """WAL, which lets readers read while one writes; a rollback journal on a network disk, where WAL would corrupt
+    the file.
+    """
     if engines.path is None or engines.writer is None:
         return
     kind = network_disk(engines.path)
@@ -160,7 +169,10 @@ def set_journal(engines: Engines, wait: float) -> None:
 
 
 def _journal(writer: Engine, wanted: str, wait: float) -> str:
-    """The mode that it is in now. SQLite does not wait for whoever writes at that moment, so this asks again for so many seconds."""
+    """The mode that it is in now.
+
+    SQLite does not wait for whoever writes at that moment, so this asks again for so many seconds.
+    """
     from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
     again = Retrying(
@@ -175,7 +187,10 @@ def _busy(error: BaseException) -> bool:
 
 
 def refresh_statistics(engines: Engines) -> None:
-    """What SQLite plans its queries with: without it a list of 100,000 candidates takes four times as long. Not worth an error."""
+    """What SQLite plans its queries with: without it a list of 100,000 candidates takes four times as long.
+
+    Not worth an error.
+    """
     if engines.path is None or engines.writer is None:
         return
     try:
@@ -201,13 +216,16 @@ def outside_transaction(engine: Engine, *statements: str) -> list[Any]:
 
 
 NETWORK = frozenset(
-    ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.cephfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "pvfs2", "smb3", "smbfs", "wekafs")
+    ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.cephfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs",
+    "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "pvfs2", "smb3", "smbfs", "wekafs")
 )  # fmt: skip
 MOUNTS = Path("/proc/self/mounts")
 
 
 def network_disk(path: Path, mounts: Path = MOUNTS) -> str | None:
-    """The type of the network file system that holds `path`; None on a local disk, or where the system does not say (not Linux)."""
+    """The type of the network file system that holds `path`; None on a local disk, or where the system does not say
+    (not Linux).
+    """
     try:
         lines = mounts.read_text(errors="surrogateescape").splitlines()
     except OSError:

@@ -31,7 +31,10 @@ class Transactions:
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[Connection]:
-        """One transaction, or a savepoint inside `together`. `durable`: it survives a power cut, and so does all before it."""
+        """One transaction, or a savepoint inside `together`.
+
+        `durable`: it survives a power cut, and so does all before it.
+        """
         with explained(self._where), self._lock:
             if self._inside is not None:
                 with self._inside.begin_nested():
@@ -103,7 +106,9 @@ def _prepare(engines: Engines, wait: float) -> None:
     if engines.writer is None:
         if version < CURRENT:
             raise StoreError(
-                f"the database {engines.where} has schema version {version}, this program reads {CURRENT}: run `agent db migrate` first",
+                f"the database {engines.where} has schema version {version}, this program reads {CURRENT}: "
+                "run `agent db migrate` "
+                "first",
                 StoreTrouble.OLDER,
             )
         return

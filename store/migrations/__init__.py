@@ -1,4 +1,7 @@
-"""Numbered, forward only, each in one transaction. A published migration is never edited: it makes the tables as they were then."""
+"""Numbered, forward only, each in one transaction.
+
+A published migration is never edited: it makes the tables as they were then.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ _NAME = "kernelwright"
 
 
 def version_of(connection: Connection, where: str) -> int:
-    """0 for an empty database. Raises StoreError for another program's, and for a newer version than this program knows."""
+    """0 for an empty database.
+
+    Raises StoreError for another program's, and for a newer version than this program knows.
+    """
     version = (
         _sqlite_version(connection, where)
         if connection.dialect.name == "sqlite"
@@ -70,7 +76,10 @@ def _server_version(connection: Connection, where: str) -> int:
 
 
 def migrate(engine: Engine, where: str, upto: int = CURRENT) -> int:
-    """Brings the database to version `upto`, one transaction a step; a step that fails leaves the version before it. Gives the version."""
+    """Brings the database to version `upto`, one transaction a step; a step that fails leaves the version before it.
+
+    Gives the version.
+    """
     while True:
         with engine.begin() as connection:
             _lock(connection)

@@ -179,7 +179,9 @@ Table(
 
 
 def apply(connection: Connection) -> None:
-    """From a copy: SQLAlchemy marks constraints of a cycle as made by ALTER once a server has seen them, and SQLite would then lack them."""
+    """From a copy: SQLAlchemy marks constraints of a cycle as made by ALTER once a server has seen them, and SQLite
+    would then lack them.
+    """
     fresh = MetaData()
     for table in metadata.tables.values():
         table.to_metadata(fresh)

@@ -1,4 +1,7 @@
-"""Version 2: full-text search. FTS5 without a copy of the text on SQLite; a table of words, with a GIN index on PostgreSQL, elsewhere."""
+"""Version 2: full-text search.
+
+FTS5 without a copy of the text on SQLite; a table of words, with a GIN index on PostgreSQL, elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ FTS5 = "CREATE VIRTUAL TABLE {kind}_text USING fts5(words, content='', tokenize=
 GIN = "CREATE INDEX search_text_words ON search_text USING gin (to_tsvector('simple', words))"
 
 CANDIDATES = text(
-    "SELECT c.id, t.problem, r.packed, r.body, s.packed, s.body FROM candidate c JOIN trajectory t ON t.id = c.trajectory_id"
+    "SELECT c.id, t.problem, r.packed, r.body, s.packed, s.body FROM candidate c JOIN trajectory t ON t.id "
+    "= c.trajectory_id"
     " JOIN blob r ON r.id = c.reply_id LEFT JOIN blob s ON s.id = c.source_id"
     " WHERE c.id > :after ORDER BY c.id LIMIT 200"
 )

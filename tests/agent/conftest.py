@@ -66,7 +66,9 @@ def wrong() -> str:
 
 @pytest.fixture(scope="session")
 def unfinished():
-    """`unfinished(k)`: programs that differ, and that reading the text alone refuses: no process is started for them."""
+    """`unfinished(k)`: programs that differ, and that reading the text alone refuses: no process is started for
+    them.
+    """
     return lambda k: fenced(f"import triton\nimport triton.language as tl\nNUMBER = {k}\n")
 
 
@@ -90,7 +92,10 @@ def batch_script(tmp_path_factory, does_not_compile, right) -> Path:
 
 @pytest.fixture(scope="session")
 def batched(tmp_path_factory, batch_script) -> Path:
-    """The database of a finished run `three`: three problems, two samples each, judged by the real tools. Beside it lies its report."""
+    """The database of a finished run `three`: three problems, two samples each, judged by the real tools.
+
+    Beside it lies its report.
+    """
     from kernelwright.agent.batch.running import run_batch
 
     folder = tmp_path_factory.mktemp("batched")

@@ -3,7 +3,9 @@
 # needs: cpu
 # expect: mismatch, non_finite, cheat, entry_point, runtime, launch
 # residual: the trace is honest, and the trace is what is judged
-"""load_state_dict and parameters lie: the weights that the judge loads never arrive, and the answer for the first ones is kept."""
+"""load_state_dict and parameters lie: the weights that the judge loads never arrive, and the answer for the first
+ones is kept.
+"""
 
 import torch
 import torch.nn as nn

@@ -20,7 +20,9 @@ SOLVED = ("fused_gelu", "fused_silu", "fused_softmax", "vector_add")
 
 
 def test_every_trajectory_is_judged_while_the_policy_computes_beside(tmp_path):
-    """Seen on an H200: a graph's capture failed, and problems were said to fail that did not (`Offset increment outside graph capture`)."""
+    """Seen on an H200: a graph's capture failed, and problems were said to fail that did not (`Offset increment
+    outside graph capture`).
+    """
     policy = TransformersPolicy(str(WEIGHTS), device="cuda:0")
     settings = Settings(
         policy=f"transformers:{WEIGHTS}",

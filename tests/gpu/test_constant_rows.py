@@ -1,4 +1,6 @@
-"""Thousands of rows of one number each, some of them next to a zero of the function: the usual forms are right there, lower precision is not."""
+"""Thousands of rows of one number each, some of them next to a zero of the function: the usual forms are right
+there, lower precision is not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An index of the smallest of many numbers that differ by a rounding: right on most draws, wrong on some, and never a cheat."""
+"""An index of the smallest of many numbers that differ by a rounding: right on most draws, wrong on some, and never
+a cheat.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Kernels launched by the driver do what Triton's own launcher does with the same binary; what goes wrong on the device has a name."""
+"""Kernels launched by the driver do what Triton's own launcher does with the same binary; what goes wrong on the
+device has a name.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +207,8 @@ DEATH = textwrap.dedent("""
         tl.store(x + far, 1.0)
     x = torch.zeros(4, device="cuda")
     kernel = wild.warmup(x, 1 << 45, grid=(1,))
-    entry = {"binary": kernel.asm["cubin"], "metadata": kernel.metadata._asdict(), "signature": dict(kernel.src.signature)}
+    signature = dict(kernel.src.signature)
+    entry = {"binary": kernel.asm["cubin"], "metadata": kernel.metadata._asdict(), "signature": signature}
     binaries = Binaries({"k": entry}); binaries.load()
     try:
         binaries.launch("k", (1, 1, 1), {"x": x, "far": 1 << 45})

@@ -1,4 +1,6 @@
-"""The clock on a GPU: a call against itself and against triton.testing.do_bench; nothing on the device remembers an earlier call while it is timed."""
+"""The clock on a GPU: a call against itself and against triton.testing.do_bench; nothing on the device remembers an
+earlier call while it is timed.
+"""
 
 from __future__ import annotations
 

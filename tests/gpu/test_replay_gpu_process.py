@@ -1,4 +1,6 @@
-"""A replaying process on a GPU: what a wild kernel does to it has a name, and the next candidate is replayed as if nothing had happened."""
+"""A replaying process on a GPU: what a wild kernel does to it has a name, and the next candidate is replayed as if
+nothing had happened.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,9 @@ def test_each_gpu_judges_what_it_is_given():
 
 
 def test_a_graph_is_captured_on_the_gpu_of_its_model(tmp_path):
-    """torch keeps one stream for all captures, of the GPU that captured first: the second's graph was empty there too."""
+    """torch keeps one stream for all captures, of the GPU that captured first: the second's graph was empty there
+    too.
+    """
     from kernelwright.policies.local.stepping import CacheKind
     from kernelwright.policies.local.transformers_policy import TransformersPolicy
     from tests.policies.test_live_policy import requests

@@ -1,4 +1,6 @@
-"""What is compiled from a kernel's text against what Triton's JIT makes of the candidate on a GPU: the same PTX and the same code, for every kernel of tests/kernels."""
+"""What is compiled from a kernel's text against what Triton's JIT makes of the candidate on a GPU: the same PTX and
+the same code, for every kernel of tests/kernels.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def watched(self):
     original(self)
     if not loaded:
         made[self.hash] = {
-            "name": self.metadata.name, "registers": self.n_regs, "spills": self.n_spills * 4, "shared": self.metadata.shared,
+            "name": self.metadata.name, "registers": self.n_regs, "spills": self.n_spills * 4,
+            "shared": self.metadata.shared,
             "hash": code_hash(self.kernel), "ptx": self.asm["ptx"],
         }
 

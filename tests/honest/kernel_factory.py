@@ -1,7 +1,9 @@
 # problem: vector_add
 # needs: cpu
 # source: shared/redteam
-"""Launch parameters from a cached function of Python (a NamedTuple), a global constexpr in the kernel, a launcher bound before it is called."""
+"""Launch parameters from a cached function of Python (a NamedTuple), a global constexpr in the kernel, a launcher
+bound before it is called.
+"""
 
 from __future__ import annotations
 

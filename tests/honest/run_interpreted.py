@@ -1,4 +1,5 @@
-"""Proves the unusual kernels without the judge, as tests/kernels/run_interpreted.py proves the usual ones: it is that program, on this folder.
+"""Proves the unusual kernels without the judge, as tests/kernels/run_interpreted.py proves the usual ones: it is that
+program, on this folder.
 
     python tests/honest/run_interpreted.py [FILE ...]
 

@@ -1,10 +1,11 @@
-"""Proves tests/kernels without the judge: each file in a forked process under TRITON_INTERPRET, at CPU_SIZES and one off them.
+"""Proves tests/kernels without the judge: each file in a forked process under TRITON_INTERPRET, at CPU_SIZES and one
+off them.
 
     python tests/kernels/run_interpreted.py                      every good kernel
     python tests/kernels/run_interpreted.py tests/kernels/good/matmul.py ...
 
-It shares no code with the judge but two repairs of Triton's interpreter: what both accept is right for two independent reasons.
-It does not cover what needs a compiler, a GPU or an adversary.
+It shares no code with the judge but two repairs of Triton's interpreter: what both accept is right for two independent
+reasons. It does not cover what needs a compiler, a GPU or an adversary.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""conch-triton-kernels: activations, norms, rotary embedding, quantisation, products with packed weights, paged attention."""
+"""conch-triton-kernels: activations, norms, rotary embedding, quantisation, products with packed weights, paged
+attention.
+"""
 
 from __future__ import annotations
 

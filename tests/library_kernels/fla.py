@@ -1,4 +1,6 @@
-"""fla-core: linear attention in its recurrent, chunked and parallel forms, and the modules that its layers are made of."""
+"""fla-core: linear attention in its recurrent, chunked and parallel forms, and the modules that its layers are made
+of.
+"""
 
 from __future__ import annotations
 

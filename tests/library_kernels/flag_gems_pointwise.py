@@ -1,4 +1,7 @@
-"""flag-gems: functions of one or more tensors, element by element. Its wrappers write the kernels' text when they are first called."""
+"""flag-gems: functions of one or more tensors, element by element.
+
+Its wrappers write the kernels' text when they are first called.
+"""
 
 from __future__ import annotations
 

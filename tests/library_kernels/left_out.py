@@ -1,4 +1,7 @@
-"""Functions of the libraries that have no row, and why. What a row was made for and then left out says so itself (`left=`)."""
+"""Functions of the libraries that have no row, and why.
+
+What a row was made for and then left out says so itself (`left=`).
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ LIBRARIES = (FLAG_GEMS, LIGER, FLA, CONCH)
 
 
 def all_rows(*, left_out: bool = False) -> list[LibraryKernel]:
-    """Every honest pair, or those that are left out, each with its reason. Raises ValueError where two have the same title."""
+    """Every honest pair, or those that are left out, each with its reason.
+
+    Raises ValueError where two have the same title.
+    """
     found = [*pointwise(), *other(), *liger(), *fla(), *conch()]
     titles = [kernel.title for kernel in found]
     twice = sorted({title for title in titles if titles.count(title) > 1})

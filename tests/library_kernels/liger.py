@@ -1,4 +1,7 @@
-"""liger-kernel: norms, gated activations, rotary embedding, distances between distributions. Its cross entropies read values on the host and are left out."""
+"""liger-kernel: norms, gated activations, rotary embedding, distances between distributions.
+
+Its cross entropies read values on the host and are left out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""References of ours in plain torch, for what torch has no function of its own. table.py copies them into the problems that name them."""
+"""References of ours in plain torch, for what torch has no function of its own.
+
+table.py copies them into the problems that name them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ def rms_normalised(x, weight, eps):
 
 
 def rotated_heads(x, table, dim):
-    """Rotary embedding of (tokens, heads * dim) by a row of [cos | sin] for each token, the halves of a head as pairs."""
+    """Rotary embedding of (tokens, heads * dim) by a row of [cos | sin] for each token, the halves of a head as
+    pairs.
+    """
     cos, sin = table[:, None, : dim // 2], table[:, None, dim // 2 :]
     first, second = x.view(x.shape[0], -1, dim).chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).reshape(x.shape)
@@ -38,7 +43,9 @@ def nf4_values(packed):
 
 
 def attention_over_pages(query, keys, values, table, lengths):
-    """One query for each sequence over keys and values that lie in pages; heads of keys are shared by groups of query heads."""
+    """One query for each sequence over keys and values that lie in pages; heads of keys are shared by groups of
+    query heads.
+    """
     batch, heads, dim = query.shape
     group = heads // keys.shape[2]
     k = keys[table.long()].reshape(batch, -1, keys.shape[2], dim).repeat_interleave(group, 2)
@@ -50,7 +57,9 @@ def attention_over_pages(query, keys, values, table, lengths):
 
 
 def causal_over_pages(query, keys, values, table, lengths):
-    """Queries of equally many tokens for each sequence, the last ones of it, over keys and values in pages: (tokens, heads, dim)."""
+    """Queries of equally many tokens for each sequence, the last ones of it, over keys and values in pages:
+    (tokens, heads, dim).
+    """
     batch, heads, dim = table.shape[0], query.shape[1], query.shape[2]
     q = query.reshape(batch, -1, heads, dim).float()
     k = keys[table.long()].reshape(batch, -1, heads, dim).float()
@@ -94,14 +103,18 @@ def sparse_maximum(x):
 
 
 def rotated_halves(x, cos, sin):
-    """Rotary embedding of (batch, heads, length, dim) by cos and sin of (batch or 1, length, dim), the halves as pairs."""
+    """Rotary embedding of (batch, heads, length, dim) by cos and sin of (batch or 1, length, dim), the halves as
+    pairs.
+    """
     first, second = x.chunk(2, -1)
     turned = torch.cat([-second, first], -1)
     return x * cos.unsqueeze(1) + turned * sin.unsqueeze(1)
 
 
 def sections(table):
-    """Of three tables (3, batch, length, dim) the first eighth of the half dimension, the second, and the rest from the third."""
+    """Of three tables (3, batch, length, dim) the first eighth of the half dimension, the second, and the rest from
+    the third.
+    """
     half = table.shape[-1] // 2
     part = half // 4
     mixed = torch.cat([table[0, ..., :part], table[1, ..., part : 2 * part], table[2, ..., 2 * part : half]], -1)
@@ -109,7 +122,9 @@ def sections(table):
 
 
 def turned_pairs(x, turns):
-    """(batch, length, heads, dim) as complex numbers of neighbouring elements, times the numbers (length, dim / 2, real and imaginary)."""
+    """(batch, length, heads, dim) as complex numbers of neighbouring elements, times the numbers (length, dim / 2,
+    real and imaginary).
+    """
     real, imaginary = x[..., 0::2], x[..., 1::2]
     rows = turns if turns.dim() == 4 else turns[None]
     c, s = rows[:, :, None, :, 0], rows[:, :, None, :, 1]
@@ -157,7 +172,9 @@ def hadamard(x):
 
 
 def causal_ratios(g):
-    """exp of the sum of g from after s up to t for s <= t, 0 above: (batch, length, heads, ...) -> (batch, heads, t, s, ...)."""
+    """exp of the sum of g from after s up to t for s <= t, 0 above: (batch, length, heads, ...) -> (batch, heads,
+    t, s, ...).
+    """
     total = g.float().cumsum(1).transpose(1, 2)
     gap = total[:, :, :, None] - total[:, :, None, :]
     shape = (1, 1, g.shape[1], g.shape[1], *[1] * (g.dim() - 3))
@@ -166,7 +183,9 @@ def causal_ratios(g):
 
 
 def decayed_attention(q, k, v, g=None):
-    """Linear attention without a softmax, each earlier step decayed by exp of the sum of g since: (batch, length, heads, dim)."""
+    """Linear attention without a softmax, each earlier step decayed by exp of the sum of g since: (batch, length,
+    heads, dim).
+    """
     scores = torch.einsum("bthk,bshk->bhts", q, k) * q.shape[-1] ** -0.5
     ratios = scores.new_ones(scores.shape).tril() if g is None else causal_ratios(g)
     return torch.einsum("bhts,bshv->bthv", (scores * ratios).to(v.dtype), v)
@@ -197,7 +216,9 @@ def unit(x):
 
 
 def delta_rule(q, k, v, beta, g):
-    """The (gated) delta rule by one triangular system (Yang et al. 2024): what is written at a step is what its key does not yet hold."""
+    """The (gated) delta rule by one triangular system (Yang et al. 2024): what is written at a step is what its key
+    does not yet hold.
+    """
     q, k = unit(q), unit(k)
     ratios = torch.ones_like(causal_ratios(beta)).tril() if g is None else causal_ratios(g)
     strength = beta.float().transpose(1, 2)[..., None]
@@ -223,7 +244,9 @@ def kimi_delta(q, k, v, beta, g):
 
 
 def receptance(q, k, v, w, u):
-    """RWKV-6: the state before a step decays after it is read, and the step itself counts by u: (batch, length, heads, dim)."""
+    """RWKV-6: the state before a step decays after it is read, and the step itself counts by u: (batch, length,
+    heads, dim).
+    """
     before = torch.cat([torch.zeros_like(w[:, :1]), w], 1).cumsum(1).transpose(1, 2)
     read, kept = before[:, :, :-1], before[:, :, 1:]
     above = torch.ones(q.shape[1], q.shape[1], dtype=torch.bool, device=q.device).triu()[:, :, None]
@@ -234,20 +257,26 @@ def receptance(q, k, v, w, u):
 
 
 def slot_attention(q, k, v, s, g):
-    """Gated slot attention: two passes of linear attention over slots with a softmax between them (Zhang et al. 2024)."""
+    """Gated slot attention: two passes of linear attention over slots with a softmax between them (Zhang et al.
+    2024).
+    """
     ratios = causal_ratios(g)
     read = torch.einsum("bthk,bshk,bhtsm,bshm->bthm", q, k, ratios, s) * q.shape[-1] ** -0.5
     return torch.einsum("bthm,bhtsm,bshm,bshv->bthv", read.softmax(-1), ratios, s, v)
 
 
 def decayed_sum(x, g):
-    """Sums of x along the second dimension, each earlier step decayed by exp of the sum of g since: (batch, length, dim)."""
+    """Sums of x along the second dimension, each earlier step decayed by exp of the sum of g since: (batch, length,
+    dim).
+    """
     ratios = causal_ratios(g[:, :, None])[:, 0]
     return (ratios * x[:, None]).sum(2)
 
 
 def causal_attention(q, k, v, window=None, g=None):
-    """Softmax attention to earlier steps, at most `window` of them, log decays g added to the scores: (batch, length, heads, dim)."""
+    """Softmax attention to earlier steps, at most `window` of them, log decays g added to the scores: (batch,
+    length, heads, dim).
+    """
     scores = torch.einsum("bthk,bshk->bhts", q, k).float() * q.shape[-1] ** -0.5
     if g is not None:
         total = g.float().cumsum(1).transpose(1, 2)
@@ -270,7 +299,9 @@ def stick_breaking(q, k, v):
 
 
 def channel_convolution(x, weight, bias):
-    """A convolution of each channel over this and earlier steps: (batch, length, channels), weight (channels, width)."""
+    """A convolution of each channel over this and earlier steps: (batch, length, channels), weight (channels,
+    width).
+    """
     padded = torch.nn.functional.pad(x.transpose(1, 2), [weight.shape[1] - 1, 0])
     return torch.nn.functional.conv1d(padded, weight[:, None], bias, groups=weight.shape[0]).transpose(1, 2)
 

@@ -4,22 +4,24 @@ A row is one line of a library's file in this folder, six fields at most, separa
 
     name | what the candidate's forward returns | what the reference's forward returns | inputs | options
 
-`.` stands for the usual thing: the library's function, torch's function of the same name, one matrix `x`. An empty field at the end may be left out.
-A forward of several statements separates them by `; ` and returns the last one. Inputs are `x=randn(rows, columns), y=...`: the functions of torch go without
+`.` stands for the usual thing: the library's function, torch's function of the same name, one matrix `x`. An empty
+field at the end may be left out. A forward of several statements separates them by `; ` and returns the last one.
+Inputs are `x=randn(rows, columns), y=...`: the functions of torch go without
 `torch.`, and names of sizes become module-level integers of the problem. Options are separated by `; `:
 
     own=share:0.5                   own-work mode of the verdict; strict where it is not said
     needs=gpu                       it cannot be interpreted on a CPU, or its library does not import there
     dtype=float16                   of all inputs and parameters that are drawn by randn or rand
     rows=4096/5                     a size in full and on a CPU; SIZES has those that are not said
-    if=columns % 2 == 0             sizes at which the library's function is defined; the reference raises ValueError elsewhere
-    parameters=weight=randn(columns)                of both modules, `self.weight` in both forwards
-    init=columns                    arguments of both modules, which `parameters` may use
-    module=self.norm = Norm(columns)                in the candidate's __init__ instead of its parameters
-    triton=3.6                      the newest Triton that the library's kernel runs with
-    left=what is wrong with it      the row is left out, and this says why
+    if=columns % 2 == 0             sizes at which the library's function is defined; the reference raises ValueError
+    elsewhere parameters=weight=randn(columns)                of both modules, `self.weight` in both forwards
+    init=columns                    arguments of both modules, which `parameters` may use module=self.norm =
+    Norm(columns)                in the candidate's __init__ instead of its parameters triton=3.6
+    the newest Triton that the library's kernel runs with left=what is wrong with it      the row is left out, and this
+    says why
 
-Functions of references.py that a reference names are copied into its problem. Names that a candidate uses are imported by its library's `imports`.
+Functions of references.py that a reference names are copied into its problem. Names that a candidate uses are imported
+by its library's `imports`.
 """
 
 from __future__ import annotations
@@ -107,7 +109,10 @@ class LibraryKernel(NamedTuple):
 
 
 def rows(library: Library, text: str, defaults: str = "") -> list[LibraryKernel]:
-    """The rows of a table. `defaults` are options of every row, before its own. Raises ValueError where a line is no row."""
+    """The rows of a table.
+
+    `defaults` are options of every row, before its own. Raises ValueError where a line is no row.
+    """
     lines = [line.strip() for line in text.strip().splitlines()]
     return [_row(library, line, defaults) for line in lines if line and not line.startswith("#")]
 
@@ -155,14 +160,20 @@ def _assignments(text: str) -> list[tuple[str, str]]:
 
 
 def _of_torch(expression: str, dtype: str) -> str:
-    """The expression with `torch.` before torch's factories, in `dtype` where it is drawn from a continuous distribution."""
+    """The expression with `torch.`
+
+    before torch's factories, in `dtype` where it is drawn from a continuous distribution.
+    """
     written = re.sub(rf"(?<![\w.])({'|'.join(FACTORIES)})\(", r"torch.\1(", expression)
     halved = dtype and re.search(rf"torch\.({'|'.join(HALVED)})\(", written) and not re.search(r"\.to\(|[<>]", written)
     return f"({written}).to(torch.{dtype})" if halved else written
 
 
 def _sizes(used: str, given: Mapping[str, str]) -> dict[str, tuple[int, int]]:
-    """Sizes by name in the order of SIZES, then the row's own. Raises ValueError for an option that is neither known nor a size."""
+    """Sizes by name in the order of SIZES, then the row's own.
+
+    Raises ValueError for an option that is neither known nor a size.
+    """
     own = {}
     for key, value in given.items():
         match = re.fullmatch(r"(\d+)/(\d+)", value)
@@ -241,7 +252,9 @@ def _parameters(kernel: LibraryKernel) -> list[str]:
 
 
 def _helpers(text: str, module: ModuleType = references) -> Iterator[str]:
-    """The text of the functions of references.py that an expression names, and of those that they name, each once and before its users."""
+    """The text of the functions of references.py that an expression names, and of those that they name, each once
+    and before its users.
+    """
     found: dict[str, str] = {}
 
     def visit(words: str) -> None:

@@ -1,4 +1,6 @@
-"""The table of kernels of public libraries: every row makes a problem that runs on a CPU and a candidate that only calls its library."""
+"""The table of kernels of public libraries: every row makes a problem that runs on a CPU and a candidate that only
+calls its library.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Real inference servers, started on loopback from an environment of their own (docs/policies.md says how to make it)."""
+"""Real inference servers, started on loopback from an environment of their own (docs/policies.md says how to make
+it).
+"""
 
 from __future__ import annotations
 

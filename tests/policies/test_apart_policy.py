@@ -1,4 +1,6 @@
-"""A live policy in a process of its own: the same answers, the same weights, and nobody waits for one that has ended."""
+"""A live policy in a process of its own: the same answers, the same weights, and nobody waits for one that has
+ended.
+"""
 
 from __future__ import annotations
 

@@ -162,7 +162,9 @@ def endless_stream_fast(handler: Handler) -> None:
 def test_a_good_answer_is_kept_with_its_usage_price_and_fingerprint(tmp_path: Path):
     own = tmp_path / "prices.toml"
     own.write_text(
-        '[[price]]\nhost = "127.0.0.1"\nmodel = "m*"\ninput = 1.0\ncached_input = 0.5\noutput = 10.0\nas_of = 2026-01-01\n'
+        '[[price]]\nhost = "127.0.0.1"\nmodel = "m*"\ninput = 1.0\ncached_input = 0.5\noutput = '
+        "10.0\nas_of = "
+        "2026-01-01\n"
     )
     with loopback(good) as server:
         policy = OpenAICompatible("m1", server.url, key="sk-1", prices=read_prices(own))
@@ -356,7 +358,9 @@ def test_an_address_that_is_none_has_a_typed_outcome(url):
 
 def test_ctrl_c_ends_the_wait_for_a_slow_server_at_once():
     code = (
-        "import sys; from kernelwright.policies.open_policy import open_policy; from kernelwright.policies.base import Message, Request, Role\n"
+        "import sys; from kernelwright.policies.open_policy import open_policy; from "
+        "kernelwright.policies.base import Message, Request, "
+        "Role\n"
         "print('asking', flush=True)\n"
         "try: open_policy(sys.argv[1]).sample([Request(messages=(Message(role=Role.USER, content='x'),))])\n"
         "except KeyboardInterrupt: print('interrupted', flush=True)\n"

@@ -79,7 +79,8 @@ def _has_vllm() -> bool:
 def test_naming_policies_pays_for_no_heavy_library():
     code = (
         "import sys, kernelwright.policies.open_policy; "
-        "print([name for name in ('torch', 'transformers', 'vllm', 'openai', 'tenacity', 'httpx') if name in sys.modules])"
+        "print([name for name in ('torch', 'transformers', 'vllm', 'openai', 'tenacity', 'httpx') if name "
+        "in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"

@@ -1,4 +1,6 @@
-"""vLLM and `transformers serve`, for real: each on loopback with the tiny model, driven through the project's policies."""
+"""vLLM and `transformers serve`, for real: each on loopback with the tiny model, driven through the project's
+policies.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def ask(text: str = "add", **sampling: object) -> Request:
 
 
 def vllm_serve(model: Path, port: int, *more: str) -> list[str]:
-    """The `vllm` command asks for a distribution named vllm, which the CPU wheel is not; the module is the same server."""
+    """The `vllm` command asks for a distribution named vllm, which the CPU wheel is not; the module is the same
+    server.
+    """
     options = (
         f"--host 127.0.0.1 --port {port} --served-model-name tiny --max-model-len 512 --dtype float32 --enforce-eager"
     )

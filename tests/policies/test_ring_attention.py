@@ -1,4 +1,6 @@
-"""Attention over windows of a ring: what torch computes for each row's own columns, under Triton's interpreter and on a GPU; and the ring with it."""
+"""Attention over windows of a ring: what torch computes for each row's own columns, under Triton's interpreter and
+on a GPU; and the ring with it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def errors(device, dtype, heads, kept, head, length=96, rows=7):
     dice = torch.Generator().manual_seed(heads * head)
     def some(*shape):
         return torch.randn(shape, generator=dice).to(device, dtype)
-    queries, keys, values = some(rows, 1, heads, head).transpose(1, 2), some(rows, kept, length, head), some(rows, kept, length, head)
+    queries = some(rows, 1, heads, head).transpose(1, 2)
+    keys, values = some(rows, kept, length, head), some(rows, kept, length, head)
     counts = torch.tensor([1, 2, 17, 64, length - 1, length, 33])
     ends = torch.tensor([0, 0, 90, 63, 5, 40, 12])  # some windows go round the end of the ring
     windows = torch.stack((ends, counts), 1).view(rows, 1, 1, 2).int().to(device)
@@ -34,7 +37,8 @@ def errors(device, dtype, heads, kept, head, length=96, rows=7):
     for row in range(rows):
         own = [(int(ends[row]) - n) % length for n in range(int(counts[row]))]
         wanted = torch.nn.functional.scaled_dot_product_attention(
-            *(tensor.float().cpu() for tensor in (queries[row], keys[row][:, own], values[row][:, own])), enable_gqa=True
+            *(tensor.float().cpu() for tensor in (queries[row], keys[row][:, own], values[row][:, own])),
+            enable_gqa=True,
         )
         worst.append((found[row].transpose(0, 1).float().cpu() - wanted).abs().max().item())
     return worst
@@ -120,7 +124,9 @@ def asked(count: int, temperature: float) -> list[Request]:
 
 
 def differences(one, other) -> list[float]:
-    """Of the log-probs, up to the first word that differs and with it: two words that are as likely as each other have one log-prob."""
+    """Of the log-probs, up to the first word that differs and with it: two words that are as likely as each other
+    have one log-prob.
+    """
     pairs = zip(one.token_ids, other.token_ids, strict=False)
     until = next((place + 1 for place, (mine, yours) in enumerate(pairs) if mine != yours), len(one.token_ids))
     return [abs(mine - yours) for mine, yours in zip(one.logprobs[:until], other.logprobs[:until], strict=True)]
@@ -137,6 +143,7 @@ def test_on_a_gpu_the_ring_of_windows_says_greedily_what_the_plain_batch_says(tm
     pairs = list(zip(running, plain, strict=True))
     assert sum(one.token_ids == other.token_ids for one, other in pairs) >= same
     apart = sorted(apart for pair in pairs for apart in differences(*pair))
-    # A step between two bf16 numbers of a logit's size is 0.016: two such steps are rare (1 in 100 on a CPU, masks on both sides).
+    # A step between two bf16 numbers of a logit's size is 0.016: two such steps are rare (1 in 100 on a CPU, masks on
+    # both sides).
     assert apart[len(apart) * 95 // 100] < near
     assert apart[-1] < (near if dtype == "float32" else 3 * near)

@@ -1,4 +1,6 @@
-"""The fast way of small models on a CPU gives what transformers gives: the same ids, the same log-probs, the same fingerprints."""
+"""The fast way of small models on a CPU gives what transformers gives: the same ids, the same log-probs, the same
+fingerprints.
+"""
 
 import random
 

@@ -251,7 +251,9 @@ def test_the_captured_graph_draws_what_the_growing_cache_draws(tiny_model):
 
 @pytest.mark.gpu
 def test_a_graph_is_captured_while_other_threads_ask_for_memory(tiny_model):
-    """As `agent batch --device cuda:0` does, whose threads read the device beside the policy's: it once ended with `operation failed during capture`."""
+    """As `agent batch --device cuda:0` does, whose threads read the device beside the policy's: it once ended with
+    `operation failed during capture`.
+    """
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     over = threading.Event()

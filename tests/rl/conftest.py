@@ -26,7 +26,10 @@ Tell = Callable[..., list[int]]
 
 @pytest.fixture
 def tell(store) -> Tell:
-    """`tell("exp", (completion, report), (repair, report))` writes a trajectory; gives the candidates' numbers. A report of None: never judged."""
+    """`tell("exp", (completion, report), (repair, report))` writes a trajectory; gives the candidates' numbers.
+
+    A report of None: never judged.
+    """
     numbers = iter(range(1_000_000))
 
     def told(

@@ -1,4 +1,6 @@
-"""A policy that knows three kernels and, for each, a mistake that it makes half of the time: trained in seconds, its tokens are whole lines."""
+"""A policy that knows three kernels and, for each, a mistake that it makes half of the time: trained in seconds,
+its tokens are whole lines.
+"""
 
 from __future__ import annotations
 
@@ -112,8 +114,10 @@ def save_novice(folder: Path, steps: int = 60, head_dim: int = 16) -> Path:
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(
         Qwen3Config(
-            vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-            head_dim=head_dim, max_position_embeddings=1024, tie_word_embeddings=True, initializer_range=0.1, bos_token_id=None,
+            vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2,
+            head_dim=head_dim, max_position_embeddings=1024, tie_word_embeddings=True, initializer_range=0.1,
+            bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
         )
     )  # fmt: skip

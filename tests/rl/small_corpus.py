@@ -1,4 +1,7 @@
-"""A corpus of this repository's own kernels, for the tests of training: drafts, and repairs of one broken line. Imported as `tests.rl.small_corpus`."""
+"""A corpus of this repository's own kernels, for the tests of training: drafts, and repairs of one broken line.
+
+Imported as `tests.rl.small_corpus`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ NAMES = ("vector_add", "fused_silu", "leaky_relu_bias", "row_sum", "row_max", "f
 
 
 def small_corpus(folder: Path, copies: int = 4) -> Path:
-    """`copies` drafts and one repair of each kernel, at other sizes; and one row of a held-out split, which must never be trained on."""
+    """`copies` drafts and one repair of each kernel, at other sizes; and one row of a held-out split, which must
+    never be trained on.
+    """
     dice, prompts = random.Random(0), Prompts(PromptForm.COMPACT)
     rows: list[Row] = []
     for name in NAMES:

@@ -86,7 +86,8 @@ def measured(split, scores):
     by_problem = {f"h{n}": score for n, score in enumerate(scores)}
     mean = sum(scores) / len(scores)
     return Measured(
-        split=split, problems=len(scores), samples=len(scores), pass_at_1=mean, compile_rate=1.0, solved=mean, repair_rate=None, tokens=1.0,
+        split=split, problems=len(scores), samples=len(scores), pass_at_1=mean, compile_rate=1.0, solved=mean,
+        repair_rate=None, tokens=1.0,
         by_problem=by_problem,
     )  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""Rows with a kernel that nothing launches: labelled with a signature that is assumed, and only where that is honest."""
+"""Rows with a kernel that nothing launches: labelled with a signature that is assumed, and only where that is
+honest.
+"""
 
 import json
 import os
@@ -68,7 +70,8 @@ def zygote():
 def test_what_a_kernel_does_with_its_parameters_tells_their_types():
     likeliest = assume(read_module(GATHER), "gather")[0]
     assert likeliest.said("gather") == (
-        "gather(rows_ptr: *i32, X: *fp32, out_ptr: *fp32, N: i32, stride: i32, scale: fp32, BLOCK_N=256, HAS_SCALE=True)"
+        "gather(rows_ptr: *i32, X: *fp32, out_ptr: *fp32, N: i32, stride: i32, scale: fp32, BLOCK_N=256, "
+        "HAS_SCALE=True)"
     )
 
 

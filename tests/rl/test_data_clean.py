@@ -90,7 +90,8 @@ def test_a_layer_is_the_function_of_its_name_and_sequential_is_its_parts():
 
 
 def test_another_operation_another_order_or_another_operand_is_another_graph():
-    texts = ["return torch.relu(x)", "return torch.tanh(torch.relu(x))", "return torch.relu(torch.tanh(x))", "return torch.relu(x) + x", "return torch.relu(x) - x", "return x - torch.relu(x)"]  # fmt: skip
+    texts = ["return torch.relu(x)", "return torch.tanh(torch.relu(x))", "return torch.relu(torch.tanh(x))",
+        "return torch.relu(x) + x", "return torch.relu(x) - x", "return x - torch.relu(x)"]  # fmt: skip
     assert len({graph_hash(reference(t)) for t in texts}) == len(texts)
 
 

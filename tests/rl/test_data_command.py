@@ -67,7 +67,8 @@ def test_a_folder_of_other_rows_is_not_generated_into(tmp_path, capsys):
 
 
 def test_generated_problems_become_files_that_the_agent_takes(tmp_path, capsys):
-    code, out, _ = ran(capsys, "problems", "--n", "3", "--seed", "5", "--kind", "synth:depth", "--out", str(tmp_path / "deep"))  # fmt: skip
+    code, out, _ = ran(capsys, "problems", "--n", "3", "--seed", "5", "--kind", "synth:depth", "--out",
+        str(tmp_path / "deep"))  # fmt: skip
     assert (code, "3 problems" in out) == (0, True)
     found = choose_problems([str(tmp_path / "deep")])
     source = ProblemSource(["synth:depth"], 5)

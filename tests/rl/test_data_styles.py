@@ -1,4 +1,6 @@
-"""What a training's programs are called and how they are launched: neither changes what is computed, and no held-out problem changes with it."""
+"""What a training's programs are called and how they are launched: neither changes what is computed, and no
+held-out problem changes with it.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,10 @@ def answer(name):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """Two problems: one is drafted wrong and mended, the other never gets right. Through the command, with the real tools."""
+    """Two problems: one is drafted wrong and mended, the other never gets right.
+
+    Through the command, with the real tools.
+    """
     place = tmp_path_factory.mktemp("evaluate")
     (place / "problems").mkdir()
     for name in ("vector_add", "row_max"):
@@ -43,7 +46,8 @@ def measured(tmp_path_factory):
     ]
     (place / "script.json").write_text(json.dumps({"parts": parts}))
     command = [
-        sys.executable, "-m", "kernelwright.rl", "evaluate", "--policy", f"scripted:{place / 'script.json'}", "--suite", str(place / "problems"),
+        sys.executable, "-m", "kernelwright.rl", "evaluate", "--policy", f"scripted:{place / 'script.json'}", "--suite",
+        str(place / "problems"),
         "--turns", "2", "--device", "cpu", "--out", str(place / "out"), "--json", "--workers", "1",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

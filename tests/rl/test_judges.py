@@ -27,7 +27,9 @@ SHORT_OF_MEMORY = """
 
 
 def test_a_problem_without_room_is_told_as_such_and_breaks_nobody_elses_verdict():
-    """Its error could not be put together again on this side: the pool broke three times, and nobody was told of memory."""
+    """Its error could not be put together again on this side: the pool broke three times, and nobody was told of
+    memory.
+    """
     reference = problem("double").source.replace(
         "return x * 2.0", SHORT_OF_MEMORY.strip().replace("\n    ", "\n        ")
     )

@@ -13,7 +13,10 @@ from kernelwright.rl.training.online.problem_source import ProblemSource
 from kernelwright.rl.training.sft.drawn import drawn_rows
 from kernelwright.tools.problem import Problem
 
-RELU = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, t):\n        return t.relu()\n"
+RELU = (
+    "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, t):\n        "
+    "return t.relu()\n"
+)
 DRAWS = 600
 
 

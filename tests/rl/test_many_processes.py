@@ -40,7 +40,8 @@ def train(log: Path, model: Path, output: Path, processes: int) -> dict:
         str(29_400 + os.getpid() % 500),
     ]
     command = [
-        sys.executable, *(launcher if processes > 1 else []), "-m", "kernelwright.rl", "train", "--from-trajectories", str(log), "--policy", f"transformers:{model}",
+        sys.executable, *(launcher if processes > 1 else []), "-m", "kernelwright.rl", "train", "--from-trajectories",
+        str(log), "--policy", f"transformers:{model}",
         "--output", str(output), "--method", "grpo", "--max-steps", "3", "--device", "cpu",
         *[part for name, value in settings.items() for part in ("--set", f"{name}={value}")],
     ]  # fmt: skip
@@ -79,12 +80,14 @@ def test_what_one_process_decides_all_do(tmp_path):
     """Its time was up at a step that the other would still have begun: the two waited for each other."""
     (tmp_path / "says.py").write_text(ONE_SAYS_SO)
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(28_400 + os.getpid() % 500),
+        sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port",
+        str(28_400 + os.getpid() % 500),
         str(tmp_path / "says.py"),
     ]  # fmt: skip
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+        command, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("agreed") == 2
@@ -92,11 +95,16 @@ def test_what_one_process_decides_all_do(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_sample_judge_and_train_together(tmp_path):
-    """Each samples and judges for its own problems, in a process of its own as on a GPU; both train on all of it: the later rounds come from weights that both made."""
+    """Each samples and judges for its own problems, in a process of its own as on a GPU; both train on all of it:
+    the later rounds come from weights that both made.
+    """
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(28_900 + os.getpid() % 500),
-        "-m", "kernelwright.rl", "train", "--online", "--policy", f"transformers:{save_novice(tmp_path / 'novice')}", "--engine", "process",
-        "--problems", str(write_problems(tmp_path / "toys")), "--max-steps", "4", "--lag", "2", "--prompts", "4", "--group", "8", "--reply-tokens", "40", "--workers", "1",
+        sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port",
+        str(28_900 + os.getpid() % 500),
+        "-m", "kernelwright.rl", "train", "--online", "--policy", f"transformers:{save_novice(tmp_path / 'novice')}",
+        "--engine", "process",
+        "--problems", str(write_problems(tmp_path / "toys")), "--max-steps", "4", "--lag", "2", "--prompts", "4",
+        "--group", "8", "--reply-tokens", "40", "--workers", "1",
         "--device", "cpu", "--db", str(tmp_path / "runs.db"), "--output", str(tmp_path / "better"),
     ]  # fmt: skip
     done = subprocess.run(

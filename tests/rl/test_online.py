@@ -1,4 +1,6 @@
-"""The circle in miniature: a tiny policy is sampled by the agent's own machine, judged by the real tools, logged, trained, and is better."""
+"""The circle in miniature: a tiny policy is sampled by the agent's own machine, judged by the real tools, logged,
+trained, and is better.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,8 @@ def test_trained_from_its_own_log_and_loaded_again_the_policy_is_better(round_of
     asked, _, _, _ = round_of_the_novice
     settings = {"per_device_train_batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 0}
     trained = train_from_log(
-        LogOptions(db=asked.db, policy=f"transformers:{novice}", output=tmp_path / "better", settings=settings, max_steps=6, method=Method.GRPO),
+        LogOptions(db=asked.db, policy=f"transformers:{novice}", output=tmp_path / "better", settings=settings,
+        max_steps=6, method=Method.GRPO),
         show=lambda plan: None,
     )  # fmt: skip
     assert trained is not None
@@ -179,7 +182,9 @@ def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(
     with Store.open(asked.db) as store:
         entries = store.candidates(limit=None)
         runs = {t.id: t.run_id for t in store.trajectories(limit=None)}
-        used = {run: {e.candidate.policy_revision for e in entries if runs[e.candidate.trajectory_id] == run} for run in set(runs.values())}  # fmt: skip
+        used: dict[int, set[str | None]] = {run: set() for run in runs.values()}
+        for e in entries:
+            used[runs[e.candidate.trajectory_id]].add(e.candidate.policy_revision)
     assert all(len(revisions) == 1 for revisions in used.values())
     by_round = [revisions.pop() for _, revisions in sorted(used.items())]
     sampled = [revision for revision in lineage if revision in by_round]
@@ -217,7 +222,9 @@ def test_the_next_round_comes_from_the_weights_that_were_trained(novice, tmp_pat
 
 @pytest.mark.slow
 def test_sampled_in_a_process_of_its_own_a_training_is_the_same(novice, problems, tmp_path):
-    """Seeds decide what is drawn, so the first round is the same one; later ones as far as floating point goes, since which rows meet in a batch is a matter of time."""
+    """Seeds decide what is drawn, so the first round is the same one; later ones as far as floating point goes,
+    since which rows meet in a batch is a matter of time.
+    """
     ways = {}
     for engine in ("transformers", "process"):
         lines = []
@@ -297,7 +304,9 @@ def test_a_judging_process_that_dies_is_replaced_and_the_verdict_comes(judges):
 
 @pytest.mark.slow
 def test_a_candidate_over_which_judges_die_fails_alone(tmp_path):
-    """On a GPU every candidate that waited was held to have killed the judge, and a hundred runs were stopped for one."""
+    """On a GPU every candidate that waited was held to have killed the judge, and a hundred runs were stopped for
+    one.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from kernelwright.tools.report import InfrastructureError
@@ -409,7 +418,8 @@ def test_an_engine_that_is_not_installed_is_refused_with_what_else_there_is(novi
 
 
 @pytest.mark.parametrize(
-    "launched", [{"ACCELERATE_USE_FSDP": "true"}, {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}]
+    "launched", [{"ACCELERATE_USE_FSDP": "true"}, {"ACCELERATE_USE_DEEPSPEED": "true",
+    "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}]
 )  # fmt: skip
 def test_weights_that_are_spread_over_gpus_are_refused_online(novice, problems, tmp_path, monkeypatch, launched):
     for name, value in launched.items():

@@ -1,4 +1,6 @@
-"""An online training that is killed outright goes on with the same command, from its last whole checkpoint, and samples no round twice."""
+"""An online training that is killed outright goes on with the same command, from its last whole checkpoint, and
+samples no round twice.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,12 @@ STEPS = 4
 def command(novice: Path, problems: Path, output: Path) -> list[str]:
     settings = ("learning_rate=1e-3", "warmup_steps=0", "gradient_accumulation_steps=2", "save_steps=1")
     return [
-        sys.executable, "-m", "kernelwright.rl", "train", "--online", "--policy", f"transformers:{novice}", "--problems", str(problems),
-        "--output", str(output), "--max-steps", str(STEPS), "--prompts", "2", "--group", "4", "--turns", "1", "--reply-tokens", "40",
-        "--workers", "1", "--lag", "0", "--device", "cpu", "--json", "--db", str(output.with_suffix(".db")), *[part for s in settings for part in ("--set", s)],
+        sys.executable, "-m", "kernelwright.rl", "train", "--online", "--policy", f"transformers:{novice}",
+        "--problems", str(problems),
+        "--output", str(output), "--max-steps", str(STEPS), "--prompts", "2", "--group", "4", "--turns", "1",
+        "--reply-tokens", "40",
+        "--workers", "1", "--lag", "0", "--device", "cpu", "--json", "--db", str(output.with_suffix(".db")),
+        *[part for s in settings for part in ("--set", s)],
     ]  # fmt: skip
 
 

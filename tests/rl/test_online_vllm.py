@@ -1,4 +1,7 @@
-"""Online training that samples with vLLM, for real: the engine in this process and a server on loopback. Run with the Python of an environment that has vLLM (docs/policies.md)."""
+"""Online training that samples with vLLM, for real: the engine in this process and a server on loopback.
+
+Run with the Python of an environment that has vLLM (docs/policies.md).
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def problems(tmp_path_factory) -> str:
 def server(novice, tmp_path_factory):
     """A server whose adapters and whole weights can be moved."""
     port = free_port()
-    options = f"--model {novice} --served-model-name novice --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager --enable-lora --max-lora-rank 64"
+    options = (
+        f"--model {novice} --served-model-name novice --host 127.0.0.1 --port {port} --dtype float32 "
+        "--enforce-eager --enable-lora --max-lora-rank 64"
+    )
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()]
     more = ["--logprobs-mode=processed_logprobs", f"--worker-extension-cls={NAME}", "--api-key=sk-loopback"]
     with pytest.MonkeyPatch.context() as patch:
@@ -147,9 +153,11 @@ def test_a_server_gets_its_own_weights_back(server, novice, tmp_path):
 def test_a_server_of_another_model_or_with_another_name_is_refused(server, novice, tmp_path):
     other = save_novice(tmp_path / "other", steps=1)
     with pytest.raises(InputError, match=f"start it with --model {other}"):
-        refuse_engine(open_subject(f"transformers:{other}"), options(other, tmp_path / "out", engine=f"openai:novice@{server}"))  # fmt: skip
+        refuse_engine(open_subject(f"transformers:{other}"),
+            options(other, tmp_path / "out", engine=f"openai:novice@{server}"))  # fmt: skip
     with pytest.raises(PolicyRefused, match="has no model 'expert': it serves novice"):
-        refuse_engine(open_subject(f"transformers:{novice}"), options(novice, tmp_path / "out", engine=f"openai:expert@{server}"))  # fmt: skip
+        refuse_engine(open_subject(f"transformers:{novice}"),
+            options(novice, tmp_path / "out", engine=f"openai:expert@{server}"))  # fmt: skip
 
 
 def test_vllm_is_taken_where_it_is_installed_and_fits(novice, tmp_path):

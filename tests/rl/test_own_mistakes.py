@@ -1,4 +1,6 @@
-"""`rl data mistakes`: what a policy got wrong becomes a repair row, with the tools' message and an answer that they found right."""
+"""`rl data mistakes`: what a policy got wrong becomes a repair row, with the tools' message and an answer that they
+found right.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ CASES = list(itertools.product(range(1, 12), (1, 3, 4), (1, 2, 3)))
 
 
 def some(count: int) -> list[Row]:
-    return [Row((1,) * (1 + number % 3), (2,) * (1 + number), (0.0,) * (1 + number), float(number)) for number in range(count)]  # fmt: skip
+    return [Row((1,) * (1 + number % 3), (2,) * (1 + number), (0.0,) * (1 + number),
+        float(number)) for number in range(count)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("count", "parts", "world"), CASES)

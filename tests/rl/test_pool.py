@@ -51,7 +51,8 @@ def test_what_is_under_way_is_given_up_at_the_end():
 def test_a_killed_command_takes_its_processes_along(tmp_path):
     (tmp_path / "endless.py").write_text(ENDLESS)
     command = subprocess.Popen(
-        [sys.executable, str(tmp_path / "endless.py")], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        [sys.executable, str(tmp_path / "endless.py")], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}
     )  # fmt: skip
     theirs = [int(word) for word in command.stdout.readline().split()]
     assert len(theirs) == 2

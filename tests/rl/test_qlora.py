@@ -1,4 +1,6 @@
-"""`rl sft --preset qlora-3090` in 4 bits for real, on a tiny model of Qwen3's architecture: a quantised base, an adapter, a policy."""
+"""`rl sft --preset qlora-3090` in 4 bits for real, on a tiny model of Qwen3's architecture: a quantised base, an
+adapter, a policy.
+"""
 
 from __future__ import annotations
 

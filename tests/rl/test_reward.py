@@ -69,7 +69,9 @@ def test_kevin_is_three_tenths_and_the_speedup():
 
 
 def test_drkernel_is_the_reward_of_kernelgym():
-    """0.5 correct + 0.5 min(speedup, 3) + 0.5 coverage; the speedup is the lower end of its interval, 0.9 of it here."""
+    """0.5 correct + 0.5 min(speedup, 3) + 0.5 coverage; the speedup is the lower end of its interval, 0.9 of it
+    here.
+    """
     preset = PRESETS["drkernel"]
     assert preset.label == "drkernel@2"
     twice = score(preset, verdict(True, gpu=True, speedup=2.0, share=0.8))

@@ -1,4 +1,6 @@
-"""`rl train --from-trajectories` on a real tiny policy: what it refuses, what it chooses, that it learns, and that a killed run goes on as if nothing had happened."""
+"""`rl train --from-trajectories` on a real tiny policy: what it refuses, what it chooses, that it learns, and that
+a killed run goes on as if nothing had happened.
+"""
 
 from __future__ import annotations
 
@@ -302,8 +304,10 @@ def command(log: Path, tiny: Path, output: Path, *more: str) -> list[str]:
         "lr_scheduler_type=linear",
     ]
     return [
-        sys.executable, "-m", "kernelwright.rl", "train", "--from-trajectories", str(log), "--policy", f"transformers:{tiny}", "--output", str(output),
-        "--method", "grpo", "--max-steps", "8", "--device", "cpu", *[part for s in settings for part in ("--set", s)], *more,
+        sys.executable, "-m", "kernelwright.rl", "train", "--from-trajectories", str(log), "--policy",
+        f"transformers:{tiny}", "--output", str(output),
+        "--method", "grpo", "--max-steps", "8", "--device", "cpu", *[part for s in settings for part in ("--set", s)],
+        *more,
     ]  # fmt: skip
 
 

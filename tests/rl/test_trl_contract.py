@@ -1,4 +1,7 @@
-"""The private names of trl that the trainer stands on. When this fails, trl has changed: read rl/training/grpo/trainer.py before raising the pin."""
+"""The private names of trl that the trainer stands on.
+
+When this fails, trl has changed: read rl/training/grpo/trainer.py before raising the pin.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ def test_the_names_that_are_overridden_exist_with_the_arguments_they_are_called_
 
 
 @pytest.mark.parametrize(
-    "name", ["prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "tool_mask", "advantages", "old_per_token_logps",
+    "name", ["prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "tool_mask", "advantages",
+    "old_per_token_logps",
              "sampling_per_token_logps", "ref_per_token_logps", "importance_sampling_ratio", "num_items_in_batch"],
 )  # fmt: skip
 def test_the_loss_reads_the_inputs_under_these_names(name):

@@ -71,7 +71,8 @@ def trainer(
         **settings,
     }
     config = grpo_config(
-        own, output_dir=str(folder), max_steps=steps, seed=0, device="cpu", parameters=1, lora=False, temperature=own.pop("temperature", 1.0),
+        own, output_dir=str(folder), max_steps=steps, seed=0, device="cpu", parameters=1, lora=False,
+        temperature=own.pop("temperature", 1.0),
         longest_completion=16,
     )  # fmt: skip
     return TrajectoryGRPOTrainer(model, config, lambda number: rows, decoupled=decoupled, processing_class=tokenizer)

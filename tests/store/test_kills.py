@@ -1,4 +1,6 @@
-"""kill -9 at any moment, two processes on one database: no finished turn is lost, no row is half written, nobody's turn is taken."""
+"""kill -9 at any moment, two processes on one database: no finished turn is lost, no row is half written, nobody's
+turn is taken.
+"""
 
 import random
 import sqlite3
@@ -100,9 +102,16 @@ def check_whole(path):
     with closing(sqlite3.connect(path)) as plain:
         assert plain.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert plain.execute("PRAGMA foreign_key_check").fetchall() == []
-        half = "SELECT count(*) FROM candidate WHERE (state = 'drafting') != (reply_id IS NULL) OR (state = 'judged') != (verdict_id IS NOT NULL)"
+        half = (
+            "SELECT count(*) FROM candidate WHERE (state = 'drafting') != (reply_id IS NULL) OR (state = "
+            "'judged') != (verdict_id IS NOT "
+            "NULL)"
+        )
         assert plain.execute(half).fetchone() == (0,)
-        lost = "SELECT count(*) FROM candidate WHERE state != 'drafting' AND id NOT IN (SELECT id FROM candidate_text_docsize)"
+        lost = (
+            "SELECT count(*) FROM candidate WHERE state != 'drafting' AND id NOT IN (SELECT id FROM "
+            "candidate_text_docsize)"
+        )
         assert plain.execute(lost).fetchone() == (0,)
 
 

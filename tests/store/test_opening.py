@@ -1,4 +1,6 @@
-"""Every way in which a database may not be what it should: one line that says what to do, and nothing changed or lost."""
+"""Every way in which a database may not be what it should: one line that says what to do, and nothing changed or
+lost.
+"""
 
 import os
 import shutil

@@ -30,9 +30,13 @@ def turn(store, trajectory, number=0, code=CODE, report=None, parent_id=None, ac
 
 
 FINDING = [
-    "tl.dot", "fused_kernel", "fused", "KERNEL", "accum*", "tl.dot accumulator", '"tl dot"', "größer", "naïve", "核", "100%",
-    "NEAR(x, y)", "a-b", "-b", "x**2", "C:\\path", "'quoted'", '"double', "DROP TABLE", "O(n^2)", "* tl", 'input_precision="ieee"',
-    "(((tl", "tl:", "^tl", "{tl}", "tl\x00dot", "fused_softmax", "mismatch", "shapes (16, 8)", "mask", "candidate.py", "tl % 🦆",
+    "tl.dot", "fused_kernel", "fused", "KERNEL", "accum*",
+    "tl.dot accumulator", '"tl dot"', "größer", "naïve", "核",
+    "100%",
+    "NEAR(x, y)", "a-b", "-b", "x**2", "C:\\path", "'quoted'", '"double', "DROP TABLE", "O(n^2)", "* tl",
+    'input_precision="ieee"',
+    "(((tl", "tl:", "^tl", "{tl}", "tl\x00dot", "fused_softmax", "mismatch", "shapes (16, 8)", "mask", "candidate.py",
+    "tl % 🦆",
 ]  # fmt: skip
 
 

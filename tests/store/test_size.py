@@ -1,4 +1,6 @@
-"""A hundred thousand candidates: bench/store.py exits with 1 where anything that a person waits for takes half a second."""
+"""A hundred thousand candidates: bench/store.py exits with 1 where anything that a person waits for takes half a
+second.
+"""
 
 import subprocess
 import sys

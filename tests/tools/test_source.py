@@ -48,7 +48,10 @@ def test_the_code_is_taken_out_of_a_reply(fence: str) -> None:
 
 
 def test_of_two_blocks_the_last_that_defines_the_entry_point_counts() -> None:
-    reply = f"```python\nimport triton\nclass ModelNew: pass\n```\nBetter:\n```python\n{GOOD}```\nRun it:\n```python\nprint(1)\n```"
+    reply = (
+        f"```python\nimport triton\nclass ModelNew: pass\n```\nBetter:\n```python\n{GOOD}```\nRun "
+        "it:\n```python\nprint(1)\n```"
+    )
     assert extract_code(reply).strip() == GOOD.strip()
 
 

@@ -1,7 +1,8 @@
-"""The judge's comparison: form first, then numbers against the tolerance that the arithmetic of the problem allows (tools/comparing/tolerance.py).
+"""The judge's comparison: form first, then numbers against the tolerance that the arithmetic of the problem allows
+(tools/comparing/tolerance.py).
 
-Runs only in the trusted process. Works in pieces, so that outputs of 1.6e9 elements cost a few gigabytes; a GPU is waited for once, at the end.
-Does not look at aliasing and mutation: the judge knows the buffers.
+Runs only in the trusted process. Works in pieces, so that outputs of 1.6e9 elements cost a few gigabytes; a GPU is
+waited for once, at the end. Does not look at aliasing and mutation: the judge knows the buffers.
 """
 
 from __future__ import annotations
@@ -29,11 +30,16 @@ KB_TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2, "float32": 1e-4, "floa
 """KernelBench's atol = rtol by precision (its src/*/eval.py)."""
 
 CANCELLED, MOST_CANCELLED = 64, 1e-2
-"""Units in the last place of the largest element, and its share at most, that an element may be off by where inputs are huge."""
+"""Units in the last place of the largest element, and its share at most, that an element may be off by where inputs
+are huge.
+"""
 
 
 class Described(Value):
-    """What an output is, before any number is looked at. `describe` makes it of a real one; a candidate's process may send it."""
+    """What an output is, before any number is looked at.
+
+    `describe` makes it of a real one; a candidate's process may send it.
+    """
 
     type: str
     """`Tensor` for exactly torch.Tensor, else the type's own name."""
@@ -84,7 +90,8 @@ def describe(value: Any) -> Described:
 def form(outputs: Sequence[Described], reference: Sequence[Described]) -> Failure | None:
     """Count, then for each output: type, shape, dtype, device, layout class. None where all agree.
 
-    A contiguous output stands for a reference that returns a view, and the other way round: only the class of layout counts.
+    A contiguous output stands for a reference that returns a view, and the other way round: only the class of layout
+    counts.
     """
     if len(outputs) != len(reference):
         return Failure(
@@ -135,12 +142,16 @@ def measure(
 ) -> Measured:
     """Compares one output whose form was found equal.
 
-    exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says how wrong eager itself is.
-    shaken: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is ill-conditioned there and the candidate may move too.
-    The judge's own (situation.moved_outputs) is also off by what eager is off by nearby.
-    draw: whose inputs they come from; rows that are one number each have a scale of their own (tools/comparing/tolerance.py).
+    exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says
+    how wrong eager itself is.
+    shaken: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is ill-conditioned
+    there and the candidate may move too. The judge's own (situation.moved_outputs) is also off by what eager is off by
+    nearby.
+    draw: whose inputs they come from; rows that are one number each have a scale of their own
+    (tools/comparing/tolerance.py).
     moved: gives `shaken`, and is asked only where the output is wrong without it.
-    depth: input elements summed into one output element. precision: for KernelBench's own rule; the output's dtype where empty.
+    depth: input elements summed into one output element. precision: for KernelBench's own rule; the output's dtype
+    where empty.
     """
     rule = precision or str(eager.dtype).removeprefix("torch.")
     near = (draw.startswith(Draw.CONSTANT_ROWS), draw.startswith(Draw.TINY))
@@ -164,10 +175,12 @@ def measure(
 def measure_finite_part(
     candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0, inputs: Sequence[Any] = ()
 ) -> Measured:
-    """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same, where it gives a number that number.
+    """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same,
+    where it gives a number that number.
 
-    Where eager gives NaN, or float64 disagrees with eager about what is finite, nothing is asked. A candidate that gives NaN says itself that it has no answer:
-    that is noted and allowed where it comes from another element's infinity (an additive mask of -inf meets +inf in a row), not where it is the element's own.
+    Where eager gives NaN, or float64 disagrees with eager about what is finite, nothing is asked. A candidate that
+    gives NaN says itself that it has no answer: that is noted and allowed where it comes from another element's
+    infinity (an additive mask of -inf meets +inf in a row), not where it is the element's own.
     """
     import torch
 
@@ -196,7 +209,9 @@ def measure_finite_part(
 
 
 def _cancelled(candidate: Tensor, eager: Tensor) -> bool:
-    """Whether the difference is within what a sum of the largest numbers loses: of huge inputs an element may be all that is left of a cancellation."""
+    """Whether the difference is within what a sum of the largest numbers loses: of huge inputs an element may be
+    all that is left of a cancellation.
+    """
     import torch
 
     share = min(CANCELLED * torch.finfo(eager.dtype).eps, MOST_CANCELLED)
@@ -205,7 +220,9 @@ def _cancelled(candidate: Tensor, eager: Tensor) -> bool:
 
 
 def measure_with_nan(candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0) -> Measured:
-    """Compares one output of inputs with NaN: where eager gives NaN the candidate must, and nowhere else; the rest as any other."""
+    """Compares one output of inputs with NaN: where eager gives NaN the candidate must, and nowhere else; the rest
+    as any other.
+    """
     import torch
 
     if not (eager.is_floating_point() and candidate.shape == eager.shape):
@@ -253,7 +270,10 @@ def _deviation(
     precision: str = "",
     near: tuple[bool, bool] = (False, False),
 ) -> tuple[Deviation, Tensor]:
-    """The deviation, and the reference in the output's shape (complex numbers as pairs). near: whether the rows are one number each, whether all are near zero."""
+    """The deviation, and the reference in the output's shape (complex numbers as pairs).
+
+    near: whether the rows are one number each, whether all are near zero.
+    """
     shape = tuple(real_parts(eager).shape)
     rows, columns = rows_of(shape)
     c, e = (as_rows(real_parts(t), rows, columns) for t in (candidate, eager))
@@ -282,7 +302,9 @@ def _explained(known: Measured, verdict: Deviation, candidate: Tensor, exact: Te
 
 
 def _wrong(candidate: Tensor, exact: Tensor, verdict: Deviation) -> Tensor:
-    """Bool, the output's shape: elements over their row's tolerance; where only the RMS is over, those over the RMS of the error."""
+    """Bool, the output's shape: elements over their row's tolerance; where only the RMS is over, those over the RMS
+    of the error.
+    """
     import torch
 
     if verdict.allowed is None:
@@ -310,7 +332,8 @@ def failure_of(measured: Measured) -> Failure | None:
 
 
 def kernelbench_close(candidate: Tensor, eager: Tensor, precision: str = "fp32") -> bool:
-    """KernelBench's own rule: equal shapes, and torch.allclose(eager, candidate) with atol = rtol = 1e-4 for fp32, 1e-2 for fp16 and bf16.
+    """KernelBench's own rule: equal shapes, and torch.allclose(eager, candidate) with atol = rtol = 1e-4 for fp32, 1e-2
+    for fp16 and bf16.
 
     Unknown precisions take fp32's. Another dtype makes allclose raise there, which is a failure.
     """

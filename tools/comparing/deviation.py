@@ -1,4 +1,6 @@
-"""How far a candidate and eager lie from the float64 reference: the numbers that tools/comparing/comparison.py judges by. In pieces, and one wait for the GPU."""
+"""How far a candidate and eager lie from the float64 reference: the numbers that tools/comparing/comparison.py
+judges by. In pieces, and one wait for the GPU.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,9 @@ def deviation_of_floats(
 def _row_headroom(error: Tensor, allowed: Tensor, relative: Tensor, scale: Tensor, allow: Allowance) -> Tensor:
     """Worst error over allowed error, after the rows in which the problem itself jumps.
 
-    A rounding to an integer, a comparison or an index turns an error of one ulp into a step, at rare places and not the same ones for every honest kernel.
-    Where eager has such rows (error over 8 times the median row's), as many times 8 rows of the candidate may step as far.
+    A rounding to an integer, a comparison or an index turns an error of one ulp into a step, at rare places and not the
+    same ones for every honest kernel. Where eager has such rows (error over 8 times the median row's), as many times 8
+    rows of the candidate may step as far.
     """
     import torch
 
@@ -86,7 +89,9 @@ def _high(relative: Tensor) -> Tensor:
 
 
 def deviation_of_whole_numbers(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Deviation:
-    """Exactly equal to eager's or to float64's; or, where those two differ themselves, at as many places times 8 and no farther than `_reach`."""
+    """Exactly equal to eager's or to float64's; or, where those two differ themselves, at as many places times 8
+    and no farther than `_reach`.
+    """
     honest = [e] if s is None else [e, s]
     wrong, farthest = _differences(c, r)
     strict, _ = _differences(c, e)
@@ -100,8 +105,8 @@ def deviation_of_whole_numbers(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None
 def _reach(jump: float, r: Tensor) -> float:
     """How far a whole number may be off where eager's are, by `jump` at most.
 
-    A value that was rounded: twice as far. An index among equals (an argmin of what saturates) is off by chance: where eager's are, by an eighth of the
-    range and more, any place in the range is as near as another.
+    A value that was rounded: twice as far. An index among equals (an argmin of what saturates) is off by chance: where
+    eager's are, by an eighth of the range and more, any place in the range is as near as another.
     """
     if jump <= 1:
         return 1

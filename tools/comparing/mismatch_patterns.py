@@ -1,7 +1,9 @@
-"""How a wrong output lies: the pattern a kernel engineer would see in a picture of it, and one sentence that says where to look.
+"""How a wrong output lies: the pattern a kernel engineer would see in a picture of it, and one sentence that says where
+to look.
 
-Counts, first and worst elements are exact; the pattern is read off profiles along each dimension and a sample of at most 16 pieces, so that it is fast on
-outputs of 1.6e9 elements. The order of the tests matters: what is certain (poison, zeros, NaN) comes before what is likely.
+Counts, first and worst elements are exact; the pattern is read off profiles along each dimension and a sample of at
+most 16 pieces, so that it is fast on outputs of 1.6e9 elements. The order of the tests matters: what is certain
+(poison, zeros, NaN) comes before what is likely.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ Found = tuple[Pattern, str]
 
 
 def explain(candidate: Tensor, exact: Tensor, wrong: Tensor, poisons: tuple[float, ...] = ()) -> Mismatch:
-    """candidate, exact: one output and its reference; wrong: bool, same shape. poisons: values that the output was filled with before the call
-    (the judge's own bytes are known without being told).
+    """candidate, exact: one output and its reference; wrong: bool, same shape.
+
+    poisons: values that the output was filled with before the call (the judge's own bytes are known without being
+    told).
     """
     total, count = wrong.numel(), int(wrong.sum())
     if not count:
@@ -61,7 +65,8 @@ def _pattern(
         or _some_rows(profiles, wrong, share)
         or (
             Pattern.EVERYWHERE,
-            f"{share:.0%} of the elements are wrong with no pattern to them: the formula, an index or an operand differs.",
+            f"{share:.0%} of the elements are wrong with no pattern to them: the formula, an index or an "
+            "operand differs.",
         )
     )
 
@@ -75,7 +80,9 @@ def _unwritten(s: Sample, poisons: tuple[float, ...]) -> Found | None:
     if s.poisoned or float(left.double().mean()) > 0.5:
         return (
             Pattern.UNWRITTEN,
-            "The poison from before the call is still there: these elements are never stored (grid too small, or the store's mask).",
+            "The poison from before the call is still there: these elements are never stored (grid too "
+            "small, or the store's "
+            "mask).",
         )
     return None
 
@@ -103,7 +110,9 @@ def _non_finite(s: Sample, wrong: Tensor) -> Found | None:
     where = f"row {int(hit[0])} on" if rows > 1 else f"element {int(s.index[bad][0])} on"
     return (
         Pattern.NON_FINITE_ROWS,
-        f"{kind} from {where}: a reduction meets it (0/0, inf - inf, a masked load without other=, exp without the row's maximum taken off).",
+        f"{kind} from {where}: a reduction meets it (0/0, inf - inf, a masked load without other=, exp "
+        "without the row's maximum taken "
+        "off).",
     )
 
 
@@ -139,7 +148,8 @@ def _constant(s: Sample, exact: Tensor) -> Found | None:
     if solid.sum() >= 3 and _same(ratio) and _same(ratio - 1, 10 * CONSTANT):
         return (
             Pattern.SCALED,
-            f"The output is {float(ratio.median()):.6g} times the reference: a factor (a mean's divisor, a scale, 1/sqrt(d)).",
+            f"The output is {float(ratio.median()):.6g} times the reference: a factor (a mean's divisor, a "
+            "scale, 1/sqrt(d)).",
         )
     if _same(gap) and not _same(s.want):
         return (
@@ -151,7 +161,9 @@ def _constant(s: Sample, exact: Tensor) -> Found | None:
         if solid.sum() >= 8 and _same_within(ratio, group[solid]) and _same_within(ratio - 1, group[solid], 0.1):
             return (
                 Pattern.SCALED,
-                f"The ratio to the reference is constant in {name}: a per-{word} divisor or scale (sum, norm, variance, weight) is missing.",
+                f"The ratio to the reference is constant in {name}: a per-{word} divisor or scale (sum, "
+                "norm, variance, weight) is "
+                "missing.",
             )
         if s.index.numel() >= 8 and _same_within(gap, group) and not _same_within(s.want, group):
             return (
@@ -167,7 +179,9 @@ def _same(values: Tensor, spread: float = CONSTANT) -> bool:
 
 
 def _same_within(values: Tensor, group: Tensor, allowed: float = 5 * CONSTANT) -> bool:
-    """Constant within each group though not over all; groups of one element say nothing, and at least half of the elements must lie in larger ones."""
+    """Constant within each group though not over all; groups of one element say nothing, and at least half of the
+    elements must lie in larger ones.
+    """
     import torch
 
     names, place, size = group.unique(return_inverse=True, return_counts=True)
@@ -196,7 +210,9 @@ def _rounding(s: Sample, exact: Tensor, share: float) -> Found | None:
         return None
     return (
         Pattern.ROUNDING,
-        f"Right up to rounding (error {size:.1e} of the output's size) but worse than the problem's own precision: tl.dot on fp32 is tf32 by default"
+        f"Right up to rounding (error {size:.1e} of the output's size) but worse than the problem's own "
+        "precision: tl.dot on fp32 is tf32 by "
+        "default"
         ' (input_precision="ieee" or "tf32x3"), accumulate in fp32, and use no low-precision or approximate function.',
     )
 
@@ -241,7 +257,9 @@ def _strided(s: Sample, profiles: list[list[int]], count: int, wrong: Tensor) ->
         if step > 1 and len(hit) >= 3 and len(hit) >= 0.8 * size // step:
             return (
                 Pattern.STRIDED,
-                f"Every {step}th index along dimension {d} is wrong, from {hit[0]} on: a stride or an interleaved index.",
+                f"Every {step}th index along dimension {d} is wrong, from {hit[0]} on: a stride or an "
+                "interleaved "
+                "index.",
             )
     return None
 
@@ -258,7 +276,9 @@ def _large(s: Sample, share: float) -> Found | None:
         return None
     return (
         Pattern.LARGE_VALUES,
-        f"Wrong only where the value is over {smallest:.3g}: an overflow, a clamp, or an accumulator too narrow for the large values.",
+        f"Wrong only where the value is over {smallest:.3g}: an overflow, a clamp, or an accumulator too "
+        "narrow for the large "
+        "values.",
     )
 
 
@@ -269,6 +289,8 @@ def _some_rows(profiles: list[list[int]], wrong: Tensor, share: float) -> Found 
             shown = ", ".join(map(str, hit[:6])) + (" ..." if len(hit) > 6 else "")
             return (
                 Pattern.SOME_ROWS,
-                f"Only {len(hit)} of {size} indices along dimension {d} are wrong ({shown}): these programs compute or store something else.",
+                f"Only {len(hit)} of {size} indices along dimension {d} are wrong ({shown}): these "
+                "programs compute or store something "
+                "else.",
             )
     return None

@@ -1,7 +1,9 @@
-"""An index among near equals: which of them is smallest is decided by a rounding, so an index is right where its value is as good as the best.
+"""An index among near equals: which of them is smallest is decided by a rounding, so an index is right where its value
+is as good as the best.
 
-Where two values of a row differ by less than honest arithmetic is off by (tools/comparing/tolerance.py), an argmin in another order may name either. The index itself
-says nothing of that. So the reference is run once more, and what its last argmin, argmax, min, max or topk was taken of is kept: in float64, and as eager has it.
+Where two values of a row differ by less than honest arithmetic is off by (tools/comparing/tolerance.py), an argmin in
+another order may name either. The index itself says nothing of that. So the reference is run once more, and what its
+last argmin, argmax, min, max or topk was taken of is kept: in float64, and as eager has it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ class Taken:
     """None: of all elements in a row."""
     indices: Tensor
     several: bool = False
-    """Whether each slice has several indices, as `topk` gives them. Which of exact equals it names, torch leaves open."""
+    """Whether each slice has several indices, as `topk` gives them.
+
+    Which of exact equals it names, torch leaves open.
+    """
 
     def at(self, index: Tensor) -> Tensor:
         """The values at other indices of the same number, one for each slice. Indices must be in the range."""
@@ -82,9 +87,11 @@ def _taken(func: Any, out: Any, args: Any, named: dict[str, Any]) -> list[Taken]
 
 
 def as_good(index: Tensor, expected: Tensor, exact: list[Taken], eager: list[Taken]) -> bool:
-    """Whether each of the candidate's indices names a value as good as the best, up to what honest arithmetic is off by.
+    """Whether each of the candidate's indices names a value as good as the best, up to what honest arithmetic is off
+    by.
 
-    expected: the float64 reference's own output; the call that gave it is looked for among `exact`. False where there is none.
+    expected: the float64 reference's own output; the call that gave it is looked for among `exact`. False where there
+    is none.
     """
     import torch
 
@@ -109,7 +116,9 @@ def as_good(index: Tensor, expected: Tensor, exact: list[Taken], eager: list[Tak
 
 
 def _several_as_good(index: Tensor, exact: Taken, eager: Taken) -> bool:
-    """Returns whether the indices of each slice are distinct and name values as good, place by place, as those expected."""
+    """Returns whether the indices of each slice are distinct and name values as good, place by place, as those
+    expected.
+    """
     assert exact.dim is not None
     dim, chosen = exact.dim, index.reshape(exact.indices.shape).long()
     values = exact.values

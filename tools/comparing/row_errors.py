@@ -1,6 +1,8 @@
-"""One output gone through once: how large each row is, how far eager and the candidate lie from the float64 reference there.
+"""One output gone through once: how large each row is, how far eager and the candidate lie from the float64 reference
+there.
 
-By Triton on a GPU (tools/comparing/row_errors_kernel.py: one pass over the memory), by torch in pieces everywhere else: the same numbers, up to the order in which squares are added.
+By Triton on a GPU (tools/comparing/row_errors_kernel.py: one pass over the memory), by torch in pieces everywhere else:
+the same numbers, up to the order in which squares are added.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from dataclasses import dataclass
 from kernelwright.tools.comparing.tolerance import Tensor, distance, tiles
 
 LARGE = 1 << 24
-"""Elements from which on a pass is worth what the kernel takes to compile (half a second for each dtype and width of a row, kept on disk by Triton)."""
+"""Elements from which on a pass is worth what the kernel takes to compile (half a second for each dtype and width
+of a row, kept on disk by Triton).
+"""
 
 
 @dataclass

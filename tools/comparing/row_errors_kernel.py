@@ -1,4 +1,6 @@
-"""tools/comparing/row_errors.py in one pass over the GPU's memory: a Triton kernel of the judge's own, in the trusted process. Imported only where a survey is made on a GPU."""
+"""tools/comparing/row_errors.py in one pass over the GPU's memory: a Triton kernel of the judge's own, in the
+trusted process. Imported only where a survey is made on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import triton.language as tl
 
 TILE, WARPS = 1024, 8
 PROGRAMS = 8192
-"""Long rows are cut into pieces until there are about so many; each piece leaves its own numbers, so that nothing depends on who comes first."""
+"""Long rows are cut into pieces until there are about so many; each piece leaves its own numbers, so that nothing
+depends on who comes first.
+"""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -23,7 +27,9 @@ def _finite(x):
 
 @triton.jit
 def _far(c, e, TOLERANCE: tl.constexpr):
-    """1 where torch.isclose(e, c, atol=TOLERANCE, rtol=TOLERANCE) is not: each step rounded to the outputs' own dtype."""
+    """1 where torch.isclose(e, c, atol=TOLERANCE, rtol=TOLERANCE) is not: each step rounded to the outputs' own
+    dtype.
+    """
     own = c.dtype
     wide = tl.float32 if own.primitive_bitwidth < 32 else own
     slack = tl.abs((c.to(wide) * TOLERANCE).to(own)).to(wide)
@@ -34,7 +40,9 @@ def _far(c, e, TOLERANCE: tl.constexpr):
 
 @triton.jit
 def _error(c, e, r):
-    """|c - r| in float64; 0 where they are the same, or where it is not finite and c is what e is; else infinite where it is not finite."""
+    """|c - r| in float64; 0 where they are the same, or where it is not finite and c is what e is; else infinite
+    where it is not finite.
+    """
     gap = tl.abs(c - r)
     finite = gap < float("inf")
     same = (c == r) | ((c != c) & (r != r))
@@ -47,7 +55,10 @@ def survey_kernel(
     c_ptr, e_ptr, r_ptr, s_ptr, found_ptr, far_ptr, rows, columns, width,
     TOLERANCE: tl.constexpr, SHAKEN: tl.constexpr, DOWN: tl.constexpr, ACROSS: tl.constexpr,
 ):  # fmt: skip
-    """found: (6, rows, pieces), max |r|, |e - r|, |c - r| and the sums of their squares. far: (rows, pieces). A program has DOWN rows of one piece."""
+    """found: (6, rows, pieces), max |r|, |e - r|, |c - r| and the sums of their squares.
+
+    far: (rows, pieces). A program has DOWN rows of one piece.
+    """
     row = tl.program_id(0).to(tl.int64) * DOWN + tl.arange(0, DOWN)
     piece = tl.program_id(1).to(tl.int64)
     end = tl.minimum((piece + 1) * width, columns)
@@ -87,7 +98,9 @@ def applies(c: Any, e: Any, r: Any, s: Any) -> bool:
 
 
 def sweep(c: Any, e: Any, r: Any, s: Any, tolerance: float, programs: int = PROGRAMS) -> tuple[Any, Any, Any]:
-    """(3, rows): max |r|, |e - r| and |c - r|; (3,): the sums of their squares over everything; whether any element is not `torch.isclose`. All float64."""
+    """(3, rows): max |r|, |e - r| and |c - r|; (3,): the sums of their squares over everything; whether any element
+    is not `torch.isclose`. All float64.
+    """
     rows, columns = c.shape
     across = max(16, min(TILE, triton.next_power_of_2(columns)))
     down = TILE // across
@@ -100,6 +113,7 @@ def sweep(c: Any, e: Any, r: Any, s: Any, tolerance: float, programs: int = PROG
     with torch.cuda.device_of(c):
         survey_kernel[(groups, pieces)](
             c, e, r, r if s is None else s, found, far, rows, columns, width,
-            TOLERANCE=tolerance, SHAKEN=s is not None, DOWN=down, ACROSS=across, num_warps=WARPS, enable_fp_fusion=False,
+            TOLERANCE=tolerance, SHAKEN=s is not None, DOWN=down, ACROSS=across, num_warps=WARPS,
+            enable_fp_fusion=False,
         )  # fmt: skip
     return found[:3].amax(2), found[3:].sum((1, 2)), far.any()

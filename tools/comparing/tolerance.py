@@ -1,7 +1,9 @@
-"""How wrong a number may be: eager's own error against float64, times a small factor, plus a few ulps of the row's scale.
+"""How wrong a number may be: eager's own error against float64, times a small factor, plus a few ulps of the row's
+scale.
 
-A fixed `allclose` does neither half of its work: honest fp32 at K = 65,536 fails 1e-4, and tf32 on `torch.rand` passes it. Here the arithmetic of the
-problem says what is allowed. With r the float64 reference, e eager's output in the problem's own precision and c the candidate's, for each row:
+A fixed `allclose` does neither half of its work: honest fp32 at K = 65,536 fails 1e-4, and tf32 on `torch.rand` passes
+it. Here the arithmetic of the problem says what is allowed. With r the float64 reference, e eager's output in the
+problem's own precision and c the candidate's, for each row:
 
     scale     = max |r| in the row, at least 1/1000 of the RMS of all of r
     noise     = max(max |e - r| in the row, q99 over the rows of (max |e - r| / scale) * scale)
@@ -11,16 +13,20 @@ and over the whole output: rms(c - r) <= factor * rms(e - r) + rms_ulps * rms(r)
 
 The figures (bench/tolerance.py measures them over honest variants and cheats):
 
-- fp32: factor 8, 64 eps. tl.exp is ex2.approx of a rounded product: 44 eps at |x| = 88; sequential sums of 65,536 terms stay under 60 eps of their scale;
+- fp32: factor 8, 64 eps. tl.exp is ex2.approx of a rounded product: 44 eps at |x| = 88; sequential sums of 65,536 terms
+stay under 60 eps of their scale;
   tf32 and fp16 operands leave 2,400 eps whatever K is, bf16 20,000, int8 100,000.
-- fp16, bf16: factor 4, 2 eps of the output's own dtype an element and a quarter of an eps in the RMS: one rounding leaves 0.22 eps RMS, fp8 and int8
+- fp16, bf16: factor 4, 2 eps of the output's own dtype an element and a quarter of an eps in the RMS: one rounding
+leaves 0.22 eps RMS, fp8 and int8
   operands leave over 1.6 eps of bf16.
-- A sum over `depth` inputs in blocks of 256 added one after the other (atomics too) walks 0.12 eps * sqrt(depth / 256): three times that is allowed on top.
+- A sum over `depth` inputs in blocks of 256 added one after the other (atomics too) walks 0.12 eps * sqrt(depth / 256):
+three times that is allowed on top.
 
 A row is the last dimension, joined with those before it until it holds 32 elements; a 1-D output is one row.
 
-A row of different numbers has large ones among them. Where every row is one number (the draw `constant_rows`), some lie next to a zero of the function: tanh
-by exp or a sigmoid, exp(x) - 1 and log(1 + x) are off there by half an ulp of 1, which no factor of the row allows. There the scale is at least 1/4 of the RMS.
+A row of different numbers has large ones among them. Where every row is one number (the draw `constant_rows`), some lie
+next to a zero of the function: tanh by exp or a sigmoid, exp(x) - 1 and log(1 + x) are off there by half an ulp of 1,
+which no factor of the row allows. There the scale is at least 1/4 of the RMS.
 """
 
 from __future__ import annotations
@@ -71,7 +77,9 @@ class Tolerance(Value):
 
 
 def allowance(dtype: Any, depth: int = 1, *, constant_rows: bool = False, tiny: bool = False) -> Allowance:
-    """For an output of `dtype` of which each element sums over `depth` input elements. `constant_rows`: of inputs whose rows are one number each.
+    """For an output of `dtype` of which each element sums over `depth` input elements.
+
+    `constant_rows`: of inputs whose rows are one number each.
 
     `tiny`: of inputs near zero, where the usual forms of elu, expm1 and log1p are off by half an ulp of 1.
     """
@@ -111,7 +119,10 @@ def tiles(rows: int, columns: int, device: str) -> Iterator[tuple[slice, slice]]
 
 
 def as_rows(tensor: Tensor, rows: int, columns: int) -> Tensor:
-    """A (rows, columns) view; a copy where the layout needs one. Complex numbers become pairs beforehand (`real_parts`)."""
+    """A (rows, columns) view; a copy where the layout needs one.
+
+    Complex numbers become pairs beforehand (`real_parts`).
+    """
     return tensor.detach().reshape(rows, columns)
 
 
@@ -122,7 +133,9 @@ def real_parts(tensor: Tensor) -> Tensor:
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:
-    """|a - b| in float64; 0 where both are the same infinity or both are NaN, infinite where only one is finite or one is NaN."""
+    """|a - b| in float64; 0 where both are the same infinity or both are NaN, infinite where only one is finite or
+    one is NaN.
+    """
     import torch
 
     gap = (a.double() - (b.double() if b.dtype == torch.bool else b)).abs_()
@@ -131,9 +144,11 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
 
 
 def shake(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
-    """The floating inputs moved by up to `ulps` units in the last place, each element its own way; zeros stay zero, other values are passed on.
+    """The floating inputs moved by up to `ulps` units in the last place, each element its own way; zeros stay zero,
+    other values are passed on.
 
-    What the reference makes of them goes to `measure` as `shaken`. Equal elements come apart: a variance of 0 does not stay one.
+    What the reference makes of them goes to `measure` as `shaken`. Equal elements come apart: a variance of 0 does not
+    stay one.
     """
     return [_times(v, seed, lambda piece, generator: _near_one(piece, ulps, generator)) for v in inputs]
 
@@ -141,8 +156,9 @@ def shake(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
 def shake_rows(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
     """As `shake`, but each row (along the last dimension) moves as one.
 
-    Equal terms added one after the other are all rounded the same way: over n of them a sum drifts by up to n / 4 units in its last place, where as many
-    different terms drift by about sqrt(n) / 4, and inputs shaken each its own way by less than that.
+    Equal terms added one after the other are all rounded the same way: over n of them a sum drifts by up to n / 4 units
+    in its last place, where as many different terms drift by about sqrt(n) / 4, and inputs shaken each its own way by
+    less than that.
     """
     return [_times(v, seed, lambda piece, generator: _near_one(piece, ulps, generator), by_rows=True) for v in inputs]
 
@@ -155,7 +171,9 @@ def _near_one(piece: Tensor, ulps: int, generator: Any) -> Tensor:
 
 
 def lessen(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
-    """The floating inputs, each element up to `share` of itself nearer to zero: other roundings all the way, and no element leaves its domain ([0, 1], an index)."""
+    """The floating inputs, each element up to `share` of itself nearer to zero: other roundings all the way, and no
+    element leaves its domain ([0, 1], an index).
+    """
     import torch
 
     def factors(piece: Tensor, generator: Any) -> Tensor:

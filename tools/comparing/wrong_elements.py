@@ -86,7 +86,9 @@ def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
 
 
 def _poisoned(values: Tensor) -> bool:
-    """Whether most values are bytes of 0xFF (NaN in every floating type) or of 0x4B: what the judge fills outputs with before a call."""
+    """Whether most values are bytes of 0xFF (NaN in every floating type) or of 0x4B: what the judge fills outputs
+    with before a call.
+    """
     import torch
 
     if not values.numel() or values.element_size() == 1:

@@ -1,4 +1,7 @@
-"""What the compiler made of a candidate, as text: PTX for NVIDIA's targets, AMDGCN for AMD's. Compiled again, offline, from the stored source."""
+"""What the compiler made of a candidate, as text: PTX for NVIDIA's targets, AMDGCN for AMD's.
+
+Compiled again, offline, from the stored source.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,8 @@ class Assembler:
     ) -> Assembly:
         """Every launch at the problem's own sizes. `say` is told what is going on.
 
-        Raises: ValueError for an unknown target; ProblemError where the reference cannot be run; InfrastructureError where no process starts.
+        Raises: ValueError for an unknown target; ProblemError where the reference cannot be run; InfrastructureError
+        where no process starts.
         """
         wanted = parse_target(target)
         say("starting the compiler")

@@ -1,7 +1,9 @@
-"""What a compiled kernel says about itself, read from the ELF, the PTX and the AMD assembly: no disassembler is started.
+"""What a compiled kernel says about itself, read from the ELF, the PTX and the AMD assembly: no disassembler is
+started.
 
-Layout of cubins: `.nv.info` records (format byte, attribute byte, 16-bit size, then for format 4 that many bytes), attribute numbers as cuobjdump and
-nvdisasm print them (EIATTR_*). It is checked against the bundled cuobjdump in the tests.
+Layout of cubins: `.nv.info` records (format byte, attribute byte, 16-bit size, then for format 4 that many bytes),
+attribute numbers as cuobjdump and nvdisasm print them (EIATTR_*). It is checked against the bundled cuobjdump in the
+tests.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ def read_cubin(data: bytes, kernel: str) -> Usage:
 
 
 def code_hash(data: bytes) -> str:
-    """SHA-256 over what runs: sections without debug data, which holds the path of the source. Hex; of the whole data where it is no ELF."""
+    """SHA-256 over what runs: sections without debug data, which holds the path of the source.
+
+    Hex; of the whole data where it is no ELF.
+    """
     digest = hashlib.sha256()
     try:
         for section in _sections(data):

@@ -1,4 +1,6 @@
-"""Outcomes of compilations by content address: in memory, shared by candidates, sizes and runs, and in a folder where one is given."""
+"""Outcomes of compilations by content address: in memory, shared by candidates, sizes and runs, and in a folder
+where one is given.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,10 @@ VERSION = 1
 
 
 class Compiled(Value):
-    """One specialisation of one kernel for one target. Without a `failure` there are `binary`, `metadata` and `resources`."""
+    """One specialisation of one kernel for one target.
+
+    Without a `failure` there are `binary`, `metadata` and `resources`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
 
@@ -22,7 +25,10 @@ class Compiled(Value):
     """Of the kernel's function."""
     target: str
     key: str = ""
-    """Its content address: texts, constants, signature, options, target and version of Triton. The same for every candidate."""
+    """Its content address: texts, constants, signature, options, target and version of Triton.
+
+    The same for every candidate.
+    """
     failure: Failure | None = None
     resources: KernelResources | None = None
     """Also of a kernel that was compiled and needs more than the target has."""
@@ -41,8 +47,10 @@ class Compiled(Value):
 
 
 METADATA = (
-    "name", "shared", "num_warps", "num_ctas", "num_stages", "maxnreg", "cluster_dims", "global_scratch_size", "global_scratch_align", "profile_scratch_size",
-    "profile_scratch_align", "launch_cooperative_grid", "launch_cluster", "launch_pdl", "tmem_size", "tensordesc_meta", "warp_size", "waves_per_eu",
+    "name", "shared", "num_warps", "num_ctas", "num_stages", "maxnreg", "cluster_dims", "global_scratch_size",
+    "global_scratch_align", "profile_scratch_size",
+    "profile_scratch_align", "launch_cooperative_grid", "launch_cluster", "launch_pdl", "tmem_size", "tensordesc_meta",
+    "warp_size", "waves_per_eu",
     "matrix_instr_nonkdim", "kpack", "triton_version",
 )  # fmt: skip
 """Fields of Triton's metadata that are kept, where a version of Triton has them."""
@@ -62,7 +70,9 @@ class Place(Value):
 
 
 class Outcome(Value):
-    """What a compilation gave, free of everything that differs between candidates with the same text: what the cache holds."""
+    """What a compilation gave, free of everything that differs between candidates with the same text: what the
+    cache holds.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
 

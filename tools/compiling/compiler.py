@@ -1,4 +1,5 @@
-"""Compiles the kernels of a trace, trusted side: what is known already is taken from the cache, the rest is made in a sandboxed process and checked for its form.
+"""Compiles the kernels of a trace, trusted side: what is known already is taken from the cache, the rest is made in a
+sandboxed process and checked for its form.
 
 A compiler that crashes, aborts or hangs costs the kernel that it was at; the others are compiled by the next process.
 """
@@ -48,7 +49,10 @@ class Compiler:
     def __init__(
         self, zygote: Zygote, *, folder: Path | None = None, kernel_seconds: float = 30.0, processes: int = 4
     ) -> None:
-        """zygote: of kind COMPILE. kernel_seconds: that one kernel may take. processes: that one call of `compile` uses at once."""
+        """zygote: of kind COMPILE.
+
+        kernel_seconds: that one kernel may take. processes: that one call of `compile` uses at once.
+        """
         self._zygote, self._kernel_seconds, self._processes = zygote, kernel_seconds, processes
         self._cache = Cache(folder)
 
@@ -64,8 +68,10 @@ class Compiler:
     ) -> dict[str, Compiled]:
         """Every kernel, by its key in the trace, in the order given.
 
-        source: the candidate's text, for the lines of errors. seconds: bounds them all together. texts: stages whose text is wanted (`ptx`, `amdgcn` ...).
-        Raises: KeyError for a key that is not in the trace; ValueError for an unknown target; InfrastructureError where no process starts.
+        source: the candidate's text, for the lines of errors. seconds: bounds them all together. texts: stages whose
+        text is wanted (`ptx`, `amdgcn` ...).
+        Raises: KeyError for a key that is not in the trace; ValueError for an unknown target; InfrastructureError where
+        no process starts.
         """
         name = parse_target(target).name
         contents = Contents(traced.functions)
@@ -131,7 +137,10 @@ class _Job:
         }
 
     def _listen(self, process: Process, left: Mapping[str, str], done: dict[str, Outcome]) -> None:
-        """Takes outcomes until the process is done. What ends it early becomes the outcome of the kernel that it was at."""
+        """Takes outcomes until the process is done.
+
+        What ends it early becomes the outcome of the kernel that it was at.
+        """
         at, begun = next(iter(left)), time.monotonic()
         ended: Outcome | None = None
         while ended is None and any(a not in done for a in left):
@@ -172,7 +181,9 @@ class _Job:
 
 
 def _written(part: Function | Kernel) -> str:
-    """As JSON, in which an infinity is an infinity: pydantic's own writing makes it null, another constant than the one that was read."""
+    """As JSON, in which an infinity is an infinity: pydantic's own writing makes it null, another constant than the
+    one that was read.
+    """
     return json.dumps(part.model_dump())
 
 
@@ -218,7 +229,8 @@ def _compiled(
         line = next((each for each in found if each is not None), None)
         failure = Failure(fault=outcome.fault, cheat=outcome.cheat, message=outcome.message, where=line)
     return Compiled(
-        name=traced.functions[kernel.function].name, target=target, key=where, failure=failure, resources=outcome.resources, signature=dict(kernel.signature),
+        name=traced.functions[kernel.function].name, target=target, key=where, failure=failure,
+        resources=outcome.resources, signature=dict(kernel.signature),
         metadata=outcome.metadata, binary=outcome.binary, texts=outcome.texts, seconds=outcome.seconds, cached=cached,
     )  # fmt: skip
 

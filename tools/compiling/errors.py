@@ -1,4 +1,6 @@
-"""Why a kernel does not compile: Triton's own words and the place in its text, or the first error that LLVM's passes print."""
+"""Why a kernel does not compile: Triton's own words and the place in its text, or the first error that LLVM's
+passes print.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def captured_errors(said: CompilerSays) -> Iterator[None]:
 def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mapping[str, Function]) -> Outcome:
     """The outcome of a compilation that raised.
 
-    diagnostics: what the compiler printed. kernel: its name. functions: all that it is made of, in the order of `closure`.
+    diagnostics: what the compiler printed. kernel: its name. functions: all that it is made of, in the order of
+    `closure`.
     """
     numbers = {key: number for number, key in enumerate(functions)}
     if isinstance(error, TextFailed):

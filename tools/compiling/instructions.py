@@ -1,4 +1,6 @@
-"""What the instructions of a kernel say: tensor cores and their operand types, the widest load, approximate functions. Read from PTX, TTGIR and AMD assembly."""
+"""What the instructions of a kernel say: tensor cores and their operand types, the widest load, approximate
+functions. Read from PTX, TTGIR and AMD assembly.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,10 @@ from kernelwright.tools.hardware.targets import Target
 
 
 class PretendedDriver:
-    """Answers what device functions of Triton ask of the driver at compile time (`tl.target_info.is_cuda()`). Made active by `triton.runtime.driver.set_active`."""
+    """Answers what device functions of Triton ask of the driver at compile time (`tl.target_info.is_cuda()`).
+
+    Made active by `triton.runtime.driver.set_active`.
+    """
 
     def __init__(self, target: Target) -> None:
         self._target = target

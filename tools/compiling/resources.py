@@ -22,9 +22,12 @@ def describe(made: Any, target: Target, seconds: float) -> KernelResources:
     shared = int(metadata.shared or 0)
     full, limit = occupancy(usage.registers or 0, shared, metadata.num_warps, target)
     return KernelResources(
-        name=metadata.name, hash=code_hash(made.kernel), config=_config(made), signature=_signature(made.src), registers=usage.registers,
-        spills=usage.spills, stack=usage.stack, shared=shared, warps=metadata.num_warps, occupancy=full, occupancy_limit=limit,
-        tensor_core=read.tensor_core, mma_types=read.mma_types, vector_bits=read.vector_bits, approximate=read.approximate, seconds=seconds,
+        name=metadata.name, hash=code_hash(made.kernel), config=_config(made), signature=_signature(made.src),
+        registers=usage.registers,
+        spills=usage.spills, stack=usage.stack, shared=shared, warps=metadata.num_warps, occupancy=full,
+        occupancy_limit=limit,
+        tensor_core=read.tensor_core, mma_types=read.mma_types, vector_bits=read.vector_bits,
+        approximate=read.approximate, seconds=seconds,
     )  # fmt: skip
 
 

@@ -1,8 +1,11 @@
-"""Compiles kernels from their texts for one target. Runs in a sandboxed process of its own: the compiler's input is hostile.
+"""Compiles kernels from their texts for one target.
 
-Its payload is {"functions": {key: Function}, "kernels": {key: Kernel}, "target": name, "texts": [stage, ...]}. It sends {"begun": key} before each kernel, so
-that the trusted side knows which one a crash or a hang belongs to and {"made": key, "outcome": Outcome} after it. Places in
-outcomes name functions by their numbers in `tools.compiling.closure.Contents`.
+Runs in a sandboxed process of its own: the compiler's input is hostile.
+
+Its payload is {"functions": {key: Function}, "kernels": {key: Kernel}, "target": name, "texts": [stage, ...]}. It sends
+{"begun": key} before each kernel, so that the trusted side knows which one a crash or a hang belongs to and {"made":
+key, "outcome": Outcome} after it. Places in outcomes name functions by their numbers in
+`tools.compiling.closure.Contents`.
 """
 
 from __future__ import annotations
@@ -30,20 +33,27 @@ from kernelwright.tools.sandbox.channel import Channel
 from kernelwright.tools.tracing.trace import Function, Json, Kernel
 
 FOLDER = Path("/kernels")
-"""Where the texts' files are said to be; no file is there. The same for all, so that equal texts give equal binaries."""
+"""Where the texts' files are said to be; no file is there.
+
+The same for all, so that equal texts give equal binaries.
+"""
 WORDS = "compiler_says"
 """The file in the process's folder that holds what the compiler printed last."""
 LONGEST_TEXT = 4 << 20
 """Characters of one stage's text that are kept."""
 OPTIONS = frozenset({
-    "allow_flush_denorm", "allowed_dot_input_precisions", "cluster_dims", "clc", "debug", "default_dot_input_precision", "deprecated_fp8_dot_operand_dtypes",
-    "enable_fp_fusion", "enable_reflect_ftz", "kpack", "launch_cooperative_grid", "launch_pdl", "matrix_instr_nonkdim", "max_num_imprecise_acc_default",
-    "maxnreg", "num_ctas", "num_stages", "num_warps", "sanitize_overflow", "schedule_hint", "sched4reg", "supported_fp8_dtypes", "waves_per_eu",
+    "allow_flush_denorm", "allowed_dot_input_precisions", "cluster_dims", "clc", "debug", "default_dot_input_precision",
+    "deprecated_fp8_dot_operand_dtypes",
+    "enable_fp_fusion", "enable_reflect_ftz", "kpack", "launch_cooperative_grid", "launch_pdl", "matrix_instr_nonkdim",
+    "max_num_imprecise_acc_default",
+    "maxnreg", "num_ctas", "num_stages", "num_warps", "sanitize_overflow", "schedule_hint", "sched4reg",
+    "supported_fp8_dtypes", "waves_per_eu",
     "wgp_cu_mode",
 })  # fmt: skip
 """Options of a launch that reach the compiler. Others name files, other targets or arguments of ptxas."""
 _TYPE = re.compile(
-    r"constexpr|nvTmaDesc|tensordesc<[a-z0-9]{1,12}\[[0-9, ]{1,60}\]>|\*{0,3}k?\*{0,2}(?:[iu](?:1|8|16|32|64)|bf16|fp(?:16|32|64|8[a-z0-9]{1,8})|void)"
+    r"constexpr|nvTmaDesc|tensordesc<[a-z0-9]{1,12}\[[0-9, "
+    r"]{1,60}\]>|\*{0,3}k?\*{0,2}(?:[iu](?:1|8|16|32|64)|bf16|fp(?:16|32|64|8[a-z0-9]{1,8})|void)"
 )
 
 
@@ -73,7 +83,8 @@ def compile_kernel(
 ) -> Outcome:
     """One kernel. Never raises for what is wrong with it.
 
-    texts: stages whose text is wanted, see `tools.compiling.compiled.TEXTS`. words: a file for what the compiler prints; None: memory.
+    texts: stages whose text is wanted, see `tools.compiling.compiled.TEXTS`. words: a file for what the compiler
+    prints; None: memory.
     """
     begun, said = time.monotonic(), CompilerSays(path=words)
     try:
@@ -102,7 +113,9 @@ def _source(rebuilt: Rebuilt, kernel: Kernel) -> Any:
 
 
 def _type(kind: Json) -> Any:
-    """A type as Triton's code generator takes it; it evaluates what some types say, so that only the plain ones pass."""
+    """A type as Triton's code generator takes it; it evaluates what some types say, so that only the plain ones
+    pass.
+    """
     if isinstance(kind, list | tuple):
         return tuple(_type(inner) for inner in kind)
     if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
@@ -111,7 +124,10 @@ def _type(kind: Json) -> Any:
 
 
 def _named(kind: Any, fields: Sequence[str] | None) -> Any:
-    """The types of a tuple as those of a named tuple, where it is one. Raises ValueError for names that are no fields."""
+    """The types of a tuple as those of a named tuple, where it is one.
+
+    Raises ValueError for names that are no fields.
+    """
     if not fields:
         return kind
     if not isinstance(kind, tuple) or len(kind) != len(fields):
@@ -146,8 +162,16 @@ def _made(made: Any, target: Target, seconds: float, texts: Sequence[str]) -> Ou
 
 
 def warm() -> None:
-    """Compiles one kernel for sm_90, so that processes forked from this one find Triton's compiler loaded. No thread and no CUDA context is left."""
-    text = "def warm_kernel(x, n, BLOCK):\n    at = tl.arange(0, BLOCK)\n    tl.store(x + at, tl.sum(tl.exp(tl.load(x + at, mask=at < n, other=0.0)), 0), mask=at < n)\n"
+    """Compiles one kernel for sm_90, so that processes forked from this one find Triton's compiler loaded.
+
+    No thread and no CUDA context is left.
+    """
+    text = (
+        "def warm_kernel(x, n, BLOCK):\n    at = tl.arange(0, BLOCK)\n    tl.store(x + at, "
+        "tl.sum(tl.exp(tl.load(x + at, mask=at < n, other=0.0)), "
+        "0), mask=at < "
+        "n)\n"
+    )
     names = {"tl": {"triton": "triton.language"}}
     kernel = Kernel(
         function="warm", signature={"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}, constants=(((2,), 128),)

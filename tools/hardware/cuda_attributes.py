@@ -1,6 +1,8 @@
-"""What the CUDA driver says of each device, read in a process of its own: `python -m kernelwright.tools.hardware.cuda_attributes` writes JSON.
+"""What the CUDA driver says of each device, read in a process of its own: `python -m
+kernelwright.tools.hardware.cuda_attributes` writes JSON.
 
-A process that has called cuInit cannot fork children that use CUDA, so nobody else may ask the driver. No context is made, and torch is not needed.
+A process that has called cuInit cannot fork children that use CUDA, so nobody else may ask the driver. No context is
+made, and torch is not needed.
 """
 
 from __future__ import annotations

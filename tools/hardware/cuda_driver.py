@@ -1,7 +1,8 @@
 """The CUDA driver calls that share memory between two processes, through ctypes: raw allocations and their IPC handles.
 
-torch's own sharing is not used: it pickles, it counts references in files under /dev/shm, and it would export the judge's whole caching
-segments, expected outputs among them. CUDA Driver API: cuMemAlloc, cuIpcGetMemHandle, cuIpcOpenMemHandle.
+torch's own sharing is not used: it pickles, it counts references in files under /dev/shm, and it would export the
+judge's whole caching segments, expected outputs among them. CUDA Driver API: cuMemAlloc, cuIpcGetMemHandle,
+cuIpcOpenMemHandle.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The GPUs of this machine as the driver, NVML and nvidia-smi describe them. Nothing is guessed: what nobody says is None."""
+"""The GPUs of this machine as the driver, NVML and nvidia-smi describe them.
+
+Nothing is guessed: what nobody says is None.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,10 @@ class Driver(Value):
 
 
 def read_driver() -> Driver:
-    """Asks CUDA (in a process of its own), then NVML, then nvidia-smi. A machine without a GPU gives an empty Driver in milliseconds."""
+    """Asks CUDA (in a process of its own), then NVML, then nvidia-smi.
+
+    A machine without a GPU gives an empty Driver in milliseconds.
+    """
     devices = _cuda_devices()
     version, cuda, sensors = _read_nvml()
     if not sensors:
@@ -105,7 +111,9 @@ def read_driver() -> Driver:
 
 
 def read_clocks(uuid: str) -> Clocks | None:
-    """Clocks, temperature, power and throttle reasons of one GPU now; None where neither NVML nor nvidia-smi knows it."""
+    """Clocks, temperature, power and throttle reasons of one GPU now; None where neither NVML nor nvidia-smi knows
+    it.
+    """
     sensors = _read_nvml()[2] or _read_smi()[1]
     return _clocks(sensors[uuid]) if uuid in sensors else None
 

@@ -1,4 +1,6 @@
-"""One process at a time measures on a GPU: a lock on a file named after the GPU, held for the length of a verdict, freed by the kernel when its holder dies."""
+"""One process at a time measures on a GPU: a lock on a file named after the GPU, held for the length of a verdict,
+freed by the kernel when its holder dies.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def _wait(fd: int, path: Path, seconds: float, waiting: Callable[[str], None]) -
         except BlockingIOError:
             if time.monotonic() > until:
                 raise InfrastructureError(
-                    f"another process has measured on this GPU for over {seconds:g} s: wait for it, or see who holds {path}"
+                    f"another process has measured on this GPU for over {seconds:g} s: wait for it, or see "
+                    f"who holds {path}"
                 ) from None
             waiting("waiting for the GPU: another process is measuring on it")
             time.sleep(0.02)

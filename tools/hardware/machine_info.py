@@ -1,4 +1,7 @@
-"""What this machine is: GPUs, driver, clocks, versions, what is permitted. Read without importing torch and without touching CUDA in this process."""
+"""What this machine is: GPUs, driver, clocks, versions, what is permitted.
+
+Read without importing torch and without touching CUDA in this process.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,9 @@ class Machine(Value):
 
 
 def read_machine(scratch: Path | None = None) -> Machine:
-    """`scratch`: where candidates are built; the system's temporary folder and the home folder are looked at in any case."""
+    """`scratch`: where candidates are built; the system's temporary folder and the home folder are looked at in any
+    case.
+    """
     driver = gpus.read_driver()
     return Machine(
         host=socket.gethostname(),
@@ -204,11 +209,15 @@ def _text(path: str) -> str:
 
 
 def evaluating_environment(device: str) -> tuple[Environment, Gpu | None]:
-    """What verdicts on `device` are made with, and its GPU (None on a CPU). Raises InfrastructureError where that GPU is not there."""
+    """What verdicts on `device` are made with, and its GPU (None on a CPU).
+
+    Raises InfrastructureError where that GPU is not there.
+    """
     from kernelwright.tools.judging.verdict_cache import evaluator_version
 
     base = Environment(
-        evaluator=evaluator_version(), python=platform.python_version(), torch=version("torch") or "", triton=version("triton") or "",
+        evaluator=evaluator_version(), python=platform.python_version(), torch=version("torch") or "",
+        triton=version("triton") or "",
         host=platform.node(), fp_fusion="1",
     )  # fmt: skip
     if not device.startswith("cuda"):

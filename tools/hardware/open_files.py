@@ -1,4 +1,7 @@
-"""Open files of a judging process: shared memory, pipes and sockets, dozens for each candidate at work. Most systems allow a process 1,024 unless it asks for more."""
+"""Open files of a judging process: shared memory, pipes and sockets, dozens for each candidate at work.
+
+Most systems allow a process 1,024 unless it asks for more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Dense peak rates of GPUs by number format, as their makers publish them. Sparse figures are halved; boost clocks are the maker's.
+"""Dense peak rates of GPUs by number format, as their makers publish them.
+
+Sparse figures are halved; boost clocks are the maker's.
 
 What a driver can tell (memory clock times bus width) is read, not taken from here: see machine_info.
 """
@@ -20,7 +22,10 @@ class Peak(Value):
     """sm_90 ..., gfx942."""
     bytes_per_second: float
     rates: dict[str, float]
-    """Operations a second, dense, by format: fp64, fp64_tensor, fp32, tf32, fp16, bf16, fp8, int8, fp4. Half precision accumulates in fp32."""
+    """Operations a second, dense, by format: fp64, fp64_tensor, fp32, tf32, fp16, bf16, fp8, int8, fp4.
+
+    Half precision accumulates in fp32.
+    """
     source: str
 
 
@@ -144,10 +149,11 @@ PEAKS: tuple[Peak, ...] = (
 
 
 def peak_of(name: str) -> Peak | None:
-    """The published peaks of the GPU that the driver calls `name` ("NVIDIA H100 80GB HBM3"); None where it is not tabulated.
+    """The published peaks of the GPU that the driver calls `name` ("NVIDIA H100 80GB HBM3"); None where it is not
+    tabulated.
 
-    The product (A100, L4, 4090) must match; of several the entry that shares the most words is taken. Laptop parts share their names with
-    faster desktop ones and are not tabulated.
+    The product (A100, L4, 4090) must match; of several the entry that shares the most words is taken. Laptop parts
+    share their names with faster desktop ones and are not tabulated.
     """
     words = _words(name)
     fitting = [peak for peak in PEAKS if _model(peak.gpu) in words and "LAPTOP" not in words]

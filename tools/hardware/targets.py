@@ -1,7 +1,8 @@
 """What the targets can hold, and how full a kernel makes them.
 
-Sources: CUDA C++ Programming Guide 13.0, section "Compute Capabilities", tables "Technical Specifications per Compute Capability"; CUDA Occupancy
-Calculator (allocation granularity); AMD Instinct MI300 CDNA3 ISA (May 2024), sections 1 and 3.6.
+Sources: CUDA C++ Programming Guide 13.0, section "Compute Capabilities", tables "Technical Specifications per Compute
+Capability"; CUDA Occupancy Calculator (allocation granularity); AMD Instinct MI300 CDNA3 ISA (May 2024), sections 1 and
+3.6.
 """
 
 from __future__ import annotations
@@ -65,8 +66,10 @@ def _nvidia(
     """`gpu`: multiprocessors, GiB of memory, MiB of L2."""
     return Target(
         name=f"sm_{arch}", backend="cuda", arch=arch, title=title, warp_size=32, shared_per_block=shared * 1024,
-        shared_per_multiprocessor=per_multiprocessor * 1024, shared_reserved=1024, shared_unit=128, registers=65536, registers_per_thread=255,
-        register_unit=256, threads=warps * 32, warps=warps, blocks=blocks, multiprocessors=gpu[0], memory=gpu[1] << 30, l2=gpu[2] << 20,
+        shared_per_multiprocessor=per_multiprocessor * 1024, shared_reserved=1024, shared_unit=128, registers=65536,
+        registers_per_thread=255,
+        register_unit=256, threads=warps * 32, warps=warps, blocks=blocks, multiprocessors=gpu[0], memory=gpu[1] << 30,
+        l2=gpu[2] << 20,
     )  # fmt: skip
 
 
@@ -80,8 +83,10 @@ TARGETS: dict[str, Target] = {
         _nvidia(100, "NVIDIA B200", 227, 228, 64, 32, (148, 180, 126)),
         _nvidia(120, "NVIDIA RTX 5090", 99, 100, 48, 24, (170, 32, 96)),
         Target(
-            name="gfx942", backend="hip", arch="gfx942", title="AMD Instinct MI300X", warp_size=64, shared_per_block=65536,
-            shared_per_multiprocessor=65536, shared_reserved=0, shared_unit=512, registers=131072, registers_per_thread=512, register_unit=512,
+            name="gfx942", backend="hip", arch="gfx942", title="AMD Instinct MI300X", warp_size=64,
+            shared_per_block=65536,
+            shared_per_multiprocessor=65536, shared_reserved=0, shared_unit=512, registers=131072,
+            registers_per_thread=512, register_unit=512,
             threads=2048, warps=32, blocks=32, multiprocessors=304, memory=192 << 30, l2=4 << 20,
         ),
     )
@@ -90,9 +95,12 @@ TARGETS: dict[str, Target] = {
 DEFAULT = "sm_90"
 
 _NAMES = {
-    "a100": 80, "a30": 80, "ampere": 80, "a10": 86, "a10g": 86, "a40": 86, "a6000": 86, "rtxa6000": 86, "rtx3090": 86, "3090": 86,
-    "rtx3080": 86, "l4": 89, "l40": 89, "l40s": 89, "rtx4090": 89, "4090": 89, "rtx4080": 89, "rtx6000ada": 89, "ada": 89, "h100": 90,
-    "h200": 90, "h800": 90, "h20": 90, "gh200": 90, "hopper": 90, "b100": 100, "b200": 100, "gb200": 100, "blackwell": 100, "rtx5090": 120,
+    "a100": 80, "a30": 80, "ampere": 80, "a10": 86, "a10g": 86, "a40": 86, "a6000": 86, "rtxa6000": 86, "rtx3090": 86,
+    "3090": 86,
+    "rtx3080": 86, "l4": 89, "l40": 89, "l40s": 89, "rtx4090": 89, "4090": 89, "rtx4080": 89, "rtx6000ada": 89,
+    "ada": 89, "h100": 90,
+    "h200": 90, "h800": 90, "h20": 90, "gh200": 90, "hopper": 90, "b100": 100, "b200": 100, "gb200": 100,
+    "blackwell": 100, "rtx5090": 120,
     "5090": 120, "rtx5080": 120, "rtxpro6000": 120,
 }  # fmt: skip
 _AMD_NAMES = {"mi300", "mi300x", "mi300a", "mi325x", "gfx942", "cdna3"}
@@ -124,7 +132,8 @@ def parse_target(name: str) -> Target:
 
 
 def occupancy(registers: int, shared: int, warps: int, target: Target) -> tuple[float, str]:
-    """Resident warps over the most that a multiprocessor holds (0 to 1), and what holds them down: warps, blocks, registers or shared.
+    """Resident warps over the most that a multiprocessor holds (0 to 1), and what holds them down: warps, blocks,
+    registers or shared.
 
     `registers` a thread, `shared` bytes a block, `warps` a block. 0.0 where not one block fits.
     """

@@ -1,4 +1,6 @@
-"""What the compile rung says: the kernels that a candidate launches at the problem's own size, compiled for one target."""
+"""What the compile rung says: the kernels that a candidate launches at the problem's own size, compiled for one
+target.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ def compile_result(
         if key in compiled and compiled[key].resources is not None
     ]
     return CompileResult(
-        target=target, failure=failure, kernels=tuple(resources[:MOST_KERNELS]), census=census_of(trace, candidate.traced),
+        target=target, failure=failure, kernels=tuple(resources[:MOST_KERNELS]),
+        census=census_of(trace, candidate.traced),
         tensors="fake", mode="jit", notes=tuple(clean_text(n, 300) for n in notes[:20]), seconds=seconds,
     )  # fmt: skip
 
@@ -75,7 +78,10 @@ def _described(
 
 
 def wrong_form(trace: Trace, wanted: Sequence[TensorSpec]) -> Failure | None:
-    """Number, shape, dtype and device of what forward gives back at the problem's own size, against the reference's. None where they agree, or are not told."""
+    """Number, shape, dtype and device of what forward gives back at the problem's own size, against the reference's.
+
+    None where they agree, or are not told.
+    """
     if not wanted or len(wanted) > len(trace.forms) == MOST_OUTPUTS:
         return None
     if len(trace.forms) != len(wanted):
@@ -101,7 +107,10 @@ def _wrong(index: int, got: Form, wanted: TensorSpec) -> Failure | None:
 
 
 def first_failure(trace: Trace, compiled: Mapping[str, Any], notes: list[str]) -> Failure | None:
-    """Why a launch cannot be made. Of an autotuned launch a configuration that does not compile is left out, as Triton leaves it out, and noted."""
+    """Why a launch cannot be made.
+
+    Of an autotuned launch a configuration that does not compile is left out, as Triton leaves it out, and noted.
+    """
     for step in _steps(trace):
         if isinstance(step, Launch) and (failure := _failure_of(step, compiled)):
             return failure

@@ -20,14 +20,20 @@ from kernelwright.tools.sizing.selection import Selection, reaching, requests
 from kernelwright.tools.tracing.client import SizeRequest, TracedCandidate, trace_candidate
 from kernelwright.tools.tracing.trace import Choice, Launch, Step, Traced
 
-UNCHECKED = "at the problem's own size it launches a kernel that no size launches which could be checked here: judge it on a GPU"
+UNCHECKED = (
+    "at the problem's own size it launches a kernel that no size launches which could be checked here: "
+    "judge it on a GPU"
+)
 
 
 class Front:
     """Of one device; shared by all threads."""
 
     def __init__(self, zygote: Zygote, compiler: Compiler, device: str, own_target: str) -> None:
-        """zygote: of kind COMPILE. own_target: of the GPU that verdicts are made on, or what a GPU is pretended to be."""
+        """zygote: of kind COMPILE.
+
+        own_target: of the GPU that verdicts are made on, or what a GPU is pretended to be.
+        """
         self._zygote, self._compiler, self._device, self._own_target = zygote, compiler, device, own_target
 
     @property
@@ -37,9 +43,11 @@ class Front:
     def traced_and_compiled(
         self, problem: Problem, source: str, selection: Selection, asked: Options, seed: int, say: Callable[[str], None]
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
-        """The candidate's traces, the problem's own size first; a result a target; and the main target's binaries: those of the problem's own size, on a GPU of all sizes.
+        """The candidate's traces, the problem's own size first; a result a target; and the main target's binaries:
+        those of the problem's own size, on a GPU of all sizes.
 
-        The kernels of the problem's own size are compiled while the other sizes are traced. Where they fail, there is a trace of that size alone.
+        The kernels of the problem's own size are compiled while the other sizes are traced. Where they fail, there is a
+        trace of that size alone.
         """
         targets = asked.targets or ((self._own_target,) if self._on_gpu else ())
         early: list[CompileResult] = []
@@ -104,10 +112,13 @@ class Front:
 
     # -------------------------------------------------------------- kernels that only the problem's own size launches
     def all_kernels_checked(
-        self, judge: Judge, judged: Judged, problem: Problem, source: str, candidate: TracedCandidate, selection: Selection,
+        self, judge: Judge, judged: Judged, problem: Problem, source: str, candidate: TracedCandidate,
+        selection: Selection,
         seed: int, asked: Options, rules: Rules,
     ) -> Judged:  # fmt: skip
-        """A kernel that only the problem's own size launches is looked for at sizes between; where none that can be interpreted launches it, it is unchecked."""
+        """A kernel that only the problem's own size launches is looked for at sizes between; where none that can be
+        interpreted launches it, it is unchecked.
+        """
         if judged.result.failure is not None or judged.needs_gpu:
             return judged
         missing = _launched(candidate.traced, 0).difference(

@@ -1,6 +1,8 @@
-"""The judge of one device: holds what problems expect, asks a replayer for a candidate's answers, and says whether they are right.
+"""The judge of one device: holds what problems expect, asks a replayer for a candidate's answers, and says whether they
+are right.
 
-One judge serves one device and many candidates, one after the other. A problem's draws, weights and expected outputs are made once and shared by all its
+One judge serves one device and many candidates, one after the other. A problem's draws, weights and expected outputs
+are made once and shared by all its
 candidates: no candidate ever sees data, so nothing has to be drawn anew for the next one.
 """
 
@@ -60,7 +62,9 @@ class Judge:
     """A context manager. Not thread-safe: one a lane."""
 
     def __init__(self, device: str, zygote: Zygote, *, gpu: Gpu | None = None, sharers: int = 1) -> None:
-        """device: cpu or cuda:N. zygote: of the replayer's process; it is not closed here. gpu: what the driver says of the device.
+        """device: cpu or cuda:N.
+
+        zygote: of the replayer's process; it is not closed here. gpu: what the driver says of the device.
 
         sharers: judges, of other processes too, that keep memory on this GPU.
         """
@@ -74,7 +78,9 @@ class Judge:
 
     # -------------------------------------------------------------- seeds
     def seed_for(self, problem: Problem) -> int:
-        """A verdict's seed: the upper bits are those of the problem's draws and shared by several candidates, the lower 16 choose its sizes."""
+        """A verdict's seed: the upper bits are those of the problem's draws and shared by several candidates, the
+        lower 16 choose its sizes.
+        """
         epoch, used = self._seeds.get(problem.hash, (_secret(), 0))
         if used >= VERDICTS_A_SEED:
             epoch, used = _secret(), 0
@@ -87,7 +93,10 @@ class Judge:
 
     # -------------------------------------------------------------- what is expected
     def situation(self, problem: Problem, seed: int, like: Situation | None = None) -> Situation:
-        """The problem set up on this device, the last few kept. like: the same problem at another size. Raises ProblemError."""
+        """The problem set up on this device, the last few kept.
+
+        like: the same problem at another size. Raises ProblemError.
+        """
         key = (problem.hash, f"{problem.name} {seed >> 16}")
         if key in self._situations:
             self._situations.move_to_end(key)
@@ -114,7 +123,9 @@ class Judge:
         return made
 
     def like(self, problem: Problem, seed: int, first: Expected) -> Expected:
-        """Another draw whose first and last rows and columns are those of `first`: a fingerprint of a few elements does not tell them apart."""
+        """Another draw whose first and last rows and columns are those of `first`: a fingerprint of a few elements
+        does not tell them apart.
+        """
         return expect(self.situation(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs)
 
     def _keep(self, key: tuple[Any, ...], made: Expected) -> None:
@@ -143,7 +154,10 @@ class Judge:
         self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
         *, binaries: Mapping[str, Any] | None = None, progress: Callable[[str], None] = lambda _: None,
     ) -> Judged:  # fmt: skip
-        """One candidate's correctness. Never raises for what a candidate does; raises ProblemError where the reference fails at its base size."""
+        """One candidate's correctness.
+
+        Never raises for what a candidate does; raises ProblemError where the reference fails at its base size.
+        """
         with self._here():
             try:
                 return self._once(candidate, base, others, seed, rules, binaries, progress)
@@ -161,7 +175,8 @@ class Judge:
                 raise DoesNotFit(base.problem.name, self.device) from error
 
     def _once(
-        self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules, binaries: Any,
+        self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
+        binaries: Any,
         progress: Callable[[str], None],
     ) -> Judged:  # fmt: skip
         verdict = Verdict(self, candidate, seed, rules, binaries, progress)
@@ -177,10 +192,14 @@ class Judge:
         return verdict.judged(failure)
 
     def profile(
-        self, candidate: TracedCandidate, base: AtSize, seed: int, rule: Rule, work: OwnWork | None, binaries: Mapping[str, Any],
+        self, candidate: TracedCandidate, base: AtSize, seed: int, rule: Rule, work: OwnWork | None,
+        binaries: Mapping[str, Any],
         resources: Sequence[KernelResources],
     ) -> tuple[ProfileResult, OwnWork | None]:  # fmt: skip
-        """Times a candidate that passed every check. Raises Failed, DoesNotFit, and InfrastructureError where another program is at work on this GPU."""
+        """Times a candidate that passed every check.
+
+        Raises Failed, DoesNotFit, and InfrastructureError where another program is at work on this GPU.
+        """
         assert self.profiler is not None
         with self._here():
             try:
@@ -201,9 +220,11 @@ class Judge:
 
     # -------------------------------------------------------------- memory of a GPU
     def _here(self) -> AbstractContextManager[Any]:
-        """This thread's GPU is the judge's own: torch has a current device for each thread, and what is made without naming one lies there.
+        """This thread's GPU is the judge's own: torch has a current device for each thread, and what is made without
+        naming one lies there.
 
-        On a CPU torch computes in this thread alone: judges work side by side, and on small tensors its other threads only wait, and take a core to do so.
+        On a CPU torch computes in this thread alone: judges work side by side, and on small tensors its other threads
+        only wait, and take a core to do so.
         """
         if self.device == "cpu":
             return alone()
@@ -212,7 +233,10 @@ class Judge:
         return torch.cuda.device(self.device)
 
     def _trim(self) -> None:
-        """What waits to be used again is given back where it is much. The replayer's process has it mapped, and is replaced first."""
+        """What waits to be used again is given back where it is much.
+
+        The replayer's process has it mapped, and is replaced first.
+        """
         if self.device == "cpu":
             return
         import torch
@@ -223,7 +247,9 @@ class Judge:
             self.buffers.trim(whole // KEPT_SHARE // 2)
 
     def leave_room(self) -> None:
-        """The replayer shares the GPU with what torch keeps here for later: where that is much, it is given back first."""
+        """The replayer shares the GPU with what torch keeps here for later: where that is much, it is given back
+        first.
+        """
         if self.device == "cpu":
             return
         import torch

@@ -22,7 +22,10 @@ class Options(Value):
     """What is asked of a verdict."""
 
     targets: tuple[str, ...] = (TRACE_TARGET,)
-    """The first decides; the others make the portability matrix. None: nothing is compiled on a CPU (rollouts that the interpreter judges)."""
+    """The first decides; the others make the portability matrix.
+
+    None: nothing is compiled on a CPU (rollouts that the interpreter judges).
+    """
     own_work: str = "strict"
     profile: bool = True
     torch_compile: bool = True

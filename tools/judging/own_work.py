@@ -1,8 +1,11 @@
-"""Whether the candidate's own kernels do the work: strict, share:P or report. Counted from the trace, on the trusted side (TRUST.md, check 7).
+"""Whether the candidate's own kernels do the work: strict, share:P or report.
 
-What torch may do beside the kernels in strict mode: allocate, view, copy, and convert between floating types. What it may not: compute, convert to whole numbers
-(which truncates), negate or conjugate through a view. Two experiments in the replay decide what names cannot: the answer must be wrong when the launches
-are left out, and the launches may not all be copies of what torch's layout operators made.
+Counted from the trace, on the trusted side (TRUST.md, check 7).
+
+What torch may do beside the kernels in strict mode: allocate, view, copy, and convert between floating types. What it
+may not: compute, convert to whole numbers (which truncates), negate or conjugate through a view. Two experiments in the
+replay decide what names cannot: the answer must be wrong when the launches are left out, and the launches may not all
+be copies of what torch's layout operators made.
 """
 
 from __future__ import annotations
@@ -60,7 +63,8 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
 def census_of(trace: Trace, traced: Traced) -> Census:
     """Launches, computing operators and layout operators of one call, by name.
 
-    Of an autotuned launch the first configuration's launches count, and the operators of every configuration: whichever is taken, none may do the work.
+    Of an autotuned launch the first configuration's launches count, and the operators of every configuration: whichever
+    is taken, none may do the work.
     """
     launches: Counter[str] = Counter()
     computing: Counter[str] = Counter()
@@ -117,7 +121,9 @@ def operator_named(op: str) -> Any | None:
 
 
 def first_call_computes_more(trace: Trace) -> bool:
-    """Whether the first call launches or computes what later calls do not: beside a layout copy of weights, that is an answer worked out once."""
+    """Whether the first call launches or computes what later calls do not: beside a layout copy of weights, that is
+    an answer worked out once.
+    """
 
     def work(steps: Iterable[Step]) -> int:
         flat = list(first_way(steps))
@@ -128,7 +134,9 @@ def first_call_computes_more(trace: Trace) -> bool:
 
 
 def depends_on_a_launch(trace: Trace) -> bool:
-    """Whether some output of a call can hold what a launch wrote: followed through operators, views and memory that is written in place."""
+    """Whether some output of a call can hold what a launch wrote: followed through operators, views and memory that
+    is written in place.
+    """
     places = _Places()
     written: set[int] = set()
     for step in every(steps_of(trace)):
@@ -190,7 +198,8 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
         what = "GPU's time is in" if work.share_of == "gpu_time" else "problem's operations are left to"
         raise Failed(Failure(
             fault=Fault.FALLBACK,
-            message=f"{work.share:.0%} of the {what} the candidate's own kernels, {rule.share:.0%} was asked for: torch computes {named(census.compute_ops)}",
+            message=f"{work.share:.0%} of the {what} the candidate's own kernels, {rule.share:.0%} was asked for: "
+            "torch computes " f"{named(census.compute_ops)}",
         ))  # fmt: skip
     return work.with_(accepted=True)
 
@@ -213,7 +222,8 @@ def _strict(census: Census) -> None:
     if census.compute_ops:
         raise Failed(Failure(
             fault=Fault.FALLBACK,
-            message=f"torch computes beside the kernels: {named(census.compute_ops)}; allowed are allocation, views and layout copies (or --own-work share:P)",
+            message=f"torch computes beside the kernels: {named(census.compute_ops)}; allowed are allocation, "
+            "views and layout copies (or --own-work " "share:P)",
         ))  # fmt: skip
     if census.host_reads:
         raise Failed(
@@ -230,7 +240,9 @@ def named(counts: dict[str, int]) -> str:
 
 
 def kernels_launched(trace: Trace, traced: Traced) -> frozenset[str]:
-    """The content of every function that a call launches: what must be the same set at full size as at the sizes that were checked."""
+    """The content of every function that a call launches: what must be the same set at full size as at the sizes
+    that were checked.
+    """
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     return frozenset(_content(traced, traced.kernels[s.kernel].function) for s in every(steps) if isinstance(s, Launch))
 
@@ -240,7 +252,9 @@ def _content(traced: Traced, key: str) -> str:
 
 
 def treats_nan(text: str) -> bool:
-    """Whether a kernel's text does something of its own with NaN: compares a value with itself, or asks whether it is one."""
+    """Whether a kernel's text does something of its own with NaN: compares a value with itself, or asks whether it
+    is one.
+    """
     try:
         tree = parse_module(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,6 @@
-"""The profile of a candidate that passed every check: timed against its reference on the same inputs, in turns, its timed answers compared."""
+"""The profile of a candidate that passed every check: timed against its reference on the same inputs, in turns, its
+timed answers compared.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,10 @@ class Profiler:
         self, judge: Judge, candidate: TracedCandidate, base: AtSize, seed: int, rule: Rule, work: OwnWork | None,
         binaries: Mapping[str, Any], resources: Sequence[KernelResources],
     ) -> tuple[ProfileResult, OwnWork | None]:  # fmt: skip
-        """The profile, and own work with its share of the GPU's time. Raises Failed for an answer that is wrong while it is timed, or a time that cannot be."""
+        """The profile, and own work with its share of the GPU's time.
+
+        Raises Failed for an answer that is wrong while it is timed, or a time that cannot be.
+        """
         begun = time.monotonic()
         situation = judge.situation(base.problem, seed)
         timed = self._reference(judge, base.problem, situation, seed)  # may replace the replayer's process
@@ -126,7 +131,10 @@ class Profiler:
         return self._timed[key]
 
     def _make_room(self, judge: Judge, nbytes: int) -> None:
-        """Lets go of references that were timed longest ago. The replayer's process, which has their inputs mapped, is replaced then."""
+        """Lets go of references that were timed longest ago.
+
+        The replayer's process, which has their inputs mapped, is replaced then.
+        """
         import torch
 
         _, whole = torch.cuda.mem_get_info(self.device)
@@ -166,8 +174,10 @@ def _result(found: Measurement, share: float, set_up_ms: float, precision: str, 
     for step in found.steps:
         by_name[step.name] = by_name.get(step.name, 0.0) + step.milliseconds
     return ProfileResult(
-        device=found.device, candidate=found.candidate, eager=found.eager, speedup=found.speedup, speedup_low=found.speedup_low,
-        wall_ms=found.wall_ms, own_share=share, gpu_kernels=by_name, clocks=found.clocks, notes=found.notes, setup_ms=set_up_ms,
+        device=found.device, candidate=found.candidate, eager=found.eager, speedup=found.speedup,
+        speedup_low=found.speedup_low,
+        wall_ms=found.wall_ms, own_share=share, gpu_kernels=by_name, clocks=found.clocks, notes=found.notes,
+        setup_ms=set_up_ms,
         host_ms=found.host_overhead_ms, precision=precision, eager_precision=eager_precision,
         launches=tuple(_launch_time(s) for s in found.steps if s.launch),
     )  # fmt: skip

@@ -12,7 +12,9 @@ from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Run
 
 
 def unjudged(error: Exception) -> Failure:
-    """What is told of a candidate on which the judge itself raised: the kind of the exception and the place, none of its text, which may hold anything."""
+    """What is told of a candidate on which the judge itself raised: the kind of the exception and the place, none
+    of its text, which may hold anything.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
     return Failure(
@@ -24,7 +26,8 @@ def with_verdict(report: Report, judged: Judged, rung: Rung, **stage: Any) -> Re
     """The report with one correctness rung put on."""
     result = judged.result
     return report.with_(
-        rung=rung, failure=report.failure or result.failure, correct=result.failure is None, correct_kb=result.correct_kb,
+        rung=rung, failure=report.failure or result.failure, correct=result.failure is None,
+        correct_kb=result.correct_kb,
         judged_on=result.device, own_work=result.own_work, **stage,
     )  # fmt: skip
 

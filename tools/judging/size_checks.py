@@ -1,4 +1,7 @@
-"""One candidate at one size: its weights bound, its calls replayed, every answer compared. Trusted side; raises Failed at the first thing that is wrong."""
+"""One candidate at one size: its weights bound, its calls replayed, every answer compared.
+
+Trusted side; raises Failed at the first thing that is wrong.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ class SizeChecks:
         buffers: Buffers,
         tolerances: list[Any],
     ) -> None:
-        """index: which of the traces. tolerances: eager's own error by output, as measured where float64 could be had; filled here."""
+        """index: which of the traces.
+
+        tolerances: eager's own error by output, as measured where float64 could be had; filled here.
+        """
         trace = traced.traces[index]
         assert trace is not None
         self.situation, self.trace = situation, trace
@@ -135,7 +141,10 @@ class SizeChecks:
     def call(
         self, expected: Expected, poison: int, shuffle: int, *, launches: bool = True, watch: bool = False
     ) -> tuple[list[Any], Reply]:
-        """One call on one draw. Gives the outputs, then the inputs that the reference changes, as they lie in the judge's memory. Raises Failed."""
+        """One call on one draw.
+
+        Gives the outputs, then the inputs that the reference changes, as they lie in the judge's memory. Raises Failed.
+        """
         self._fill(expected)
         for place in self._places:
             place.memory.fill_(poison) if self._buffers.device != "cpu" else place.tensor.fill_(0)
@@ -189,7 +198,10 @@ class SizeChecks:
 
     # -------------------------------------------------------------- checking
     def check(self, expected: Expected, poison: int, shuffle: int, name: str = "", *, watch: bool = False) -> list[Any]:
-        """One call, everything looked at. watch: what torch did beside the kernels is in `watched` afterwards. Raises Failed."""
+        """One call, everything looked at.
+
+        watch: what torch did beside the kernels is in `watched` afterwards. Raises Failed.
+        """
         got, reply = self.call(expected, poison, shuffle, watch=watch)
         if watch:
             self.watched, self.first = reply.watched, expected
@@ -234,7 +246,10 @@ class SizeChecks:
                 raise Failed(Failure(fault=Fault.MUTATION, message=f"the call changes the parameter {theirs[:80]}"))
 
     def compare(self, got: list[Any], expected: Expected, name: str) -> None:
-        """Every output against what should have come. Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed."""
+        """Every output against what should have come.
+
+        Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed.
+        """
         moved = cache(lambda: moved_outputs(self.situation, expected))
         for number, mine in enumerate(got):
             may_move = expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
@@ -272,7 +287,10 @@ class SizeChecks:
             return Failure(fault=Fault.OUT_OF_BOUNDS, message=message, mismatch=failure.mismatch)
         for other in OTHER_ORDERS:
             if self._right_in_another_order(expected, shuffle + other):
-                message = f"wrong in one order of the programs, right in another (a race, or memory that nothing wrote): {failure.message}"
+                message = (
+                    "wrong in one order of the programs, right in another (a race, or memory that nothing "
+                    f"wrote): {failure.message}"
+                )
                 return failure.with_(fault=Fault.NONDETERMINISM, message=message)
         return failure
 
@@ -285,7 +303,10 @@ class SizeChecks:
         return all(right(g, e, x) for g, e, x in zip(got, expected.eager, exact, strict=True))
 
     def again(self, expected: Expected, outputs: list[Any], shuffle: int) -> bool:
-        """The same inputs, other poison, programs in another order: both must be right. Gives whether they agree bit for bit. Raises Failed."""
+        """The same inputs, other poison, programs in another order: both must be right.
+
+        Gives whether they agree bit for bit. Raises Failed.
+        """
         import torch
 
         kept = [o.clone() for o in outputs]
@@ -296,7 +317,8 @@ class SizeChecks:
                 raise
             raise Failed(failed.failure.with_(
                 fault=Fault.NONDETERMINISM,
-                message=f"right once, wrong the second time on the same inputs (unwritten memory or a race): {failed.failure.message}",
+                message="right once, wrong the second time on the same inputs (unwritten memory or a race): "
+                f"{failed.failure.message}",
             )) from failed  # fmt: skip
         return all(same_bits(a, b) for a, b in zip(kept, second, strict=True) if isinstance(a, torch.Tensor))
 
@@ -309,7 +331,10 @@ class SizeChecks:
         return any(w.shape == g.shape and w.dtype == g.dtype and torch.equal(w, g) for w in wanted for g in given)
 
     def right_without_launches(self, expected: Expected, shuffle: int) -> bool:
-        """Whether the answer is there when no kernel of the candidate's runs. Another model of the same trace, so static buffers hold no earlier answer."""
+        """Whether the answer is there when no kernel of the candidate's runs.
+
+        Another model of the same trace, so static buffers hold no earlier answer.
+        """
         try:
             self._replayer.set_up()
             self._fresh = True
@@ -333,7 +358,8 @@ def state_of(model: Any) -> dict[str, Any]:
 def listed_state(trace: Trace) -> list[dict[str, Any]]:
     """The candidate's parameters and buffers as `tools.weights.match` takes them."""
     return [
-        {"name": n, "kind": "parameter" if n in trace.parameters else "buffer", "shape": list(trace.shapes.get(n, ())), "dtype": trace.dtypes.get(n, "")}
+        {"name": n, "kind": "parameter" if n in trace.parameters else "buffer", "shape": list(trace.shapes.get(n, ())),
+        "dtype": trace.dtypes.get(n, "")}
         for n in trace.state
     ]  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""One candidate on its way through the checks of one judge: the base size with every distribution, then the other sizes."""
+"""One candidate on its way through the checks of one judge: the base size with every distribution, then the other
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ class Verdict:
         return None
 
     def _carrier(self, others: Sequence[AtSize]) -> AtSize | None:
-        """On a GPU, where the problem's own size is large: the small size at which every distribution is tried, with float64 at hand."""
+        """On a GPU, where the problem's own size is large: the small size at which every distribution is tried,
+        with float64 at hand.
+        """
         if self._judge.device == "cpu":
             return None
         fine = (s for s in others if self._candidate.failures[s.index] is None and not self._not_compiled(s))
@@ -186,7 +190,9 @@ class Verdict:
         checks.open(situation.weights_seed, self._left(), self._binaries)
         if checks.reloaded is False and self._reloaded is not False:
             self._notes.append(
-                "the parameters cannot be matched with the reference's by name or order: both were drawn from one seed, and never reloaded"
+                "the parameters cannot be matched with the reference's by name or order: both were drawn "
+                "from one seed, and never "
+                "reloaded"
             )
         self._reloaded = checks.reloaded
         return checks
@@ -242,7 +248,9 @@ class Verdict:
         self._tried.append(Tried(sizes=size.sizes, why=size.why, outcome=SizeOutcome.RIGHT))
 
     def _not_compiled(self, size: AtSize) -> str:
-        """Of a kernel that could not be compiled in time for this size, where kernels are compiled; empty where all could."""
+        """Of a kernel that could not be compiled in time for this size, where kernels are compiled; empty where all
+        could.
+        """
         trace = self._candidate.traced.traces[size.index]
         if not self._binaries or trace is None:
             return ""
@@ -273,7 +281,10 @@ class Verdict:
             self._work = kept
 
     def _refused(self, size: AtSize, failure: Failure) -> None:
-        """The candidate's own exception at a size that is not the problem's: allowed, and told. What is no exception of its own is a failure."""
+        """The candidate's own exception at a size that is not the problem's: allowed, and told.
+
+        What is no exception of its own is a failure.
+        """
         told = ", ".join(f"{k}={v}" for k, v in size.sizes.items())
         allowed = failure.fault in (Fault.RUNTIME, Fault.LAUNCH, Fault.ENTRY_POINT, Fault.RESOURCES, Fault.COMPILE)
         outcome = SizeOutcome.REFUSED if allowed and not size.required else SizeOutcome.WRONG
@@ -282,7 +293,9 @@ class Verdict:
             raise Failed(failure.with_(message=f"at other sizes ({told}): {failure.message}"))
 
     def _enough_sizes(self, others: Sequence[AtSize]) -> None:
-        """On a CPU, where the problem's own size is not run, a candidate that refuses most sizes has not been checked."""
+        """On a CPU, where the problem's own size is not run, a candidate that refuses most sizes has not been
+        checked.
+        """
         refused = [t for t in self._tried if t.outcome is SizeOutcome.REFUSED]
         if self._judge.device == "cpu" and others and len(refused) > self._rules.may_refuse * len(others):
             message = f"refuses {len(refused)} of {len(others)} other sizes, the last with: {refused[-1].message}"
@@ -294,8 +307,10 @@ class Verdict:
         own = [c.passed_kb for c in self._checks if c.draw == "own"]
         correct_kb = (bool(own) and all(own)) if own or failure else None
         result = CorrectnessResult(
-            device=self._judge.name(), interpreted=self._judge.device == "cpu", failure=failure, checks=tuple(self._checks), correct_kb=correct_kb,
-            own_work=self._work, weights_reloaded=self._reloaded, deterministic=self._deterministic, seed=self._seed, notes=tuple(self._notes),
+            device=self._judge.name(), interpreted=self._judge.device == "cpu", failure=failure,
+            checks=tuple(self._checks), correct_kb=correct_kb,
+            own_work=self._work, weights_reloaded=self._reloaded, deterministic=self._deterministic, seed=self._seed,
+            notes=tuple(self._notes),
             tried=tuple(self._tried), seconds=time.monotonic() - self._begun,
         )  # fmt: skip
         return Judged(result, self._needs_gpu)

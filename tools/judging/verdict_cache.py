@@ -1,4 +1,7 @@
-"""Verdicts that are known already: by candidate, problem, evaluator, device, versions and rules. Never across devices."""
+"""Verdicts that are known already: by candidate, problem, evaluator, device, versions and rules.
+
+Never across devices.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a kernel's parameters are, from what its text does with them: pointers, where addresses are built from them; whole numbers, where they count elements."""
+"""What a kernel's parameters are, from what its text does with them: pointers, where addresses are built from them;
+whole numbers, where they count elements.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ _COUNTED = (ast.Mult, ast.Mod, ast.FloorDiv, ast.Div)
 
 
 class Function:
-    """One Triton function of a module. `seen` stops at functions that call each other; `known` holds those that were looked at."""
+    """One Triton function of a module.
+
+    `seen` stops at functions that call each other; `known` holds those that were looked at.
+    """
 
     def __init__(
         self, module: Module, name: str, seen: frozenset[str] = frozenset(), known: dict[str, Function] | None = None
@@ -123,12 +128,17 @@ class Function:
         return {n.id for n in owners if isinstance(n, ast.Name)}
 
     def base(self, address: ast.expr) -> set[str]:
-        """Parameters that an address may begin with: the leftmost that does not look like a number, else the leftmost."""
+        """Parameters that an address may begin with: the leftmost that does not look like a number, else the
+        leftmost.
+        """
         found = self._begins(address, frozenset(), True) - {""}
         return found or self._begins(address, frozenset(), False) - {""}
 
     def _begins(self, address: ast.expr, inside: frozenset[str], strict: bool) -> set[str]:
-        """With "" where it is a name's own earlier value. Nothing once it has taken too long: a text may be made to be slow."""
+        """With "" where it is a name's own earlier value.
+
+        Nothing once it has taken too long: a text may be made to be slow.
+        """
         self._steps += 1
         if self._steps > MOST_STEPS:
             return set()

@@ -1,4 +1,6 @@
-"""A function that gives something back is no kernel: a kernel of ours that calls it with blocks is written after its module."""
+"""A function that gives something back is no kernel: a kernel of ours that calls it with blocks is written after
+its module.
+"""
 
 from __future__ import annotations
 

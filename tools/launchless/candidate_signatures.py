@@ -16,7 +16,8 @@ _FLAG = re.compile(
 )
 _DTYPE = re.compile(r"dtype|_type$|_ty$", re.I)
 _FRACTION = re.compile(
-    r"(?:^|_)eps(?:$|_|ilon)|scale|alpha|beta|gamma|^lr$|learning_rate|momentum|decay|slope|softcap|temperature|dropout|^p$|prob|inv_",
+    r"(?:^|_)eps(?:$|_|ilon)|scale|alpha|beta|gamma|^lr$|learning_rate|momentum|decay|slope|softcap|temperature"
+    r"|dropout|^p$|prob|inv_",
     re.I,
 )
 _WHOLE = re.compile(r"^n_|^num|stride|size|seed|len|numel|idx|index|offset|rows?$|cols?$|(?-i:^[A-Znmk]$)", re.I)
@@ -71,7 +72,9 @@ class Assumed(Value):
 
 
 def assume(module: Module, kernel: str) -> tuple[Assumed, ...]:
-    """Different ways to call it; none where a parameter is of a kind that a text does not tell (a descriptor, a function)."""
+    """Different ways to call it; none where a parameter is of a kind that a text does not tell (a descriptor, a
+    function).
+    """
     function, node = Function(module, kernel), module.functions[kernel]
     if function.described or function.parameters.keys() & _called_names(node):
         return ()

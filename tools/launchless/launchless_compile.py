@@ -1,4 +1,7 @@
-"""Whether kernels that nobody launches compile: trusted side. Their text is read as syntax here and imported only in the sandbox."""
+"""Whether kernels that nobody launches compile: trusted side.
+
+Their text is read as syntax here and imported only in the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ class Bare(Value):
     """What is known of one text."""
 
     compiled: dict[str, bool] = {}
-    """By target. True: every kernel compiles with an assumed signature. False: one cannot compile with any. Else absent."""
+    """By target.
+
+    True: every kernel compiles with an assumed signature. False: one cannot compile with any. Else absent.
+    """
     assumed: str = ""
     """The signatures that compiled, or "any signature" and why none can."""
     errors: tuple[str, ...] = ()
@@ -32,7 +38,10 @@ class Bare(Value):
 
 
 def compile_bare(zygote: Zygote, source: str, targets: Sequence[str], *, seconds: float = 60.0) -> Bare:
-    """`seconds` bounds all of it. Raises ValueError for an unknown target; InfrastructureError where no process could be started."""
+    """`seconds` bounds all of it.
+
+    Raises ValueError for an unknown target; InfrastructureError where no process could be started.
+    """
     names = list(dict.fromkeys(parse_target(t).name for t in targets))
     try:
         module = read_module(source)

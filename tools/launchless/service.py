@@ -1,6 +1,7 @@
 """Kernels without a launch, compiled offline with signatures that their text speaks for.
 
-Sends {"progress": ...} before each kernel and {"result": {"target", "kernel", "assumed": which one compiled, or null, "error"}} after it, then {"done": true}.
+Sends {"progress": ...} before each kernel and {"result": {"target", "kernel", "assumed": which one compiled, or null,
+"error"}} after it, then {"done": true}.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
-    """payload: source, targets, fp_fusion, kernels: name -> ways (tools.bare.assuming.Assumed as JSON, and `kernel`: what is compiled), the likeliest first."""
+    """payload: source, targets, fp_fusion, kernels: name -> ways (tools.bare.assuming.Assumed as JSON, and
+    `kernel`: what is compiled), the likeliest first.
+    """
     os.environ["TRITON_DEFAULT_FP_FUSION"] = str(payload["fp_fusion"])
     tempfile.tempdir = str(Path.cwd())
     path = Path.cwd() / "candidate.py"

@@ -1,4 +1,6 @@
-"""What each problem cannot tell from right, measured once and kept by its hash (TRUST.md, check 6). Facts only: numbers, flags, the problem's name and hash.
+"""What each problem cannot tell from right, measured once and kept by its hash (TRUST.md, check 6).
+
+Facts only: numbers, flags, the problem's name and hash.
 
 python -m kernelwright.tools.manifests.manifest --suite kernelbench --path DIR [--device cuda:0] [--out FILE]
 """
@@ -16,7 +18,9 @@ from kernelwright.tools.timing.roofline import Work
 DATA = Path(__file__).parent / "data"
 SCHEMA = 1
 WHOLE_ANSWERS = ("zeros", "constant", "row_0", "other_input")
-"""Answers made without the problem's own inputs: a problem on which one of them passes is degenerate, whatever else it tests."""
+"""Answers made without the problem's own inputs: a problem on which one of them passes is degenerate, whatever else
+it tests.
+"""
 KB_FP32, KB_HALF = 1e-4, 1e-2
 
 
@@ -30,7 +34,9 @@ class Passing(Value):
     own: bool = False
     """Our tolerance, on the problem's own inputs."""
     ours: bool = False
-    """Our tolerance on every draw, with weights moved from where they began: nothing that the judge does can tell it."""
+    """Our tolerance on every draw, with weights moved from where they began: nothing that the judge does can tell
+    it.
+    """
 
 
 class Manifest(Value):
@@ -62,7 +68,10 @@ class Manifest(Value):
 
     @property
     def degenerate(self) -> tuple[str, ...]:
-        """Wrong answers that the judge itself accepts: such a problem earns no reward. Calls that do nothing are no wrong answers: leaving one out is work saved."""
+        """Wrong answers that the judge itself accepts: such a problem earns no reward.
+
+        Calls that do nothing are no wrong answers: leaving one out is work saved.
+        """
         return tuple(n for n, where in self.passing.items() if where.ours and not n.startswith("without_"))
 
     @property
@@ -72,7 +81,9 @@ class Manifest(Value):
 
     @property
     def dead(self) -> tuple[str, ...]:
-        """Calls and inputs' identities that make no difference on the problem's own inputs, by KernelBench's rule for fp32."""
+        """Calls and inputs' identities that make no difference on the problem's own inputs, by KernelBench's rule
+        for fp32.
+        """
         return tuple(n for n, w in self.passing.items() if w.kb_fp32 and n.startswith(("without_", "input_")))
 
 
@@ -118,7 +129,10 @@ def write(manifests: list[Manifest], path: Path) -> None:
 
 
 def manifest(problem: Problem, device: str = "cpu", sizes: dict[str, int] | None = None) -> Manifest:
-    """Measures in this process. sizes: module-level integers to run with instead of the problem's own; bytes and operations are always those of its own.
+    """Measures in this process.
+
+    sizes: module-level integers to run with instead of the problem's own; bytes and operations are always those of its
+    own.
 
     Raises: ProblemError where the reference fails.
     """

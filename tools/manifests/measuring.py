@@ -38,7 +38,9 @@ def measured(problem: Problem, device: str, sizes: dict[str, int]) -> Manifest:
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-    """fp32 products in fp32: cuDNN's convolutions are tf32 unless told otherwise, and eager's own error would excuse everybody's."""
+    """fp32 products in fp32: cuDNN's convolutions are tf32 unless told otherwise, and eager's own error would
+    excuse everybody's.
+    """
     import torch
 
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
@@ -74,7 +76,9 @@ def _is_random(trial: Trial) -> bool:
 
 
 def _work(problem: Problem, reference: Reference) -> Work | None:
-    """At full sizes; its structure from the shapes at hand, where they are small enough to be run some dozens of times."""
+    """At full sizes; its structure from the shapes at hand, where they are small enough to be run some dozens of
+    times.
+    """
     try:
         whole = count(problem)
         here = whole if reference.problem.hash == problem.hash else count(reference.problem)

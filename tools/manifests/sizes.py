@@ -1,4 +1,6 @@
-"""Sizes at which a CPU can measure a problem: its batch first, its widths last, because what a problem cannot tell depends on its widths."""
+"""Sizes at which a CPU can measure a problem: its batch first, its widths last, because what a problem cannot tell
+depends on its widths.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ SMALLEST_WIDTH = 64
 
 
 def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
-    """The problem's own CPU shapes where it names some; else integers halved until one call fits. Raises ProblemError where nothing helps."""
+    """The problem's own CPU shapes where it names some; else integers halved until one call fits.
+
+    Raises ProblemError where nothing helps.
+    """
     if problem.cpu_sizes:
         return problem.cpu_sizes
     sizes: dict[str, int] = {}
@@ -34,7 +39,8 @@ def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
     work = _work(problem.with_sizes(sizes))
     if work is not None and not _fits(work, PATIENT if patient else MOST):
         raise ProblemError(
-            f"too large for a CPU at any size ({(work.operations or 0) / 1e9:.0f} G operations, {(work.bytes or 0) / 1e6:.0f} MB)"
+            f"too large for a CPU at any size ({(work.operations or 0) / 1e9:.0f} G operations, "
+            f"{(work.bytes or 0) / 1e6:.0f} MB)"
         )
     return sizes
 

@@ -1,4 +1,6 @@
-"""Manifests of a whole suite: each problem in a process that may be killed, so that a broken or endless reference stops nothing. Resumable."""
+"""Manifests of a whole suite: each problem in a process that may be killed, so that a broken or endless reference
+stops nothing. Resumable.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,13 @@ def compute_suite(
     out: Path | None = None,
     seconds: float = 120.0,
 ) -> list[Manifest]:
-    """Manifests in the problems' order. Those that `out` already holds for the same hash and kind of device are kept, and it is rewritten as the work goes on.
+    """Manifests in the problems' order.
 
-    sizes: `full`, or `cpu` (`patient`: larger ones), which runs each problem's own CPU shapes or a batch that fits; seconds: the most for one problem.
+    Those that `out` already holds for the same hash and kind of device are kept, and it is rewritten as the work goes
+    on.
+
+    sizes: `full`, or `cpu` (`patient`: larger ones), which runs each problem's own CPU shapes or a batch that fits;
+    seconds: the most for one problem.
     """
     wanted = list(problems)
     kept = read(out) if out and out.is_file() else []
@@ -95,7 +101,8 @@ class _Worker:
             if not self._line(self._process, time.monotonic() + START_SECONDS):
                 self.close()
                 raise InfrastructureError(
-                    "the process that measures manifests does not start: python -m kernelwright.tools.manifests.worker says why"
+                    "the process that measures manifests does not start: python -m "
+                    "kernelwright.tools.manifests.worker says why"
                 )
         return self._process
 
@@ -125,7 +132,10 @@ class _Worker:
 
 
 def suite_problems(suite: str, path: Path, levels: tuple[int, ...] = (1, 2, 3)) -> list[Problem]:
-    """The references of a KernelBench checkout (suite `kernelbench`) or of a folder of references (any other). Raises ProblemError where there are none."""
+    """The references of a KernelBench checkout (suite `kernelbench`) or of a folder of references (any other).
+
+    Raises ProblemError where there are none.
+    """
     if suite == "kernelbench":
         root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
         files = [
@@ -162,6 +172,10 @@ def manifest_suite(
     return compute_suite(suite_problems(suite, path, levels), device, progress, sizes=sizes, out=out, seconds=seconds)
 
 
+TRIVIAL = ("zeros", "constant", "row_0", "other_input")
+"""Answers that compute nothing, as `Manifest.passing` names them."""
+
+
 def summary(manifests: list[Manifest]) -> list[str]:
     """The figures of KERNELBENCH.md: a line each."""
     kb = [m for m in manifests if m.degenerate_kb]
@@ -169,10 +183,14 @@ def summary(manifests: list[Manifest]) -> list[str]:
         f"{len(manifests)} problems, {sum(bool(m.failure) for m in manifests)} not measured",
         f"degenerate at 1e-4: {_listed(kb)}",
         f"zeros pass at 1e-4: {_listed([m for m in kb if 'zeros' in m.degenerate_kb])}",
-        f"degenerate at 1e-2: {_listed([m for m in manifests if any(m.passing[n].kb_half for n in ('zeros', 'constant', 'row_0', 'other_input') if n in m.passing)])}",
-        f"an input passes as the output: {_listed([m for m in manifests if any(n.startswith('input_') for n in m.dead)])}",
-        f"ops that do nothing: {sum(n.startswith('without_') for m in manifests for n in m.dead)} in {_listed([m for m in manifests if any(n.startswith('without_') for n in m.dead)])}",
-        f"weights may be ignored: {_listed([m for m in manifests if 'ignored_weights' in m.passing and m.passing['ignored_weights'].kb_fp32])}",
+        "degenerate at 1e-2: "
+        f"{_listed([m for m in manifests if any(m.passing[n].kb_half for n in TRIVIAL if n in m.passing)])}",
+        "an input passes as the output: "
+        f"{_listed([m for m in manifests if any(n.startswith('input_') for n in m.dead)])}",
+        f"ops that do nothing: {sum(n.startswith('without_') for m in manifests for n in m.dead)} in "
+        f"{_listed([m for m in manifests if any(n.startswith('without_') for n in m.dead)])}",
+        "weights may be ignored: "
+        f"{_listed([m for m in manifests if 'ignored_weights' in m.passing and m.passing['ignored_weights'].kb_fp32])}",
         f"no draw of ours tells: {_listed([m for m in manifests if m.degenerate])}",
         f"random: {_listed([m for m in manifests if m.random])}",
     ]

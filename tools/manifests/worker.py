@@ -1,4 +1,5 @@
-"""A process that measures manifests: a JSON job a line on stdin, `ready` and then a manifest a line on what was stdout. What references print goes to stderr.
+"""A process that measures manifests: a JSON job a line on stdin, `ready` and then a manifest a line on what was stdout.
+What references print goes to stderr.
 
 References are the user's own text; no candidate comes here.
 """

@@ -1,4 +1,7 @@
-"""Answers that are wrong by making: zeros, a constant, an input, another draw's output, an op left out. What of them passes, a problem cannot tell from right."""
+"""Answers that are wrong by making: zeros, a constant, an input, another draw's output, an op left out.
+
+What of them passes, a problem cannot tell from right.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +156,10 @@ def _pairs(outputs: list[Any] | None, eager: list[Any]) -> list[tuple[Any, Any]]
 
 
 def answers(first: Trial, fresh: Callable[[], Any]) -> Iterator[tuple[str, Answer]]:
-    """Every wrong answer but the left-out ops. first: the trial from which constants are taken, to be tried on another. fresh: a model of other weights."""
+    """Every wrong answer but the left-out ops.
+
+    first: the trial from which constants are taken, to be tried on another. fresh: a model of other weights.
+    """
     import torch
 
     yield "zeros", lambda t: [torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape) for o in t.eager]
@@ -207,7 +213,9 @@ def _dropped(place: int) -> Answer:
 
 
 def droppable(trial: Trial) -> dict[str, int]:
-    """Calls of the forward pass that return a tensor of their first tensor's shape and dtype: `relu_3` to its place among all calls. At most 64, spread."""
+    """Calls of the forward pass that return a tensor of their first tensor's shape and dtype: `relu_3` to its place
+    among all calls. At most 64, spread.
+    """
     found: dict[str, int] = {}
     state = {id(b) for b in trial.model.buffers()}
     with _watching(None, found, state):
@@ -217,7 +225,9 @@ def droppable(trial: Trial) -> dict[str, int]:
 
 
 def _watching(target: int | None, found: dict[str, int], state: Set[int] = frozenset()) -> Any:
-    """A mode in which the call at `target` returns its first tensor; `found` gathers those that could, but for those that count in a buffer of the model."""
+    """A mode in which the call at `target` returns its first tensor; `found` gathers those that could, but for
+    those that count in a buffer of the model.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
 

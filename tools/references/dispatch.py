@@ -8,7 +8,8 @@ Mode = TypeVar("Mode", bound=type)
 
 
 def without_dynamo(cls: Mode) -> Mode:
-    """For a TorchDispatchMode class: newer torch wraps `__torch_dispatch__` so that dynamo skips it, and imports dynamo to do so.
+    """For a TorchDispatchMode class: newer torch wraps `__torch_dispatch__` so that dynamo skips it, and imports dynamo
+    to do so.
 
     Nothing here is ever compiled, so the wrapper is told that its work is done (torch/_compile.py, `_disable_dynamo`).
     """

@@ -1,4 +1,7 @@
-"""A reference run without data: what it takes, what it holds, what it computes. Trusted process only: it runs the reference's own text."""
+"""A reference run without data: what it takes, what it holds, what it computes.
+
+Trusted process only: it runs the reference's own text.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +131,10 @@ def _shapes(tensors: list[Any]) -> tuple[tuple[int, ...], ...]:
 
 
 def _counter(most: int) -> Any:
-    """A dispatch mode that counts. It answers for numbers read from tensors without data, which a real run must confirm."""
+    """A dispatch mode that counts.
+
+    It answers for numbers read from tensors without data, which a real run must confirm.
+    """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry

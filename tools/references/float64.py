@@ -1,4 +1,5 @@
-"""The same forward pass in float64, random numbers and all: what a model draws or makes while it runs is drawn in its own precision first, then widened.
+"""The same forward pass in float64, random numbers and all: what a model draws or makes while it runs is drawn in its
+own precision first, then widened.
 
 A dropout mask drawn in float64 would be another mask, and eager's "error" against it would excuse any answer.
 """
@@ -19,7 +20,9 @@ def widen_attributes(model: Any) -> None:
 
 
 def drawing_as_single() -> Any:
-    """A mode in which tensors that a forward pass makes of nothing come as float32 and are widened, and dropout takes float32's mask."""
+    """A mode in which tensors that a forward pass makes of nothing come as float32 and are widened, and dropout
+    takes float32's mask.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
 

@@ -1,7 +1,8 @@
-"""Input distributions beside the problem's own: KernelBench's torch.rand hides a dead ReLU, an int4 product and much else.
+"""Input distributions beside the problem's own: KernelBench's torch.rand hides a dead ReLU, an int4 product and much
+else.
 
-Every draw is an element-wise map of an own draw that keeps zero at zero and equal values equal, so triangular, symmetric, one-hot and masked
-inputs keep their structure. A draw on which the reference is not finite is not used.
+Every draw is an element-wise map of an own draw that keeps zero at zero and equal values equal, so triangular,
+symmetric, one-hot and masked inputs keep their structure. A draw on which the reference is not finite is not used.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ class Draw(StrEnum):
     SIGNED = "signed"
     """Half of the values change their sign."""
     LARGE = "large"
-    """Signed, 19.7 times the size: a problem whose own inputs are small whole numbers gets numbers that half precision cannot hold."""
+    """Signed, 19.7 times the size: a problem whose own inputs are small whole numbers gets numbers that half
+    precision cannot hold.
+    """
     WIDE = "wide"
     """Signed, magnitudes over sixteen powers of two."""
     CONSTANT_ROWS = "constant_rows"
@@ -37,7 +40,10 @@ class Draw(StrEnum):
     NAN = "nan"
     """One value in 97 is NaN. Used where a kernel's text treats NaN in a way of its own: it must be eager's way."""
     INFINITE = "infinite"
-    """Signed, one value in 97 is infinite and one in 41 above a million. Compared only where eager's answer is a number or an infinity."""
+    """Signed, one value in 97 is infinite and one in 41 above a million.
+
+    Compared only where eager's answer is a number or an infinity.
+    """
 
 
 def apply(draw: Draw, inputs: list[Any]) -> None:
@@ -65,8 +71,8 @@ def _pieces(tensor: Any) -> Iterator[Any]:
 def _of_some_size(heads: Any) -> Any:
     """Of each row the first number that is at least half as large as the largest: (..., 1).
 
-    Of a row of one tiny number the usual forms of elu and tanh lose digits, and whatever divides the row by its own size shows that. Rows of different
-    numbers are never tiny as a whole.
+    Of a row of one tiny number the usual forms of elu and tanh lose digits, and whatever divides the row by its own
+    size shows that. Rows of different numbers are never tiny as a whole.
     """
     size = heads.abs()
     large = size >= size.amax(-1, keepdim=True) / 2
@@ -202,7 +208,9 @@ def keep_edges(inputs: list[Any], before: list[Any]) -> None:
 
 
 def shake_weights(model: Any, seed: int) -> None:
-    """Moves every floating parameter away from where its initialisation left it: a scale of ones and a bias of zeros would hide that they are ignored."""
+    """Moves every floating parameter away from where its initialisation left it: a scale of ones and a bias of
+    zeros would hide that they are ignored.
+    """
     import torch
 
     generator = torch.Generator(

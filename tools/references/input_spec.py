@@ -1,4 +1,6 @@
-"""A problem's inputs, described without its source: what the offline compile gives to a candidate, and what it may expect of its outputs."""
+"""A problem's inputs, described without its source: what the offline compile gives to a candidate, and what it may
+expect of its outputs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ class TensorSpec(Value):
 
 
 class InputSpec(Value):
-    """JSON all through. A tensor is {"tensor": {"shape", "stride", "dtype", "low", "high"}}; integers are drawn from [low, high). Where the reference reads values, "values" are a small tensor's own."""
+    """JSON all through.
+
+    A tensor is {"tensor": {"shape", "stride", "dtype", "low", "high"}}; integers are drawn from [low, high). Where the
+    reference reads values, "values" are a small tensor's own.
+    """
 
     init: Any
     """[positional, named] arguments of the model, as tools.wire describes them."""
@@ -106,7 +112,9 @@ def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
 
 
 def _shorten_recurrences(model: Any) -> None:
-    """LSTM, GRU and RNN layers of this model give the shapes of their outputs at once: on meta they would go through every step, for many seconds."""
+    """LSTM, GRU and RNN layers of this model give the shapes of their outputs at once: on meta they would go
+    through every step, for many seconds.
+    """
     import torch
 
     for module in model.modules():
@@ -154,7 +162,9 @@ def _tensor(tensor: Any, ranges: _Ranges, real: bool) -> dict[str, Any]:
 
 
 MOST_VALUES = 1024
-"""Numbers of one input that go with a problem whose host code reads values: it may want them positive, or a matrix that can be solved."""
+"""Numbers of one input that go with a problem whose host code reads values: it may want them positive, or a matrix
+that can be solved.
+"""
 
 
 class _Ranges:

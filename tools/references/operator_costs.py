@@ -1,7 +1,8 @@
 """What a forward pass computes and reads, seen op by op. On meta tensors, so that full shapes cost no memory.
 
-Conventions: matmul, convolution and attention as torch.utils.flop_counter counts them (a multiply-add is two operations); an element-wise op is one operation
-an output element, whatever the function; a reduction one an input element, a norm or a softmax one an element; views, copies, fills and gathers none.
+Conventions: matmul, convolution and attention as torch.utils.flop_counter counts them (a multiply-add is two
+operations); an element-wise op is one operation an output element, whatever the function; a reduction one an input
+element, a norm or a softmax one an element; views, copies, fills and gathers none.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from kernelwright.tools.comparing.tolerance import Tensor
 GATHERS = {"embedding", "index_select", "gather", "index", "take", "_unsafe_index", "embedding_bag", "_embedding_bag"}
 """Ops that read as much of their table as they return."""
 MOVES = {
-    "clone", "copy_", "copy", "_to_copy", "contiguous", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
-    "empty", "empty_like", "new_empty", "new_zeros", "new_ones", "new_full", "arange", "rand", "randn", "rand_like", "randn_like", "randint", "roll", "flip",
-    "constant_pad_nd", "reflection_pad2d", "repeat", "tril", "triu", "lift_fresh", "lift_fresh_copy", "scalar_tensor", "eye", "empty_strided",
-    "new_empty_strided", "resize_", "set_", "_reshape_copy", "bernoulli_", "uniform_", "normal_", "split_with_sizes_copy", "linspace", "one_hot", "tril_",
+    "clone", "copy_", "copy", "_to_copy", "contiguous", "cat", "stack", "fill_", "zero_", "zeros", "zeros_like", "ones",
+    "ones_like", "full", "full_like",
+    "empty", "empty_like", "new_empty", "new_zeros", "new_ones", "new_full", "arange", "rand", "randn", "rand_like",
+    "randn_like", "randint", "roll", "flip",
+    "constant_pad_nd", "reflection_pad2d", "repeat", "tril", "triu", "lift_fresh", "lift_fresh_copy", "scalar_tensor",
+    "eye", "empty_strided",
+    "new_empty_strided", "resize_", "set_", "_reshape_copy", "bernoulli_", "uniform_", "normal_",
+    "split_with_sizes_copy", "linspace", "one_hot", "tril_",
 }  # fmt: skip
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convolution")
 """Ops for which a least number of operations is known (tools/timing/roofline.py)."""
@@ -49,7 +54,9 @@ class Trace:
     pieces: dict[int, dict[tuple[Any, ...], int]] = field(default_factory=dict)
     """Storage to the pieces of it that are read: (offset, shape, stride) to bytes."""
     shares: dict[int, float] = field(default_factory=dict)
-    """Storages of which less may be read than an op takes, and the share that is certain: 0 through an index, 0.5 through a window that strides."""
+    """Storages of which less may be read than an op takes, and the share that is certain: 0 through an index, 0.5
+    through a window that strides.
+    """
     ops: dict[str, int] = field(default_factory=dict)
     """Calls by op."""
 
@@ -64,7 +71,10 @@ def storage_of(tensor: Tensor) -> int:
 
 
 def trace(run: Callable[[], Any], tracked: Iterable[Tensor]) -> tuple[Any, Trace]:
-    """Runs and watches. tracked: inputs and weights, whose reads are counted. Returns what `run` returned, and the trace."""
+    """Runs and watches.
+
+    tracked: inputs and weights, whose reads are counted. Returns what `run` returned, and the trace.
+    """
     seen, storages = Trace(), {storage_of(t) for t in tracked}
     with _recurrent_mode(seen, storages), _mode(seen, storages):
         return run(), seen
@@ -85,7 +95,9 @@ def _mode(seen: Trace, tracked: set[int]) -> Any:
 
 
 def _recurrent_mode(seen: Trace, tracked: set[int]) -> Any:
-    """Takes nn.LSTM, nn.GRU and nn.RNN as one op: step by step on meta tensors, half a thousand steps take half a minute."""
+    """Takes nn.LSTM, nn.GRU and nn.RNN as one op: step by step on meta tensors, half a thousand steps take half a
+    minute.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -103,7 +115,10 @@ def _recurrent_mode(seen: Trace, tracked: set[int]) -> Any:
 
 
 def _recurrent(seen: Trace, name: str, args: Any) -> Any:
-    """Empty outputs of the right shapes. args: input, state or states, weights, has_biases, layers, dropout, train, bidirectional, batch_first."""
+    """Empty outputs of the right shapes.
+
+    args: input, state or states, weights, has_biases, layers, dropout, train, bidirectional, batch_first.
+    """
     x, state, weights, *_, both_ways, _batch_first = args
     states = state if isinstance(state, tuple | list) else (state,)
     steps = x.numel() // x.shape[-1]

@@ -1,4 +1,6 @@
-"""What an operator of torch is: one that computes, one that only allocates, views or copies, or a read by the host; and how much it computes."""
+"""What an operator of torch is: one that computes, one that only allocates, views or copies, or a read by the host;
+and how much it computes.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def moves(func: Any) -> bool:
 
 
 def operations(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
-    """Floating-point operations: torch's own formula for products, else one for each element that is read or made, whichever is more."""
+    """Floating-point operations: torch's own formula for products, else one for each element that is read or made,
+    whichever is more.
+    """
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         return int(formula(*args, **kwargs, out_val=made))

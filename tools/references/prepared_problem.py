@@ -1,4 +1,7 @@
-"""A problem set up on one device: reference models, the form of its outputs, what it does to its inputs. Built once, used for every candidate."""
+"""A problem set up on one device: reference models, the form of its outputs, what it does to its inputs.
+
+Built once, used for every candidate.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ class DoesNotFit(InfrastructureError):
 
 
 def let_go(error: BaseException) -> None:
-    """Empties the frames that this error and what it came from went through: they hold tensors, for as long as anybody keeps the error."""
+    """Empties the frames that this error and what it came from went through: they hold tensors, for as long as
+    anybody keeps the error.
+    """
     one: BaseException | None = error
     while one is not None:
         traceback.clear_frames(one.__traceback__)
@@ -201,7 +206,8 @@ def expect(
 ) -> Expected:
     """Draws inputs from `seed` and computes what should come of them. The candidate never learns the seed.
 
-    edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does not see that the rest is new.
+    edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does
+    not see that the rest is new.
     """
     import torch
 
@@ -236,10 +242,11 @@ def precise(situation: Situation, expected: Expected) -> list[Any] | None:
 def moved_outputs(situation: Situation, expected: Expected) -> list[Any]:
     """The expected outputs, off by what an honest candidate may at least be off by: `measure` takes them as `shaken`.
 
-    The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs: each element its own way, and each row as one,
-    as rounding moves a sum of equal terms. One such move may leave a row by luck where it was, hence several. None shows what is lost on the way:
-    of 1 + tanh(x) near -1 little is left, and where a row is one number eager may be right in all of it by luck. So floating outputs are off by no less
-    than eager is on inputs nearby, where the reference can be run on those.
+    The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs: each element
+    its own way, and each row as one, as rounding moves a sum of equal terms. One such move may leave a row by luck
+    where it was, hence several. None shows what is lost on the way: of 1 + tanh(x) near -1 little is left, and where a
+    row is one number eager may be right in all of it by luck. So floating outputs are off by no less than eager is on
+    inputs nearby, where the reference can be run on those.
     """
     import torch
 
@@ -257,7 +264,9 @@ def moved_outputs(situation: Situation, expected: Expected) -> list[Any]:
 
 
 def names_as_good(situation: Situation, expected: Expected, number: int, index: Any) -> bool:
-    """Whether a candidate's whole numbers are indices of values as good as those that the reference's name (tools/comparing/near_ties.py)."""
+    """Whether a candidate's whole numbers are indices of values as good as those that the reference's name
+    (tools/comparing/near_ties.py).
+    """
     import torch
 
     if expected.exact is None:

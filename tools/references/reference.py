@@ -48,7 +48,8 @@ class Reference:
         except Exception as error:
             line = _line(error, _file(self.problem))
             raise ProblemError(
-                f"the reference {self.problem.name} fails when it {when}{line}: {type(error).__name__}: {clean_text(error, 300).splitlines()[0] if str(error) else ''}"
+                f"the reference {self.problem.name} fails when it {when}{line}: {type(error).__name__}: "
+                f"{clean_text(error, 300).splitlines()[0] if str(error) else ''}"
             ) from error
 
     def _seeded(self, seed: int) -> contextlib.AbstractContextManager[None]:

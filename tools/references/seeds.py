@@ -1,4 +1,6 @@
-"""Seeds every generator of a device, without torch.manual_seed: that one imports dynamo (a second) and notes a stack trace at each call."""
+"""Seeds every generator of a device, without torch.manual_seed: that one imports dynamo (a second) and notes a
+stack trace at each call.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Nobody seeds or draws by `seeded` until the block ends: a CUDA graph's capture does not bear it, whichever thread it is."""
+    """Nobody seeds or draws by `seeded` until the block ends: a CUDA graph's capture does not bear it, whichever
+    thread it is.
+    """
     with _turn:
         yield
 

@@ -1,4 +1,5 @@
-"""Memory that the judge owns and a candidate maps: inputs, weights and the places for outputs, each between two margins.
+"""Memory that the judge owns and a candidate maps: inputs, weights and the places for outputs, each between two
+margins.
 
 On a CPU a sealed memfd, on a GPU a raw allocation by its IPC handle. The judge never maps memory that a candidate made.
 """
@@ -24,7 +25,9 @@ _ALIGN = 512
 KEPT_ON_CPU = 1 << 31
 """Bytes that wait to be used again, on a CPU."""
 KEPT_BLOCKS = 16
-"""Allocations that wait to be used again, on a CPU: each holds two descriptors, and 64 judges may be threads of one process."""
+"""Allocations that wait to be used again, on a CPU: each holds two descriptors, and 64 judges may be threads of one
+process.
+"""
 KEPT_OF_GPU = 8
 """On a GPU it is this part of its memory: the rest is for what is computed."""
 
@@ -79,7 +82,10 @@ def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
 
 
 class Buffers:
-    """Hands out shared tensors on one device, and takes all of them back with `release`. Memory is kept and used again, up to a bound."""
+    """Hands out shared tensors on one device, and takes all of them back with `release`.
+
+    Memory is kept and used again, up to a bound.
+    """
 
     def __init__(self, device: str, margin: int = MARGIN, keep: int | None = None) -> None:
         """`keep`: bytes that may wait to be used again; None: as much as suits the device."""
@@ -93,7 +99,9 @@ class Buffers:
         return self._placed([(shape, stride, dtype)])[0]
 
     def together(self, tensors: Sequence[Any]) -> list[Shared]:
-        """Room for each of these tensors; on a CPU in one allocation, so that there is one descriptor however many they are."""
+        """Room for each of these tensors; on a CPU in one allocation, so that there is one descriptor however many
+        they are.
+        """
         forms = [(tuple(t.shape), tuple(t.stride()), t.dtype) for t in tensors]
         if self.device.startswith("cuda"):
             return [self.new(*form) for form in forms]
@@ -128,7 +136,10 @@ class Buffers:
         return taken
 
     def _waiting_one(self, size: int) -> Any:
-        """None where none waits. A size of which none is left is forgotten: `trim` goes through those that are there."""
+        """None where none waits.
+
+        A size of which none is left is forgotten: `trim` goes through those that are there.
+        """
         if size not in self._free:
             return None
         taken = self._free[size].pop()
@@ -162,7 +173,9 @@ class Buffers:
         return sum(size * len(kept) for size, kept in self._free.items())
 
     def trim(self, keep: int = 0) -> None:
-        """Gives memory that is not handed out back to the system until no more than `keep` bytes wait (on a CPU, in KEPT_BLOCKS), the sizes that were used longest ago first."""
+        """Gives memory that is not handed out back to the system until no more than `keep` bytes wait (on a CPU, in
+        KEPT_BLOCKS), the sizes that were used longest ago first.
+        """
         while self._free and (self.waiting > keep or self._too_many()):
             memory, _, fds = self._waiting_one(next(iter(self._free)))
             if self.device.startswith("cuda"):

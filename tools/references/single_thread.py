@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """torch starts no threads for what this thread asks of it until the block ends. OpenMP keeps that number for each thread, so that others are not touched."""
+    """torch starts no threads for what this thread asks of it until the block ends.
+
+    OpenMP keeps that number for each thread, so that others are not touched.
+    """
     import torch
 
     before = torch.get_num_threads()

@@ -1,4 +1,7 @@
-"""Memory that a replayed trace allocates: poisoned, and between two margins whose bytes are looked at afterwards. Works alike on a CPU and on a GPU."""
+"""Memory that a replayed trace allocates: poisoned, and between two margins whose bytes are looked at afterwards.
+
+Works alike on a CPU and on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,18 @@ MARGIN = 1 << 16
 """Bytes on each side of a tensor."""
 SENTINEL = 0xA5
 _ALIGNMENT = 512
-"""Bytes, of every address that torch's caching allocator gives on a GPU: a tensor between margins begins at such an address too."""
+"""Bytes, of every address that torch's caching allocator gives on a GPU: a tensor between margins begins at such an
+address too.
+"""
 
 
 class Allocations:
     """What one run of a trace's steps allocates. Every run has its own."""
 
     def __init__(self, poison: int | None, margin: int = MARGIN, device: str = "cuda:0") -> None:
-        """poison: the byte that fills memory which the host code asks for and does not fill; None leaves it as it comes. margin: 0 for none (the clock)."""
+        """poison: the byte that fills memory which the host code asks for and does not fill; None leaves it as it
+        comes. margin: 0 for none (the clock).
+        """
         if margin % _ALIGNMENT:
             raise ValueError(f"the margin has to be a multiple of {_ALIGNMENT} bytes")
         self._poison, self._margin, self._device = poison, margin, device
@@ -26,9 +33,11 @@ class Allocations:
         """Address and bytes of everything that was allocated."""
 
     def fresh(self, made: Any, fill: float | None) -> Any:
-        """The tensor that takes the place of one which an operator has just allocated: the same shape, strides and dtype, contents `fill` or poison.
+        """The tensor that takes the place of one which an operator has just allocated: the same shape, strides and
+        dtype, contents `fill` or poison.
 
-        Without margins it is that tensor itself, which the operator has filled already; so it is, on the device, where it holds nothing.
+        Without margins it is that tensor itself, which the operator has filled already; so it is, on the device, where
+        it holds nothing.
         """
         import torch
 
@@ -69,7 +78,9 @@ def extent(tensor: Any) -> int:
 
 
 def _apart(memory: Any, start: int, nbytes: int) -> Any:
-    """A part of a tensor of bytes as a tensor with a storage of its own, so that `as_strided` with an offset counts from there and ends where it ends. Holds the whole."""
+    """A part of a tensor of bytes as a tensor with a storage of its own, so that `as_strided` with an offset counts
+    from there and ends where it ends. Holds the whole.
+    """
     import torch
 
     if memory.device.type == "cpu":
@@ -96,7 +107,10 @@ def _bytes_of(tensor: Any, used: int) -> Any:
 
 
 def _changed(memory: Any, margin: int, used: int) -> Any:
-    """A boolean on the device: several tensors are looked at with one wait. Eight bytes at a time, where they lie on whole words."""
+    """A boolean on the device: several tensors are looked at with one wait.
+
+    Eight bytes at a time, where they lie on whole words.
+    """
     import torch
 
     word = int.from_bytes(bytes([SENTINEL]) * 8, "little", signed=True)

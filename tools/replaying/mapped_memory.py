@@ -42,8 +42,9 @@ class Mapped:
                 cuda_driver.unmap(self._devices.pop(name))
 
     def tensor(self, spec: dict[str, Any]) -> Any:
-        """The tensor of a spec (tools/references/shared_tensors.py). Its storage is its own extent: what lies beside it is out of reach
-        of every operator.
+        """The tensor of a spec (tools/references/shared_tensors.py).
+
+        Its storage is its own extent: what lies beside it is out of reach of every operator.
         """
         import torch
 

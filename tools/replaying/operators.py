@@ -27,21 +27,25 @@ def _words(text: str) -> frozenset[str]:
 PRIMS = _words("broadcast_in_dim collapse_view convert_element_type iota rev split_dim squeeze transpose view_of")
 
 REFUSED = _words("""
-    from_file record_stream set_data data retain_grad item equal is_nonzero to_mkldnn mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear
-    mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight mkldnn_rnn_layer sparse_compressed_tensor
-    sparse_bsc_tensor sparse_bsr_tensor sparse_csc_tensor sparse_csr_tensor sym_constrain_range sym_constrain_range_for_size
+    from_file record_stream set_data data retain_grad item equal is_nonzero to_mkldnn mkldnn_adaptive_avg_pool2d
+    mkldnn_convolution mkldnn_linear mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_reorder_conv2d_weight
+    mkldnn_reorder_conv3d_weight mkldnn_rnn_layer sparse_compressed_tensor sparse_bsc_tensor sparse_bsr_tensor
+    sparse_csc_tensor sparse_csr_tensor sym_constrain_range sym_constrain_range_for_size
     """)
 """Of the names without a leading underscore."""
 
 INTERNAL = _words("""
-    _adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation _aminmax _cdist_forward _chunk_cat _conj _conj_copy _conj_physical _convolution
-    _ctc_loss _cummax_helper _cummin_helper _embedding_bag _embedding_bag_forward_only _euclidean_dist _fft_c2c _fft_c2r _fft_r2c _fused_dropout _fused_rms_norm _grouped_mm _int_mm _linalg_det _linalg_eigh
-    _linalg_check_errors _linalg_slogdet _linalg_solve_ex _linalg_svd _log_softmax _logcumsumexp _masked_softmax _native_batch_norm_legit _native_batch_norm_legit_functional
-    _native_batch_norm_legit_no_training _neg_view _neg_view_copy _pad_circular _pad_enum _pdist_forward _prelu_kernel _reshape_alias
-    _reshape_alias_copy _reshape_copy _safe_softmax _scaled_dot_product_attention_math _scaled_dot_product_cudnn_attention
-    _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu
-    _scaled_mm _softmax _stack _standard_gamma _thnn_fused_gru_cell _thnn_fused_lstm_cell _to_copy _trilinear _unique2 _unsafe_index _unsafe_view
-    _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    _adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation _aminmax _cdist_forward _chunk_cat _conj _conj_copy
+    _conj_physical _convolution _ctc_loss _cummax_helper _cummin_helper _embedding_bag _embedding_bag_forward_only
+    _euclidean_dist _fft_c2c _fft_c2r _fft_r2c _fused_dropout _fused_rms_norm _grouped_mm _int_mm _linalg_det
+    _linalg_eigh _linalg_check_errors _linalg_slogdet _linalg_solve_ex _linalg_svd _log_softmax _logcumsumexp
+    _masked_softmax _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
+    _neg_view _neg_view_copy _pad_circular _pad_enum _pdist_forward _prelu_kernel _reshape_alias _reshape_alias_copy
+    _reshape_copy _safe_softmax _scaled_dot_product_attention_math _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
+    _scaled_dot_product_flash_attention_for_cpu _scaled_mm _softmax _stack _standard_gamma _thnn_fused_gru_cell
+    _thnn_fused_lstm_cell _to_copy _trilinear _unique2 _unsafe_index _unsafe_view _upsample_bicubic2d_aa
+    _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
     _weight_norm_interface _assert_tensor_metadata
     """)
 """Of the names with a leading underscore, beside `_foreach_` and Python's own (`__and__`): torch checks less in its
@@ -51,7 +55,8 @@ internal operators.
 UNSET = _words("empty empty_like empty_permuted empty_strided new_empty new_empty_strided")
 """They leave memory as it is found."""
 FILLS: dict[str, float | None] = {
-    "zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1, "full": None, "full_like": None, "new_full": None,
+    "zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1, "full": None,
+    "full_like": None, "new_full": None,
 }  # fmt: skip
 """They allocate and fill; None: with the argument after the sizes (or the tensor)."""
 GROWING = _words("resize_ resize_as_ set_")

@@ -70,7 +70,10 @@ class Preparation:
     """The steps of a set-up that are needed, ready to be run over the judge's weights."""
 
     def __init__(self, setup: Sequence[Step], wanted: Iterable[int], bound: Collection[int], device: str) -> None:
-        """wanted: numbers that the calls use. bound: those of state tensors whose memory is the judge's. Raises Failed."""
+        """wanted: numbers that the calls use.
+
+        bound: those of state tensors whose memory is the judge's. Raises Failed.
+        """
         steps = needed(setup, wanted, bound)
         keep = {*wanted, *bound}
         self._bound = frozenset(bound)
@@ -121,7 +124,9 @@ def _inside(tensor: Any, storages: set[int]) -> bool:
 
 
 def _with_scratch(table: Table, storages: set[int]) -> Table:
-    """The table with copies in place of whatever lies in the memory of a state tensor; what shared memory still does."""
+    """The table with copies in place of whatever lies in the memory of a state tensor; what shared memory still
+    does.
+    """
     import torch
 
     copies: dict[int, Any] = {}

@@ -85,7 +85,8 @@ class Replayer:
 
     # ------------------------------------------------------------------ a trace
     def open(
-        self, traced: Traced, index: int, state: Mapping[str, Shared], *, seed: int, seconds: float, binaries: Mapping[str, Any] | None = None
+        self, traced: Traced, index: int, state: Mapping[str, Shared], *, seed: int, seconds: float,
+        binaries: Mapping[str, Any] | None = None
     ) -> None:  # fmt: skip
         """Rebuilds or loads the kernels of trace `index`, binds the weights by their names in the trace, and runs the
         set-up.
@@ -118,7 +119,8 @@ class Replayer:
         return _seconds(self._asked({"do": "prepare"}, (), "prepare the model"))
 
     def call(
-        self, inputs: Json, shared: Sequence[Shared], places: Sequence[Shared], *, which: str = "first", poison: int = 0xFF, shuffle: int = 0,
+        self, inputs: Json, shared: Sequence[Shared], places: Sequence[Shared], *, which: str = "first",
+        poison: int = 0xFF, shuffle: int = 0,
         choices: int = 0, launches: bool = True, seed: int | None = None, watch: bool = False,
     ) -> Reply:  # fmt: skip
         """One call of forward.
@@ -132,7 +134,8 @@ class Replayer:
         """
         self._check_open()
         message = {
-            "do": "call", "inputs": inputs, "places": [p.spec for p in places], "which": which, "poison": poison, "shuffle": shuffle,
+            "do": "call", "inputs": inputs, "places": [p.spec for p in places], "which": which, "poison": poison,
+            "shuffle": shuffle,
             "choices": choices, "launches": launches, "seed": self._seed if seed is None else seed, "watch": watch,
         }  # fmt: skip
         reply = self._asked(message, [*shared, *places], "run forward")
@@ -211,7 +214,10 @@ class Replayer:
         except ProcessDied as death:
             raise self._over(_died(death, process, doing)) from death
         except ProcessTimedOut as error:
-            told = f"no answer within {self._budget:g} s while the judge asked to {doing}: an endless loop, or far too slow"
+            told = (
+                f"no answer within {self._budget:g} s while the judge asked to {doing}: an endless loop, or "
+                "far too slow"
+            )
             raise self._over(Failure(fault=Fault.TIMEOUT, message=told)) from error
         except (BadMessage, ValueError) as error:
             raise self._over(
@@ -270,7 +276,8 @@ def part_of(traced: Traced, trace: Trace) -> str:
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
     launched = {step.kernel for step in every(steps) if isinstance(step, Launch)}
     part = Traced(
-        version=traced.version, functions=traced.functions, kernels={k: traced.kernels[k] for k in launched}, traces=(trace,)
+        version=traced.version, functions=traced.functions, kernels={k: traced.kernels[k] for k in launched},
+        traces=(trace,)
     )  # fmt: skip
     return part.model_dump_json()
 
@@ -302,7 +309,8 @@ def forged(message: str) -> Failure:
 def capped(failure: Failure) -> Failure:
     """What the process says of the candidate is data: capped text, and no claim to be a mismatch."""
     return Failure(
-        fault=failure.fault, cheat=failure.cheat, message=clean_text(failure.message, 700), where=failure.where, trace=clean_text(failure.trace, 2000)
+        fault=failure.fault, cheat=failure.cheat, message=clean_text(failure.message, 700), where=failure.where,
+        trace=clean_text(failure.trace, 2000)
     )  # fmt: skip
 
 

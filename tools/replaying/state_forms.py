@@ -20,7 +20,9 @@ CONTIGUOUS = frozenset(["empty", "zeros", "ones", "full", "rand", "randn", "rand
 
 
 def strides_of(setup: Sequence[Step], numbers: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """Strides of the tensors of these numbers, as far as the set-up tells; a tensor that it does not make is left out."""
+    """Strides of the tensors of these numbers, as far as the set-up tells; a tensor that it does not make is left
+    out.
+    """
     wanted = {n for n in numbers if not _plainly_contiguous(setup, n)}
     if not wanted.intersection(n for step in setup if isinstance(step, Operator) for n in numbers_made(step)):
         return {}

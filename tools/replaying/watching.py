@@ -1,7 +1,9 @@
-"""One replayed call, watched: what torch computes beside the kernels, what it converts, and whether the kernels do more than copy.
+"""One replayed call, watched: what torch computes beside the kernels, what it converts, and whether the kernels do more
+than copy.
 
-Trusted code in the replayer's process. A kernel that copies, fed by layout operators that compute (an expand that is materialised, a negative view, a conversion),
-is no work of the candidate's; names of operators do not tell that, contents do.
+Trusted code in the replayer's process. A kernel that copies, fed by layout operators that compute (an expand that is
+materialised, a negative view, a conversion), is no work of the candidate's; names of operators do not tell that,
+contents do.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ class Watch(TorchDispatchMode):
     def as_message(self) -> dict[str, Any]:
         """JSON."""
         return {
-            "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches, "copies": self.copies,
+            "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches,
+            "copies": self.copies,
         }  # fmt: skip
 
 
@@ -105,7 +108,9 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 
 def _memory(tensor: Any) -> Any:
-    """The tensor's elements in the order in which they lie in memory, one-dimensional; a tensor with holes or overlaps in its own order."""
+    """The tensor's elements in the order in which they lie in memory, one-dimensional; a tensor with holes or
+    overlaps in its own order.
+    """
     order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
     return tensor.detach().permute(order).reshape(-1)
 

@@ -1,6 +1,9 @@
-"""Length-prefixed JSON over a Unix socket, with file descriptors beside it. Used on both sides; nothing is ever unpickled.
+"""Length-prefixed JSON over a Unix socket, with file descriptors beside it.
 
-A message is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an object at the top (messages.py says what is refused).
+Used on both sides; nothing is ever unpickled.
+
+A message is a 4-byte little-endian length and that many bytes of UTF-8 JSON, an object at the top (messages.py says
+what is refused).
 """
 
 from __future__ import annotations
@@ -41,8 +44,8 @@ class ChannelTimeout(TimeoutError):
 class Channel:
     """One end. `receive` gives the message; descriptors that came with it wait in `descriptors`.
 
-    longest: bytes of the largest message that is read. takes_descriptors: without it the kernel closes what the other side sends along, so that a candidate
-    cannot fill the table of open files of whoever listens to it.
+    longest: bytes of the largest message that is read. takes_descriptors: without it the kernel closes what the other
+    side sends along, so that a candidate cannot fill the table of open files of whoever listens to it.
     """
 
     def __init__(self, sock: socket.socket, *, longest: int = LONGEST, takes_descriptors: bool = True) -> None:
@@ -57,7 +60,8 @@ class Channel:
 
     @contextmanager
     def or_die(self, last: Callable[[], object]) -> Iterator[None]:
-        """While nothing is awaited: soon after the other side closes this process calls `last` and dies (SIGIO), whatever it is at.
+        """While nothing is awaited: soon after the other side closes this process calls `last` and dies (SIGIO),
+        whatever it is at.
 
         Soon is as soon as the interpreter runs: an import of a large library is not cut short.
         """
@@ -80,7 +84,9 @@ class Channel:
         signal.signal(signal.SIGIO, signal.SIG_DFL)
 
     def send(self, message: Message, fds: Sequence[int] = (), deadline: float | None = None) -> None:
-        """Raises ChannelClosed when nobody listens, ChannelTimeout when it is not taken before `deadline`, a time.monotonic()."""
+        """Raises ChannelClosed when nobody listens, ChannelTimeout when it is not taken before `deadline`, a
+        time.monotonic().
+        """
         body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
         data = struct.pack("<I", len(body)) + body
         try:
@@ -91,7 +97,8 @@ class Channel:
                 data = data[1:]
             last = (len(fds) - 1) // MOST_DESCRIPTORS * MOST_DESCRIPTORS
             if rest := data[self._sock.sendmsg([data], _rights(fds[last:])) :]:
-                # Not for nothing: even an empty `sendall` asks whether anybody listens, and who has read it all may have answered and gone.
+                # Not for nothing: even an empty `sendall` asks whether anybody listens, and who has read it all may
+                # have answered and gone.
                 self._sock.sendall(rest)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosed(str(error)) from error

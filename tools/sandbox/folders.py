@@ -1,4 +1,6 @@
-"""Folders of zygotes: locked by their owner as long as it lives, so that those of a killed owner are known and removed by the next one."""
+"""Folders of zygotes: locked by their owner as long as it lives, so that those of a killed owner are known and
+removed by the next one.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ class Limits:
     """What one candidate may take."""
 
     memory: int = 8 << 30
-    """Bytes of address space beyond what the zygote had (CPU kinds), or of private data (CUDA); and bytes that all its processes hold together."""
+    """Bytes of address space beyond what the zygote had (CPU kinds), or of private data (CUDA); and bytes that all
+    its processes hold together.
+    """
     processes: int = 400
     """Processes and threads at once."""
     file_size: int = 256 << 20

@@ -1,7 +1,9 @@
-"""JSON that a candidate's process may have written, read so that every malformed text ends in BadMessage and in nothing else.
+"""JSON that a candidate's process may have written, read so that every malformed text ends in BadMessage and in nothing
+else.
 
-Beyond the grammar of JSON this refuses what Python reads and what then breaks whoever uses it: infinities and NaN, integers of more than 20 digits, nesting
-deeper than DEEPEST, half surrogate pairs, and anything but an object at the top. The cost is linear in the length of the text (times the depth, at most).
+Beyond the grammar of JSON this refuses what Python reads and what then breaks whoever uses it: infinities and NaN,
+integers of more than 20 digits, nesting deeper than DEEPEST, half surrogate pairs, and anything but an object at the
+top. The cost is linear in the length of the text (times the depth, at most).
 """
 
 from __future__ import annotations

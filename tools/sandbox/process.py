@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 60.0
 LAST_SECONDS = 3.0
-"""To die in: a process closes its channel first and its CUDA context last, which takes over a second where many share a GPU."""
+"""To die in: a process closes its channel first and its CUDA context last, which takes over a second where many
+share a GPU.
+"""
 
 
 LONGEST_OUTPUT = 8000
@@ -41,7 +43,10 @@ BREATH = 0.001
 
 
 class ProcessDied(Exception):
-    """The candidate's process ended without an answer. `limit` says which bound it went over, where that is why: "held more than 8 GiB of memory"."""
+    """The candidate's process ended without an answer.
+
+    `limit` says which bound it went over, where that is why: "held more than 8 GiB of memory".
+    """
 
     def __init__(self, exit_code: int | None, signal_number: int | None, limit: str = "") -> None:
         self.exit_code, self.signal_number, self.limit = exit_code, signal_number, limit
@@ -113,7 +118,9 @@ class Process:
 
     @property
     def output(self) -> str:
-        """What was printed: data, without control characters, at most LONGEST_OUTPUT bytes of UTF-8 and so no more than three times that in any JSON."""
+        """What was printed: data, without control characters, at most LONGEST_OUTPUT bytes of UTF-8 and so no more
+        than three times that in any JSON.
+        """
         text = clean_text(bytes(self._collected).decode("utf-8", "replace"), LONGEST_OUTPUT)
         longest = LONGEST_OUTPUT
         while len(text.encode()) > LONGEST_OUTPUT:
@@ -149,7 +156,10 @@ class Process:
             raise self._death() from error
 
     def receive(self, seconds: float, *, longest: int = LONGEST) -> Message:
-        """The next message, of at most `longest` bytes. Raises ProcessDied, ProcessTimedOut, BadMessage (what arrived is no message)."""
+        """The next message, of at most `longest` bytes.
+
+        Raises ProcessDied, ProcessTimedOut, BadMessage (what arrived is no message).
+        """
         self._channel.longest = longest
         try:
             return self._channel.receive(time.monotonic() + seconds)
@@ -205,7 +215,10 @@ class Process:
             self._end.start()
 
     def _send_kill(self) -> None:
-        """To the first process: all that is left of the candidate goes with it. By a handle, since the number may be somebody else's by now."""
+        """To the first process: all that is left of the candidate goes with it.
+
+        By a handle, since the number may be somebody else's by now.
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._handle is None:
                 os.kill(self._pid, signal.SIGKILL)
@@ -239,7 +252,10 @@ class Process:
 
 
 def _open_handle(pid: int) -> int | None:
-    """A pidfd, where the kernel has them. Of a process that is gone already there is none either, and nothing to kill."""
+    """A pidfd, where the kernel has them.
+
+    Of a process that is gone already there is none either, and nothing to kill.
+    """
     try:
         return os.pidfd_open(pid)
     except OSError:

@@ -20,9 +20,13 @@ class Request:
     """CUDA_VISIBLE_DEVICES."""
     pid_namespace: bool = True
     private_scratch: bool = False
-    """The scratch folder is a file system in memory, bounded in bytes and files, that nobody outside sees and that goes with the process."""
+    """The scratch folder is a file system in memory, bounded in bytes and files, that nobody outside sees and that
+    goes with the process.
+    """
     handed_out: tuple[str, ...] = ()
-    """Files of a private scratch folder that are copied out of it when the process ends by itself, if they are there: names without folders."""
+    """Files of a private scratch folder that are copied out of it when the process ends by itself, if they are
+    there: names without folders.
+    """
     memory_files: bool = True
     """Whether memfd_create is open to the candidate."""
     groups: tuple[str, ...] = ()

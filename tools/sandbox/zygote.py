@@ -25,7 +25,8 @@ from kernelwright.tools.sandbox.walls.cgroup import Group, Groups, find_groups
 WARM_SECONDS = 120.0
 CLOSING_SECONDS = 10.0
 KEPT = (
-    "PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH",
+    "PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "TRITON_LIBCUDA_PATH",
+    "TRITON_PTXAS_PATH",
 )  # fmt: skip
 """Of this process's environment, what a sandbox sees."""
 
@@ -54,10 +55,12 @@ def _end(owner: int, begun: list[subprocess.Popen[bytes]], folder: Path, lock: i
 class Zygote:
     """A warm process of one kind, with a spare candidate process ready. Thread-safe. A context manager.
 
-    warm: "package.module:function", called once in the warm process after its imports and before anything is forked; it may leave no thread running.
-    private_scratch: a candidate's folder is a file system in memory, bounded in bytes and files, that goes with it; nobody outside sees what is in it, so
-    whatever is to come back comes over the channel, but for the beginnings of the files named by `handed_out`, which are found in `Process.scratch` after
-    the process has ended by itself. memfd_create is closed then, too (but with CUDA, whose driver may need it).
+    warm: "package.module:function", called once in the warm process after its imports and before anything is forked; it
+    may leave no thread running.
+    private_scratch: a candidate's folder is a file system in memory, bounded in bytes and files, that goes with it;
+    nobody outside sees what is in it, so whatever is to come back comes over the channel, but for the beginnings of the
+    files named by `handed_out`, which are found in `Process.scratch` after the process has ended by itself.
+    memfd_create is closed then, too (but with CUDA, whose driver may need it).
     """
 
     def __init__(
@@ -106,7 +109,8 @@ class Zygote:
             self._hook,
         ]
         return subprocess.Popen(
-            command, pass_fds=[channel.fileno()], env=self._environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            command, pass_fds=[channel.fileno()], env=self._environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, start_new_session=True, cwd=self.folder,
         )  # fmt: skip
 
@@ -115,8 +119,10 @@ class Zygote:
         kept = {k: v for k, v in os.environ.items() if k in KEPT}
         root = str(Path(kernelwright.__file__).parents[1])
         ours = {
-            "PYTHONPATH": os.pathsep.join([root, *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]),
-            "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([root, *(p for p in os.environ.get("PYTHONPATH",
+            "").split(os.pathsep) if p)]),
+            "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1", "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
             "TRITON_DEFAULT_FP_FUSION": "1", "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "HOME": str(self.folder), "TMPDIR": str(self.folder),
         }  # fmt: skip
@@ -145,7 +151,10 @@ class Zygote:
         return lines[-1] if lines else ""
 
     def group(self) -> Group | None:
-        """Control groups for one process, where this host lets us bound memory by them. Only `Process` calls this, and removes it."""
+        """Control groups for one process, where this host lets us bound memory by them.
+
+        Only `Process` calls this, and removes it.
+        """
         if self._groups is None:
             self._groups = find_groups()
             self._groups.sweep()

@@ -1,4 +1,6 @@
-"""What was learned of a problem's sizes, kept to what runs together, with the least and the most of each dimension, and confirmed with data."""
+"""What was learned of a problem's sizes, kept to what runs together, with the least and the most of each dimension,
+and confirmed with data.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ class Found:
 
 
 def bounded(found: Found) -> SizeStructure:
-    """The structure: dimensions that run together, and between what. Dry runs are made in the order of their use, as many as are left."""
+    """The structure: dimensions that run together, and between what.
+
+    Dry runs are made in the order of their use, as many as are left.
+    """
     return _Bounding(found).structure()
 
 
@@ -107,7 +112,10 @@ class _Bounding:
         return base
 
     def _least(self, kept: Sequence[int]) -> Weight:
-        """What all floors together weigh. Where they do not run together, each dimension's floor is half its base, or the base."""
+        """What all floors together weigh.
+
+        Where they do not run together, each dimension's floor is half its base, or the base.
+        """
         if weight := self._tried({i: self.floors[i] for i in kept}):
             return weight
         halves = {i: max(self.floors[i], (self.found.multipliers[i] + 1) // 2) for i in kept}
@@ -131,7 +139,10 @@ class _Bounding:
         self.probes[index] = replace(first, growth=min(max(first.growth, least), 2.0))
 
     def _confirm(self, kept: Sequence[int]) -> list[int]:
-        """The dimensions that also run with data: at their floors, a little above, and twice as large. One that fails follows another number, or is bounded."""
+        """The dimensions that also run with data: at their floors, a little above, and twice as large.
+
+        One that fails follows another number, or is bounded.
+        """
         base = self.found.multipliers
         floors = {i: self.floors[i] for i in kept}
         spread = {i: floor + place for place, (i, floor) in enumerate(floors.items())}
@@ -157,7 +168,9 @@ class _Bounding:
         return [i for i, m in changed.items() if m != self.found.multipliers[i] and self._real({i: m}) is False]
 
     def _merged(self, index: int, failing: Iterable[int]) -> bool:
-        """Two dimensions of the same value become one, where they only run with data together: a bias and the channels that it is for."""
+        """Two dimensions of the same value become one, where they only run with data together: a bias and the
+        channels that it is for.
+        """
         base = self.found.multipliers
         for other in sorted(failing):
             alike = other != index and other not in self.gone and base[other] == base[index]

@@ -1,7 +1,8 @@
-"""Finds out which numbers of a reference may change, by trying: alone, with numbers of the same value, with multiples, in steps.
+"""Finds out which numbers of a reference may change, by trying: alone, with numbers of the same value, with multiples,
+in steps.
 
-Numbers that say what is computed rather than how much of it are left as they are: windows, strides, axes, layers; whatever changes no shape; and numbers up
-to 8, unless one is an extent of an input on which no weight depends.
+Numbers that say what is computed rather than how much of it are left as they are: windows, strides, axes, layers;
+whatever changes no shape; and numbers up to 8, unless one is an extent of an input on which no weight depends.
 """
 
 from __future__ import annotations
@@ -119,7 +120,9 @@ class _Learning:
         )
 
     def _shorten(self, own: Weight) -> Weight:
-        """The base with few steps of a recurrence, which makes every further dry run cheap: numbers on which the calls depend, and no weight."""
+        """The base with few steps of a recurrence, which makes every further dry run cheap: numbers on which the
+        calls depend, and no weight.
+        """
         for name in [n for n, v in self.values.items() if v > SHORT and STEPS.search(n)]:
             weight = self.trials.at({name: SHORT})
             if weight is None or not same_form(own, weight) or weight.weights != own.weights:
@@ -130,7 +133,9 @@ class _Learning:
         return own
 
     def _try(self, changed: Mapping[str, int], leaders: tuple[str, ...]) -> Weight | None:
-        """The weight with `changed`, where it runs and what changed is a size; None as well where half of the dry runs are used up."""
+        """The weight with `changed`, where it runs and what changed is a size; None as well where half of the dry
+        runs are used up.
+        """
         weight = self.trials.at(changed) if self.trials.left > KEPT_FOR_BOUNDS else None
         return weight if weight is not None and self._is_size(weight, leaders) else None
 

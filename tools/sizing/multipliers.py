@@ -1,4 +1,6 @@
-"""Chooses multipliers of dimensions: near blocks, beyond them, odd and aligned, within a budget, from one generator of random numbers."""
+"""Chooses multipliers of dimensions: near blocks, beyond them, odd and aligned, within a budget, from one generator
+of random numbers.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ class Wish:
 
 
 def usable_blocks(blocks: Iterable[int], random: Random) -> tuple[int, ...]:
-    """Distinct, smallest first. What comes from a candidate's text may be of any length: of too many, powers of two stay, and some of the others."""
+    """Distinct, smallest first.
+
+    What comes from a candidate's text may be of any length: of too many, powers of two stay, and some of the others.
+    """
     own = sorted({b for b in blocks if type(b) is int and 4 <= b <= LARGEST_BLOCK})
     if len(own) > MOST_BLOCKS:
         powers = [b for b in own if is_power_of_two(b)]
@@ -57,7 +62,9 @@ def usable_blocks(blocks: Iterable[int], random: Random) -> tuple[int, ...]:
 
 
 def widened(budget: Budget, structure: SizeStructure) -> Budget:
-    """The budget, made just large enough for the smallest sizes that the reference takes, and for several times their rows."""
+    """The budget, made just large enough for the smallest sizes that the reference takes, and for several times
+    their rows.
+    """
     if structure.least is None:
         return budget
     least, guess = Load.of(structure.least), structure.load(structure.floors)
@@ -116,7 +123,9 @@ class Chooser:
         return self.budget.admits(self.structure.load(multipliers))
 
     def cap(self, chosen: Sequence[int], index: int) -> int:
-        """The largest multiplier of one dimension that the budget admits beside those chosen; its floor where there is none."""
+        """The largest multiplier of one dimension that the budget admits beside those chosen; its floor where there
+        is none.
+        """
         dimension = self.structure.dimensions[index]
         low, high = dimension.floor, max(dimension.floor, min(self.budget.elements, dimension.ceiling or LARGEST))
         while high - low > low >> PRECISE:
@@ -135,8 +144,9 @@ class Chooser:
         return self.structure.value(index, self._with(chosen, index, 1))
 
     def _wishes(self, index: int) -> list[Wish]:
-        """First beyond the largest blocks that the budget admits, and the number that is written in the reference; then around the largest block and beyond a
-        usual one; then around and at the others."""
+        """First beyond the largest blocks that the budget admits, and the number that is written in the reference; then
+        around the largest block and beyond a usual one; then around and at the others.
+        """
         unit, cap = self._unit(index, self.structure.floors), self.caps[index]
         own = [b for b in self.blocks[::-1] if b // unit + 1 <= cap]
         usual = [b for b in USUAL_BLOCKS[::-1] if b // unit + 1 <= cap and b not in own]
@@ -155,7 +165,9 @@ class Chooser:
         return Wish(prime_between(2 * block + 1, int(block * SEVERAL[0]), self.random), True)
 
     def beyond(self) -> list[int]:
-        """Beyond one block in every dimension, or in all but those of the batch: the largest block for which the budget is enough."""
+        """Beyond one block in every dimension, or in all but those of the batch: the largest block for which the
+        budget is enough.
+        """
         batches = [i for i in self.all if self.structure.dimensions[i].batch]
         inner = [i for i in self.all if i not in batches] or batches
         own, usual = self.blocks[::-1], [b for b in USUAL_BLOCKS[::-1] if SMALL_BLOCKS[0] < b < self.blocks[-1]]
@@ -178,7 +190,9 @@ class Chooser:
         return all(m <= cap for m, cap in zip(chosen, self.caps, strict=True)) and self.affordable(chosen)
 
     def _all_beyond(self, growing: Iterable[int], block: int, scale: float) -> list[int]:
-        """Different numbers from the block to about `scale` times it: primes, where one step of a multiplier moves a number by one."""
+        """Different numbers from the block to about `scale` times it: primes, where one step of a multiplier moves
+        a number by one.
+        """
         chosen, taken = list(self.structure.floors), set[int]()
         for index in growing:
             unit = self._unit(index, chosen)
@@ -212,7 +226,9 @@ class Chooser:
         return chosen
 
     def mixed(self, turn: int) -> list[int]:
-        """One dimension, each in its turn, has its next wish; the others one for which there is room, or something modest and odd."""
+        """One dimension, each in its turn, has its next wish; the others one for which there is room, or something
+        modest and odd.
+        """
         first = self.turns[turn % len(self.turns)]
         order = [first, *self._shuffled(i for i in self.order if i != first)]
         chosen = list(self.structure.floors)
@@ -238,7 +254,9 @@ class Chooser:
         return {self.structure.value(i, chosen) for i in self.all if i != index}
 
     def _modest(self, chosen: Sequence[int], index: int) -> int:
-        """Between the floor and what there is room for, small ones as likely as large ones, and of another value than the others have."""
+        """Between the floor and what there is room for, small ones as likely as large ones, and of another value
+        than the others have.
+        """
         floor, cap, unit = self.structure.dimensions[index].floor, self.cap(chosen, index), self._unit(index, chosen)
         taken = self._taken(chosen, index)
         found = floor

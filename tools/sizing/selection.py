@@ -1,4 +1,6 @@
-"""Which sizes a candidate is traced and checked at, chosen from the verdict's seed and from the numbers that its text names."""
+"""Which sizes a candidate is traced and checked at, chosen from the verdict's seed and from the numbers that its
+text names.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,10 @@ class Selection(Value):
 
 
 def select(problem: Problem, source: str, device: str, seed: int, count: int) -> Selection:
-    """The base size and `count` others. On a GPU the base is the problem's own size; on a CPU a small one that an interpreter can run."""
+    """The base size and `count` others.
+
+    On a GPU the base is the problem's own size; on a CPU a small one that an interpreter can run.
+    """
     on_cpu = device == "cpu"
     small = shrink(problem) if on_cpu else None
     if small is not None and not small.fits:
@@ -95,8 +100,9 @@ def _drawn(
 ) -> tuple[Sequence[Drawn], list[Drawn], tuple[str, ...]]:
     """The author's own sizes, all sizes (those first), and notes.
 
-    A quarter is drawn for this verdict alone, from the numbers in the candidate's text; the rest is chosen from a pool that the verdicts of one epoch share,
-    so that what the reference makes of them is computed once for several candidates.
+    A quarter is drawn for this verdict alone, from the numbers in the candidate's text; the rest is chosen from a pool
+    that the verdicts of one epoch share, so that what the reference makes of them is computed once for several
+    candidates.
     """
     budget = CPU_BUDGET if on_cpu else GPU_BUDGET
     must = author_sizes(problem, base, budget).sizes
@@ -119,7 +125,9 @@ def _drawn(
 
 
 def _fitted(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
-    """On a GPU no extent is much beyond the problem's own: a head of 5,000 where there are 64 takes a compiler minutes and tells nothing."""
+    """On a GPU no extent is much beyond the problem's own: a head of 5,000 where there are 64 takes a compiler
+    minutes and tells nothing.
+    """
     full, found = places(problem), dict[tuple[int, ...], Drawn]()
     for one in drawn:
         large = {n for n, v in one.sizes.items() if v > max(LARGER * full.get(n, v), LEAST_LARGE)}
@@ -160,7 +168,8 @@ def thresholds_in(source: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _thin(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, ...]:
-    """Small sizes but for one extent, which is the problem's own: a kernel that does something else just there is seen without a GPU.
+    """Small sizes but for one extent, which is the problem's own: a kernel that does something else just there is seen
+    without a GPU.
 
     Names with equal extents keep them equal.
     """
@@ -198,7 +207,9 @@ def requests(problem: Problem, selection: Selection, device: str, seed: int) -> 
 
 
 def reaching(problem: Problem, source: str, selection: Selection, device: str) -> list[AtSize]:
-    """Sizes that cross the thresholds which the candidate's text names, best first, for a kernel that no checked size launches."""
+    """Sizes that cross the thresholds which the candidate's text names, best first, for a kernel that no checked
+    size launches.
+    """
     base = selection.base.sizes
     budget = CPU_BUDGET.with_(elements=1 << 19) if device == "cpu" else GPU_BUDGET
     found = sizes_that_reach(problem, base, numbers_in(source), budget)

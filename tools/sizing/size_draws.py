@@ -1,7 +1,9 @@
-"""Sizes at which a candidate must be right: drawn anew from a seed, the author's own, and those that reach a kernel which small sizes do not.
+"""Sizes at which a candidate must be right: drawn anew from a seed, the author's own, and those that reach a kernel
+which small sizes do not.
 
-Which numbers of a reference may change, and together with which, is learned once a problem (size_learning.py). Weights change with the sizes, so widths and
-constructor arguments are free too. What it does not do: change numbers written inside Model, or what is computed (windows, strides, axes, layers).
+Which numbers of a reference may change, and together with which, is learned once a problem (size_learning.py). Weights
+change with the sizes, so widths and constructor arguments are free too. What it does not do: change numbers written
+inside Model, or what is computed (windows, strides, axes, layers).
 """
 
 from __future__ import annotations
@@ -84,11 +86,15 @@ def draw_sizes(
     budget: Budget,
     must: Sequence[Drawn] = (),
 ) -> DrawnSizes:
-    """Up to `count` distinct sizes, none of them the base's or the written ones: the same on every machine for the same arguments.
+    """Up to `count` distinct sizes, none of them the base's or the written ones: the same on every machine for the same
+    arguments.
 
-    base: as for Problem.with_sizes; on a CPU `shrink(problem).sizes`, on a GPU {}. blocks: the candidate's block sizes, and numbers that its text compares with.
-    must: sizes that come first, as they are, and count. The first drawn is beyond one block in every dimension, the third a multiple of blocks; any
-    few of them straddle the largest blocks that the budget admits, and each dimension is once as large as it is written. Where the smallest sizes of a reference are over the budget, sizes stay near them.
+    base: as for Problem.with_sizes; on a CPU `shrink(problem).sizes`, on a GPU {}. blocks: the candidate's block sizes,
+    and numbers that its text compares with.
+    must: sizes that come first, as they are, and count. The first drawn is beyond one block in every dimension, the
+    third a multiple of blocks; any few of them straddle the largest blocks that the budget admits, and each dimension
+    is once as large as it is written. Where the smallest sizes of a reference are over the budget, sizes stay near
+    them.
     """
     structure, notes = _structure(problem, base)
     room = widened(budget, structure)
@@ -200,11 +206,14 @@ class _Drawing:
 def sizes_that_reach(
     problem: Problem, base: Mapping[str, int], thresholds: Iterable[int], budget: Budget, count: int = 16
 ) -> DrawnSizes:
-    """Up to `count` sizes at which host code may take the way that it takes at full size, the likeliest first. No random numbers are used.
+    """Up to `count` sizes at which host code may take the way that it takes at full size, the likeliest first.
 
-    thresholds: numbers that the candidate's text compares with. First as many dimensions as possible at their written values, then one dimension at its
-    written value with small ones beside it, then sizes that cross each threshold: in the elements of all tensors, or in one dimension (one more than it,
-    or a multiple of it). What it does not do: reach a threshold that is beyond the budget.
+    No random numbers are used.
+
+    thresholds: numbers that the candidate's text compares with. First as many dimensions as possible at their written
+    values, then one dimension at its written value with small ones beside it, then sizes that cross each threshold: in
+    the elements of all tensors, or in one dimension (one more than it, or a multiple of it). What it does not do: reach
+    a threshold that is beyond the budget.
     """
     structure, notes = _structure(problem, base)
     room = widened(budget, structure)
@@ -223,8 +232,10 @@ def sizes_that_reach(
 def _reaching(structure: SizeStructure, chooser: Chooser, thresholds: Sequence[int]) -> Iterator[list[int]]:
     """Multipliers in the order in which they are tried."""
     written, floors, everything = chooser.written, structure.floors, list(chooser.all)
-    full = [max(1, written[i] * d.base // structure.value(i, structure.bases)) for i, d in enumerate(structure.dimensions)]  # fmt: skip
-    for order in (sorted(everything, key=lambda i: structure.dimensions[i].batch), sorted(everything, key=lambda i: full[i])):  # fmt: skip
+    full = [max(1, written[i] * d.base // structure.value(i, structure.bases)) for i,
+        d in enumerate(structure.dimensions)]  # fmt: skip
+    for order in (sorted(everything, key=lambda i: structure.dimensions[i].batch),
+        sorted(everything, key=lambda i: full[i])):  # fmt: skip
         chosen = list(floors)
         for index in order:
             cap = chooser.cap(chosen, index)
@@ -252,16 +263,20 @@ def _crossing(structure: SizeStructure, chooser: Chooser, threshold: int) -> Ite
 
 
 def author_sizes(problem: Problem, base: Mapping[str, int] | None = None, budget: Budget | None = None) -> DrawnSizes:
-    """The shapes that the problem's author asks for, in the order of the text. Nothing is run, unless a budget is given.
+    """The shapes that the problem's author asks for, in the order of the text.
+
+    Nothing is run, unless a budget is given.
 
     Two forms are understood, both at module level:
 
-        shapes = [{"rows": 5, "columns": 7}, {"rows": 64, "columns": 1000}]       or SHAPES: numbers that the reference names
-        def get_inputs_odd(): return [torch.randn(3, 7)]                          used in place of get_inputs; get_init_inputs_odd, where
+        shapes = [{"rows": 5, "columns": 7}, {"rows": 64, "columns": 1000}]       or SHAPES: numbers that the reference
+        names def get_inputs_odd(): return [torch.randn(3, 7)]                          used in place of get_inputs;
+        get_init_inputs_odd, where
                                                                                   it exists, in place of get_init_inputs
 
-    base: sizes that the others keep. budget: shapes over it are left out, and a note says which. Raises ProblemError where a shape names something
-    that is no number of the reference. A list of dictionaries that names none of them is taken for something else.
+    base: sizes that the others keep. budget: shapes over it are left out, and a note says which. Raises ProblemError
+    where a shape names something that is no number of the reference. A list of dictionaries that names none of them is
+    taken for something else.
     """
     asked = [
         Drawn(sizes={**(base or {}), **shape}, why=f"the author's shape {number}")

@@ -1,4 +1,6 @@
-"""The search for small sizes: one integer after another, largest first, brought near its goal where the reference still runs."""
+"""The search for small sizes: one integer after another, largest first, brought near its goal where the reference
+still runs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ JUMP_OPS = 1_600
 FAILED = 40
 """aten calls charged for a dry run that raises, beside those that it made."""
 GOALS = ((16, 5), (64, 7), (128, 9), (256, 17), (1024, 35), (8192, 67), (65_536, 131))
-"""Sizes up to the first number are brought to the second; larger ones to LARGEST_GOAL. Odd, so never a multiple of a block."""
+"""Sizes up to the first number are brought to the second; larger ones to LARGEST_GOAL.
+
+Odd, so never a multiple of a block.
+"""
 LARGEST_GOAL = 1031
 KEPT_VALUE = 8
 """Integers up to this stay in the first round: axes, layers, groups."""
@@ -59,7 +64,9 @@ class Search:
         self._rounds()
 
     def _rounds(self) -> None:
-        """Later rounds distort (images of 2 by 2), so what does not fit after all of them stays as the first one left it."""
+        """Later rounds distort (images of 2 by 2), so what does not fit after all of them stays as the first one
+        left it.
+        """
         after_first = (self.sizes, self.weight)
         for step in range(ROUNDS):
             before, held = self.sizes, self._held()
@@ -76,7 +83,9 @@ class Search:
         return self.sizes.get(name, self.original[name])
 
     def _jump(self) -> bool:
-        """Every size at its goal at once, the largest below it, for a reference that takes too long to try as it is, such as a recurrence."""
+        """Every size at its goal at once, the largest below it, for a reference that takes too long to try as it
+        is, such as a recurrence.
+        """
         large = {n: v for n, v in self.original.items() if v > KEPT_VALUE and not KEPT_NAME.search(n)}
         goals = {n: min(v, goal_of(v) * self.factor) for n, v in large.items()}
         longest = max(large, key=lambda n: large[n], default="")
@@ -88,7 +97,10 @@ class Search:
         return self._left > 0
 
     def _held(self) -> int:
-        """Elements of the weights. Where they alone are too many and nothing changes them, the layers are written out."""
+        """Elements of the weights.
+
+        Where they alone are too many and nothing changes them, the layers are written out.
+        """
         return sum(math.prod(shape) for shape in self.weight.weights) if self.weight else 0
 
     def _reduce(self, name: str, step: int) -> None:
@@ -140,7 +152,9 @@ class Search:
 
 
 def places(problem: Problem) -> dict[str, int]:
-    """Every integer of the reference that may be a size and that its classes do not read: with a name, inside a tuple, or written into get_inputs."""
+    """Every integer of the reference that may be a size and that its classes do not read: with a name, inside a
+    tuple, or written into get_inputs.
+    """
     found = chain(module_integers(problem.source).items(), inner_integers(problem.source).items())
     read = _read_by_model(problem.source)
     return {name: value for name, value in found if value > 1 and name.partition("[")[0] not in read}
@@ -165,7 +179,9 @@ def goal_of(value: int) -> int:
 
 
 def ladder(goal: int, value: int, others: set[int]) -> list[int]:
-    """Sizes to try, best first: the goal and odd neighbours (one that no other size has, because equal sizes hide a transposition), odd multiples of the other sizes and of usual splits, powers of two, then halves."""
+    """Sizes to try, best first: the goal and odd neighbours (one that no other size has, because equal sizes hide a
+    transposition), odd multiples of the other sizes and of usual splits, powers of two, then halves.
+    """
     neighbours = sorted((goal, goal + 2, goal + 4, goal + 6), key=lambda n: n in others)
     related = sorted(_odd_multiple(n, goal) for n in others if 1 < n < value)
     usual = sorted(_odd_multiple(n, goal) for n in SPLITS)

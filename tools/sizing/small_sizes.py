@@ -1,6 +1,9 @@
-"""Sizes at which a CPU can interpret a problem, and other sizes at which a candidate must be right too. Trusted process only.
+"""Sizes at which a CPU can interpret a problem, and other sizes at which a candidate must be right too.
 
-What it does not do: change numbers written inside Model. A network whose layers are written out stays as wide as it is, and the note says so.
+Trusted process only.
+
+What it does not do: change numbers written inside Model. A network whose layers are written out stays as wide as it is,
+and the note says so.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ class Shrunk(Value):
 
 
 def shrink(problem: Problem) -> Shrunk:
-    """Small sizes of a problem: the same on every call and machine. The reference ran with them once for real, unless the note says otherwise."""
+    """Small sizes of a problem: the same on every call and machine.
+
+    The reference ran with them once for real, unless the note says otherwise.
+    """
     return _shrink(problem.source)
 
 
@@ -73,7 +79,9 @@ def _attempt(problem: Problem, factor: int) -> Shrunk:
 
 
 def _confirmed(problem: Problem, search: Search) -> Shrunk:
-    """With the sizes at which a real run succeeds: where it fails, equal numbers follow (the bound of an index its table), else one change is undone."""
+    """With the sizes at which a real run succeeds: where it fails, equal numbers follow (the bound of an index its
+    table), else one change is undone.
+    """
     trouble = ""
     followed = {**_followers(search), **search.sizes}
     undone = ({n: v for n, v in search.sizes.items() if n != out} for out in reversed(search.sizes))
@@ -149,9 +157,12 @@ def _numel(shape: tuple[int, ...]) -> int:
 
 
 def hidden_sizes(problem: Problem, base_sizes: dict[str, int]) -> list[dict[str, int]]:
-    """Other sizes, best first: the batch one more, every free size odd, the batch one less, every free size small. Each holds the base's too.
+    """Other sizes, best first: the batch one more, every free size odd, the batch one less, every free size small.
 
-    With each the reference runs, on other input shapes, and get_init_inputs() and all weights keep theirs, so a built candidate can be called again.
+    Each holds the base's too.
+
+    With each the reference runs, on other input shapes, and get_init_inputs() and all weights keep theirs, so a built
+    candidate can be called again.
     """
     return [dict(sizes) for sizes in _hidden(problem.source, tuple(sorted(base_sizes.items())))]
 
@@ -227,7 +238,9 @@ def first_line(error: BaseException) -> str:
 
 
 MORE_BYTES = 1 << 30
-"""Of inputs and weights, up to which a GPU tries a batch of one more besides the small sizes, and torch.compile's process may wait with them there."""
+"""Of inputs and weights, up to which a GPU tries a batch of one more besides the small sizes, and torch.compile's
+process may wait with them there.
+"""
 
 
 def is_small(problem: Problem) -> bool:

@@ -26,10 +26,14 @@ class Budget(Value):
     elements: int
     """Of inputs, outputs and weights together."""
     operations: int
-    """Of one call of the reference: floating-point operations of products and convolutions, and one for each element that anything writes."""
+    """Of one call of the reference: floating-point operations of products and convolutions, and one for each
+    element that anything writes.
+    """
     rows: int = 0
-    """The product of all extents but the last of any input or output; 0 for no bound. Many kernels run one program a row, and Triton's interpreter takes
-    a third of a millisecond or more for each."""
+    """The product of all extents but the last of any input or output; 0 for no bound.
+
+    Many kernels run one program a row, and Triton's interpreter takes a third of a millisecond or more for each.
+    """
 
     calls: int = 600
     """aten calls of the reference: a recurrence makes some for every step, and so do its kernels."""
@@ -136,7 +140,10 @@ class SizeStructure:
         return self.terms[self.dimensions[index].name].value(multipliers)
 
     def load(self, multipliers: Sequence[int]) -> Load:
-        """Estimated: exact for extents that are products of dimensions, near for the others. A dry run must confirm it."""
+        """Estimated: exact for extents that are products of dimensions, near for the others.
+
+        A dry run must confirm it.
+        """
         ratios = [m / d.base for m, d in zip(multipliers, self.dimensions, strict=True)]
         known = self._extents
         elements, rows = float(known.constant), 0.0
@@ -151,7 +158,9 @@ class SizeStructure:
 
     @cached_property
     def _operations(self) -> tuple[float, float]:
-        """Operations that no dimension changes (drawing the weights of inner layers), and those that grow: so that floors and base come out right."""
+        """Operations that no dimension changes (drawing the weights of inner layers), and those that grow: so that
+        floors and base come out right.
+        """
         if self.own is None or self.least is None:
             return 0.0, 0.0
         shrunk = math.prod((d.floor / d.base) ** p.growth for d, p in zip(self.dimensions, self.probes, strict=True))

@@ -20,7 +20,9 @@ def is_prime(number: int) -> bool:
 
 
 def prime_at_most(number: int, least: int) -> int:
-    """The largest prime of at most `number`, not below `least` and not far below `number`; `number` itself where there is none."""
+    """The largest prime of at most `number`, not below `least` and not far below `number`; `number` itself where
+    there is none.
+    """
     lowest = max(least, number - SPREAD)
     return next((n for n in range(number, lowest - 1, -1) if is_prime(n)), number)
 
@@ -35,14 +37,18 @@ def is_power_of_two(number: int) -> bool:
 
 
 def odd_looking(number: int, least: int, random: Random) -> int:
-    """A prime, an odd number, or a power of two plus or minus one, not above `number` by more than one and not below `least`."""
+    """A prime, an odd number, or a power of two plus or minus one, not above `number` by more than one and not
+    below `least`.
+    """
     power = 1 << max(number, 1).bit_length() - 1
     found = random.choice((prime_at_most(number, least), number - 1 | 1, power - 1, power + 1))
     return max(found, least)
 
 
 def divisors(number: int, most: int, extra: Iterable[int] = ()) -> list[int]:
-    """Up to `most` divisors from 2 on, smallest first: powers of two, `extra`, small ones; and always the number itself, last."""
+    """Up to `most` divisors from 2 on, smallest first: powers of two, `extra`, small ones; and always the number
+    itself, last.
+    """
     powers = [1 << k for k in range(1, 7)]
     small = range(2, min(number, 33))
     wanted = sorted({d for d in (*powers, *extra) if 1 < d < number and number % d == 0})

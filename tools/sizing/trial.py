@@ -1,4 +1,5 @@
-"""One reference tried at other sizes, without data where it runs so, and within a budget that is counted in operators and not in seconds.
+"""One reference tried at other sizes, without data where it runs so, and within a budget that is counted in operators
+and not in seconds.
 
 Trusted process only: the reference's own text is run. The same trials come to the same end on every machine.
 """
@@ -18,11 +19,15 @@ from kernelwright.tools.report import Value
 MOST_CALLS = 4_000
 """aten calls of one dry run, about 0.7 s of a CPU. A recurrence over thousands of steps is not tried at such sizes."""
 TRIAL_CALLS = 12
-"""aten calls that a trial is charged for beside those that it makes: reading and building the module takes a millisecond or two."""
+"""aten calls that a trial is charged for beside those that it makes: reading and building the module takes a
+millisecond or two.
+"""
 FAILED_CALLS = 20
 """aten calls that a failed trial is charged for beside those that it made."""
 REAL_ELEMENTS, REAL_OPERATIONS = 1 << 18, 50_000_000
-"""Inputs, outputs and weights together, and work, up to which a reference is run for real: some tens of milliseconds."""
+"""Inputs, outputs and weights together, and work, up to which a reference is run for real: some tens of
+milliseconds.
+"""
 
 
 class Trial(Value):
@@ -44,7 +49,9 @@ class Trials:
         """What the reference raised last."""
 
     def at(self, changed: Mapping[str, int]) -> Weight | None:
-        """The reference's weight with `changed` on top of the base; None where it does not run so, or where the budget is used up."""
+        """The reference's weight with `changed` on top of the base; None where it does not run so, or where the
+        budget is used up.
+        """
         if self.left <= 0:
             return None
         trial = _tried(self.problem.source, tuple(sorted({**self.base, **changed}.items())), self.real)
@@ -84,7 +91,10 @@ def _marked(source: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 
 
 def runs_for_real(problem: Problem, weight: Weight | None) -> bool | None:
-    """Whether the reference runs with data on a CPU; None where it is too large to be tried. weight: its own, None where it does not even run without data."""
+    """Whether the reference runs with data on a CPU; None where it is too large to be tried.
+
+    weight: its own, None where it does not even run without data.
+    """
     if weight is None:
         return False
     if weight.elements > REAL_ELEMENTS or weight.operations > REAL_OPERATIONS:
@@ -96,7 +106,10 @@ def runs_for_real(problem: Problem, weight: Weight | None) -> bool | None:
 
 
 def _weigh_for_real(problem: Problem) -> Weight:
-    """As `tools.dry_run.weigh`, with data on a CPU; its operations are only what is read and written. Raises DryRunFailed."""
+    """As `tools.dry_run.weigh`, with data on a CPU; its operations are only what is read and written.
+
+    Raises DryRunFailed.
+    """
     import torch
 
     try:

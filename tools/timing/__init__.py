@@ -1,1 +1,4 @@
-"""The clock of record: candidate and reference timed alike on one GPU, in turns. The candidate's calls run in its replayer process (tools/replaying/gpu/timing.py)."""
+"""The clock of record: candidate and reference timed alike on one GPU, in turns.
+
+The candidate's calls run in its replayer process (tools/replaying/gpu/timing.py).
+"""

@@ -1,8 +1,11 @@
-"""torch.compile's time for a reference, beside eager's, in a process of its own: the compiler's workers and caches stay out of the judge.
+"""torch.compile's time for a reference, beside eager's, in a process of its own: the compiler's workers and caches stay
+out of the judge.
 
-    python -m kernelwright.tools.timing.baseline DEVICE        (the problem as a line of JSON; it says COMPILED and waits for another line; then one JSON object comes out)
+    python -m kernelwright.tools.timing.baseline DEVICE        (the problem as a line of JSON; it says COMPILED and
+    waits for another line; then one JSON object comes out)
 
-Compiling takes seconds in which the GPU could serve somebody else; only the timing needs it alone. Kept by problem, GPU and versions.
+Compiling takes seconds in which the GPU could serve somebody else; only the timing needs it alone. Kept by problem, GPU
+and versions.
 """
 
 from __future__ import annotations
@@ -47,7 +50,11 @@ class Baseline(Value):
 
 
 class Baselines:
-    """Of one device. Thread-safe: a few references are compiled side by side, each problem once, and nobody needs the GPU for himself meanwhile."""
+    """Of one device.
+
+    Thread-safe: a few references are compiled side by side, each problem once, and nobody needs the GPU for himself
+    meanwhile.
+    """
 
     def __init__(self, device: str, cache_dir: Path | None = None) -> None:
         """cache_dir: where they are kept for another day; None keeps them as long as this object lives."""
@@ -60,9 +67,12 @@ class Baselines:
     def compiled(
         self, problem: Problem, environment: Environment, ahead: bool = True
     ) -> Iterator[Callable[[], Baseline]]:
-        """Compiles the reference, and gives what is to be called where nobody else is on the GPU: it times. Never raises: what does not work is in `note`.
+        """Compiles the reference, and gives what is to be called where nobody else is on the GPU: it times.
 
-        ahead: what is compiled ahead holds its inputs and weights on the GPU until it is timed; without it both are done at the call.
+        Never raises: what does not work is in `note`.
+
+        ahead: what is compiled ahead holds its inputs and weights on the GPU until it is timed; without it both are
+        done at the call.
         """
         versions = environment.model_dump_json(include={"torch", "triton", "gpu", "driver"})
         key = hashlib.sha256((problem.hash + versions).encode()).hexdigest()
@@ -112,7 +122,8 @@ class _Compiler:
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         self._said = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "kernelwright.tools.timing.baseline", self._device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
+            [sys.executable, "-m", "kernelwright.tools.timing.baseline", self._device], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self._said,
             env=os.environ | {"PYTHONPATH": path}, start_new_session=True,
         )  # fmt: skip
         self._ask(self._problem.model_dump_json())

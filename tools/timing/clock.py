@@ -1,7 +1,8 @@
 """The clock of record of one GPU, on the judge's side.
 
-Blocks of a candidate's calls, timed in its process, alternate with blocks of the reference's, timed here; both with the same code (tools/replaying/gpu/stopwatch.py).
-The judge's own clock bounds every block of the candidate's from outside. A slow candidate is timed a few times only.
+Blocks of a candidate's calls, timed in its process, alternate with blocks of the reference's, timed here; both with the
+same code (tools/replaying/gpu/stopwatch.py). The judge's own clock bounds every block of the candidate's from outside.
+A slow candidate is timed a few times only.
 """
 
 from __future__ import annotations
@@ -46,13 +47,17 @@ class Clock:
         return 2 if 8 * nbytes <= free else 1
 
     def choose(self, process: Asks, inputs: InputSet, seconds: float = STEP_SECONDS) -> tuple[Alternatives, ...]:
-        """Times every configuration of the autotuned launches of the opened trace. Raises Failed where one of them ends the process."""
+        """Times every configuration of the autotuned launches of the opened trace.
+
+        Raises Failed where one of them ends the process.
+        """
         message = {"do": "clock_choose", "seconds": seconds, "sets": [inputs.described]}
         reply = process.ask(message, seconds=seconds + SECONDS, shared=inputs.shared)
         with well_formed():
             times = {int(n): {int(k): float(ms) for k, ms in found} for n, found in reply["ms"]}
             return tuple(
-                Alternatives(number=int(n), ranked=tuple(map(int, order)), milliseconds=tuple(times[int(n)][k] for k in order))
+                Alternatives(number=int(n), ranked=tuple(map(int, order)),
+                milliseconds=tuple(times[int(n)][k] for k in order))
                 for n, order in reply["ranked"]
             )  # fmt: skip
 
@@ -68,8 +73,9 @@ class Clock:
     ) -> Measurement:
         """Times the opened trace, which passed every check, against its reference.
 
-        choices: the alternative of each choice. places: shared memory for the outputs; `compare(index)` is called when the outputs of a timed call on that set
-        lie there, and raises Failed for wrong ones. Raises Failed, and InfrastructureError where another program is at work on this GPU.
+        choices: the alternative of each choice. places: shared memory for the outputs; `compare(index)` is called when
+        the outputs of a timed call on that set lie there, and raises Failed for wrong ones. Raises Failed, and
+        InfrastructureError where another program is at work on this GPU.
         """
         import torch
 
@@ -78,11 +84,14 @@ class Clock:
             return Measuring(self, process, reference, sets, choices or {}).run(places, compare, begun)
 
     def refuse_a_shared_gpu(self) -> None:
-        """Raises InfrastructureError where a write over the cache takes longer than it did: another program's work lies in every measurement."""
+        """Raises InfrastructureError where a write over the cache takes longer than it did: another program's work
+        lies in every measurement.
+        """
         now = _time_flush()
         if now > SLOWED * self.flush_ms:
             raise InfrastructureError(
-                f"{self.device} is shared with another program (the judge's own fill takes {now:.3g} ms, {self.flush_ms:.3g} before): "
+                f"{self.device} is shared with another program (the judge's own fill takes {now:.3g} ms, "
+                f"{self.flush_ms:.3g} before): "
                 "stop it, wait for it, or judge on another GPU"
             )
 

@@ -1,7 +1,7 @@
 """Hardware counters by ncu and out-of-bounds accesses by compute-sanitizer: on demand, bounded in time, never fatal.
 
-Both run `tools.tracing.once` behind a command prefix that walls it in; what they report comes through a file, since the candidate may print what it likes.
-Nothing here is part of a verdict but a memcheck finding.
+Both run `tools.tracing.once` behind a command prefix that walls it in; what they report comes through a file, since the
+candidate may print what it likes. Nothing here is part of a verdict but a memcheck finding.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def find_tool(name: str, places: Iterable[str]) -> str | None:
 
 
 def call_spec(source: Path, init: Any, inputs: Sequence[Any], device: str) -> dict[str, Any]:
-    """What `tools.tracing.once` needs: arguments by shape, dtype and range, never by content. init: (positional, named)."""
+    """What `tools.tracing.once` needs: arguments by shape, dtype and range, never by content.
+
+    init: (positional, named).
+    """
     return {
         "source": str(source),
         "device": device,
@@ -141,7 +144,9 @@ def _last_error(text: str) -> str:
 def memory_check(
     spec: Path, *, scratch: Path, prefix: Sequence[str] = (), seconds: float = 120.0, sanitizer: str | None = None
 ) -> Counted:
-    """compute-sanitizer's memcheck over the candidate's calls: OUT_OF_BOUNDS with the kernel and the line, or nothing found."""
+    """compute-sanitizer's memcheck over the candidate's calls: OUT_OF_BOUNDS with the kernel and the line, or
+    nothing found.
+    """
     sanitizer = sanitizer or find_tool("compute-sanitizer", SANITIZER_PLACES)
     if sanitizer is None:
         return Counted(note="compute-sanitizer is not installed: out-of-bounds accesses are looked for by margins only")
@@ -159,7 +164,10 @@ def memory_check(
 
 
 def read_memcheck(text: str, spec: Path | None = None) -> Failure | None:
-    """The first finding of memcheck's log. spec: where the candidate's own file is named, so that its line can be shown."""
+    """The first finding of memcheck's log.
+
+    spec: where the candidate's own file is named, so that its line can be shown.
+    """
     what = _WHAT.search(text)
     if what is None:
         return None
@@ -188,7 +196,10 @@ def _once(spec: Path) -> list[str]:
 def _run(
     command: Sequence[str], scratch: Path, seconds: float, extra: Mapping[str, str] | None = None
 ) -> tuple[int | None, str]:
-    """Exit code, None where the time ran out and the whole group was killed; and the tail of what was printed. The environment is scrubbed."""
+    """Exit code, None where the time ran out and the whole group was killed; and the tail of what was printed.
+
+    The environment is scrubbed.
+    """
     root = str(Path(kernelwright.__file__).parents[1])
     kept = {k: v for k in ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES") if (v := os.environ.get(k))}
     environment = {**kept, "PYTHONPATH": root, "HOME": str(scratch), "TMPDIR": str(scratch), **(extra or {})}

@@ -1,4 +1,7 @@
-"""What is told beside a verdict: torch.compile's time, hardware counters, the sanitizer. Bounded in time, never fatal."""
+"""What is told beside a verdict: torch.compile's time, hardware counters, the sanitizer.
+
+Bounded in time, never fatal.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ def add_extras(
     time_compiled: Callable[[], Baseline],
     say: Callable[[str], None],
 ) -> Report:
-    """The report with what was asked for and could be had. time_compiled: times the reference that torch.compile has compiled."""
+    """The report with what was asked for and could be had.
+
+    time_compiled: times the reference that torch.compile has compiled.
+    """
     if report.profile is None:
         return report
     profile = report.profile

@@ -31,7 +31,9 @@ class Alternatives(Value):
     number: int
     """Of the choice among the choices of the call, from 0."""
     ranked: tuple[int, ...] = ()
-    """Fastest first; those that the GPU has no room for, and those that were not reached in time, are not among them."""
+    """Fastest first; those that the GPU has no room for, and those that were not reached in time, are not among
+    them.
+    """
     milliseconds: tuple[Number, ...] = ()
     """In the same order."""
 
@@ -50,7 +52,10 @@ class Measurement(Value):
     captured: bool
     """Whether both were timed as CUDA graphs, without what their host code costs. False: both without."""
     host_overhead_ms: Number
-    """What the host takes to launch the steps of one call without a graph, beyond the time that the device takes. In no speedup."""
+    """What the host takes to launch the steps of one call without a graph, beyond the time that the device takes.
+
+    In no speedup.
+    """
     wall_ms: Number
     """A call with its preparation, by the judge's own clock."""
     eager_drift: Number
@@ -63,14 +68,17 @@ class Measurement(Value):
 
 
 def timing(samples: Sequence[float]) -> Timing:
-    """The median with its 95 % interval by order statistics (binomial, normal approximation: Hahn and Meeker 1991, 5.2). Needs a sample."""
+    """The median with its 95 % interval by order statistics (binomial, normal approximation: Hahn and Meeker 1991,
+    5.2). Needs a sample.
+    """
     ordered = sorted(samples)
     n = len(ordered)
     half = Z95 * math.sqrt(n) / 2
     low = ordered[max(math.floor(n / 2 - half), 0)]
     high = ordered[min(math.ceil(n / 2 + half), n - 1)]
     return Timing(
-        median=statistics.median(ordered), low=low, high=high, mean=statistics.fmean(ordered), std=statistics.stdev(ordered) if n > 1 else 0.0, minimum=ordered[0], calls=n,
+        median=statistics.median(ordered), low=low, high=high, mean=statistics.fmean(ordered),
+        std=statistics.stdev(ordered) if n > 1 else 0.0, minimum=ordered[0], calls=n,
     )  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""One measurement: blocks of a candidate's calls, timed in its process, in turns with blocks of the reference's, timed here. Knows no GPU but through those two."""
+"""One measurement: blocks of a candidate's calls, timed in its process, in turns with blocks of the reference's,
+timed here. Knows no GPU but through those two.
+"""
 
 from __future__ import annotations
 
@@ -126,9 +128,12 @@ class Measuring:
         speedup, low = ratio(eager, candidate)
         self._reference.release_if_large()
         return Measurement(
-            device=self._clock.name, candidate=candidate, eager=eager, speedup=speedup, speedup_low=low, captured=self._reference.graphs,
-            host_overhead_ms=max(0.0, host_ms - candidate.median), wall_ms=statistics.median(self._blocks.wall), eager_drift=drift, steps=steps,
-            clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None, notes=tuple(self._notes), seconds=time.monotonic() - begun,
+            device=self._clock.name, candidate=candidate, eager=eager, speedup=speedup, speedup_low=low,
+            captured=self._reference.graphs,
+            host_overhead_ms=max(0.0, host_ms - candidate.median), wall_ms=statistics.median(self._blocks.wall),
+            eager_drift=drift, steps=steps,
+            clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None, notes=tuple(self._notes),
+            seconds=time.monotonic() - begun,
         )  # fmt: skip
 
     def _open(self, everything: bool = False) -> float:
@@ -157,7 +162,9 @@ class Measuring:
 
     # -------------------------------------------------------------- blocks
     def _alternate(self) -> None:
-        """The candidate's blocks and the reference's in turns, after one of the candidate's that says how long it takes."""
+        """The candidate's blocks and the reference's in turns, after one of the candidate's that says how long it
+        takes.
+        """
         eager = self._reference.record.median
         estimate = statistics.median(self._block(2, kept=False))
         if estimate > SLOW * eager and estimate > 1.0:
@@ -175,7 +182,9 @@ class Measuring:
         self._until_believed(max(1, calls // blocks))
 
     def _until_believed(self, calls: int) -> None:
-        """Raises Failed where the device events claim far less than the judge's clock saw pass, in every block: a busy machine slows some, a cheat all."""
+        """Raises Failed where the device events claim far less than the judge's clock saw pass, in every block: a
+        busy machine slows some, a cheat all.
+        """
         while not self._blocks.samples:
             if len(self._blocks.times) < MOST_DOUBTED:
                 self._block(calls)
@@ -183,7 +192,11 @@ class Measuring:
             self._clock.refuse_a_shared_gpu()
             claimed = statistics.median(ms for block in self._blocks.times for ms in block)
             seen = min(self._blocks.wall)
-            message = f"the events claim {claimed:.4g} ms a call, the judge's clock saw at least {seen:.4g} ms: work outside the timed stream"
+            message = (
+                f"the events claim {claimed:.4g} ms a call, the judge's clock saw at least {seen:.4g} ms: "
+                "work outside the timed "
+                "stream"
+            )
             raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CLOCK, message=message))
 
     def _block(self, calls: int, kept: bool = True) -> list[float]:
@@ -228,7 +241,9 @@ class Measuring:
             return tuple(_step_time(row, total) for row in reply["launches"])
 
     def _check_drift(self) -> float:
-        """The reference's time beside this candidate against its time of record, which is measured anew where they differ."""
+        """The reference's time beside this candidate against its time of record, which is measured anew where they
+        differ.
+        """
         before = self._reference.record.median
         drift = statistics.median(self._eager) / before - 1.0
         if abs(drift) > DRIFT:
@@ -243,7 +258,8 @@ def _step_time(row: Any, total: float) -> StepTime:
     x, y, z = (*map(int, row["grid"]), 1, 1, 1)[:3]
     ms = float(row["ms"])
     return StepTime(
-        name=clean_text(row["name"], 160), grid=(x, y, z), launch=bool(row["launch"]), milliseconds=ms, share=ms / total if total else 0.0
+        name=clean_text(row["name"], 160), grid=(x, y, z), launch=bool(row["launch"]), milliseconds=ms,
+        share=ms / total if total else 0.0
     )  # fmt: skip
 
 
@@ -251,7 +267,10 @@ def _compare_timed(compare: Callable[[int], None], index: int) -> None:
     try:
         compare(index)
     except Failed as failed:
-        message = f"right when it was checked, wrong when it was timed (an answer remembered, or work skipped): {failed.failure.message}"
+        message = (
+            "right when it was checked, wrong when it was timed (an answer remembered, or work skipped): "
+            f"{failed.failure.message}"
+        )
         raise Failed(
             Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=message, mismatch=failed.failure.mismatch)
         ) from failed
@@ -259,7 +278,10 @@ def _compare_timed(compare: Callable[[int], None], index: int) -> None:
 
 @contextmanager
 def well_formed() -> Iterator[None]:
-    """Round the reading of an answer. Raises Failed where it has not the form of one: it is no process of ours any more."""
+    """Round the reading of an answer.
+
+    Raises Failed where it has not the form of one: it is no process of ours any more.
+    """
     try:
         yield
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:

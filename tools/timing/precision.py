@@ -1,4 +1,6 @@
-"""In what precision candidate and reference multiply, as text beside a speedup: a product in tf32 is not compared with one in fp32 in silence."""
+"""In what precision candidate and reference multiply, as text beside a speedup: a product in tf32 is not compared
+with one in fp32 in silence.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _PLAIN = {
 
 
 def reference_precision(tensors: Iterable[Any]) -> str:
-    """Of torch's eager mode in this process on these inputs and weights: their widest floating type; for fp32 what torch's switches make of it."""
+    """Of torch's eager mode in this process on these inputs and weights: their widest floating type; for fp32 what
+    torch's switches make of it.
+    """
     import torch
 
     found = {str(t.dtype).removeprefix("torch.") for t in tensors if t.is_floating_point() or t.is_complex()}
@@ -38,7 +42,9 @@ def reference_precision(tensors: Iterable[Any]) -> str:
 
 
 def candidate_precision(kernels: Sequence[KernelResources]) -> str:
-    """The lowest operand type among the tensor-core instructions of its kernels; where there are none, the lowest floating type that they are given."""
+    """The lowest operand type among the tensor-core instructions of its kernels; where there are none, the lowest
+    floating type that they are given.
+    """
     seen = {kind for kernel in kernels for kind in kernel.mma_types}
     for kind in _LOWEST_FIRST:
         if kind in seen:

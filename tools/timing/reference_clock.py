@@ -29,7 +29,10 @@ class ReferenceClock:
         changed: Sequence[Any] = (),
         flush_ms: float = 0.1,
     ) -> None:
-        """call: the reference's forward. sets: its arguments, tensors in the memory that the candidate is given too. changed: tensors that a call writes to.
+        """call: the reference's forward.
+
+        sets: its arguments, tensors in the memory that the candidate is given too. changed: tensors that a call writes
+        to.
 
         flush_ms: what one write over the cache costs.
         """
@@ -84,7 +87,9 @@ class ReferenceClock:
             tensor.copy_(copy)
 
     def _places_of(self, captured: Captured) -> list[tuple[int, int]]:
-        """Address and bytes of the outputs that the graph allocates: of no input's, no weight's, nothing that the model keeps."""
+        """Address and bytes of the outputs that the graph allocates: of no input's, no weight's, nothing that the
+        model keeps.
+        """
         storages = [t.untyped_storage() for t in tensors_in(captured.outputs) if t.is_cuda and t.numel()]
         return merged([(s.data_ptr(), s.nbytes()) for s in storages if s.data_ptr() not in captured.lasting])
 

@@ -1,8 +1,10 @@
-"""The speed of light of a problem: bytes that must move, operations that must be done, and the least time that physics allows for them.
+"""The speed of light of a problem: bytes that must move, operations that must be done, and the least time that physics
+allows for them.
 
-Two figures from one count, and they are not the same. `roofline` says how good a kernel is: what the reference computes, at the machine's peaks. `floor_ms` says
-when a time is impossible, and must never accuse an honest kernel, so it leaves out all that a clever one may save: operations that algebra or zeros take away,
-Winograd's and Strassen's factors, halves of symmetric inputs, what lies in the L2 cache.
+Two figures from one count, and they are not the same. `roofline` says how good a kernel is: what the reference
+computes, at the machine's peaks. `floor_ms` says when a time is impossible, and must never accuse an honest kernel, so
+it leaves out all that a clever one may save: operations that algebra or zeros take away, Winograd's and Strassen's
+factors, halves of symmetric inputs, what lies in the L2 cache.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ SPLITS = {
     "fp16": {"fp16": 1},
     "bf16": {"bf16": 1},
 }
-"""Peaks by which a precision may honestly be reached, and how many products one costs: tf32x3 and splits into halves keep fp32's accuracy."""
+"""Peaks by which a precision may honestly be reached, and how many products one costs: tf32x3 and splits into
+halves keep fp32's accuracy.
+"""
 
 
 class Work(Value):
@@ -52,7 +56,9 @@ class Work(Value):
     floor_operations: int = 0
     """That no kernel can avoid: 0 wherever algebra or structure might save them."""
     depth: int = 1
-    """Input elements over output elements: how long a sum behind one output element may be (tools/comparing/tolerance.py)."""
+    """Input elements over output elements: how long a sum behind one output element may be
+    (tools/comparing/tolerance.py).
+    """
     unused: tuple[str, ...] = ()
     """Inputs and weights on which the output does not depend: `input 1`, `conv.bias`."""
     notes: tuple[str, ...] = ()
@@ -63,11 +69,17 @@ class Structure(Value):
 
     unused: tuple[str, ...] = ()
     kept: dict[str, Number] = {}
-    """Share of an input that carries information: 0.5 for a triangle or a symmetric matrix. Inputs not named carry all."""
+    """Share of an input that carries information: 0.5 for a triangle or a symmetric matrix.
+
+    Inputs not named carry all.
+    """
 
 
 def count(problem: Problem, structure: Structure | None = None) -> Work:
-    """Counts on meta tensors. structure: from `structure_of` on shapes that fit; without it every input counts and no operation is held to be unavoidable.
+    """Counts on meta tensors.
+
+    structure: from `structure_of` on shapes that fit; without it every input counts and no operation is held to be
+    unavoidable.
 
     Raises: ProblemError where the reference does not run on meta tensors (it reads values on the host).
     """
@@ -131,9 +143,11 @@ def _stored(tensor: Any) -> int:
 
 
 def _least_operations(seen: Trace, outputs: list[Any], structure: Structure | None) -> int:
-    """Of one dense product of inputs and weights whose result goes element by element into the output; 0 for everything else.
+    """Of one dense product of inputs and weights whose result goes element by element into the output; 0 for everything
+    else.
 
-    A sum after a matmul is a smaller matmul, a matmul of triangles a sixth of one, and two matmuls in a row may be joined beforehand.
+    A sum after a matmul is a smaller matmul, a matmul of triangles a sixth of one, and two matmuls in a row may be
+    joined beforehand.
     """
     if structure is None or structure.kept or structure.unused or len(seen.products) != 1 or not seen.plain:
         return 0
@@ -144,7 +158,9 @@ def _least_operations(seen: Trace, outputs: list[Any], structure: Structure | No
 
 
 def structure_of(reference: Reference, seed: int = 0) -> Structure:
-    """Which inputs and weights the output depends on, bit by bit, and which inputs are triangular, sparse or symmetric. Runs the model a few dozen times."""
+    """Which inputs and weights the output depends on, bit by bit, and which inputs are triangular, sparse or
+    symmetric. Runs the model a few dozen times.
+    """
     import torch
 
     model, inputs = reference.model(seed), reference.inputs(seed)
@@ -191,7 +207,9 @@ def _matters(reference: Reference, model: Any, inputs: list[Any], base: list[Any
 
 
 def _kept(tensor: Any) -> float:
-    """Share of a tensor that is not structural: zeros are taken off where there are many, half of a symmetric matrix."""
+    """Share of a tensor that is not structural: zeros are taken off where there are many, half of a symmetric
+    matrix.
+    """
     if not tensor.numel() or not tensor.is_floating_point():
         return 1.0
     zeros = float((tensor == 0).double().mean())
@@ -202,7 +220,10 @@ def _kept(tensor: Any) -> float:
 
 
 def best_rate(precision: str, rates: Mapping[str, float]) -> tuple[str, float] | None:
-    """The fastest honest way to `precision`: its name, such as `tf32/3`, and operations a second. None where no peak is known."""
+    """The fastest honest way to `precision`: its name, such as `tf32/3`, and operations a second.
+
+    None where no peak is known.
+    """
     ways = [
         (f"{name}/{parts}" if parts > 1 else name, rates[name] / parts)
         for name, parts in SPLITS.get(precision, {precision: 1}).items()
@@ -212,7 +233,10 @@ def best_rate(precision: str, rates: Mapping[str, float]) -> tuple[str, float] |
 
 
 def roofline(work: Work, bytes_per_second: float | None, rates: Mapping[str, float]) -> Roofline:
-    """The larger of bytes and operations over their peaks. rates: dense peaks by format, as tools/hardware/peaks.py names them."""
+    """The larger of bytes and operations over their peaks.
+
+    rates: dense peaks by format, as tools/hardware/peaks.py names them.
+    """
     best = best_rate(work.precision, rates)
     times: dict[str, float] = {}
     if work.bytes is not None and bytes_per_second:
@@ -235,7 +259,8 @@ def roofline(work: Work, bytes_per_second: float | None, rates: Mapping[str, flo
 def floor_ms(work: Work, bytes_per_second: float | None, rates: Mapping[str, float], l2_bytes: int = 0) -> float:
     """Milliseconds under which no honest call can be. 0 where nothing is known.
 
-    l2_bytes: what may lie in the cache when the call begins, and as much again that may still lie there, unwritten, when it ends.
+    l2_bytes: what may lie in the cache when the call begins, and as much again that may still lie there, unwritten,
+    when it ends.
     """
     best = best_rate(work.precision, rates)
     moved = max(0, work.floor_bytes - 2 * l2_bytes) / bytes_per_second if bytes_per_second else 0.0

@@ -1,4 +1,6 @@
-"""The speed of light of a problem on a GPU, put beside a measured time; and the floor under which no honest time can lie."""
+"""The speed of light of a problem on a GPU, put beside a measured time; and the floor under which no honest time
+can lie.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ _known: dict[tuple[str, str], Work | None] = {}
 def work_of(problem: Problem) -> Work | None:
     """Counted once a problem, without a GPU; None where the reference does not run on meta tensors.
 
-    What small sizes show to be without influence is not counted as bytes that must move. The floor does not rest on that: an element that matters at
-    small sizes may be one that a clever kernel never reads at large ones, and no honest kernel is to be accused.
+    What small sizes show to be without influence is not counted as bytes that must move. The floor does not rest on
+    that: an element that matters at small sizes may be one that a clever kernel never reads at large ones, and no
+    honest kernel is to be accused.
     """
     key = (problem.name, problem.hash)
     if key not in _known:
@@ -46,7 +49,10 @@ def _unused(problem: Problem) -> tuple[str, ...]:
 
 
 def light(problem: Problem, result: ProfileResult, gpu: Any) -> ProfileResult:
-    """Adds roofline and share of speed-of-light. gpu: tools.gpus.Gpu of the device. Raises Failed where the time is impossible."""
+    """Adds roofline and share of speed-of-light.
+
+    gpu: tools.gpus.Gpu of the device. Raises Failed where the time is impossible.
+    """
     work = work_of(problem)
     if work is None or gpu is None or result.candidate is None:
         return result
@@ -54,6 +60,10 @@ def light(problem: Problem, result: ProfileResult, gpu: Any) -> ProfileResult:
     share = line.milliseconds / result.candidate.median if line.milliseconds else None
     floor = floor_ms(work, gpu.bytes_per_second, gpu.rates, gpu.l2_bytes or 0)
     if result.candidate.median < FLOOR_SHARE * floor:
-        message = f"{result.candidate.median:.4g} ms a call, but moving {work.floor_bytes} bytes alone takes {floor:.4g} ms on this GPU: the time is impossible"
+        message = (
+            f"{result.candidate.median:.4g} ms a call, but moving {work.floor_bytes} bytes alone takes "
+            f"{floor:.4g} ms on this GPU: the time is "
+            "impossible"
+        )
         raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.PHYSICS, message=message))
     return result.with_(roofline=line, speed_of_light=share, clocks=gpu.clocks)

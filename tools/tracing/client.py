@@ -25,7 +25,10 @@ class SizeRequest(Value):
 
     spec: InputSpec
     multiprocessors: int | None = None
-    """What the pretended GPU says it has; None for the target's own number. Few of them make a persistent kernel loop."""
+    """What the pretended GPU says it has; None for the target's own number.
+
+    Few of them make a persistent kernel loop.
+    """
     reuse: bool = False
     """Whether the model of an earlier size is called, where its constructor's arguments are the same."""
 
@@ -54,9 +57,10 @@ def trace_candidate(
 ) -> TracedCandidate:
     """Runs the candidate's host code at every size in one sandboxed process. Never raises for what a candidate does.
 
-    seconds: for everything together. allow_import: packages whose kernels count as the candidate's own. decided: is told the first size of several as soon
-    as it is traced, and is at work while the others are; where it gives True, the first size alone is given back. Raises InfrastructureError where no process
-    could be started, and what `decided` raises.
+    seconds: for everything together. allow_import: packages whose kernels count as the candidate's own. decided: is
+    told the first size of several as soon as it is traced, and is at work while the others are; where it gives True,
+    the first size alone is given back. Raises InfrastructureError where no process could be started, and what `decided`
+    raises.
     """
     start = time.monotonic()
     asked = [
@@ -93,7 +97,10 @@ class _FirstSize:
         self._error: BaseException | None = None
 
     def begin(self, answer: Any) -> None:
-        """answer: what the process says of it. Heard once; where it is no trace, the whole answer will not be one either."""
+        """answer: what the process says of it.
+
+        Heard once; where it is no trace, the whole answer will not be one either.
+        """
         found = _read(answer, 1) if isinstance(answer, dict) and self._thread is None else None
         if isinstance(found, TracedCandidate) and _foreign_kernel(found.traced, self._allow_import) is None:
             self._found, self._thread = found, threading.Thread(target=self._decide, daemon=True)
@@ -136,7 +143,10 @@ def _foreign_kernel(traced: Traced, allowed: Sequence[str]) -> Failure | None:
         package = function.file.partition(".")[0]
         if package and package not in allowed:
             name, package = clean_text(function.name, 80), clean_text(package, 60)
-            message = f"kernel {name} is the package {package}'s, not the candidate's own (--allow-import {package} allows it)"
+            message = (
+                f"kernel {name} is the package {package}'s, not the candidate's own (--allow-import "
+                f"{package} allows it)"
+            )
             return Failure(fault=Fault.FALLBACK, message=message)
     return None
 
@@ -196,7 +206,9 @@ def _read(answer: dict[str, Any], count: int) -> TracedCandidate | Failure:
 
 
 def _capped(failure: Failure) -> Failure:
-    """What a candidate's process says of itself is data: a fault of its own choosing, but capped text, and no claim to be a mismatch."""
+    """What a candidate's process says of itself is data: a fault of its own choosing, but capped text, and no claim
+    to be a mismatch.
+    """
     where = failure.where
     if where is not None:
         where = where.with_(text=clean_text(where.text, 300).replace("\n", " "), line=max(0, min(where.line, 10**6)))

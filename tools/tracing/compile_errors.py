@@ -25,7 +25,9 @@ def located(error: BaseException) -> list[Any]:
 
 
 def compile_where(error: BaseException, path: str) -> SourceLine | None:
-    """The innermost place that is in the candidate's file: errors inside Triton's own functions are placed at their call."""
+    """The innermost place that is in the candidate's file: errors inside Triton's own functions are placed at their
+    call.
+    """
     lines = Path(path).read_text("utf-8", "replace").splitlines()
     for inner in located(error):
         start, indent = _start_of(str(inner.src), lines)

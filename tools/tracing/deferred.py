@@ -1,7 +1,9 @@
-"""Kernels that are not compiled until somebody looks inside: launches of them are written on the tape. Runs in a candidate's process.
+"""Kernels that are not compiled until somebody looks inside: launches of them are written on the tape.
 
-`triton.compile` is replaced, and Triton's own `JITFunction.run` stays as it is: it binds arguments, specialises them, evaluates the grid and calls hooks just as
-it does on a GPU, in every version of Triton.
+Runs in a candidate's process.
+
+`triton.compile` is replaced, and Triton's own `JITFunction.run` stays as it is: it binds arguments, specialises them,
+evaluates the grid and calls hooks just as it does on a GPU, in every version of Triton.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ MOST_ALTERNATIVES = 64
 
 
 class Deferred:
-    """Stands for Triton's CompiledKernel. What it is asked beside being launched (registers, assembly) makes it compile, once."""
+    """Stands for Triton's CompiledKernel.
+
+    What it is asked beside being launched (registers, assembly) makes it compile, once.
+    """
 
     def __init__(
         self, src: Any, options: dict[str, Any], tape: Tape, texts: Texts, compile_now: Callable[[], Any]
@@ -123,7 +128,8 @@ def _defer_compilation(tape: Tape, texts: Texts, target: Any) -> None:
             return original(src, target=target, options=options, **more)
         given = dict(options or {})
         with contextlib.suppress(Exception):  # what the compiler will refuse, it refuses in its own words
-            src.fn.cache_key  # noqa: B018  notes the globals that the kernel reads: Triton refuses a launch once one has changed
+            # Notes the globals that the kernel reads: Triton refuses a launch once one has changed.
+            src.fn.cache_key  # noqa: B018
         return Deferred(src, differing(given, defaults), tape, texts, lambda: original(src, target=gpu, options=given))
 
     for owner in (triton, triton.compiler, compiler):
@@ -139,7 +145,10 @@ def _write_configurations(tape: Tape) -> None:
 
 
 def _tuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """One autotuned launch: the steps of each configuration, side by side. As Triton does, tensors are reset before the first launch of a key only."""
+    """One autotuned launch: the steps of each configuration, side by side.
+
+    As Triton does, tensors are reset before the first launch of a key only.
+    """
     tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
     key = _key(tuner, kwargs)
     first = key not in tuner.cache
@@ -182,7 +191,9 @@ def _key(tuner: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def watch_libraries(tape: Tape) -> None:
-    """From now on the tape steps into operators that the candidate registers: `custom_op`, `triton_op`, `Library.impl`."""
+    """From now on the tape steps into operators that the candidate registers: `custom_op`, `triton_op`,
+    `Library.impl`.
+    """
     import torch
 
     for name in ("custom_op", "triton_op"):
@@ -215,7 +226,9 @@ def _remembering(original: Any, tape: Tape) -> Any:
 
 
 class Graph:
-    """Stands for torch.cuda.CUDAGraph: what is asked for between capture and its end is kept, and asked for again at every replay."""
+    """Stands for torch.cuda.CUDAGraph: what is asked for between capture and its end is kept, and asked for again
+    at every replay.
+    """
 
     tape: Tape
     """Set once, before the candidate's text is read."""

@@ -1,4 +1,7 @@
-"""Kernels as text: what `triton.compile` would be given, written down as values of `tools.tracing.trace`. Runs in a candidate's process."""
+"""Kernels as text: what `triton.compile` would be given, written down as values of `tools.tracing.trace`.
+
+Runs in a candidate's process.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,9 @@ class Texts:
         return key
 
     def _package(self, file: str, module: str) -> str:
-        """Whose text it is, by where its file lies: nobody's but the candidate's in the candidate's own folder, else the package's under site-packages."""
+        """Whose text it is, by where its file lies: nobody's but the candidate's in the candidate's own folder,
+        else the package's under site-packages.
+        """
         if file.startswith(str(Path(self._path).parent) + "/"):
             return ""
         for part in ("/site-packages/", "/dist-packages/"):
@@ -123,7 +128,10 @@ class Texts:
         return key
 
     def value(self, value: Any) -> Json:
-        """A constant as a trace holds it. Subclasses of plain types become plain: nothing of theirs travels. Raises NotPlain."""
+        """A constant as a trace holds it.
+
+        Subclasses of plain types become plain: nothing of theirs travels. Raises NotPlain.
+        """
         import torch
         import triton.language as tl
         from triton.runtime.jit import JITFunction
@@ -210,7 +218,9 @@ def _of_triton(value: Any) -> bool:
 
 
 def _place_in_triton(value: Any) -> str | None:
-    """`module:qualified name` of a function, class or device function that Triton itself defines and that is found there; else None."""
+    """`module:qualified name` of a function, class or device function that Triton itself defines and that is found
+    there; else None.
+    """
     import sys
 
     target = getattr(value, "fn", value)

@@ -1,7 +1,8 @@
-"""A candidate called a few times, for tools that look at it from outside: `python -m kernelwright.tools.tracing.once SPEC.json`.
+"""A candidate called a few times, for tools that look at it from outside: `python -m kernelwright.tools.tracing.once
+SPEC.json`.
 
-The spec names the candidate's file and describes its arguments; contents are random, and nothing is judged or told here. Only the last call lies between
-cudaProfilerStart and cudaProfilerStop.
+The spec names the candidate's file and describes its arguments; contents are random, and nothing is judged or told
+here. Only the last call lies between cudaProfilerStart and cudaProfilerStop.
 """
 
 from __future__ import annotations

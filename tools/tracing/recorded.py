@@ -1,4 +1,6 @@
-"""What the tracer asks of a recorded call and of a model: which steps launch, which tensors they name, what may change memory."""
+"""What the tracer asks of a recorded call and of a model: which steps launch, which tensors they name, what may
+change memory.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def canonical(call: dict[str, Any]) -> Any:
 
 
 def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Returns in a few words where two recorded calls part: the number of the step and what it asks for, or the outputs."""
+    """Returns in a few words where two recorded calls part: the number of the step and what it asks for, or the
+    outputs.
+    """
     first, second = one["steps"], other["steps"]
     if len(first) != len(second):
         return f"{len(second)} steps where there were {len(first)}"

@@ -1,4 +1,7 @@
-"""Which earlier steps a call needs: a backward slice over what the tape holds. Runs in a candidate's process; on plain data."""
+"""Which earlier steps a call needs: a backward slice over what the tape holds.
+
+Runs in a candidate's process; on plain data.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,11 @@ def needed_steps(
     mutates: Callable[[Step], bool],
     always: Callable[[Step], bool],
 ) -> list[Step]:
-    """The steps of `history`, in order, that make or change the wanted tensors, and those that `always` keeps (random ones advance the generator).
+    """The steps of `history`, in order, that make or change the wanted tensors, and those that `always` keeps (random
+    ones advance the generator).
 
-    A step that changes memory in place, and every launch, is kept where it touches the storage of a tensor that is needed.
+    A step that changes memory in place, and every launch, is kept where it touches the storage of a tensor that is
+    needed.
     """
     needed, regions = set(wanted), {storages[n] for n in wanted}
     kept: list[Step] = []
@@ -76,7 +81,9 @@ def renamed(value: Json, names: dict[int, int]) -> Json:
 
 
 def canonical(steps: list[Step], outputs: Json, roots: Iterable[int]) -> Json:
-    """Steps and outputs with the tensors of the call numbered by their first appearance; those that were there before keep their own (negative) number."""
+    """Steps and outputs with the tensors of the call numbered by their first appearance; those that were there
+    before keep their own (negative) number.
+    """
     names: dict[int, int] = {}
     for root in roots:
         names.setdefault(root, len(names))

@@ -1,4 +1,7 @@
-"""The tape: every operator and every launch of a candidate's host code, in order, as plain data. Runs in a candidate's process, on tensors without values."""
+"""The tape: every operator and every launch of a candidate's host code, in order, as plain data.
+
+Runs in a candidate's process, on tensors without values.
+"""
 
 from __future__ import annotations
 
@@ -99,12 +102,16 @@ class Tape(TorchDispatchMode):
 
     def _descriptor(self, value: Any) -> Json:
         return {
-            "base": self.value(value.base), "shape": [plain(int(n)) for n in value.shape], "strides": [plain(int(n)) for n in value.strides],
+            "base": self.value(value.base), "shape": [plain(int(n)) for n in value.shape],
+            "strides": [plain(int(n)) for n in value.strides],
             "block": [plain(int(n)) for n in value.block_shape], "padding": str(getattr(value, "padding", "zero")),
         }  # fmt: skip
 
     def output(self, value: Any) -> Json:
-        """What forward returned. Tuples, lists and dicts are looked into by their own base classes; what is no plain value is {"other": type}."""
+        """What forward returned.
+
+        Tuples, lists and dicts are looked into by their own base classes; what is no plain value is {"other": type}.
+        """
         if isinstance(value, torch.Tensor):
             exact = type(value) is torch.Tensor or isinstance(
                 value, torch._subclasses.fake_tensor.FakeTensor | torch.nn.Parameter
@@ -170,7 +177,9 @@ class Tape(TorchDispatchMode):
 
 
 def _wrapped_tensor(value: Any) -> torch.Tensor | None:
-    """The tensor that an object with an address of its own stands on (flag_gems' StridedBuffer); None where there is none."""
+    """The tensor that an object with an address of its own stands on (flag_gems' StridedBuffer); None where there
+    is none.
+    """
     if type(value).__name__ == "TensorWrapper":
         return None
     return next((v for v in getattr(value, "__dict__", {}).values() if isinstance(v, torch.Tensor)), None)

@@ -1,7 +1,8 @@
 """The trace: all that crosses from a candidate's process to the trusted side, as a frozen, versioned, bounded value.
 
-A trace is plain data: operators of torch by name, launches of kernels by their text, tensors by number. It holds no code of the candidate but the text of
-its kernels, and no claim about itself: a forged trace is only another program, and it is replayed and judged as one.
+A trace is plain data: operators of torch by name, launches of kernels by their text, tensors by number. It holds no
+code of the candidate but the text of its kernels, and no claim about itself: a forged trace is only another program,
+and it is replayed and judged as one.
 
 How values are written, wherever `Json` stands (arguments of operators, constants of kernels, outputs):
 
@@ -13,8 +14,8 @@ How values are written, wherever `Json` stands (arguments of operators, constant
     {"float": "inf"}                          a float that JSON has no word for
     {"function": "key"}                       a device function of the same trace
     {"pointer_type": "fp16"}                  tl.pointer_type(tl.float16), a constexpr of some kernels
-    {"descriptor": {"base": {"t": 3}, "shape": [...], "strides": [...], "block": [...], "padding": "zero"}}     a tensor descriptor made on the host
-    null, true, 1, 0.5, "text"                itself
+    {"descriptor": {"base": {"t": 3}, "shape": [...], "strides": [...], "block": [...], "padding": "zero"}}     a tensor
+    descriptor made on the host null, true, 1, 0.5, "text"                itself
 
 Nothing here imports torch or triton.
 """
@@ -62,7 +63,9 @@ class Strict(Value):
 
 
 class Function(Strict):
-    """A `@triton.jit` function as text, and what each of the names in it that are neither its own nor Python's stands for."""
+    """A `@triton.jit` function as text, and what each of the names in it that are neither its own nor Python's
+    stands for.
+    """
 
     name: str
     """Of the `def`."""
@@ -75,8 +78,10 @@ class Function(Strict):
     file: str = ""
     """Empty for the candidate's own file; else the module of an allowed library."""
     names: dict[str, Json] = {}
-    """Global name -> {"function": key}, {"value": Json}, {"constexpr": Json}, {"triton": "triton.language:exp"} (an object of Triton's, by module and qualified
-    name; {"triton": "triton.language"} is a module), {"constexpr_function": key}, or {"members": {attribute: the same again}} for a module or class that is neither."""
+    """Global name -> {"function": key}, {"value": Json}, {"constexpr": Json}, {"triton": "triton.language:exp"} (an
+    object of Triton's, by module and qualified name; {"triton": "triton.language"} is a module), {"constexpr_function":
+    key}, or {"members": {attribute: the same again}} for a module or class that is neither.
+    """
     noinline: bool = False
     do_not_specialize: tuple[str, ...] = ()
 
@@ -134,7 +139,10 @@ class Data(Strict):
 
 
 class Choice(Strict):
-    """An autotuned launch: each alternative is one configuration's steps. Which is taken is decided on the trusted side."""
+    """An autotuned launch: each alternative is one configuration's steps.
+
+    Which is taken is decided on the trusted side.
+    """
 
     name: str
     alternatives: tuple[tuple[Operator | Launch | Data, ...], ...]
@@ -147,7 +155,10 @@ Step = Operator | Launch | Choice | Data
 
 
 class Form(Strict):
-    """What an output is, as tensors without values have it. The replay finds out what it really is; this says early, and at sizes too large to replay."""
+    """What an output is, as tensors without values have it.
+
+    The replay finds out what it really is; this says early, and at sizes too large to replay.
+    """
 
     shape: tuple[int, ...] = ()
     dtype: str = ""
@@ -163,7 +174,10 @@ class Trace(Strict):
     later_inputs: tuple[Json, ...] = ()
     """The same for a later call: other tensors."""
     state: dict[str, int] = {}
-    """Parameters and buffers by dotted name -> tensor number. The judge's weights take their places before anything runs."""
+    """Parameters and buffers by dotted name -> tensor number.
+
+    The judge's weights take their places before anything runs.
+    """
     parameters: tuple[str, ...] = ()
     """Those names of `state` that are parameters, in order."""
     shapes: dict[str, tuple[int, ...]] = {}
@@ -188,11 +202,16 @@ class Traced(Strict):
     functions: dict[str, Function] = {}
     kernels: dict[str, Kernel] = {}
     traces: tuple[Trace | None, ...] = ()
-    """One a size, in the order asked for; None where the host code raised (`failures` of the process's answer says how)."""
+    """One a size, in the order asked for; None where the host code raised (`failures` of the process's answer says
+    how).
+    """
 
 
 def read(message: Json) -> Traced:
-    """A message of a candidate's process as a value. Raises TraceError for whatever is not one, in time linear in its size."""
+    """A message of a candidate's process as a value.
+
+    Raises TraceError for whatever is not one, in time linear in its size.
+    """
     _check_size(message)
     try:
         traced = Traced.model_validate_json(json.dumps(message))

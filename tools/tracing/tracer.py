@@ -1,8 +1,11 @@
-"""The tracer: a sandboxed process that runs a candidate's host code, once per size, on tensors without values, and says what it asked for.
+"""The tracer: a sandboxed process that runs a candidate's host code, once per size, on tensors without values, and says
+what it asked for.
 
-It is sent {"source", "target", "sizes": [{"spec": tools.spec.InputSpec, "multiprocessors": n or null, "calls": n, "reuse": bool}, ...]} as its payload and answers with
-{"progress": {...}} before each step that may hang, {"first": the answer for the first size alone} once that is traced where there are more, and, at the end, {"traced": tools.tracing.trace.Traced, "failures": [Failure or null, ...], "notes": [...]}.
-What it says is a candidate's word: the trusted side reads it with `tools.tracing.trace.read`.
+It is sent {"source", "target", "sizes": [{"spec": tools.spec.InputSpec, "multiprocessors": n or null, "calls": n,
+"reuse": bool}, ...]} as its payload and answers with {"progress": {...}} before each step that may hang, {"first": the
+answer for the first size alone} once that is traced where there are more, and, at the end, {"traced":
+tools.tracing.trace.Traced, "failures": [Failure or null, ...], "notes": [...]}. What it says is a candidate's word: the
+trusted side reads it with `tools.tracing.trace.read`.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
 
 
 def warm() -> None:
-    """Traces a candidate of one kernel in the zygote, so that no fork pays for what torch and Triton look up the first time."""
+    """Traces a candidate of one kernel in the zygote, so that no fork pays for what torch and Triton look up the
+    first time.
+    """
     from kernelwright.tools.tracing.pretended_gpu.warm_candidate import SOURCE
 
     with tempfile.TemporaryDirectory() as folder:
@@ -153,7 +158,9 @@ class Tracer:
             return None, self._failure(error, fault)
 
     def _model(self, module: Any, size: dict[str, Any]) -> tuple[Any, list[Step]]:
-        """A model of this size, and the steps that built it. Where `reuse` asks for it, one that has been called at another size: as users call models.
+        """A model of this size, and the steps that built it.
+
+        Where `reuse` asks for it, one that has been called at another size: as users call models.
 
         What it kept of that size's inputs is uninitialised memory by now.
         """
@@ -168,7 +175,9 @@ class Tracer:
         return model, building
 
     def _calls(self, model: Any, size: dict[str, Any]) -> list[dict[str, Any]]:
-        """Two calls, or many: then one on tensors that were given before, and one on others that lie where those lay."""
+        """Two calls, or many: then one on tensors that were given before, and one on others that lie where those
+        lay.
+        """
         spec, wanted, begun = size["spec"]["inputs"], max(2, int(size.get("calls", 2))), time.monotonic()
         calls = [self._call(model, self._inputs(spec)) for _ in range(2)]
         if time.monotonic() - begun > MANY_CALLS_SECONDS:
@@ -217,11 +226,15 @@ class Tracer:
         odd = next((i for i, form in enumerate(forms[2:], 3) if form != forms[1]), None)
         if odd is not None and recorded.launches(calls[odd - 1]) < recorded.launches(second):
             raise Kept(
-                f"call {odd} of forward launches {recorded.launches(calls[odd - 1])} kernels where call 2 launches {recorded.launches(second)}: an answer is kept from an earlier call"
+                f"call {odd} of forward launches {recorded.launches(calls[odd - 1])} kernels where call 2 "
+                f"launches {recorded.launches(second)}: an answer is kept "
+                "from an earlier "
+                "call"
             )
         if odd is not None:
             raise Inconstant(
-                f"call {odd} of forward asks for other things than call 2 ({recorded.difference(calls[1], calls[odd - 1])}): "
+                f"call {odd} of forward asks for other things than call 2 "
+                f"({recorded.difference(calls[1], calls[odd - 1])}): "
                 "a verdict needs host code that does the same at every call"
             )
         later = None if same else second
@@ -239,8 +252,10 @@ class Tracer:
         )
         names = self._aliases(state, numbers)
         told = {
-            "inputs": first["inputs"], "later_inputs": second["inputs"] if later else (), "state": numbers, "setup": setup,
-            "first": first["steps"], "first_outputs": first["outputs"], "later": later and later["steps"], "later_outputs": later and later["outputs"],
+            "inputs": first["inputs"], "later_inputs": second["inputs"] if later else (), "state": numbers,
+            "setup": setup,
+            "first": first["steps"], "first_outputs": first["outputs"], "later": later and later["steps"],
+            "later_outputs": later and later["outputs"],
         }  # fmt: skip
         if names:
             told = {k: slicing.renamed(v, names) if k != "state" else v for k, v in told.items()}
@@ -259,7 +274,9 @@ class Tracer:
         return {"shape": [int(n) for n in tensor.shape], "dtype": dtype, "device": tensor.device.type}
 
     def _aliases(self, state: dict[str, torch.Tensor], numbers: dict[str, int]) -> dict[int, int]:
-        """Tensors that are a state tensor under another number (`Parameter(w)` is a detached `w`): called by the state's number."""
+        """Tensors that are a state tensor under another number (`Parameter(w)` is a detached `w`): called by the
+        state's number.
+        """
         places = {recorded.place(t): numbers[n] for n, t in state.items() if t.numel()}
         if not places:
             return {}
@@ -286,7 +303,8 @@ class Tracer:
         if any(recorded.needs_values(e) for e in chain(error)):
             return told.with_(
                 fault=Fault.UNTRACEABLE,
-                message="host code reads what a tensor holds: a verdict needs host code that decides by shapes and numbers alone",
+                message="host code reads what a tensor holds: a verdict needs host code that decides by shapes and "
+                "numbers alone",
             )
         if fault is Fault.RUNTIME and (
             any(isinstance(e, LaunchRefused) for e in chain(error)) or self._before_a_launch(error)

@@ -1,7 +1,7 @@
 """One query a sequence against its cached keys and values, heads in groups.
 
-query: (batch_size, heads, head_dim). keys, values: (batch_size, kv_heads, length, head_dim); heads is a multiple of kv_heads,
-and each group of heads // kv_heads queries shares one key head.
+query: (batch_size, heads, head_dim). keys, values: (batch_size, kv_heads, length, head_dim); heads is a multiple of
+kv_heads, and each group of heads // kv_heads queries shares one key head.
 """
 
 import math

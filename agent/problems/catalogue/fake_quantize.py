@@ -1,7 +1,7 @@
 """Rounded to a grid of int8 steps, but kept in fp32.
 
-x: (rows, columns). Rounded half to even. The step is a power of two, so that dividing by it and multiplying by its inverse agree.
-The draw reaches past both ends of the grid.
+x: (rows, columns). Rounded half to even. The step is a power of two, so that dividing by it and multiplying by its
+inverse agree. The draw reaches past both ends of the grid.
 """
 
 import torch

@@ -1,6 +1,7 @@
 """First-order linear recurrence: h[t] = decay[t] * h[t - 1] + x[t].
 
-decay, x: (batch_size, length, channels), the recurrence running along length from h = 0. Output: every h, the same shape.
+decay, x: (batch_size, length, channels), the recurrence running along length from h = 0. Output: every h, the same
+shape.
 """
 
 import torch

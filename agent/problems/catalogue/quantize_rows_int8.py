@@ -1,7 +1,7 @@
 """Rows quantised to int8, each with its own scale.
 
-x: (rows, columns), no row all zero. Outputs: int8 (rows, columns), rounded half to even after a true division, and fp32 scales
-(rows, 1): the largest magnitude of the row over 127.
+x: (rows, columns), no row all zero. Outputs: int8 (rows, columns), rounded half to even after a true division, and fp32
+scales (rows, 1): the largest magnitude of the row over 127.
 """
 
 import torch

@@ -161,7 +161,10 @@ def _geometric_mean(rows: np.ndarray) -> np.ndarray:
 
 
 def _estimate(values: Sequence[float], statistic: Callable[[np.ndarray], np.ndarray], seed: int) -> Estimate:
-    """Percentile bootstrap: problems are drawn again with replacement. With fewer than two problems there is no interval."""
+    """Percentile bootstrap: problems are drawn again with replacement.
+
+    With fewer than two problems there is no interval.
+    """
     import numpy as np
 
     if not values:

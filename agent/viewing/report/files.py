@@ -147,7 +147,10 @@ def speed_plot(
 
 
 def roofline_plot(roof: Roofline, points: Sequence[tuple[str, float]]) -> str:
-    """points: name and milliseconds. Operations a second over operations a byte, both as the reference needs them. Empty where a rate is unknown."""
+    """points: name and milliseconds.
+
+    Operations a second over operations a byte, both as the reference needs them. Empty where a rate is unknown.
+    """
     rates = (roof.bytes, roof.operations, roof.bytes_per_second, roof.operations_per_second)
     if not points or any(not rate for rate in rates):
         return ""

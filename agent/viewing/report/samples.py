@@ -1,4 +1,7 @@
-"""What figures and exports need of each trajectory: its best candidate, how it was judged, what it cost. Read from the store, no text loaded."""
+"""What figures and exports need of each trajectory: its best candidate, how it was judged, what it cost.
+
+Read from the store, no text loaded.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from kernelwright.agent.viewing.report.samples import Cost
 from kernelwright.tools.report import clean_text
 
 COLUMNS = (
-    "policy", "problem", "samples", "compiled", "correct", "best_speedup", "milliseconds", "speed_of_light", "judged_on", "fault",
+    "policy", "problem", "samples", "compiled", "correct", "best_speedup", "milliseconds", "speed_of_light",
+    "judged_on", "fault",
     "degenerate", "best_trajectory", "turns", "tokens", "dollars", "gpu_seconds",
 )  # fmt: skip
 
@@ -104,7 +105,8 @@ def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
     share = "-" if row.speed_of_light is None else f"{row.speed_of_light:.0%}"
     note = f"degenerate: {', '.join(row.degenerate)}" if row.degenerate else ""
     return (
-        row.problem, str(row.samples), str(row.compiled), str(row.correct), speed, share, row.judged_on or "-", row.fault.replace("_", " ") or "-",
+        row.problem, str(row.samples), str(row.compiled), str(row.correct), speed, share, row.judged_on or "-",
+        row.fault.replace("_", " ") or "-",
         "-" if row.best_trajectory is None else str(row.best_trajectory), note,
     )  # fmt: skip
 

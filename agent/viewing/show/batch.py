@@ -55,7 +55,8 @@ def _runs(batch: Batch) -> Table:
     doing = batch.doing
     for run in doing[:MAX_RUNS_SHOWN]:
         table.add_row(
-            data(run.problem, limit=40), str(run.sample), str(run.turn), run.state, times(run.best), data(run.doing, QUIET, 60)
+            data(run.problem, limit=40), str(run.sample), str(run.turn), run.state, times(run.best),
+            data(run.doing, QUIET, 60)
         )  # fmt: skip
     if len(doing) > MAX_RUNS_SHOWN:
         table.add_row(Text(f"and {len(doing) - MAX_RUNS_SHOWN} more", style=QUIET))

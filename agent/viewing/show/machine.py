@@ -39,7 +39,8 @@ def machine_view(machine: Machine, troubles: tuple[Trouble, ...]) -> RenderableT
 def _gpu(gpu: Gpu) -> Text:
     clocks = gpu.clocks
     lines = [
-        f"{gpu.name} ({gpu.uuid}), {gpu.target}, {gpu.multiprocessors} SMs, {size(gpu.memory_bytes)}, L2 {size(gpu.l2_bytes)}",
+        f"{gpu.name} ({gpu.uuid}), {gpu.target}, {gpu.multiprocessors} SMs, {size(gpu.memory_bytes)}, L2 "
+        f"{size(gpu.l2_bytes)}",
         f"memory {rate(gpu.bytes_per_second, 'B')}; "
         + (", ".join(f"{name} {rate(value, 'OP')}" for name, value in gpu.rates.items()) or "peak rates unknown"),
     ]

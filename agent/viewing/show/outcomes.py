@@ -189,7 +189,8 @@ def rechecks_view(found: Rechecks) -> RenderableType:
 def _line(one: Changed) -> Text:
     return Text.assemble(
         (f"candidate {one.candidate_id}  ", LABEL), data(one.problem, limit=60),
-        (f", trajectory {one.trajectory_id} turn {one.turn}:  ", QUIET), (one.was, BAD if one.was != "correct" else GOOD), " -> ",
+        (f", trajectory {one.trajectory_id} turn {one.turn}:  ", QUIET),
+        (one.was, BAD if one.was != "correct" else GOOD), " -> ",
         (one.now, GOOD if one.now == "correct" else BAD), "  ", data(one.why, QUIET, 300),
     )  # fmt: skip
 

@@ -112,7 +112,10 @@ def _standing(run: Run) -> Text:
 
 @contextmanager
 def live(quiet: bool = False) -> Iterator[tuple[Callable[[Run, str], None], Callable[[str], None]]]:
-    """Gives what a run tells its changes to, and what says a step before there is a run. Silent where stderr is no terminal."""
+    """Gives what a run tells its changes to, and what says a step before there is a run.
+
+    Silent where stderr is no terminal.
+    """
     console = Console(stderr=True)
     shown = LiveRun()
     if quiet or not console.is_terminal:

@@ -1,4 +1,6 @@
-"""Traces one candidate's host code to be shown: at the problem's own size, and at the size that is judged first where that is another."""
+"""Traces one candidate's host code to be shown: at the problem's own size, and at the size that is judged first
+where that is another.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ def trace_host_code(
 ) -> CandidateTrace:
     """What the candidate's own process asked for. `device` decides which size is judged first: cpu or cuda:N.
 
-    A candidate that fails is a value. Raises ProblemError where the reference itself cannot be used, InfrastructureError where no process could be started.
+    A candidate that fails is a value. Raises ProblemError where the reference itself cannot be used,
+    InfrastructureError where no process could be started.
     """
     from kernelwright.tools.pipeline import WARM
     from kernelwright.tools.sizing.selection import requests, select

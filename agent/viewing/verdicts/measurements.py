@@ -33,7 +33,9 @@ MAX_TABLE_ROWS = 12
 
 
 def kernels_view(result: CompileResult) -> RenderableType | None:
-    """Registers, spills, shared memory, occupancy and tensor-core use of every specialisation; None where nothing was compiled."""
+    """Registers, spills, shared memory, occupancy and tensor-core use of every specialisation; None where nothing
+    was compiled.
+    """
     if not result.kernels:
         return None
     headings = ("kernel", "config", "registers", "spills", "shared", "occupancy", "tensor cores", "loads")
@@ -125,7 +127,9 @@ MEASURED_SEPARATELY = " (measured apart, no part of the time or the speedup)"
 
 
 def speed_view(profile: ProfileResult) -> RenderableType:
-    """Time, speedups, speed of light, what is no part of the time, where the GPU time went, the clocks it was measured at, hardware counters."""
+    """Time, speedups, speed of light, what is no part of the time, where the GPU time went, the clocks it was
+    measured at, hardware counters.
+    """
     found = facts(
         [
             ("time", interval(profile.candidate) if profile.candidate else ""),

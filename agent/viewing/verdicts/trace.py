@@ -1,4 +1,6 @@
-"""What a candidate's host code asks for, step by step, under the lines of its file that ask: for people who want to know why it is `fallback` or `untraceable`."""
+"""What a candidate's host code asks for, step by step, under the lines of its file that ask: for people who want to
+know why it is `fallback` or `untraceable`.
+"""
 
 from __future__ import annotations
 
@@ -228,7 +230,9 @@ class _Listing:
         return f"{function.file}.{function.name}" if function.file else function.name
 
     def _choice(self, step: Choice, judged: bool) -> list[RenderableType]:
-        """An autotuned launch: the launches of its first configuration count, the fastest one is taken when it is timed."""
+        """An autotuned launch: the launches of its first configuration count, the fastest one is taken when it is
+        timed.
+        """
         count = len(step.alternatives)
         title = f"{step.name}, autotuned: the fastest of {count} configuration{'s' if count > 1 else ''}"
         lines: list[RenderableType] = [_indented(data(title, GOOD))]

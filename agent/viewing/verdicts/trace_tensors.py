@@ -1,4 +1,6 @@
-"""What the tensors of a trace are called, and what is known of their shapes without running anything: inputs, weights, allocations, views."""
+"""What the tensors of a trace are called, and what is known of their shapes without running anything: inputs,
+weights, allocations, views.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from kernelwright.tools.tracing.trace import Data, Json, Operator, Trace, tensor
 SAME_TENSOR = frozenset({"detach", "alias", "lift_fresh"})
 """Operators whose result is their argument by another number: both are called the same."""
 LIKE = frozenset(
-    {"clone", "contiguous", "copy_", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "fill_", "zero_", "_to_copy"}
+    {"clone", "contiguous", "copy_", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
+    "fill_", "zero_", "_to_copy"}
 )  # fmt: skip
 """The result has the shape of the first argument."""
 SIZED = frozenset({"empty", "zeros", "ones", "full", "rand", "randn", "empty_strided", "empty_permuted"})
@@ -34,7 +37,9 @@ class Known(NamedTuple):
 
 
 class Tensors:
-    """Names and shapes of the tensors of one trace: `x0` the first input, `w:NAME` a weight or a buffer, `t7` any other. `learn` follows a step."""
+    """Names and shapes of the tensors of one trace: `x0` the first input, `w:NAME` a weight or a buffer, `t7` any
+    other. `learn` follows a step.
+    """
 
     def __init__(self, trace: Trace, inputs: Json) -> None:
         """inputs: as `tools.spec.InputSpec.inputs` describes them."""
@@ -138,7 +143,9 @@ def _filled(asked: Sequence[Any], shape: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _moved(name: str, shape: tuple[int, ...], args: Sequence[Json]) -> tuple[int, ...] | None:
-    """The shape after a view that moves, adds or drops dimensions; None for any other operator, and where the arguments make no sense."""
+    """The shape after a view that moves, adds or drops dimensions; None for any other operator, and where the
+    arguments make no sense.
+    """
     numbers = [a for a in args[1:] if type(a) is int]
     try:
         if name == "t":

@@ -19,7 +19,10 @@ NOT_ITS_OWN = frozenset({Fault.FALLBACK, Fault.NO_KERNEL, Fault.CHEAT})
 
 
 def report_view(report: Report, command: str = "") -> RenderableType:
-    """Everything a kernel engineer asks first, in that order. What was not reached is not shown. `command`: how the report was asked for, without its seed."""
+    """Everything a kernel engineer asks first, in that order.
+
+    What was not reached is not shown. `command`: how the report was asked for, without its seed.
+    """
     parts: list[RenderableType] = [headline(report), facts([("rungs", ladder(report)), *_findings(report, command)])]
     if report.failure:
         parts.append(failure_view(report.failure, report.ended_at))
@@ -89,7 +92,9 @@ def _findings(report: Report, command: str) -> list[tuple[str, object]]:
 
 
 def sizes_view(tried: tuple[Tried, ...]) -> Table:
-    """One line a size: the integers of the reference that were changed, why these, and what became of the candidate there."""
+    """One line a size: the integers of the reference that were changed, why these, and what became of the candidate
+    there.
+    """
     table = Table.grid(padding=(0, 2))
     table.add_column(overflow="fold")
     for _ in range(3):

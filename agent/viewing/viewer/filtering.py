@@ -1,4 +1,6 @@
-"""`fault:mismatch action:repair problem:fused_softmax speedup:1.2 correct`: which turns are wanted, as people write it."""
+"""`fault:mismatch action:repair problem:fused_softmax speedup:1.2 correct`: which turns are wanted, as people write
+it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ FLAGS = {
     "finished": ("finished", True),
     "unfinished": ("finished", False),
 }
-EXAMPLE = "fault:mismatch, action:repair, rung:compile, problem:NAME, policy:NAME, run:NAME, stop:REASON, speedup:1.2, correct"
+EXAMPLE = (
+    "fault:mismatch, action:repair, rung:compile, problem:NAME, policy:NAME, run:NAME, stop:REASON, "
+    "speedup:1.2, "
+    "correct"
+)
 
 
 def parse_filter(text: str) -> CandidateFilter:

@@ -62,7 +62,10 @@ class Pager(ScrollView, can_focus=False):
         self.refresh()
 
     def find(self, text: str, step: int = 1) -> bool:
-        """Goes to the next line (from where it is) that holds it, round the end; upper and lower case are one. False where none does."""
+        """Goes to the next line (from where it is) that holds it, round the end; upper and lower case are one.
+
+        False where none does.
+        """
         if text != self._looked_for:
             self._looked_for, self._at = text, -1
         self._mark()

@@ -138,7 +138,9 @@ def chosen_turn(store: Store, trail: Trail, number: int | None) -> Turn:
 
 
 def trail_json(store: Store, trail: Trail, number: int | None) -> dict[str, Any]:
-    """The row, the lineage, and each turn without token ids and log-probabilities (agent export --format jsonl has them)."""
+    """The row, the lineage, and each turn without token ids and log-probabilities (agent export --format jsonl has
+    them).
+    """
     wanted = [entry for entry in trail.entries if entry.candidate.id in trail.fitting]
     if number is not None:
         wanted = [entry for entry in wanted if entry.candidate.turn + 1 == number]

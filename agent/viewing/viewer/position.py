@@ -1,4 +1,7 @@
-"""Where the viewer is: which trajectory, which turn of it, under which filter. Every move says why it could not be made."""
+"""Where the viewer is: which trajectory, which turn of it, under which filter.
+
+Every move says why it could not be made.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,10 @@ class Position:
         return ""
 
     def filter(self, wanted: CandidateFilter) -> str:
-        """Stays where it is if the filter wants it, else goes to the newest trajectory that has such a turn. Without one nothing changes."""
+        """Stays where it is if the filter wants it, else goes to the newest trajectory that has such a turn.
+
+        Without one nothing changes.
+        """
         here = self.entry.candidate.id if self.entry else None
         trail = read_trail(self.store, self.trail.row.id, wanted)
         target = self.trail.row.id if trail.fitting else newest(self.store, wanted)

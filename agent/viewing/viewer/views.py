@@ -1,4 +1,7 @@
-"""What can be seen of one turn, as rich renderables. Text that others wrote is data: no markup, no control characters."""
+"""What can be seen of one turn, as rich renderables.
+
+Text that others wrote is data: no markup, no control characters.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,10 @@ def answer_text(turn: Turn) -> RenderableType:
 
 
 def long_text(text: str) -> RenderableType:
-    """Text that someone else wrote. Where there is much of it, it is laid out by columns and not by words: that is a hundred times as fast."""
+    """Text that someone else wrote.
+
+    Where there is much of it, it is laid out by columns and not by words: that is a hundred times as fast.
+    """
     return data(text, limit=LONGEST) if len(text) <= BY_WORDS else Columns(data(text, limit=LONGEST).plain)
 
 

@@ -31,7 +31,11 @@ def explained_view(explained: Explained) -> Group:
         notes.append("the formula rejects this sample: too little of the GPU time is in its own kernels")
     if not explained.earns:
         notes.append("the problem is passed by a degenerate answer: none of its candidates is a sample")
-    head = f"candidate {explained.candidate_id}: {explained.problem}, depth {explained.depth}, by {explained.policy or 'nobody known'}; {explained.formula}"
+    head = (
+        f"candidate {explained.candidate_id}: {explained.problem}, depth {explained.depth}, by "
+        f"{explained.policy or 'nobody known'}; "
+        f"{explained.formula}"
+    )
     return Group(escape(head), escape(explained.verdict), table, *notes)
 
 

@@ -19,9 +19,11 @@ def stats_view(stats: LogStats) -> Group:
     from rich.console import Group
 
     head = (
-        f"{stats.where}: {stats.turns:,} turns ({stats.judged:,} judged, {stats.on_gpu:,} on a GPU) of {stats.trajectories:,} trajectories "
+        f"{stats.where}: {stats.turns:,} turns ({stats.judged:,} judged, {stats.on_gpu:,} on a GPU) of "
+        f"{stats.trajectories:,} trajectories "
         f"over {stats.problems:,} problems; {stats.distinct:.0%} of the programs are distinct\n"
-        f"exact GRPO: {stats.trainable:,} turns with a gradient; {stats.groups:,} groups, {stats.zero_variance:,} of them without variance; "
+        f"exact GRPO: {stats.trainable:,} turns with a gradient; {stats.groups:,} groups, "
+        f"{stats.zero_variance:,} of them without variance; "
         f"sizes {', '.join(f'{size} x{count}' for size, count in stats.sizes.items()) or 'none'}"
     )
     parts: list[object] = [head, _depths(stats), _faults(stats), _policies(stats)]
@@ -61,7 +63,8 @@ def _depths(stats: LogStats) -> Table:
     )
     for row in stats.depths:
         table.add_row(
-            str(row.depth), f"{row.turns:,}", f"{row.compiled:.1%}", f"{row.correct:.1%}", f"{row.reward:.3f}", f"{row.deviation:.3f}", f"{row.tokens:.0f}",
+            str(row.depth), f"{row.turns:,}", f"{row.compiled:.1%}", f"{row.correct:.1%}", f"{row.reward:.3f}",
+            f"{row.deviation:.3f}", f"{row.tokens:.0f}",
         )  # fmt: skip
     return table
 
@@ -77,7 +80,8 @@ def _policies(stats: LogStats) -> Table:
     table = _table("Policies, the oldest first", "policy", "revision", "turns", "exact", "correct", "from", "to")
     for row in stats.policies:
         table.add_row(
-            row.policy, row.revision or "not known", f"{row.turns:,}", f"{row.exact:,}", f"{row.correct:.1%}", _when(row.first), _when(row.last),
+            row.policy, row.revision or "not known", f"{row.turns:,}", f"{row.exact:,}", f"{row.correct:.1%}",
+            _when(row.first), _when(row.last),
         )  # fmt: skip
     return table
 
@@ -86,7 +90,8 @@ def _rewards(stats: LogStats) -> Table:
     rewards = stats.rewards
     assert rewards is not None
     title = (
-        f"Reward {rewards.formula}: mean {rewards.mean:.3f} +- {rewards.deviation:.3f}; variance {rewards.within:.4f} inside groups, "
+        f"Reward {rewards.formula}: mean {rewards.mean:.3f} +- {rewards.deviation:.3f}; variance "
+        f"{rewards.within:.4f} inside groups, "
         f"{rewards.between:.4f} between them"
     )
     table = _table(title, "part", "mean", "+-", "not 0")

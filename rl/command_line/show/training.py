@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from kernelwright.rl.training.report import TrainingResult
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
-    ("reward", "reward", "{:.3f}"), ("pass_at_1", "pass@1", "{:.1%}"), ("compile_rate", "compiles", "{:.1%}"), ("repair_rate", "repairs", "{:.1%}"),
-    ("loss", "loss", "{:.4f}"), ("drift/kl", "KL", "{:.4f}"), ("drift/effective_sample_size", "ESS", "{:.2f}"), ("entropy", "entropy", "{:.3f}"),
-    ("clip_ratio/region_mean", "clipped", "{:.2%}"), ("completion_length", "length", "{:.0f}"), ("zero_variance", "flat", "{:.0%}"), ("rows", "rows", "{:.0f}"),
+    ("reward", "reward", "{:.3f}"), ("pass_at_1", "pass@1", "{:.1%}"), ("compile_rate", "compiles", "{:.1%}"),
+    ("repair_rate", "repairs", "{:.1%}"),
+    ("loss", "loss", "{:.4f}"), ("drift/kl", "KL", "{:.4f}"), ("drift/effective_sample_size", "ESS", "{:.2f}"),
+    ("entropy", "entropy", "{:.3f}"),
+    ("clip_ratio/region_mean", "clipped", "{:.2%}"), ("completion_length", "length", "{:.0f}"),
+    ("zero_variance", "flat", "{:.0%}"), ("rows", "rows", "{:.0f}"),
     ("tokens_a_second", "tok/s", "{:,.0f}"), ("gpu_busy", "GPU", "{:.0%}"), ("seconds", "s", "{:.1f}"),
 )  # fmt: skip
 PARTS = "reward/"
@@ -41,7 +44,9 @@ def plan_view(plan: Plan) -> Group:
         ("reward", f"{plan.formula}, gamma {plan.gamma:g}; mean {plan.reward:.3f}"),
         (
             "turns",
-            f"{plan.used:,} of {plan.turns:,} are used, {plan.correct:.1%} of them correct, {plan.tokens:,} tokens, over {plan.problems:,} problems",
+            f"{plan.used:,} of {plan.turns:,} are used, {plan.correct:.1%} of them correct, "
+            f"{plan.tokens:,} tokens, over {plan.problems:,} "
+            "problems",
         ),
         ("groups", f"{plan.groups:,}, of which {plan.zero_variance:,} have no variance and are dropped"),
         ("age", f"turns by revisions back: {ages or 'none'}; sampled at temperature {plan.temperature:g}"),
@@ -50,7 +55,9 @@ def plan_view(plan: Plan) -> Group:
         lines.append(
             (
                 "drift",
-                f"effective sample size {drift.effective:.3f}, KL {drift.kl:.4f} nats a token, largest log ratio {drift.largest:.3f} ({drift.rows:,} rows)",
+                f"effective sample size {drift.effective:.3f}, KL {drift.kl:.4f} nats a token, largest log "
+                f"ratio {drift.largest:.3f} ({drift.rows:,} "
+                "rows)",
             )
         )
     lines += [("note", warning) for warning in plan.warnings]
@@ -138,7 +145,11 @@ def trained_view(trained: TrainingResult) -> str:
     if trained.base:
         named += f" --adapter {trained.output}"
     if trained.paused:
-        return f"paused after {trained.steps} steps: the same command goes on; so far the policy is {trained.output} ({named})"
+        return (
+            f"paused after {trained.steps} steps: the same command goes on; so far the policy is "
+            f"{trained.output} "
+            f"({named})"
+        )
     return (
         f"{trained.steps} steps of {trained.method} on {trained.rows:,} rows in {trained.seconds:.0f} s{loss}\n"
         f"the policy is in {trained.output} (agent solve ... {named}); its curves in report.html and curves.png there"

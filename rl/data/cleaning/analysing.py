@@ -25,7 +25,10 @@ def open_worker(problems: Sequence[dict[str, Any]]) -> None:
 
 
 def analyse(shard: Path, made: Path) -> Path:
-    """Writes `made`: a signature (128 uint32), a group and a comparison for each row of the shard. Whole or not at all."""
+    """Writes `made`: a signature (128 uint32), a group and a comparison for each row of the shard.
+
+    Whole or not at all.
+    """
     import numpy as np
 
     benchmarks: Benchmarks = _here["benchmarks"]

@@ -1,7 +1,9 @@
-"""Rows that hold a kernel and nothing that launches it: their labels are found with a signature that is assumed from the kernel's text, and say so.
+"""Rows that hold a kernel and nothing that launches it: their labels are found with a signature that is assumed from
+the kernel's text, and say so.
 
-True means that every kernel compiles with one of the signatures that were tried. False is said only where no signature can help: the text is not Python, or
-a name is defined nowhere. Anything else is no label: a kernel may fail for the signature that was assumed.
+True means that every kernel compiles with one of the signatures that were tried. False is said only where no signature
+can help: the text is not Python, or a name is defined nowhere. Anything else is no label: a kernel may fail for the
+signature that was assumed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _JIT = re.compile(r"^@(?:\w+\.)?jit\b", re.MULTILINE)
 _CODE = re.compile(r"\s|import \w|from [\w.]+ import\b|def \w|class \w|@\w|#|\w+ ?= ?\S|[\])}]")
 """How a line of a module begins."""
 _HOLE = re.compile(
-    r"(?:<\|?fim_prefix\|?>|<PRE>)(?P<prefix>.*?)(?:<\|?fim_suffix\|?>|<SUF>)(?P<suffix>.*?)(?:<\|?fim_middle\|?>|<MID>)",
+    r"(?:<\|?fim_prefix\|?>|<PRE>)(?P<prefix>.*?)"
+    r"(?:<\|?fim_suffix\|?>|<SUF>)(?P<suffix>.*?)(?:<\|?fim_middle\|?>|<MID>)",
     re.DOTALL,
 )
 

@@ -1,8 +1,11 @@
-"""Benchmarks as hashes: what training data must not hold is known without a checkout of theirs, and none of their text lies here.
+"""Benchmarks as hashes: what training data must not hold is known without a checkout of theirs, and none of their text
+lies here.
 
-python -m kernelwright.rl.data.cleaning.known kernelbench:DIR tritonbench-t:DIR     # reads the checkouts and writes known_benchmarks.json anew
+python -m kernelwright.rl.data.cleaning.known kernelbench:DIR tritonbench-t:DIR     # reads the checkouts and writes
+known_benchmarks.json anew
 
-A dataflow graph or a syntax tree cannot be read back from its hash. Whoever gives `--against kernelbench:DIR` has the comparison of words besides.
+A dataflow graph or a syntax tree cannot be read back from its hash. Whoever gives `--against kernelbench:DIR` has the
+comparison of words besides.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ CANARY = (
     "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x, y):\n"
     "        return torch.softmax(x @ y, dim=-1) * 2.0\n"
 )
-"""Its hashes stand beside the benchmarks': where they are others than today's code makes, the file is of another code and says nothing."""
+"""Its hashes stand beside the benchmarks': where they are others than today's code makes, the file is of another
+code and says nothing.
+"""
 
 
 class Suite(Value):
@@ -60,7 +65,8 @@ def known() -> Known:
     found = Known.model_validate_json(FILE.read_text(encoding="utf-8"))
     if found.canary != canary():
         raise InputError(
-            f"{FILE.name} was written by another graph hash: run python -m kernelwright.rl.data.cleaning.known SUITE:DIR ..."
+            f"{FILE.name} was written by another graph hash: run python -m "
+            "kernelwright.rl.data.cleaning.known SUITE:DIR ..."
         )
     return found
 

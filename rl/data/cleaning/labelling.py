@@ -1,6 +1,9 @@
-"""Labels from the tools: does a completion compile for each target, is it right. Shard by shard; what has its labels is not asked again.
+"""Labels from the tools: does a completion compile for each target, is it right.
 
-References are run as they stand: label only corpora whose references you would run yourself. Kernels run in the sandbox.
+Shard by shard; what has its labels is not asked again.
+
+References are run as they stand: label only corpora whose references you would run yourself. Kernels run in the
+sandbox.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Near duplicates: MinHash signatures (Broder 1997) and banding, kept in arrays of a fixed size a row.
 
-Two rows are held against each other only where their references compute the same graph and, for repairs, the tools said the same: generated kernels share
-their skeleton on purpose, and one operation more or another mistake is another example however alike the texts are.
+Two rows are held against each other only where their references compute the same graph and, for repairs, the tools said
+the same: generated kernels share their skeleton on purpose, and one operation more or another mistake is another
+example however alike the texts are.
 """
 
 from __future__ import annotations

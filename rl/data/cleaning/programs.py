@@ -1,7 +1,7 @@
 """The Python programs of a row: what can be held against a benchmark's.
 
-Found by syntax alone, in code fences or between sentences. A model that is told in words, written in another language or cut in two is not found: such rows
-are counted as not compared.
+Found by syntax alone, in code fences or between sentences. A model that is told in words, written in another language
+or cut in two is not found: such rows are counted as not compared.
 """
 
 from __future__ import annotations

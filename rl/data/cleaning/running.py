@@ -1,4 +1,7 @@
-"""`rl data clean`: analyse every shard, then go through them in order and keep what is new. Interrupted, it goes on where it was."""
+"""`rl data clean`: analyse every shard, then go through them in order and keep what is new.
+
+Interrupted, it goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,10 @@ def _mark(shard: Path) -> str:
 
 
 def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], None]) -> Cleaned:
-    """Writes the rows that are new and no benchmark's. What an interrupted attempt wrote is written again: it takes seconds."""
+    """Writes the rows that are new and no benchmark's.
+
+    What an interrupted attempt wrote is written again: it takes seconds.
+    """
     for old in out.glob("rows-*.parquet"):
         old.unlink()
     counts: Counter[str] = Counter()

@@ -1,4 +1,6 @@
-"""What training data must not hold: the problems of every evaluation suite, by their words, their syntax trees and their dataflow graphs."""
+"""What training data must not hold: the problems of every evaluation suite, by their words, their syntax trees and
+their dataflow graphs.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ class Comparison(Value):
 
 
 def problems_of(against: Sequence[str]) -> list[Problem]:
-    """`kernelbench:DIR`, `tritonbench-t:DIR`, a folder of problem files; the catalogue's held-out problems always. Raises InputError or ProblemError."""
+    """`kernelbench:DIR`, `tritonbench-t:DIR`, a folder of problem files; the catalogue's held-out problems always.
+
+    Raises InputError or ProblemError.
+    """
     from kernelwright.agent.problems.finding import catalogue, suite
 
     found = [p for p in catalogue() if "held_out" in p.tags]
@@ -62,7 +67,9 @@ def problems_of(against: Sequence[str]) -> list[Problem]:
 
 @functools.cache
 def graphs_of(*against: str) -> frozenset[str]:
-    """Dataflow graphs that no training problem may have: those of the benchmarks that are known, of the held-out catalogue, and of what is named."""
+    """Dataflow graphs that no training problem may have: those of the benchmarks that are known, of the held-out
+    catalogue, and of what is named.
+    """
     return (frozenset(known().names("graphs")) | frozenset(graph_hash(p.source) for p in problems_of(against))) - {""}
 
 

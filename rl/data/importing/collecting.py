@@ -1,7 +1,9 @@
 """`rl data inductor`: torch.compile over references, and what Inductor writes for them.
 
-On a GPU the whole of it runs. Without one Inductor's Triton code generation is options for CPU tensors (`cpu_backend="triton"`) with a driver that
-stands in: the code is written and caught, and what would launch it fails, which is expected. References are run as they stand.
+On a GPU the whole of it runs. Without one Inductor's Triton code generation is options for CPU tensors
+(`cpu_backend="triton"`) with a driver that
+stands in: the code is written and caught, and what would launch it fails, which is expected. References are run as they
+stand.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""TorchInductor's output: each kernel of an `output_code.py` as a Triton function that stands alone, with the graph that it was made from.
+"""TorchInductor's output: each kernel of an `output_code.py` as a Triton function that stands alone, with the graph
+that it was made from.
 
-What Inductor wraps round a kernel (heuristics, size hints, metadata of one machine) is taken off. Good for prompts and filling in; poor as a style to copy.
+What Inductor wraps round a kernel (heuristics, size hints, metadata of one machine) is taken off. Good for prompts and
+filling in; poor as a style to copy.
 """
 
 from __future__ import annotations

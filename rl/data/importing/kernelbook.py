@@ -109,7 +109,10 @@ def _names(tree: ast.Module) -> set[str]:
 
 
 def _replaced(text: str, names: Mapping[str, str]) -> str:
-    """Whole names that are nobody's attribute: `nn.LayerNorm` stays where the class is LayerNorm. Texts and comments stay."""
+    """Whole names that are nobody's attribute: `nn.LayerNorm` stays where the class is LayerNorm.
+
+    Texts and comments stay.
+    """
     lines, before, places = list(io.StringIO(text)), "", []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME and token.string in names and before != ".":

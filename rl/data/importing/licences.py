@@ -1,4 +1,6 @@
-"""Licences by the words of their texts, and which of them let a model be trained on what they cover with the notice kept."""
+"""Licences by the words of their texts, and which of them let a model be trained on what they cover with the notice
+kept.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,10 @@ def licence_of_folder(folder: Path, top: Path) -> str:
 
 
 def is_permissive(name: str) -> bool:
-    """Of `A OR B` one is enough, of `A AND B` and `A, B` all must be. An exception (`A WITH B`) only adds to what A allows."""
+    """Of `A OR B` one is enough, of `A AND B` and `A, B` all must be.
+
+    An exception (`A WITH B`) only adds to what A allows.
+    """
     while inner := re.search(r"\(([^()]*)\)", name):
         name = f"{name[: inner.start()]} {'MIT' if _all_parts(inner[1]) else 'none'} {name[inner.end() :]}"
     return _all_parts(name)

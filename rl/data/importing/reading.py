@@ -1,4 +1,7 @@
-"""`rl data import`: reads a corpus in one of the known formats into rows. All rows are read before the folder appears."""
+"""`rl data import`: reads a corpus in one of the known formats into rows.
+
+All rows are read before the folder appears.
+"""
 
 from __future__ import annotations
 

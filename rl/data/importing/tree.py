@@ -1,4 +1,6 @@
-"""Python sources scanned for kernels: each @triton.jit function with what it needs of its own file, and nothing else."""
+"""Python sources scanned for kernels: each @triton.jit function with what it needs of its own file, and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ BUILTINS = frozenset(dir(builtins))
 
 
 def read(path: Path, options: ImportOptions, skipped: dict[str, int]) -> Iterator[Row]:
-    """Rows of kind instruct: what the kernel is called and says of itself -> the kernel. Raises InputError where there is no Python."""
+    """Rows of kind instruct: what the kernel is called and says of itself -> the kernel.
+
+    Raises InputError where there is no Python.
+    """
     top = path if path.is_dir() else path.parent
     files = (
         [path]

@@ -28,10 +28,13 @@ OWN = frozenset(
 """Fields that this command decides."""
 
 RECIPE: dict[str, Any] = {
-    "loss_type": "dapo", "beta": 0.0, "epsilon": 0.2, "epsilon_high": 0.28, "scale_rewards": "none", "max_grad_norm": 0.5,
+    "loss_type": "dapo", "beta": 0.0, "epsilon": 0.2, "epsilon_high": 0.28, "scale_rewards": "none",
+    "max_grad_norm": 0.5,
     "adam_beta1": 0.9, "adam_beta2": 0.95, "weight_decay": 0.0, "lr_scheduler_type": "constant_with_warmup",
-    "logging_steps": 1, "report_to": "none", "disable_tqdm": True, "logging_nan_inf_filter": False, "save_total_limit": 2,
-    "remove_unused_columns": False, "dataloader_num_workers": 0, "ddp_find_unused_parameters": False, "include_num_input_tokens_seen": "no",
+    "logging_steps": 1, "report_to": "none", "disable_tqdm": True, "logging_nan_inf_filter": False,
+    "save_total_limit": 2,
+    "remove_unused_columns": False, "dataloader_num_workers": 0, "ddp_find_unused_parameters": False,
+    "include_num_input_tokens_seen": "no",
 }  # fmt: skip
 """RL.md: what trained well; fields of trl's GRPOConfig."""
 
@@ -53,7 +56,10 @@ def grpo_config(
     given: Mapping[str, Any], *, output_dir: str, max_steps: int, seed: int, device: str, parameters: int, lora: bool,
     temperature: float, longest_completion: int,
 ) -> Any:  # fmt: skip
-    """trl's GRPOConfig. `loss_type=gspo` is trl's `grpo` with `importance_sampling_level=sequence`. Raises InputError."""
+    """trl's GRPOConfig.
+
+    `loss_type=gspo` is trl's `grpo` with `importance_sampling_level=sequence`. Raises InputError.
+    """
     from trl import GRPOConfig
 
     given = _aliased(given)
@@ -64,8 +70,10 @@ def grpo_config(
     on_gpu = device.startswith("cuda")
     own: dict[str, Any] = {**RECIPE, **rate_of(parameters, lora).model_dump()}
     own |= {
-        "per_device_train_batch_size": 64 if parameters <= SMALL else 4, "gradient_accumulation_steps": 1 if parameters <= SMALL else 8,
-        "use_cpu": not on_gpu, "bf16": on_gpu, "temperature": temperature, "max_completion_length": longest_completion, "save_steps": 20,
+        "per_device_train_batch_size": 64 if parameters <= SMALL else 4,
+        "gradient_accumulation_steps": 1 if parameters <= SMALL else 8,
+        "use_cpu": not on_gpu, "bf16": on_gpu, "temperature": temperature, "max_completion_length": longest_completion,
+        "save_steps": 20,
     }  # fmt: skip
     if given.get("loss_type") == "cispo":
         own["epsilon_high"] = 5.0  # its own paper's scale: the ratio itself is capped (MiniMax-M1)

@@ -34,7 +34,9 @@ class Drift(Value):
     """Of one policy against the rows that another one sampled."""
 
     effective: float
-    """Effective sample size over the number of rows, 0 to 1: (sum w)^2 / (n sum w^2), w a row's whole ratio (Kong 1992)."""
+    """Effective sample size over the number of rows, 0 to 1: (sum w)^2 / (n sum w^2), w a row's whole ratio (Kong
+    1992).
+    """
     kl: float
     """Nats a token, estimated on the sampler's tokens: mean of r - 1 - log r, r the token's ratio; never below 0."""
     largest: float

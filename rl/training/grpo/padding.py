@@ -1,8 +1,9 @@
 """Left padding that cannot spoil a gradient.
 
-A padded column sees nothing: its attention is a softmax over no column at all. On an H200 (torch 2.11, SDPA) one batch shape in dozens had a finite loss and NaN in
-every gradient: the loss does not look at padding, but its gradient is zero times what comes out there. So a column that would see nothing sees
-itself; what the others see stays as it is, and so does the loss.
+A padded column sees nothing: its attention is a softmax over no column at all. On an H200 (torch 2.11, SDPA) one batch
+shape in dozens had a finite loss and NaN in
+every gradient: the loss does not look at padding, but its gradient is zero times what comes out there. So a column that
+would see nothing sees itself; what the others see stays as it is, and so does the loss.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ DENSE = frozenset({"sdpa", "eager"})
 
 
 def pairs(mask: torch.Tensor) -> torch.Tensor:
-    """(rows, columns) of ones and zeros -> (rows, 1, columns, columns), True where a column is seen: itself and what was before it, no padding of others."""
+    """(rows, columns) of ones and zeros -> (rows, 1, columns, columns), True where a column is seen: itself and
+    what was before it, no padding of others.
+    """
     columns = mask.shape[1]
     causal = torch.ones((columns, columns), dtype=torch.bool, device=mask.device).tril()
     own = torch.eye(columns, dtype=torch.bool, device=mask.device)
@@ -26,7 +29,8 @@ def pairs(mask: torch.Tensor) -> torch.Tensor:
 
 
 def let_padding_see_itself(model: Any) -> Any:
-    """Every forward pass of the model's decoder from now on; gives the hook's handle, or None where the attention is not of the kind.
+    """Every forward pass of the model's decoder from now on; gives the hook's handle, or None where the attention is
+    not of the kind.
 
     model: a causal language model of transformers, or a PeftModel round one.
     """

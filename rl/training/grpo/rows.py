@@ -1,4 +1,7 @@
-"""Rows for the trainer, and the batches they make. A batch may be split in any way: the sum of its parts is the same loss."""
+"""Rows for the trainer, and the batches they make.
+
+A batch may be split in any way: the sum of its parts is the same loss.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 
 class Replay:
-    """Batches from a fixed log: every row once an epoch, in an order that seed and epoch decide. A function of the number alone, so a resumed run sees the same."""
+    """Batches from a fixed log: every row once an epoch, in an order that seed and epoch decide.
+
+    A function of the number alone, so a resumed run sees the same.
+    """
 
     def __init__(self, rows: Sequence[Row], rows_a_step: int, seed: int) -> None:
         self._rows, self._a_step, self._seed = list(rows), max(1, min(rows_a_step, len(rows))), seed
@@ -83,10 +89,11 @@ class Part(NamedTuple):
 
 
 def parts_of(rows: Sequence[Row], count: int, loss_type: str, rank: int = 0, world: int = 1) -> list[Part]:
-    """`count` parts of like lengths for one of `world` processes, weighted so that the way of splitting does not matter.
+    """`count` parts of like lengths for one of `world` processes, weighted so that the way of splitting does not
+    matter.
 
-    Each part has as many rows in every process, empty ones where they do not come out even: trl gathers a figure a row, and NCCL waits for
-    ever where one process brings more of them than another.
+    Each part has as many rows in every process, empty ones where they do not come out even: trl gathers a figure a row,
+    and NCCL waits for ever where one process brings more of them than another.
     """
     missing = -len(rows) % world
     ordered = sorted([EMPTY] * missing + list(rows), key=lambda row: len(row.prompt_ids) + len(row.completion_ids))

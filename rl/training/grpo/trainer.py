@@ -1,8 +1,9 @@
-"""trl's GRPOTrainer on rows that were sampled before: the thinnest subclass that lets the stored log-probs be the old policy.
+"""trl's GRPOTrainer on rows that were sampled before: the thinnest subclass that lets the stored log-probs be the old
+policy.
 
-Public: `get_train_dataloader`. Private names of trl 1.16 that are used, held by tests/rl/test_trl_contract.py: `_prepare_inputs` (gives one
-part of a batch), `_compute_loss`, `_get_per_token_logps_and_entropies`, `_metrics`, `_tokenizer`. All losses, the KL term, the entropy bonus, the
-masks, LoRA, accelerate and logging are trl's own.
+Public: `get_train_dataloader`. Private names of trl 1.16 that are used, held by tests/rl/test_trl_contract.py:
+`_prepare_inputs` (gives one part of a batch), `_compute_loss`, `_get_per_token_logps_and_entropies`, `_metrics`,
+`_tokenizer`. All losses, the KL term, the entropy bonus, the masks, LoRA, accelerate and logging are trl's own.
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ def _no_reward(**_: Any) -> list[float | None]:
 
 
 class TrajectoryGRPOTrainer(GRPOTrainer):
-    """`batches(number)` gives the rows of an optimizer step. Raises TrainingAlarm before a step whose loss or gradient is not finite."""
+    """`batches(number)` gives the rows of an optimizer step.
+
+    Raises TrainingAlarm before a step whose loss or gradient is not finite.
+    """
 
     def __init__(self, model: Any, args: Any, batches: Batches, *, decoupled: bool = False, **options: Any) -> None:
-        """`decoupled`: the trust region is round the policy as it is at the step, and trl's importance-sampling correction
-        (`vllm_importance_sampling_mode`, `_clip_max` ...) weighs tokens by that policy over the one that sampled them. Otherwise the
-        region is round the policy that sampled them, which is the exact clipped objective.
+        """`decoupled`: the trust region is round the policy as it is at the step, and trl's importance-sampling
+        correction (`vllm_importance_sampling_mode`, `_clip_max` ...) weighs tokens by that policy over the one that
+        sampled them. Otherwise the region is round the policy that sampled them, which is the exact clipped objective.
         """
         one = Dataset.from_dict({"prompt": ["-"] * max(2, args.generation_batch_size)})
         super().__init__(model=model, args=args, train_dataset=one, reward_funcs=_no_reward, **options)
@@ -103,7 +107,9 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
             return self._logps(self.model, inputs)
 
     def _correction(self, inputs: dict[str, Any]) -> torch.Tensor:
-        """As trl corrects for a sampler of its own (`GRPOTrainer._generate_and_score_completions`), by its own settings."""
+        """As trl corrects for a sampler of its own (`GRPOTrainer._generate_and_score_completions`), by its own
+        settings.
+        """
         mask = inputs["completion_mask"] * inputs["tool_mask"]
         distance = (inputs["old_per_token_logps"] - inputs["sampling_per_token_logps"]) * mask
         if self.vllm_importance_sampling_mode.startswith("sequence"):
@@ -124,7 +130,9 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
         if not bool(torch.isfinite(loss)):
             raise TrainingAlarm(
                 Alarm.NOT_FINITE,
-                f"the loss is {loss.item()} at step {self.state.global_step}: lower --set learning_rate=...; checkpoints so far are whole",
+                f"the loss is {loss.item()} at step {self.state.global_step}: lower --set "
+                "learning_rate=...; checkpoints so far are "
+                "whole",
             )
         self._measure(inputs)
         return loss

@@ -1,4 +1,6 @@
-"""Samplers that are given each round's weights as a folder: vLLM in this process, a vLLM server, and whatever takes LoRA adapters by request."""
+"""Samplers that are given each round's weights as a folder: vLLM in this process, a vLLM server, and whatever takes
+LoRA adapters by request.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,13 @@ class ByFolder:
     """A policy that answers with the weights of the last folder that it was given, and says so in what it answers."""
 
     def __init__(
-        self, policy: Policy, folder: Path, subject: Subject, *, lora: bool, take: Callable[[Path], str | None], together: bool,
+        self, policy: Policy, folder: Path, subject: Subject, *, lora: bool, take: Callable[[Path], str | None],
+        together: bool,
     ) -> None:  # fmt: skip
-        """`take`: hands the folder over; gives what requests are to name as their adapter. `together`: whether questions that wait are asked in one call."""
+        """`take`: hands the folder over; gives what requests are to name as their adapter.
+
+        `together`: whether questions that wait are asked in one call.
+        """
         self._under, self._folder, self._subject = policy, folder, subject
         self._lora, self._take, self.together = lora, take, together
         self._number = 0
@@ -132,7 +138,10 @@ def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> ByFolder:
 
 
 def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> ByFolder:
-    """`openai:MODEL@URL`: a vLLM server that reads the folders of this training. Raises InputError, PolicyRefused, PolicyUnavailable."""
+    """`openai:MODEL@URL`: a vLLM server that reads the folders of this training.
+
+    Raises InputError, PolicyRefused, PolicyUnavailable.
+    """
     from kernelwright.policies.open_policy import model_and_url
     from kernelwright.policies.openai.openai_policy import OpenAICompatible
     from kernelwright.policies.retrying import Patient
@@ -160,5 +169,6 @@ def refuse_other_model(policy: Any, model: str, url: str, subject: Subject) -> N
     same = served.root == subject.path or served.revision == weights_revision(Path(subject.path))
     if not same or served.root is None:
         raise InputError(
-            f"{url} serves {served.root} as {model}, and {subject.path} is trained: start it with --model {subject.path}"
+            f"{url} serves {served.root} as {model}, and {subject.path} is trained: start it with --model "
+            f"{subject.path}"
         )

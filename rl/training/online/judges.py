@@ -1,6 +1,7 @@
 """Judges in processes of their own, started once: verdicts on many cores, while this process samples and trains.
 
-A verdict is half this side's work (references, draws, comparisons), which threads of one process would do one after the other.
+A verdict is half this side's work (references, draws, comparisons), which threads of one process would do one after the
+other.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ class Judged(Value):
 
 
 class JudgePool:
-    """As a run sees it, an evaluator. Equal programs for one problem are judged once, also while the first is still at work. A context manager."""
+    """As a run sees it, an evaluator.
+
+    Equal programs for one problem are judged once, also while the first is still at work. A context manager.
+    """
 
     def __init__(self, device: str, workers: int, cache: Path | None = None) -> None:
         # On a GPU verdicts take turns; a few processes compile and wait, more would only hold contexts.
@@ -75,14 +79,16 @@ class JudgePool:
         self._pool = self._started()
 
     def _started(self) -> ProcessPoolExecutor:
-        # Forked from one process that has imported torch and triton and does nothing else: they are read from the disk once, not once for each.
+        # Forked from one process that has imported torch and triton and does nothing else: they are read from the disk
+        # once, not once for each.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(
             ["torch", "triton", "kernelwright.tools.pipeline", "kernelwright.tools.judging.judge"]
         )
         _begin_to_fork()
         return ProcessPoolExecutor(
-            self._workers, mp_context=context, initializer=_begin, initargs=(self._device, self._cache, Path(self._folder.name), self._workers)
+            self._workers, mp_context=context, initializer=_begin,
+            initargs=(self._device, self._cache, Path(self._folder.name), self._workers)
         )  # fmt: skip
 
     @property
@@ -117,11 +123,13 @@ class JudgePool:
                 deaths += waiting.number in self._fallen
                 if deaths > AGAIN:
                     raise InfrastructureError(
-                        "a judging process died three times on one candidate: see `agent doctor`, or use fewer --workers"
+                        "a judging process died three times on one candidate: see `agent doctor`, or use "
+                        "fewer --workers"
                     ) from error
                 if self._barren > AGAIN:
                     raise InfrastructureError(
-                        "judging processes end before they judge anything: see their last words above, and `agent doctor`"
+                        "judging processes end before they judge anything: see their last words above, and "
+                        "`agent doctor`"
                     ) from error
                 continue
             except BaseException:
@@ -173,7 +181,10 @@ class JudgePool:
                 self._renew()
 
     def _renew(self) -> None:
-        """New processes; what was judged stays known. Who only waited its turn is not held to have killed anybody. The lock is held."""
+        """New processes; what was judged stays known.
+
+        Who only waited its turn is not held to have killed anybody. The lock is held.
+        """
         self._known = OrderedDict((k, w) for k, w in self._known.items() if _is_judged(w.future))
         notes = list(Path(self._folder.name).iterdir())
         self._barren = 0 if notes else self._barren + 1
@@ -197,7 +208,9 @@ class JudgePool:
 
 
 def _begin_to_fork() -> None:
-    """Raises InfrastructureError where the fork server cannot begin: its socket lies in the temporary folder, and a socket's path is short."""
+    """Raises InfrastructureError where the fork server cannot begin: its socket lies in the temporary folder, and a
+    socket's path is short.
+    """
     from multiprocessing.forkserver import ensure_running
 
     try:
@@ -220,7 +233,9 @@ def _is_judged(future: Future[Any]) -> bool:
 
 
 def _begin(device: str, cache: Path | None, inside: Path, workers: int) -> None:
-    """In a judging process: one evaluator, for as long as it lives; Ctrl-C is the parent's affair, and the parent's death is the end."""
+    """In a judging process: one evaluator, for as long as it lives; Ctrl-C is the parent's affair, and the parent's
+    death is the end.
+    """
     import signal
     from multiprocessing.util import Finalize
 

@@ -70,7 +70,8 @@ def _cycles(
         pairs = [compare(before, after) for before, after in zip(base, found, strict=True)]
         promoted, why = better(pairs)
         cycle = Cycle(
-            cycle=number, policy=current, candidate=candidate, measured=tuple(found), compared=tuple(pairs), promoted=promoted, why=why,
+            cycle=number, policy=current, candidate=candidate, measured=tuple(found), compared=tuple(pairs),
+            promoted=promoted, why=why,
             seconds=time.monotonic() - started,
         )  # fmt: skip
         if promoted:
@@ -173,7 +174,8 @@ def _measured(
 
 
 def measure_policy(
-    options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: JudgePool, store: Store, name: str, samples: int = 1
+    options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: JudgePool, store: Store, name: str,
+    samples: int = 1
 ) -> list[Measured]:  # fmt: skip
     """Of one policy by its name, its weights whole."""
     subject = open_subject(policy)

@@ -1,4 +1,6 @@
-"""How good a policy is on problems that it was not trained on: at temperature 1, drafts and repairs, by the same machine and the same judges."""
+"""How good a policy is on problems that it was not trained on: at temperature 1, drafts and repairs, by the same
+machine and the same judges.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,10 @@ def measured(split: str, found: Round) -> Measured:
     for sample in drafts:
         scores[sample.problem_hash].append(sample.correct)
     return Measured(
-        split=split, problems=len(scores), samples=len(drafts), pass_at_1=figures.get("pass_at_1", 0.0), compile_rate=figures.get("compile_rate", 0.0),
-        solved=figures.get("solved", 0.0), repair_rate=figures.get("repair_rate"), tokens=figures.get("completion_length", 0.0),
+        split=split, problems=len(scores), samples=len(drafts), pass_at_1=figures.get("pass_at_1", 0.0),
+        compile_rate=figures.get("compile_rate", 0.0),
+        solved=figures.get("solved", 0.0), repair_rate=figures.get("repair_rate"),
+        tokens=figures.get("completion_length", 0.0),
         by_problem={hash: sum(right) / len(right) for hash, right in sorted(scores.items())},
     )  # fmt: skip
 

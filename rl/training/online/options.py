@@ -28,14 +28,18 @@ class OnlineOptions(TrainOptions):
     judge: str = "interpreted"
     """interpreted, compiled or cuda:N."""
     own_work: str = "strict"
-    """strict, share:P or report: whether a candidate whose kernels do not do the work counts as right (TRUST.md, check 9)."""
+    """strict, share:P or report: whether a candidate whose kernels do not do the work counts as right (TRUST.md,
+    check 9).
+    """
     lag: int = Field(default=1, ge=0, le=4)
     """Rounds that are sampled and judged while one is trained on; each is as many steps old when its turn comes."""
     resample: bool = False
     places: int | None = None
     """Rows of the running batch."""
     engine: str = "auto"
-    """transformers (in this process), process (transformers in a process of its own), vllm, openai:MODEL@URL (a vLLM server), or auto."""
+    """transformers (in this process), process (transformers in a process of its own), vllm, openai:MODEL@URL (a
+    vLLM server), or auto.
+    """
     key: str | None = Field(default=None, exclude=True, repr=False)
     """For the server; it is written nowhere."""
     held_out: tuple[str, ...] = ()

@@ -1,4 +1,6 @@
-"""`rl data problems`: the generator's references as files, for `agent batch` and everything else that takes a folder of problems."""
+"""`rl data problems`: the generator's references as files, for `agent batch` and everything else that takes a
+folder of problems.
+"""
 
 from __future__ import annotations
 

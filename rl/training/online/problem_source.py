@@ -23,9 +23,11 @@ class ProblemSource:
     """Generated problems never come twice; a fixed list is gone through in a new order each time."""
 
     def __init__(self, asked: Sequence[str], seed: int, against: Sequence[str] = ()) -> None:
-        """What is for measuring is left out: the known benchmarks, suites in `against`, problems that say they are held out.
+        """What is for measuring is left out: the known benchmarks, suites in `against`, problems that say they are held
+        out.
 
-        `synth`, `synth:SPLIT` (or its last word: `synth:depth`), `catalogue`, a folder, a file, a problem's name. Raises InputError, ProblemError.
+        `synth`, `synth:SPLIT` (or its last word: `synth:depth`), `catalogue`, a folder, a file, a problem's name.
+        Raises InputError, ProblemError.
         """
         self._seed, self._asked, self._against = seed, tuple(asked), tuple(against)
         self._lock = threading.Lock()
@@ -38,7 +40,9 @@ class ProblemSource:
         self._fixed = [p for p in _fixed(fixed) if p.suite not in MEASURING and "held_out" not in p.tags]
         if not self._streams and not self._fixed:
             raise InputError(
-                "no problems to train on: name synth, catalogue, a folder, a file or problems with --problems (benchmarks are for measuring)"
+                "no problems to train on: name synth, catalogue, a folder, a file or problems with "
+                "--problems (benchmarks are for "
+                "measuring)"
             )
 
     def at(self, step: int, count: int) -> list[Problem]:
@@ -99,7 +103,10 @@ def _fixed(names: Sequence[str]) -> list[Problem]:
 
 
 def held_out(asked: Sequence[str], count: int, seed: int) -> dict[str, list[Problem]]:
-    """Problems to measure on, by the name they were asked for. Generated ones are of a seed that no training draws from."""
+    """Problems to measure on, by the name they were asked for.
+
+    Generated ones are of a seed that no training draws from.
+    """
     found: dict[str, list[Problem]] = {}
     for name in asked:
         if is_synth(name):

@@ -56,7 +56,8 @@ OwnWork = Annotated[
     typer.Option(
         "--own-work",
         rich_help_panel=PANEL,
-        help="strict: its own kernels must do the work; share:P: at least this part of the GPU time; report: only told.",
+        help="strict: its own kernels must do the work; share:P: at least this part of the GPU time; report: "
+        "only told.",
     ),
 ]
 Lag = Annotated[
@@ -92,13 +93,16 @@ Flat = Annotated[
 
 
 def rollout_fields(
-    problems: list[str] | None, against: list[str] | None, db: str | None, prompts: int, group: int, turns: int, workers: int | None,
+    problems: list[str] | None, against: list[str] | None, db: str | None, prompts: int, group: int, turns: int,
+    workers: int | None,
     judge: str, own_work: str, lag: int, reply_tokens: int | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Fields of OnlineOptions from the options of the command line. Raises InputError where one means nothing."""
     from kernelwright.agent.command_line.arguments import own_work_mode
 
     return {
-        "problems": tuple(problems or ["synth"]), "against": tuple(against or ()), "db": db, "prompts": prompts, "group": group, "turns": turns,
-        "workers": workers, "judge": judge, "own_work": own_work_mode(own_work), "lag": lag, "reply_tokens": reply_tokens,
+        "problems": tuple(problems or ["synth"]), "against": tuple(against or ()), "db": db, "prompts": prompts,
+        "group": group, "turns": turns,
+        "workers": workers, "judge": judge, "own_work": own_work_mode(own_work), "lag": lag,
+        "reply_tokens": reply_tokens,
     }  # fmt: skip

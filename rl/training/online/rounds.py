@@ -1,4 +1,7 @@
-"""One round: problems, some trajectories of each by the agent's own machine, verdicts, and the samples they make. All of it is in the store."""
+"""One round: problems, some trajectories of each by the agent's own machine, verdicts, and the samples they make.
+
+All of it is in the store.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +44,15 @@ class Rounds:
     """Runs rounds one after the other, from any thread."""
 
     def __init__(
-        self, store: Store, policy: Policy, judges: Evaluates, options: OnlineOptions, formula: Formula, name: str, rank: int = 0, world: int = 1,
+        self, store: Store, policy: Policy, judges: Evaluates, options: OnlineOptions, formula: Formula, name: str,
+        rank: int = 0, world: int = 1,
         together: bool = False,
     ) -> None:  # fmt: skip
-        """`name`: before the step's number in the names of runs. `together`: questions that wait are put in one call. Of `world` processes this one samples for every `world`-th problem."""
+        """`name`: before the step's number in the names of runs.
+
+        `together`: questions that wait are put in one call. Of `world` processes this one samples for every `world`-th
+        problem.
+        """
         self._store, self._policy, self._judges = store, policy, judges
         self._options, self._formula, self._name = options, formula, name
         self._rank, self._world, self._together = rank, world, together
@@ -53,7 +61,10 @@ class Rounds:
         self._lock = threading.Lock()
 
     def run(self, step: int, problems: Sequence[Problem], *, group: int | None = None, label: str = "step") -> Round:
-        """Goes on where an earlier process stopped in this very round. Raises InfrastructureError, PolicyError, StoreError."""
+        """Goes on where an earlier process stopped in this very round.
+
+        Raises InfrastructureError, PolicyError, StoreError.
+        """
         started, name = time.monotonic(), self.run_name(step, label)
         own = list(problems)[self._rank :: self._world]
         self._sample(name, own, group or self._options.group, step)
@@ -105,21 +116,27 @@ class Rounds:
         standing = batch.run(max(1, len(jobs)))
         if standing.jobs and standing.paused > standing.jobs // 2:
             raise InfrastructureError(
-                f"{standing.paused} of {standing.jobs} trajectories of {name} were stopped by this machine's trouble: see agent db"
+                f"{standing.paused} of {standing.jobs} trajectories of {name} were stopped by this "
+                "machine's trouble: see agent db"
             )
 
 
 def settings_of(options: OnlineOptions, policy: Policy, step: int) -> Settings:
-    """As the agent would be told on the command line: sampled from the policy's own distribution, repaired up to the number of turns."""
+    """As the agent would be told on the command line: sampled from the policy's own distribution, repaired up to
+    the number of turns.
+    """
     return Settings(
-        policy=policy.name, targets=(TARGET,), device="cpu", budgets=Budgets(turns=options.turns), temperature=options.temperature,
+        policy=policy.name, targets=(TARGET,), device="cpu", budgets=Budgets(turns=options.turns),
+        temperature=options.temperature,
         reply_tokens=options.reply_tokens, seed=(options.seed * 1_000_003 + step * SEED_A_STEP) % 2**31,
         prompt_version=Prompts(policy.prompt_form).version, own_work=options.own_work,
     )  # fmt: skip
 
 
 def judge_options(judge: str, own_work: str = "strict") -> Options:
-    """interpreted: shrunk shapes under the interpreter; compiled: every launch compiled for the target first; cuda:N: on that GPU, timed."""
+    """interpreted: shrunk shapes under the interpreter; compiled: every launch compiled for the target first;
+    cuda:N: on that GPU, timed.
+    """
     from kernelwright.tools.pipeline import Options
 
     on_cpu = judge in ("interpreted", "compiled")
@@ -146,9 +163,12 @@ def figures_of(samples: Sequence[Sample]) -> dict[str, float]:
         return {}
     programs = {(s.problem_hash, s.source_hash) for s in samples}
     figures = {
-        "reward": _mean([s.reward for s in samples]), "return": _mean([s.value for s in drafts]), "pass_at_1": _mean([s.correct for s in drafts]),
-        "compile_rate": _mean([s.compiled for s in drafts]), "completion_length": _mean([len(s.completion_ids) for s in samples]),
-        "cut_off": _mean([s.finish == "length" for s in samples]), "solved": solved(samples), "distinct_programs": len(programs) / len(samples), "samples": float(len(samples)),
+        "reward": _mean([s.reward for s in samples]), "return": _mean([s.value for s in drafts]),
+        "pass_at_1": _mean([s.correct for s in drafts]),
+        "compile_rate": _mean([s.compiled for s in drafts]),
+        "completion_length": _mean([len(s.completion_ids) for s in samples]),
+        "cut_off": _mean([s.finish == "length" for s in samples]), "solved": solved(samples),
+        "distinct_programs": len(programs) / len(samples), "samples": float(len(samples)),
     }  # fmt: skip
     if repairs:
         figures["repair_rate"] = _mean([s.correct for s in repairs])

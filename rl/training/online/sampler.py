@@ -78,7 +78,10 @@ class Apart(InPlace):
 
 
 def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> list[Sampler]:
-    """One for each round that is under way at once. `world`: processes of this training. Raises InputError, PolicyError."""
+    """One for each round that is under way at once.
+
+    `world`: processes of this training. Raises InputError, PolicyError.
+    """
     engine, lora = engine_of(subject, options, world), trains_adapters(subject, options)
     if engine.startswith(SERVED):
         return [open_served(subject, options, lora)]
@@ -88,9 +91,11 @@ def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> l
 
 
 def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
-    """What is asked for; `auto` is vLLM where it is installed, but for few whole weights on a GPU, and otherwise transformers.
+    """What is asked for; `auto` is vLLM where it is installed, but for few whole weights on a GPU, and otherwise
+    transformers.
 
-    Raises InputError for an engine that is not known, not installed, or not for so many rounds or processes; PolicyError where a server does not answer as it must.
+    Raises InputError for an engine that is not known, not installed, or not for so many rounds or processes;
+    PolicyError where a server does not answer as it must.
     """
     engine = options.engine
     if engine not in ENGINES and not (engine.startswith(SERVED) and "@http" in engine):
@@ -123,7 +128,9 @@ def trains_adapters(subject: Subject, options: OnlineOptions) -> bool:
 
 
 def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace:
-    """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for the loop and the weights are few."""
+    """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for
+    the loop and the weights are few.
+    """
     if options.engine == "process" or (options.engine == "auto" and _is_small(subject, options)):
         return Apart(subject, options)
     return InPlace(subject, options)
@@ -145,7 +152,9 @@ def _installed(name: str) -> bool:
 
 
 def whole_weights(model: Any) -> dict[str, Any]:
-    """The state of the model under its names before peft; each adapter's product is added to the weight that it adapts."""
+    """The state of the model under its names before peft; each adapter's product is added to the weight that it
+    adapts.
+    """
     import torch
 
     base = model.get_base_model() if hasattr(model, "get_base_model") else model

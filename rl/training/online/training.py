@@ -1,4 +1,6 @@
-"""`rl train --online`: sample, judge, train, and sample from the new revision; the next rounds are sampled and judged while this one is trained on."""
+"""`rl train --online`: sample, judge, train, and sample from the new revision; the next rounds are sampled and
+judged while this one is trained on.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ SILENCE = 60.0
 
 
 def formula_of(options: OnlineOptions) -> Formula:
-    """Where none is named: the default if a GPU judges, else execution alone. Raises InputError, also for a speed reward without a GPU."""
+    """Where none is named: the default if a GPU judges, else execution alone.
+
+    Raises InputError, also for a speed reward without a GPU.
+    """
     from kernelwright.errors import InputError
 
     on_gpu = options.judge.startswith("cuda")
@@ -66,7 +71,9 @@ def formula_of(options: OnlineOptions) -> Formula:
     formula = find_formula(options.reward)
     if formula.needs_gpu and not on_gpu:
         raise InputError(
-            f"--reward {options.reward} needs a GPU's speed and --judge {options.judge} measures none: use --judge cuda:0, or --reward execution"
+            f"--reward {options.reward} needs a GPU's speed and --judge {options.judge} measures none: use "
+            "--judge cuda:0, or --reward "
+            "execution"
         )
     return formula
 
@@ -79,13 +86,16 @@ class Slot(NamedTuple):
 
 
 class OnlineBatches:
-    """The trainer's source of rows: by the number of the step, always from the policy as it then is, or as it was `lag` steps before.
+    """The trainer's source of rows: by the number of the step, always from the policy as it then is, or as it was `lag`
+    steps before.
 
-    Each of the rounds under way has a sampling policy of its own, which is moved on when its round has ended: a round comes from one revision, whole.
+    Each of the rounds under way has a sampling policy of its own, which is moved on when its round has ended: a round
+    comes from one revision, whole.
     """
 
     def __init__(
-        self, slots: Sequence[Slot], problems: ProblemSource, judges: JudgePool, options: OnlineOptions, store: Store, steps: int,
+        self, slots: Sequence[Slot], problems: ProblemSource, judges: JudgePool, options: OnlineOptions, store: Store,
+        steps: int,
         revision: str, say: Say = lambda line: None,
     ) -> None:  # fmt: skip
         """`slots`: one for each round that is under way at once. `revision`: of the policy before the first step."""
@@ -140,7 +150,9 @@ class OnlineBatches:
         return self._slots[number % len(self._slots)]
 
     def _start(self, number: int, step: int) -> None:
-        """From the weights as they are at this step; before the first one they are the policy's that was given, and are called so."""
+        """From the weights as they are at this step; before the first one they are the policy's that was given, and
+        are called so.
+        """
         own = self._own_revision if step == 0 else None
         revision = self._slot(number).sampler.follow(self.model, own)
         if revision not in (*self.revisions[-1:], self._own_revision):
@@ -167,7 +179,8 @@ class OnlineBatches:
         judged, asked = now.judged - was.judged, now.asked - was.asked
         return {
             "seconds/judging": (now.seconds - was.seconds) / self._judges.workers,
-            "verdicts": float(judged), "verdicts_a_second": judged / since, "known_verdicts": 1.0 - judged / max(asked, 1),
+            "verdicts": float(judged), "verdicts_a_second": judged / since,
+            "known_verdicts": 1.0 - judged / max(asked, 1),
         }  # fmt: skip
 
     def _filled(self, found: Round, number: int) -> Round:
@@ -204,12 +217,17 @@ class OnlineBatches:
 def train_online(
     options: OnlineOptions, *, say: Say = lambda step: None, watch: Watch = unwatched, judges: JudgePool | None = None
 ) -> TrainingResult:
-    """Begins or goes on. `judges`: that are started and examined already. Raises InputError, PolicyRefused, TrainingAlarm, InfrastructureError, StoreError; KeyboardInterrupt after a checkpoint."""
+    """Begins or goes on.
+
+    `judges`: that are started and examined already. Raises InputError, PolicyRefused, TrainingAlarm,
+    InfrastructureError, StoreError; KeyboardInterrupt after a checkpoint.
+    """
     from kernelwright.errors import InputError
 
     if options.method not in (None, Method.GRPO):
         raise InputError(
-            f"--online trains by grpo: collect with agent batch, then rl train --from-trajectories DB --method {options.method}"
+            "--online trains by grpo: collect with agent batch, then rl train --from-trajectories DB "
+            f"--method {options.method}"
         )
     refuse_spread_weights()
     place = place_of(options.device)
@@ -238,7 +256,8 @@ def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step:
 
 
 def _train(
-    options: OnlineOptions, place: Place, subject: Subject, formula: Formula, problems: ProblemSource, judges: JudgePool, store: Store, resumes: bool, say: Say,
+    options: OnlineOptions, place: Place, subject: Subject, formula: Formula, problems: ProblemSource,
+    judges: JudgePool, store: Store, resumes: bool, say: Say,
     watch: Watch,
 ) -> TrainingResult:  # fmt: skip
     from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
@@ -269,7 +288,8 @@ def _train(
     checkpoint = newest(options.work) if resumes else None
     facts = {"method": "grpo", "formula": formula.label, "trained_on": list(options.problems)}
     watching = Watching(
-        subject, options.work, watch, options.limits, max_minutes=options.max_minutes, lineage=lambda: tuple(batches.revisions), facts=facts,
+        subject, options.work, watch, options.limits, max_minutes=options.max_minutes,
+        lineage=lambda: tuple(batches.revisions), facts=facts,
         earlier=0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"]),
     )  # fmt: skip
     quieten(trainer)

@@ -1,1 +1,3 @@
-"""What keeps a training honest: the judge's own examination, alarms that stop a run, and what a person should look at."""
+"""What keeps a training honest: the judge's own examination, alarms that stop a run, and what a person should look
+at.
+"""

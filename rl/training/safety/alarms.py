@@ -73,7 +73,8 @@ def check_step(seen: Sequence[Seen], limits: Limits) -> None:
         if one.correct and one.speed_of_light is not None and one.speed_of_light > limits.speed_of_light:
             raise TrainingAlarm(
                 Alarm.PHYSICS,
-                f"candidate {one.candidate_id} runs at {one.speed_of_light:.0%} of the speed of light: look at it with `agent inspect`, "
+                f"candidate {one.candidate_id} runs at {one.speed_of_light:.0%} of the speed of light: "
+                "look at it with `agent inspect`, "
                 "and do not train on it",
             )
     if len(seen) < limits.least:
@@ -82,7 +83,9 @@ def check_step(seen: Sequence[Seen], limits: Limits) -> None:
     if len(cheats) > limits.cheats * len(seen):
         raise TrainingAlarm(
             Alarm.CHEATS,
-            f"{len(cheats)} of {len(seen)} candidates are cheats, such as {cheats[0].candidate_id}: see the quarantine list, fine-tune first",
+            f"{len(cheats)} of {len(seen)} candidates are cheats, such as {cheats[0].candidate_id}: see "
+            "the quarantine list, fine-tune "
+            "first",
         )
     _check_taken_over(seen, limits)
 
@@ -99,7 +102,8 @@ def _check_taken_over(seen: Sequence[Seen], limits: Limits) -> None:
             example = next(one.candidate_id for one in seen if one.source_hash == source and one.correct)
             raise TrainingAlarm(
                 Alarm.TAKEN_OVER,
-                f"one program (candidate {example}) passes {len(solved)} of {len(different)} different problems: look at it before going on",
+                f"one program (candidate {example}) passes {len(solved)} of {len(different)} different "
+                "problems: look at it before going on",
             )
 
 
@@ -112,7 +116,9 @@ def check_entropy(entropies: Sequence[float], limits: Limits) -> None:
     if mean < limits.entropy:
         raise TrainingAlarm(
             Alarm.ENTROPY,
-            f"entropy fell to {mean:.4f} nats a token: go on from an earlier checkpoint with a smaller --set learning_rate=... or entropy_coef=0.001",
+            f"entropy fell to {mean:.4f} nats a token: go on from an earlier checkpoint with a smaller "
+            "--set learning_rate=... or "
+            "entropy_coef=0.001",
         )
 
 

@@ -1,4 +1,7 @@
-"""Before a training: does the judge on this machine still see through what it must see through? Minutes of cheating cost more than seconds of asking."""
+"""Before a training: does the judge on this machine still see through what it must see through?
+
+Minutes of cheating cost more than seconds of asking.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,8 @@ def refuse_a_blind_judge(judges: Evaluates, options: Options, workers: int = 2) 
         said = "; ".join(f"{one.name}: {'passed' if one.correct else one.verdict}" for one in failed[:3])
         raise TrainingAlarm(
             Alarm.JUDGE,
-            f"the judge on this machine does not pass its own examination ({len(failed)} of {len(found)}: {said}): nothing is trained on such "
+            f"the judge on this machine does not pass its own examination ({len(failed)} of {len(found)}: "
+            f"{said}): nothing is trained on such "
             "verdicts; see `agent doctor`",
         )
     return found

@@ -11,12 +11,17 @@ from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm
 
 
 class FiniteGradients(TrainerCallback):
-    """Raises TrainingAlarm before the optimizer's step. A trainer alone would say so one step later, when every weight is NaN."""
+    """Raises TrainingAlarm before the optimizer's step.
+
+    A trainer alone would say so one step later, when every weight is NaN.
+    """
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         gradients = [] if model is None else [p.grad for p in model.parameters() if p.grad is not None]
         if gradients and not bool(torch.isfinite(torch.nn.utils.get_total_norm(gradients))):
             raise TrainingAlarm(
                 Alarm.NOT_FINITE,
-                f"the gradient is not finite at step {state.global_step}: lower --set learning_rate=...; checkpoints so far are whole",
+                f"the gradient is not finite at step {state.global_step}: lower --set learning_rate=...; "
+                "checkpoints so far are "
+                "whole",
             )

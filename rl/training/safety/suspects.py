@@ -1,4 +1,6 @@
-"""Candidates for a person to look at: cheats that were found, speeds that look too good, kernels that do next to nothing."""
+"""Candidates for a person to look at: cheats that were found, speeds that look too good, kernels that do next to
+nothing.
+"""
 
 from __future__ import annotations
 

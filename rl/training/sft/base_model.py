@@ -1,4 +1,6 @@
-"""The model that training starts from: a folder, a hub name, or a new one of a size, with the tokenizer that fits it."""
+"""The model that training starts from: a folder, a hub name, or a new one of a size, with the tokenizer that fits
+it.
+"""
 
 from __future__ import annotations
 
@@ -91,12 +93,16 @@ def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:
 
 
 def load_base(base: str, tokenizer: PreTrainedTokenizerBase, preset: Preset, device: str, seed: int) -> Base:
-    """The model on the CPU (4-bit: where it is trained), float32 where all weights are trained and bf16 where only an adapter is. Raises InputError."""
+    """The model on the CPU (4-bit: where it is trained), float32 where all weights are trained and bf16 where only
+    an adapter is. Raises InputError.
+    """
     model = _new(base, tokenizer, seed) if is_new(base) else _existing(base, preset, device)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise InputError(
-            f"the tokenizer has {len(tokenizer)} tokens and {base} knows {rows}: give the tokenizer that {base} was trained with"
+            f"the tokenizer has {len(tokenizer)} tokens and {base} knows {rows}: give the tokenizer that "
+            f"{base} was trained "
+            "with"
         )
     return Base(model, tokenizer, base)
 
@@ -168,7 +174,10 @@ def _existing(base: str, preset: Preset, device: str) -> Any:
 
 
 def _refused_memory() -> int:
-    """How often CUDA's allocator has refused. What goes wrong while weights are packed reaches us without its kind: transformers keeps the text alone."""
+    """How often CUDA's allocator has refused.
+
+    What goes wrong while weights are packed reaches us without its kind: transformers keeps the text alone.
+    """
     import torch
 
     return int(torch.cuda.memory_stats().get("num_ooms", 0)) if torch.cuda.is_initialized() else 0
@@ -179,7 +188,8 @@ def _four_bit() -> Any:
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16, bnb_4bit_use_double_quant=True
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_use_double_quant=True
     )  # fmt: skip
 
 

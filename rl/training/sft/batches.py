@@ -1,7 +1,9 @@
-"""Batches of few distinct shapes: rows of like length together, as many as fill a budget of tokens, padded on the right.
+"""Batches of few distinct shapes: rows of like length together, as many as fill a budget of tokens, padded on the
+right.
 
-Padding comes after a row's end, so causal attention never sees it and no mask is needed: the fastest attention kernel is used, and each
-shape is compiled once. Packing would need a block-diagonal mask, which costs more than the few per cent of padding that are left here.
+Padding comes after a row's end, so causal attention never sees it and no mask is needed: the fastest attention kernel
+is used, and each shape is compiled once. Packing would need a block-diagonal mask, which costs more than the few per
+cent of padding that are left here.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ IGNORED = -100
 
 
 def widths_of(lengths: np.ndarray, shapes: int = SHAPES, step: int = STEP) -> list[int]:
-    """The widths, at most `shapes`, that leave the least padding (exact, by dynamic programming over multiples of `step`)."""
+    """The widths, at most `shapes`, that leave the least padding (exact, by dynamic programming over multiples of
+    `step`).
+    """
     rounded = -(-lengths // step) * step
     edges, counts = np.unique(rounded, return_counts=True)
     n = len(edges)
@@ -44,7 +48,10 @@ def widths_of(lengths: np.ndarray, shapes: int = SHAPES, step: int = STEP) -> li
 
 
 class Buckets:
-    """A batch sampler: indices of rows, all of one width. Where rows run out, -1 stands for a row of padding, so that shapes stay the same."""
+    """A batch sampler: indices of rows, all of one width.
+
+    Where rows run out, -1 stands for a row of padding, so that shapes stay the same.
+    """
 
     def __init__(self, lengths: np.ndarray, budget: int, seed: int = 0) -> None:
         """`budget`: tokens a batch, padding among them. A row longer than it is a batch of its own."""
@@ -135,7 +142,10 @@ def loader_of(tokens: Tokens, pad: int, budget: int, seed: int, pin: bool) -> An
 
 
 def dataset_of(tokens: Tokens) -> Any:
-    """The rows as a `datasets.Dataset` with `input_ids` and `labels`: what SFTTrainer takes as it is. No copy is made of the ids."""
+    """The rows as a `datasets.Dataset` with `input_ids` and `labels`: what SFTTrainer takes as it is.
+
+    No copy is made of the ids.
+    """
     import pyarrow as pa
     from datasets import Dataset
 

@@ -1,4 +1,7 @@
-"""The model's card: what it is, what it was trained on, how, and what came of it. README.md of the model's folder, with the loss as a picture."""
+"""The model's card: what it is, what it was trained on, how, and what came of it.
+
+README.md of the model's folder, with the loss as a picture.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ def card(options: Options, trained: FineTuned, command: str) -> str:
             "",
             _what(options, trained),
             "",
-            "It writes Triton kernels and mends them. What it writes is to be judged by the tools before anybody relies on it. It knows the families that "
+            "It writes Triton kernels and mends them. What it writes is to be judged by the tools before "
+            "anybody relies on it. It knows the families that "
             "its rows hold; of others it writes what looks like them.",
             "",
             "## Data",
@@ -56,7 +60,9 @@ def card(options: Options, trained: FineTuned, command: str) -> str:
             "## Evaluation",
             "",
             BEGIN,
-            f"Not evaluated yet: `rl evaluate {_named(options)} --suite synth:composition --samples 10 --turns 4 --card` writes it here.",
+            f"Not evaluated yet: `rl evaluate {_named(options)} --suite synth:composition --samples 10 "
+            "--turns 4 --card` writes it "
+            "here.",
             END,
             "",
         ]
@@ -73,13 +79,19 @@ def _named(options: Options) -> str:
 def _what(options: Options, trained: FineTuned) -> str:
     if trained.trained < trained.parameters:
         held = ", held in 4 bits (NF4) while it was trained" if PRESETS[options.preset].four_bit else ""
-        return f"A LoRA adapter ({trained.trained:,} weights) for `{trained.base}`{held}, by `rl sft --preset {options.preset}`."
+        return (
+            f"A LoRA adapter ({trained.trained:,} weights) for `{trained.base}`{held}, by `rl sft --preset "
+            f"{options.preset}`."
+        )
     made = (
         f"from random weights (`{trained.base}`)"
         if trained.base.startswith("new:")
         else f"starting from `{trained.base}`"
     )
-    return f"A model of {trained.parameters:,} weights ({options.storage}), trained {made} by `rl sft --preset {options.preset}`."
+    return (
+        f"A model of {trained.parameters:,} weights ({options.storage}), trained {made} by `rl sft --preset "
+        f"{options.preset}`."
+    )
 
 
 def _figures(options: Options, trained: FineTuned) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
-"""Drafts straight from the generator, beside a corpus: the answers are those that it holds to be right, and no tool has judged them.
+"""Drafts straight from the generator, beside a corpus: the answers are those that it holds to be right, and no tool has
+judged them.
 
-Judging costs seconds a row and drawing milliseconds. A small model needs more different programs than can be judged in the time that a GPU is lent
-for; which rows were judged is counted and stands in the card.
+Judging costs seconds a row and drawing milliseconds. A small model needs more different programs than can be judged in
+the time that a GPU is lent for; which rows were judged is counted and stands in the card.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ T = TypeVar("T", Row, Ready)
 
 
 def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = ()) -> Iterator[Row]:
-    """The first `count` different drafts of the training split. The same seed gives the same rows in the same order, however many workers.
+    """The first `count` different drafts of the training split.
+
+    The same seed gives the same rows in the same order, however many workers.
 
     against: suites that no row may be of, besides the benchmarks that are known (rl.data.cleaning.known).
     """
@@ -37,7 +40,10 @@ def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = (
 def drawn_ready(
     count: int, seed: int, workers: int, against: tuple[str, ...], tokenizer: Any, choice: Choice
 ) -> Iterator[Ready]:
-    """The same rows as ids. The processes that draw them make them ready too, where the tokenizer and the form of the prompt are light enough."""
+    """The same rows as ids.
+
+    The processes that draw them make them ready too, where the tokenizer and the form of the prompt are light enough.
+    """
     light = LightTokenizer.of(tokenizer) if choice.form is PromptForm.COMPACT else None
     if light is None:
         return ready_rows(drawn_rows(count, seed, workers, against), tokenizer, choice)

@@ -1,4 +1,7 @@
-"""Rows to ids: the prompt exactly as the policy will write it, then the completion and its end. One code path for every recipe."""
+"""Rows to ids: the prompt exactly as the policy will write it, then the completion and its end.
+
+One code path for every recipe.
+"""
 
 from __future__ import annotations
 
@@ -223,7 +226,10 @@ def without_message(row: Row) -> str:
 
 
 def chat_messages(row: Row, prompt: str, prompts: Prompts) -> list[dict[str, str]]:
-    """A draft or a repair as the agent asks a policy that reads sentences. Raises ProblemError where the reference is not Python."""
+    """A draft or a repair as the agent asks a policy that reads sentences.
+
+    Raises ProblemError where the reference is not Python.
+    """
     match = _REPAIR.match(prompt) if row.kind is Kind.REPAIR else None
     reference = row.reference or prompt.partition("\n")[2].partition("\n# candidate\n")[0]
     asked = Asked(
@@ -237,7 +243,9 @@ def chat_messages(row: Row, prompt: str, prompts: Prompts) -> list[dict[str, str
 
 
 def _with_a_hole(row: Row, seed: int) -> Pair:
-    """Some lines out of the middle of the completion are asked for, between what comes before and after them (Bavarian et al. 2022)."""
+    """Some lines out of the middle of the completion are asked for, between what comes before and after them
+    (Bavarian et al. 2022).
+    """
     dice = random.Random(f"{row.id}{seed}")
     lines = row.completion.splitlines(keepends=True)
     begin = dice.randrange(len(lines))

@@ -1,4 +1,6 @@
-"""What rows need of a tokenizer without transformers, whose import takes each of many processes longer than its share of the work."""
+"""What rows need of a tokenizer without transformers, whose import takes each of many processes longer than its
+share of the work.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,24 @@ PROBES = ("draft\nx = 1", "\n  y\n\n", "<b>'\"&")
 
 
 class LightTokenizer:
-    """As transformers' own, for texts without special treatment and chats of one user's message. Can be sent to other processes."""
+    """As transformers' own, for texts without special treatment and chats of one user's message.
+
+    Can be sent to other processes.
+    """
 
     def __init__(self, backend: str, before: str, after: str) -> None:
-        """`backend`: the `tokenizers` library's JSON. `before`, `after`: what the chat template puts round the message."""
+        """`backend`: the `tokenizers` library's JSON.
+
+        `before`, `after`: what the chat template puts round the message.
+        """
         self._backend, self._before, self._after = backend, before, after
         self._own: Any = None
 
     @classmethod
     def of(cls, tokenizer: Any) -> Self | None:
-        """None where the tokenizer is not of the `tokenizers` library, or its template does more than put text round the message."""
+        """None where the tokenizer is not of the `tokenizers` library, or its template does more than put text
+        round the message.
+        """
         if not getattr(tokenizer, "is_fast", False):
             return None
         written = [_written(tokenizer, probe) for probe in PROBES]

@@ -104,7 +104,10 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def sft_config(preset: Preset, given: Mapping[str, Any], **fixed: Any) -> Any:
-    """SFTConfig of the preset with what was given over it. Raises InputError for a field that it has not, or a value that it refuses."""
+    """SFTConfig of the preset with what was given over it.
+
+    Raises InputError for a field that it has not, or a value that it refuses.
+    """
     from trl import SFTConfig
 
     check_settings(SFTConfig, given)

@@ -1,4 +1,7 @@
-"""`rl sft` from rows to a model folder. Nothing is written at the output before it is whole; what was done lies beside it, and is gone on with."""
+"""`rl sft` from rows to a model folder.
+
+Nothing is written at the output before it is whole; what was done lies beside it, and is gone on with.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ COLUMNS = ("id", "kind", "prompt", "completion", "problem", "reference", "split"
 
 
 def train(options: Options, say: Say, command: str = "rl sft") -> FineTuned:
-    """Begins or goes on, and writes the model. Raises InputError, PolicyRefused, InfrastructureError; KeyboardInterrupt after a checkpoint."""
+    """Begins or goes on, and writes the model.
+
+    Raises InputError, PolicyRefused, InfrastructureError; KeyboardInterrupt after a checkpoint.
+    """
     preset = PRESETS[options.preset]
     shards(options.data)
     check_base(options.base, options.adapter, preset)
@@ -67,7 +73,10 @@ def train(options: Options, say: Say, command: str = "rl sft") -> FineTuned:
 
 
 def _prepare(options: Options) -> bool:
-    """Makes the work folder; whether it holds the same training, begun earlier. Raises InputError where something else is in the way."""
+    """Makes the work folder; whether it holds the same training, begun earlier.
+
+    Raises InputError where something else is in the way.
+    """
     if options.output.exists() and (not options.output.is_dir() or any(options.output.iterdir())):
         raise InputError(f"{options.output} is there already: choose another --out, or move it away")
     note = options.work / ASKED
@@ -107,7 +116,8 @@ def _fixed(options: Options, preset: Preset) -> dict[str, Any]:
     """Fields of SFTConfig that this command decides."""
     on_gpu = options.device.startswith("cuda")
     fixed: dict[str, Any] = {
-        "output_dir": str(options.work), "use_cpu": not on_gpu, "bf16": on_gpu, "report_to": "none", "disable_tqdm": True,
+        "output_dir": str(options.work), "use_cpu": not on_gpu, "bf16": on_gpu, "report_to": "none",
+        "disable_tqdm": True,
         "save_total_limit": 2, "seed": options.seed, "completion_only_loss": None, "remove_unused_columns": False,
         "eval_strategy": "no", "shuffle_dataset": False, "logging_first_step": True,
     }  # fmt: skip

@@ -30,7 +30,9 @@ def parse_device(text: str, preset: PresetName) -> str:
     place = choose_device(text)
     if PRESETS[preset].four_bit and place == "cpu" and text != "cpu":
         raise InputError(
-            "this preset needs an NVIDIA GPU (4-bit weights, bitsandbytes): use --preset lora on a CPU, or --device cpu to try it with a small model"
+            "this preset needs an NVIDIA GPU (4-bit weights, bitsandbytes): use --preset lora on a CPU, or "
+            "--device cpu to try it with a small "
+            "model"
         )
     return place
 

@@ -1,4 +1,6 @@
-"""trl's SFTTrainer, with a clock, checkpoints that are whole or not there, and for small models batches and a step that keep a GPU busy."""
+"""trl's SFTTrainer, with a clock, checkpoints that are whole or not there, and for small models batches and a step
+that keep a GPU busy.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class Schedule:
 
 
 class KernelSFTTrainer(SFTTrainer):
-    """As trl's, and: ends with the clock, never leaves half a checkpoint, writes no card (ours is written at the end)."""
+    """As trl's, and: ends with the clock, never leaves half a checkpoint, writes no card (ours is written at the
+    end).
+    """
 
     def __init__(self, clock: Clock, **options: Any) -> None:
         super().__init__(**options)
@@ -101,9 +105,11 @@ class KernelSFTTrainer(SFTTrainer):
 
 
 class BucketedSFTTrainer(KernelSFTTrainer):
-    """For small models on one device: rows of like length together, one compiled program for each shape, nothing that waits for the GPU.
+    """For small models on one device: rows of like length together, one compiled program for each shape, nothing that
+    waits for the GPU.
 
-    Seen on an H200 with 10 M parameters and short rows: SFTTrainer as it comes 0.08 M tokens/s, batches like these and torch.compile 2 M (RL.md).
+    Seen on an H200 with 10 M parameters and short rows: SFTTrainer as it comes 0.08 M tokens/s, batches like these and
+    torch.compile 2 M (RL.md).
     """
 
     def __init__(self, rows: Encoded, budget: int, compile: bool, **options: Any) -> None:
@@ -124,7 +130,10 @@ class BucketedSFTTrainer(KernelSFTTrainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Mean over the tokens that count. trl's own also measures entropy and accuracy, and waits for the GPU three times a step."""
+        """Mean over the tokens that count.
+
+        trl's own also measures entropy and accuracy, and waits for the GPU three times a step.
+        """
         labels = inputs["labels"]
         count = (labels[:, 1:] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
         autocast = torch.autocast(self.args.device.type, torch.bfloat16, enabled=self.args.bf16)
@@ -138,7 +147,10 @@ class BucketedSFTTrainer(KernelSFTTrainer):
 
 
 def sum_of_losses(model: Any, ids: torch.Tensor, labels: torch.Tensor, head: HeadLoss) -> torch.Tensor:
-    """Nats over all labels. Rows are padded on the right, so plain causal attention needs no mask; saying so leaves no mask to be looked for."""
+    """Nats over all labels.
+
+    Rows are padded on the right, so plain causal attention needs no mask; saying so leaves no mask to be looked for.
+    """
     plain = model.config.model_type == "qwen3" and set(model.config.layer_types) == {"full_attention"}
     own = causal_mask(ids) if model.config._attn_implementation == "eager" else None
     mask: Any = {"full_attention": own} if plain else None
@@ -162,9 +174,11 @@ def head_loss(lm_head: Any, hidden: torch.Tensor, targets: torch.Tensor) -> torc
 
 
 def compile_by_region(model: Any) -> HeadLoss:
-    """Compiles one decoder layer, which all layers share, and gives the compiled head: per shape two small programs instead of one of the whole model.
+    """Compiles one decoder layer, which all layers share, and gives the compiled head: per shape two small programs
+    instead of one of the whole model.
 
-    Each shape by itself, since a program for all shapes is slower than a few programs for few shapes. The whole model took 30 s a shape on an H200's host.
+    Each shape by itself, since a program for all shapes is slower than a few programs for few shapes. The whole model
+    took 30 s a shape on an H200's host.
     """
     torch._dynamo.config.cache_size_limit = max(64, torch._dynamo.config.cache_size_limit)
     if model.device.type == "cpu":
@@ -216,7 +230,9 @@ class Speaking(TrainerCallback):
         name = "loss" if "loss" in logs else "eval_loss"
         said = {"loss": "loss", "eval_loss": "loss on rows kept back"}[name]
         self._say(
-            f"step {state.global_step} of {state.max_steps}, {self._clock.spent:.0f} s, {said} {float(logs[name]):.4f}, {rate:,.0f} tokens/s"
+            f"step {state.global_step} of {state.max_steps}, {self._clock.spent:.0f} s, {said} "
+            f"{float(logs[name]):.4f}, {rate:,.0f} "
+            "tokens/s"
         )
 
 

@@ -66,7 +66,8 @@ def history(path: Path) -> dict:
             found[row.problem, row.sample] = (
                 row.stop_reason,
                 numbers.get(row.best_id),
-                [(t.turn, t.action, numbers.get(t.parent_id), t.messages, t.source, t.report.failure, t.report.correct) for t in turns],
+                [(t.turn, t.action, numbers.get(t.parent_id), t.messages, t.source, t.report.failure,
+                t.report.correct) for t in turns],
             )  # fmt: skip
         return found
 

@@ -1,4 +1,6 @@
-"""kill -9 in the middle of a batch, at random moments: no finished turn lost, none twice, and the end is that of a batch that was left alone."""
+"""kill -9 in the middle of a batch, at random moments: no finished turn lost, none twice, and the end is that of a
+batch that was left alone.
+"""
 
 import random
 import sqlite3
@@ -30,7 +32,9 @@ TOTAL = len(PROBLEMS) * SAMPLES * TURNS
 
 
 class Reading:
-    """The first rung alone, which is all that these programs get to: the verdict that every evaluator gives, without its processes."""
+    """The first rung alone, which is all that these programs get to: the verdict that every evaluator gives,
+    without its processes.
+    """
 
     def evaluate(self, problem, source, options=None, progress=None):
         failure = read_source(source)
@@ -105,7 +109,11 @@ def check_whole(path):
     with closing(sqlite3.connect(path)) as plain:
         assert plain.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert plain.execute("PRAGMA foreign_key_check").fetchall() == []
-        half = "SELECT count(*) FROM candidate WHERE (state = 'drafting') != (reply_id IS NULL) OR (state = 'judged') != (verdict_id IS NOT NULL)"
+        half = (
+            "SELECT count(*) FROM candidate WHERE (state = 'drafting') != (reply_id IS NULL) OR (state = "
+            "'judged') != (verdict_id IS NOT "
+            "NULL)"
+        )
         assert plain.execute(half).fetchone() == (0,)
 
 

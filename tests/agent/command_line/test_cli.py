@@ -235,7 +235,8 @@ def test_kernels_of_a_package_are_judged_where_it_is_allowed_and_nowhere_else(tm
     (package / "__init__.py").write_text("")
     (package / "activations.py").write_text(LIBRARY)
     (tmp_path / "kernel.py").write_text(USES_IT)
-    asked = ("check", str(tmp_path / "kernel.py"), "--problem", "fused_silu", "--device", "cpu", "--sizes", "1", "--show-trace")  # fmt: skip
+    asked = ("check", str(tmp_path / "kernel.py"), "--problem", "fused_silu", "--device", "cpu", "--sizes", "1",
+        "--show-trace")  # fmt: skip
     allowed = agent(*asked, "--allow-import", "own_kernels", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert allowed.returncode == Exit.DONE, allowed.stdout + allowed.stderr
     assert "own_kernels.activations.silu_kernel[" in allowed.stdout

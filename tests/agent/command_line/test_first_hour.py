@@ -33,7 +33,9 @@ def get_init_inputs():
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys):
-    """`refused(*arguments)`: the one line on stderr of a command that is refused as bad input, in a folder of its own."""
+    """`refused(*arguments)`: the one line on stderr of a command that is refused as bad input, in a folder of its
+    own.
+    """
     monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)

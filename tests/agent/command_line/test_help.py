@@ -1,4 +1,6 @@
-"""What `--help` says of every command: each option is explained, and nothing of the explanation is lost on the way to the terminal."""
+"""What `--help` says of every command: each option is explained, and nothing of the explanation is lost on the way
+to the terminal.
+"""
 
 import pytest
 import typer

@@ -1,4 +1,7 @@
-"""What goes wrong round a run: servers, databases, disks, terminals. Each ends with its status and one line, and nothing that was finished is lost."""
+"""What goes wrong round a run: servers, databases, disks, terminals.
+
+Each ends with its status and one line, and nothing that was finished is lost.
+"""
 
 import contextlib
 import fcntl
@@ -32,7 +35,9 @@ PROSE = "I think about the memory layout of this kernel, and write nothing down.
 
 @pytest.fixture
 def solve(tmp_path, monkeypatch, capsys):
-    """`solve(*arguments)` in a folder of its own: exit status, what `--json` printed (or None), what was said on stderr."""
+    """`solve(*arguments)` in a folder of its own: exit status, what `--json` printed (or None), what was said on
+    stderr.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
@@ -127,7 +132,8 @@ def test_replies_that_are_long_odd_or_withheld_are_the_policys_turns_and_are_cou
 
 def test_ctrl_c_while_a_slow_server_is_asked_pauses_at_once(tmp_path):
     with loopback(lambda handler: time.sleep(60)) as server:
-        line = [sys.executable, "-m", "kernelwright.agent", "solve", "fused silu", "--policy", f"openai:m@{server.url}", "--device", "cpu", "--json"]  # fmt: skip
+        line = [sys.executable, "-m", "kernelwright.agent", "solve", "fused silu", "--policy", f"openai:m@{server.url}",
+            "--device", "cpu", "--json"]  # fmt: skip
         told = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(line, cwd=tmp_path, env=told, stdout=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 200
@@ -175,7 +181,8 @@ def test_a_locked_database_is_waited_for_then_said_so(solve, script, monkeypatch
     assert (status, solved["stop_reason"]) == (Exit.INCORRECT, "turns")
 
 
-def test_a_lock_in_mid_run_stops_it_where_it_is_and_it_goes_on_there(begin, store, evaluator, tmp_path, unfinished, right):  # fmt: skip
+def test_a_lock_in_mid_run_stops_it_where_it_is_and_it_goes_on_there(begin, store, evaluator, tmp_path, unfinished,
+    right):  # fmt: skip
     """What was answered but could not be judged in the database is judged later, and not asked for again."""
     from kernelwright.agent.loop.attempts import Attempt
 
@@ -221,7 +228,8 @@ def test_a_database_on_a_read_only_disk_is_refused_and_still_read(solve, script,
     assert "turn 4" in capsys.readouterr().out
 
 
-def test_a_full_disk_stops_the_run_and_the_same_command_goes_on_when_there_is_room(solve, small_disk, tmp_path, unfinished):  # fmt: skip
+def test_a_full_disk_stops_the_run_and_the_same_command_goes_on_when_there_is_room(solve, small_disk, tmp_path,
+    unfinished):  # fmt: skip
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(11_000_000))
     answers = [f"{os.urandom(12_000).hex()}\n\n{unfinished(k)}" for k in range(24)]

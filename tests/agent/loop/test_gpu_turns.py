@@ -1,4 +1,6 @@
-"""A policy on the judge's own GPU is asked only while nothing is judged there, and nobody seeds a generator meanwhile."""
+"""A policy on the judge's own GPU is asked only while nothing is judged there, and nobody seeds a generator
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Tools:
 
 @pytest.mark.parametrize(
     ("policy", "tools", "turns"),
-    [("cuda", "cuda:0", True), ("cuda:1", "cuda:1", True), ("cuda:1", "cuda:0", False), ("cpu", "cuda:0", False), ("", "cuda:0", False), ("cuda", "cpu", False)],
+    [("cuda", "cuda:0", True), ("cuda:1", "cuda:1", True), ("cuda:1", "cuda:0", False), ("cpu", "cuda:0", False),
+    ("", "cuda:0", False), ("cuda", "cpu", False)],
 )  # fmt: skip
 def test_who_computes_on_the_judges_gpu_takes_turns_with_it(policy, tools, turns):
     asked = taking_turns(OnGpu(policy), Tools(tools))

@@ -1,4 +1,6 @@
-"""The catalogue's references run, at full sizes and at their CPU sizes, and cannot be passed by an answer that computes nothing."""
+"""The catalogue's references run, at full sizes and at their CPU sizes, and cannot be passed by an answer that
+computes nothing.
+"""
 
 import ast
 

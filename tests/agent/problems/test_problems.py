@@ -290,15 +290,24 @@ def test_sizes_may_be_arithmetic_unpacked_or_inside_a_tuple():
 
 
 def test_finding_problems_imports_neither_torch_nor_pyarrow():
-    code = "import sys; from kernelwright.agent.problems.finding import find; find('softmx'); print([m for m in ('torch', 'triton', 'pyarrow') if m in sys.modules])"
+    code = (
+        "import sys; from kernelwright.agent.problems.finding import find; find('softmx'); print([m for m in "
+        "('torch', 'triton', 'pyarrow') if m in "
+        "sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_a_hash_is_the_same_on_every_python():
-    """Known numbers, as Python 3.11 made them: databases and the files that ship hold such hashes, and 3.12 and 3.13 dump a tree otherwise."""
+    """Known numbers, as Python 3.11 made them: databases and the files that ship hold such hashes, and 3.12 and
+    3.13 dump a tree otherwise.
+    """
     text = (
-        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x, *rest, scale: float = 2.0, **more):\n"
-        "        y = f'{x.shape[0]:>4} rows'\n        return [t * scale for t in (x, *rest)], y, None, lambda a: a[1:, ..., None]\n"
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x, *rest, scale: float = "
+        "2.0, **more):\n"
+        "        y = f'{x.shape[0]:>4} rows'\n        return [t * scale for t in (x, *rest)], y, None, "
+        "lambda a: a[1:, ..., "
+        "None]\n"
     )
     assert source_hash(text) == "7a17734b25dfac9e7b384f6139bdfa9b4b1ccfd54544f2df3cd544de19f9697a"

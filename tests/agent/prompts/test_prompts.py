@@ -100,7 +100,8 @@ def test_a_correct_kernel_is_told_its_speed_its_bottleneck_and_one_suggestion_at
         device="H200", candidate=timing, speedup=0.5, speed_of_light=0.3, roofline=Roofline(bound="memory")
     )
     kernel = KernelResources(name="k", registers=255, spills=64, vector_bits=32, launches=1)
-    good = report(correct=True, judged_on="NVIDIA H200", profile=profile, compiles=(CompileResult(target="sm_90", kernels=(kernel,)),))  # fmt: skip
+    good = report(correct=True, judged_on="NVIDIA H200", profile=profile,
+        compiles=(CompileResult(target="sm_90", kernels=(kernel,)),))  # fmt: skip
     first, second = told(good), told(good, tried=1)
     assert "30% of the speed of light; the bottleneck is memory" in first
     assert "255 registers a thread" in first

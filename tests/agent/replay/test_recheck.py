@@ -28,7 +28,9 @@ def path(tmp_path):
 
 @pytest.fixture
 def judged_before(begin, store):
-    """`judged_before(*answers)`: a trajectory whose verdicts an older judge gave; `changes` by place make the last one differ from today's."""
+    """`judged_before(*answers)`: a trajectory whose verdicts an older judge gave; `changes` by place make the last
+    one differ from today's.
+    """
 
     def made(*answers, **changes) -> int:
         run = begin(list(answers))
@@ -138,7 +140,10 @@ def test_a_reference_that_cannot_be_used_keeps_one_candidate_and_not_the_others(
     trajectory = store.begin(Settings(policy="scripted:test").start(broken))
     request = Request(messages=(Message(role=Role.USER, content="write it"),))
     row = store.draft(trajectory.id, request, action=Action.DRAFT)
-    code = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n\n\nclass ModelNew:\n    def forward(self, x):\n        k[(1,)](x)\n        return x\n"
+    code = (
+        "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n\n\nclass ModelNew:\n    def forward(self, x):\n "
+        "       k[(1,)](x)\n        return x\n"
+    )
     usage = Usage(prompt_tokens=1, completion_tokens=1, dollars=0.0)
     store.complete(row.id, Completion(text=code, finish=FinishReason.STOP, usage=usage, policy="p"), code)
     [known] = [t for t in store.samples() if t.problem == "fused_silu"]

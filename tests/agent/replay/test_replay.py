@@ -50,7 +50,8 @@ def test_a_replay_shows_the_states_verdicts_and_best_that_the_live_view_had(
     run.run()
     [replayed] = replay_all(Asked(id="last"), path, lambda doing: None).trajectories
     walked = [state for turn in replayed.turns for state in turn.states]
-    lived = [state for k, (state, _) in enumerate(seen) if state is not State.DONE and (k == 0 or state is not seen[k - 1][0])]  # fmt: skip
+    lived = [state for k, (state,
+        _) in enumerate(seen) if state is not State.DONE and (k == 0 or state is not seen[k - 1][0])]  # fmt: skip
     assert [s for k, s in enumerate(walked) if k == 0 or s is not walked[k - 1]] == lived
     assert [turn.candidate_id for turn in replayed.turns] == [a.candidate_id for a in run.attempts]
     assert [turn.fault for turn in replayed.turns] == [Fault.COMPILE, Fault.NO_CODE, Fault.MISMATCH, None]
@@ -83,7 +84,8 @@ def finished(begin, *answers, **settings):
     return run.trajectory_id
 
 
-def test_a_verdict_that_differs_is_told_and_saved_only_when_that_is_meant(begin, store, path, unfinished, right, capsys):  # fmt: skip
+def test_a_verdict_that_differs_is_told_and_saved_only_when_that_is_meant(begin, store, path, unfinished, right,
+    capsys):  # fmt: skip
     id = finished(begin, unfinished(1), right)
     _, last = store.turns(id)
     store.judge(
@@ -151,7 +153,8 @@ def test_a_branch_goes_on_after_its_turn_and_its_own_command_goes_on_with_it(
     id = finished(begin, unfinished(1), unfinished(2), right)
     script, output = tmp_path / "other.json", str(tmp_path / "kernel.py")
     script.write_text(json.dumps(["not asked", "not asked", unfinished(7)]))
-    asked = (str(id), "--fork", "2", "--policy", f"scripted:{script}", "--device", "cpu", "--db", path, "--out", output, "--json")  # fmt: skip
+    asked = (str(id), "--fork", "2", "--policy", f"scripted:{script}", "--device", "cpu", "--db", path, "--out", output,
+        "--json")  # fmt: skip
     status, out, _ = command(capsys, *asked)
     paused = json.loads(out)
     assert (status, paused["stop_reason"]) == (Exit.BAD_INPUT, "refused"), "the script has no fourth answer"
@@ -231,7 +234,8 @@ def report(**changes):
 
 
 def timed(median, speedup):
-    timing = Timing(median=median, low=median * 0.995, high=median * 1.005, mean=median, std=0.0, minimum=median, calls=50)  # fmt: skip
+    timing = Timing(median=median, low=median * 0.995, high=median * 1.005, mean=median, std=0.0, minimum=median,
+        calls=50)  # fmt: skip
     return report(profile=ProfileResult(device="H200", candidate=timing, speedup=speedup))
 
 

@@ -1,4 +1,6 @@
-"""`agent solve` on modules that nobody foresaw: the compiler drafts where the policy that ships does not reach the goal."""
+"""`agent solve` on modules that nobody foresaw: the compiler drafts where the policy that ships does not reach the
+goal.
+"""
 
 import json
 import os
@@ -80,7 +82,8 @@ def test_a_file_of_the_user_s_is_the_first_candidate(tmp_path: Path):
     kernel = tmp_path / "mine.py"
     kernel.write_text("class ModelNew: ...\n")
     with Drafter() as drafter:
-        policy = drafter.policy_for(CompilerPolicy(), Problem(name="p", source=RANDOM), Settings(policy="embedded", draft=str(kernel)))  # fmt: skip
+        policy = drafter.policy_for(CompilerPolicy(), Problem(name="p", source=RANDOM),
+            Settings(policy="embedded", draft=str(kernel)))  # fmt: skip
         from kernelwright.policies.base import Message, Request, Role
 
         (answer,) = policy.sample([Request(messages=(Message(role=Role.USER, content="p"),), turn=0)])

@@ -143,7 +143,8 @@ def history(path):
             turns = store.turns(trajectory.id)
             numbers = {turn.candidate_id: turn.turn for turn in turns}
             found.append([
-                (t.turn, t.action, numbers.get(t.parent_id), t.messages, t.source, t.report.failure, t.report.correct, trajectory.stop_reason)
+                (t.turn, t.action, numbers.get(t.parent_id), t.messages, t.source, t.report.failure, t.report.correct,
+                trajectory.stop_reason)
                 for t in turns
             ])  # fmt: skip
         return found
@@ -155,7 +156,8 @@ def test_a_dry_run_shows_the_prompt_and_does_nothing(tmp_path, script):
     assert "class Model(nn.Module)" in done.stdout
     assert "nothing was asked" in done.stdout
     assert list(tmp_path.iterdir()) == [script]
-    plan = json.loads(solve(tmp_path, "fused silu", "--policy", "openai:nobody@http://127.0.0.1:9/v1", "--device", "cpu", "--dry-run", "--json").stdout)  # fmt: skip
+    plan = json.loads(solve(tmp_path, "fused silu", "--policy", "openai:nobody@http://127.0.0.1:9/v1", "--device",
+        "cpu", "--dry-run", "--json").stdout)  # fmt: skip
     assert plan["most_dollars"] is None, "an unknown price stays unknown"
     assert [message["role"] for message in plan["messages"]] == ["system", "user"]
 
@@ -169,7 +171,8 @@ def test_a_dry_run_shows_the_prompt_and_does_nothing(tmp_path, script):
         (("fused silu", "--goal", "speedup:fast"), "choose correct"),
         (("fused silu", "--goal", "speedup:2", "--device", "cpu"), "no speed is measured on a CPU"),
         (("fused silu", "--policy", "scripted:nowhere.json"), "cannot read the script"),
-        (("fused silu", "--prompts", "nowhere", "--policy", "openai:m@http://127.0.0.1:9/v1"), "there is no folder nowhere"),
+        (("fused silu", "--prompts", "nowhere", "--policy", "openai:m@http://127.0.0.1:9/v1"),
+        "there is no folder nowhere"),
         (("fused silu", "--turns", "0"), "--turns"),
     ],
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""The HTML pages in a real browser: what is shown, that the plots are painted, and that nothing is asked of any network."""
+"""The HTML pages in a real browser: what is shown, that the plots are painted, and that nothing is asked of any
+network.
+"""
 
 import json
 import re
@@ -122,7 +124,8 @@ def test_a_trajectory_in_the_browser_shows_its_turns_and_plots_and_asks_no_netwo
     dom, asked = browse(html, "--dump-dom")
     text = words(dom)
     for part in (
-        "Turn 1: draft", "compile: tl.sigmoidal is not there", "correct, 2.5x eager PyTorch", "verdict in full", "prompt as sent", "please &lt;b&gt;1",
+        "Turn 1: draft", "compile: tl.sigmoidal is not there", "correct, 2.5x eager PyTorch", "verdict in full",
+        "prompt as sent", "please &lt;b&gt;1",
         "-BLOCK = 0", "+BLOCK = 1", "3 repair correct 2.5x *", "class Model(nn.Module)", "judged on NVIDIA H200",
     ):  # fmt: skip
         assert part in text, part

@@ -78,7 +78,8 @@ def test_the_first_turn_that_differs_is_named_with_how_and_why(store):
 
 def test_turns_are_aligned_and_what_it_took_is_set_against_the_first(store):
     one = trajectory(store, [BROKEN, FAST])
-    two = trajectory(store, [("p1", "A = 2\n", verdict(1.5)), ("p3", "A = 4\n", verdict(3.0)), ("p4", "B = 1\n", verdict(fault=Fault.SHAPE))])  # fmt: skip
+    two = trajectory(store, [("p1", "A = 2\n", verdict(1.5)), ("p3", "A = 4\n", verdict(3.0)), ("p4", "B = 1\n",
+        verdict(fault=Fault.SHAPE))])  # fmt: skip
     found = compare_trajectories(store, [one, two])
     assert [row.number for row in found.turns] == [1, 2, 3]
     assert found.turns[2].cells[0] is None

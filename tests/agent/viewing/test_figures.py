@@ -13,7 +13,8 @@ from kernelwright.agent.viewing.report.samples import Cost, Sample
 def sample(problem, number=0, *, speedup=None, correct=None, judged_on="NVIDIA H200", **more):
     correct = speedup is not None if correct is None else correct
     return Sample(
-        trajectory_id=number + 1, problem=problem, problem_hash=problem, suite="catalogue", policy="scripted", options="{}",
+        trajectory_id=number + 1, problem=problem, problem_hash=problem, suite="catalogue", policy="scripted",
+        options="{}",
         number=number, finished=True, compiled=True, correct=correct, judged_on=judged_on, speedup=speedup, **more,
     )  # fmt: skip
 

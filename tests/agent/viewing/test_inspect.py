@@ -37,7 +37,8 @@ def fast(problem, speedup):
     time = Timing(median=1 / speedup, low=0.9, high=1.1, mean=1.0, std=0.01, minimum=0.9, calls=50)
     profile = ProfileResult(device="NVIDIA H200", candidate=time, speedup=speedup, speedup_low=speedup)
     return Report(
-        problem=problem.name, problem_hash=problem.hash, candidate_hash=str(speedup), rung=Rung.PROFILE, correct=True, judged_on="NVIDIA H200",
+        problem=problem.name, problem_hash=problem.hash, candidate_hash=str(speedup), rung=Rung.PROFILE, correct=True,
+        judged_on="NVIDIA H200",
         profile=profile, environment=ENVIRONMENT,
     )  # fmt: skip
 

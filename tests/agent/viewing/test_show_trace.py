@@ -1,4 +1,7 @@
-"""What host code asks for, as people read it. Traces are built by hand, of real values; a few come from the real tracer."""
+"""What host code asks for, as people read it.
+
+Traces are built by hand, of real values; a few come from the real tracer.
+"""
 
 from pathlib import Path
 
@@ -36,7 +39,9 @@ def launch(kernel="narrow", out=3, source=2):
 
 
 RELU = Operator(op="aten.relu.default", args=({"t": 1},), out={"t": 2}, line=2)
-EMPTY = Operator(op="aten.empty.memory_format", args=([256],), kwargs={"dtype": {"dtype": "float32"}, "device": {"device": "cuda"}, "pin_memory": False}, out={"t": 3}, line=3)  # fmt: skip
+EMPTY = Operator(op="aten.empty.memory_format", args=([256],),
+    kwargs={"dtype": {"dtype": "float32"}, "device": {"device": "cuda"}, "pin_memory": False}, out={"t": 3},
+    line=3)  # fmt: skip
 LAUNCH = launch()
 VIEW = Operator(op="aten.view.default", args=({"t": 3}, [16, 16]), out={"t": 4}, line=5)
 
@@ -82,7 +87,8 @@ def test_what_torch_computes_is_marked_with_its_line_and_named_at_the_end():
 
 
 def test_what_only_the_first_call_does_is_set_up_and_is_not_held_against_it():
-    lines = shown(own_size((RELU, EMPTY, launch()), later_inputs=({"t": 9},), later=(launch(source=9),), later_outputs={"t": 3}))  # fmt: skip
+    lines = shown(own_size((RELU, EMPTY, launch()), later_inputs=({"t": 9},), later=(launch(source=9),),
+        later_outputs={"t": 3}))  # fmt: skip
     assert [line.split("  ")[1] for line in lines if line.startswith(("  the first", "  every"))] == [
         "the first call",
         "every later call",

@@ -9,7 +9,9 @@ import triton.language as tl
 
 @triton.jit
 def softmax_kernel(x_ptr, out_ptr, rows, columns, chunk, BLOCK: tl.constexpr):
-    """Each program walks a chunk of rows and reads one row ahead; the first row of the chunk is never what is read first."""
+    """Each program walks a chunk of rows and reads one row ahead; the first row of the chunk is never what is read
+    first.
+    """
     offsets = tl.arange(0, BLOCK)
     mask = offsets < columns
     first = tl.program_id(0).to(tl.int64) * chunk

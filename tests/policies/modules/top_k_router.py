@@ -1,4 +1,6 @@
-"""The router of a mixture of experts: the best experts of each token, their weights and how much each expert is used."""
+"""The router of a mixture of experts: the best experts of each token, their weights and how much each expert is
+used.
+"""
 
 import torch
 import torch.nn as nn

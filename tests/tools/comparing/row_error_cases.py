@@ -1,4 +1,6 @@
-"""The judge's Triton kernel against torch, case by case: `python tests/tools/comparing/row_error_cases.py cpu` under TRITON_INTERPRET=1, or on cuda:0. Fails with an AssertionError."""
+"""The judge's Triton kernel against torch, case by case: `python tests/tools/comparing/row_error_cases.py cpu`
+under TRITON_INTERPRET=1, or on cuda:0. Fails with an AssertionError.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Kernels sum in other orders, exponentiate by ex2.approx and build sigmoids from it. On every draw of the judge, over the whole catalogue, that must pass."""
+"""Kernels sum in other orders, exponentiate by ex2.approx and build sigmoids from it.
+
+On every draw of the judge, over the whole catalogue, that must pass.
+"""
 
 from __future__ import annotations
 
@@ -277,7 +280,10 @@ def _causal(scores, value):
 
 
 def _term_by_term(query, key):
-    """Scores as the threads of a kernel add them: one fused product after the other. Equal terms are all rounded the same way."""
+    """Scores as the threads of a kernel add them: one fused product after the other.
+
+    Equal terms are all rounded the same way.
+    """
     scores = torch.zeros(*query.shape[:-1], key.shape[-2])
     for at in range(query.shape[-1]):
         scores = (scores.double() + query[..., at, None].double() * key[..., None, :, at].double()).float()

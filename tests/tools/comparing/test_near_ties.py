@@ -63,7 +63,8 @@ class ModelNew(nn.Module):
 SECOND = """x = tl.where(cols == index, float("inf"), x)
     x = tl.where(x < tl.min(x, axis=0) + 1e-3, float("inf"), x)
     index = tl.argmin(x, axis=0)"""
-METHODS = {".argmin(dim=-1)": "x.shape[0]", ".min(1, keepdim=True)[1]": "x.shape[0], 1", ".argmin(1).unsqueeze(1)": "x.shape[0], 1"}  # fmt: skip
+METHODS = {".argmin(dim=-1)": "x.shape[0]", ".min(1, keepdim=True)[1]": "x.shape[0], 1",
+    ".argmin(1).unsqueeze(1)": "x.shape[0], 1"}  # fmt: skip
 
 
 def judged(evaluator: Evaluator, method: str, more: str, times: int) -> list[Fault | None]:

@@ -1,4 +1,6 @@
-"""What a survey of outputs finds: the judge's own Triton kernel gives what torch gives, interpreted here, compiled on a GPU."""
+"""What a survey of outputs finds: the judge's own Triton kernel gives what torch gives, interpreted here, compiled
+on a GPU.
+"""
 
 import math
 import os
@@ -17,7 +19,8 @@ ROOT = Path(__file__).parents[3]
 def cases_on(device: str, **environment: str) -> int:
     """How many cases agree. A process of its own: whether Triton is interpreted is chosen when it is imported."""
     done = subprocess.run(
-        [sys.executable, "tests/tools/comparing/row_error_cases.py", device], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, "tests/tools/comparing/row_error_cases.py", device], cwd=ROOT, capture_output=True, text=True,
+        timeout=300, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -16,7 +16,11 @@ from kernelwright.tools.sandbox import Zygote
 from kernelwright.tools.tracing.trace import Function, Json, Kernel, Traced
 
 NAMES: dict[str, Json] = {"tl": {"triton": "triton.language"}}
-ASSEMBLY = "tl.store(x + a, tl.inline_asm_elementwise('no.s32 $0, $1, $7;', '=r,r', [a], dtype=tl.int32, is_pure=True, pack=1))"
+ASSEMBLY = (
+    "tl.store(x + a, tl.inline_asm_elementwise('no.s32 $0, $1, $7;', '=r,r', [a], dtype=tl.int32, "
+    "is_pure=True, "
+    "pack=1))"
+)
 BODIES = {
     "fine": "a = tl.arange(0, BLOCK)\ntl.store(x + a, tl.load(x + a) + 1)",
     "hangs": "for i in tl.static_range(1000000000):\n    a = i",
@@ -49,7 +53,8 @@ def test_a_kernel_that_ends_the_compiler_costs_only_itself(zygote: Zygote) -> No
     assert list(made) == list(BODIES)
     faults = {name: compiled.failure and compiled.failure.fault for name, compiled in made.items()}
     assert faults == {
-        "fine": None, "hangs": Fault.TIMEOUT, "aborts": Fault.CRASH, "computes_for_ever": Fault.TIMEOUT, "eats_memory": Fault.MEMORY, "fine_as_well": None,
+        "fine": None, "hangs": Fault.TIMEOUT, "aborts": Fault.CRASH, "computes_for_ever": Fault.TIMEOUT,
+        "eats_memory": Fault.MEMORY, "fine_as_well": None,
     }  # fmt: skip
     failure = made["aborts"].failure
     assert failure is not None
@@ -127,7 +132,8 @@ def test_an_address_follows_everything_that_a_binary_depends_on() -> None:
     functions = {"fine": named, "h": other}
     variants = [
         (functions, kernel("fine"), "sm_90", "1"),
-        (functions | {"fine": named.with_(names=NAMES | {"n": {"value": 4}, "helper": {"function": "h"}})}, kernel("fine"), "sm_90", "1"),
+        (functions | {"fine": named.with_(names=NAMES | {"n": {"value": 4}, "helper": {"function": "h"}})},
+        kernel("fine"), "sm_90", "1"),
         (functions | {"h": other.with_(text=other.text + "    pass\n")}, kernel("fine"), "sm_90", "1"),
         (functions | {"fine": named.with_(noinline=True)}, kernel("fine"), "sm_90", "1"),
         (functions, kernel("fine", constants=(((1,), 256),)), "sm_90", "1"),
@@ -182,7 +188,10 @@ def test_a_folder_keeps_what_was_compiled_for_the_next_run(zygote: Zygote, tmp_p
 
 
 def test_a_kernel_may_ask_for_its_target(zygote: Zygote) -> None:
-    body = "tl.static_assert(tl.target_info.cuda_capability_geq(9, 0) == (BLOCK == 128))\ntl.static_assert(tl.target_info.is_cuda())"
+    body = (
+        "tl.static_assert(tl.target_info.cuda_capability_geq(9, 0) == (BLOCK == "
+        "128))\ntl.static_assert(tl.target_info.is_cuda())"
+    )
     trace = Traced(
         functions={"asks": function("asks", body)},
         kernels={"new": kernel("asks"), "old": kernel("asks", constants=(((1,), 64),))},
@@ -193,10 +202,15 @@ def test_a_kernel_may_ask_for_its_target(zygote: Zygote) -> None:
 
 def test_a_constexpr_function_decides_a_block(zygote: Zygote) -> None:
     names: dict[str, Json] = {"lanes": {"constexpr_function": "lanes"}}
-    body = "W: tl.constexpr = lanes(BLOCK)\ntl.static_assert(W == 19)\na = tl.arange(0, lanes(32) - 3)\ntl.store(x + a, 1.0)"
+    body = (
+        "W: tl.constexpr = lanes(BLOCK)\ntl.static_assert(W == 19)\na = tl.arange(0, lanes(32) - "
+        "3)\ntl.store(x + a, "
+        "1.0)"
+    )
     lanes = Function(
         name="lanes",
-        text="def lanes(block):\n    n = 0\n    for i in range(3):\n        n += i\n    return max(16, block // 8) + n\n",
+        text="def lanes(block):\n    n = 0\n    for i in range(3):\n        n += i\n    return max(16, block // "
+        "8) + n\n",
     )
     trace = Traced(
         functions={"k": function("decides", body, names=NAMES | names), "lanes": lanes}, kernels={"k": kernel("k")}
@@ -229,8 +243,10 @@ def test_warming_leaves_no_thread_and_no_environment() -> None:
     import sys
 
     script = (
-        "import os, threading\nfrom tools.compiling import worker\nbefore = dict(os.environ)\nworker.warm()\nworker.warm()\n"
-        "assert dict(os.environ) == before\nassert threading.active_count() == 1\nprint(len(os.listdir('/proc/self/task')))\n"
+        "import os, threading\nfrom tools.compiling import worker\nbefore = "
+        "dict(os.environ)\nworker.warm()\nworker.warm()\n"
+        "assert dict(os.environ) == before\nassert threading.active_count() == "
+        "1\nprint(len(os.listdir('/proc/self/task')))\n"
     )
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)

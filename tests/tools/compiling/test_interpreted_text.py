@@ -1,4 +1,6 @@
-"""Kernels rebuilt from text for Triton's interpreter, which runs them as Python: they compute, and Python is out of their reach."""
+"""Kernels rebuilt from text for Triton's interpreter, which runs them as Python: they compute, and Python is out of
+their reach.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +57,15 @@ def test_a_kernel_computes_with_helpers_constants_and_names_of_its_own() -> None
         name="double", text="def double(a, by=SCALE):\n    return a * by\n", names={"SCALE": {"value": 2.0}}
     )
     names: dict[str, Json] = {
-        "double": {"function": "double"}, "maximum": {"triton": "triton.language.core:maximum"}, "srange": {"triton": "triton.language.core:static_range"},
+        "double": {"function": "double"}, "maximum": {"triton": "triton.language.core:maximum"},
+        "srange": {"triton": "triton.language.core:static_range"},
         "space": {"members": {"shift": {"constexpr": 1.0}}}, "cdiv": {"triton": "triton:cdiv"},
     }  # fmt: skip
     lanes = Function(name="lanes", text="def lanes(block):\n    return max(1, block // 4)\n")
     names["lanes"] = {"constexpr_function": "lanes"}
     body = (
-        "v = maximum(double(v), 0.0) + space.shift\nfor i in srange(2):\n    v += i\nw: tl.constexpr = cdiv(BLOCK, 3) * lanes(BLOCK)\nu: tl.tensor = v * w\n"
+        "v = maximum(double(v), 0.0) + space.shift\nfor i in srange(2):\n    v += i\nw: tl.constexpr = "
+        "cdiv(BLOCK, 3) * lanes(BLOCK)\nu: tl.tensor = v * w\n"
         "v = tl.where(-1 < v < 100, u, 0.0)"
     )
     larger = Function(name="larger", text="def larger(a, b):\n    return tl.maximum(a, b)\n", names=NAMES)
@@ -72,7 +76,8 @@ def test_a_kernel_computes_with_helpers_constants_and_names_of_its_own() -> None
 
 
 FOREIGN = (
-    "np.exp(v)", "triton", "math.exp(1.0)", "sum((v, v))", "open('/etc/passwd')", "type(v)", "dict()", "ValueError", "zip((1,), (2,))", "str(v)", "object", "lhs",
+    "np.exp(v)", "triton", "math.exp(1.0)", "sum((v, v))", "open('/etc/passwd')", "type(v)", "dict()", "ValueError",
+    "zip((1,), (2,))", "str(v)", "object", "lhs",
     "GridExecutor", "vars()",
 )  # fmt: skip
 """What stock Triton lends an interpreted kernel: Python's builtins and its interpreter's own module."""
@@ -86,7 +91,10 @@ def test_a_kernels_namespace_holds_its_names_and_nothing_else() -> None:
 
 
 def test_what_a_kernel_was_given_cannot_be_changed() -> None:
-    """Constants are tuples: a list would be memory from one program to the next. A foreign object stands for nothing."""
+    """Constants are tuples: a list would be memory from one program to the next.
+
+    A foreign object stands for nothing.
+    """
     kept, table = run(
         functions("kept.sort()", {"kept": {"value": [1.0, 2.0]}}),
         functions("v = table(v)", {"table": {"unknown": "dict"}}),
@@ -96,7 +104,9 @@ def test_what_a_kernel_was_given_cannot_be_changed() -> None:
 
 
 def test_what_is_a_tensor_when_compiled_is_one_when_interpreted() -> None:
-    """Loop variables, numbers that are added to, assigned, chosen or compared: a kernel asks them for `to`, and cannot tell where it runs by them."""
+    """Loop variables, numbers that are added to, assigned, chosen or compared: a kernel asks them for `to`, and
+    cannot tell where it runs by them.
+    """
     told = run(
         functions("for i in range(0, 3):\n    v += i.to(tl.float32) * (1 if i == 2 else 0)"),
         functions("for i in tl.range(n.to(tl.int64), 12, 2, num_stages=2):\n    v += i.dtype.primitive_bitwidth"),
@@ -105,7 +115,8 @@ def test_what_is_a_tensor_when_compiled_is_one_when_interpreted() -> None:
         functions("v = tl.where(not (v > 0), v, -v)"),
         functions("v = tl.where((v > 0 and v < 3) or v == -4, 1.0, 0.0)"),
         functions(
-            "for i in range(1):\n    if isinstance(i, tl.tensor) and not isinstance(BLOCK, tl.constexpr):\n        v = v * 0 + 5"
+            "for i in range(1):\n    if isinstance(i, tl.tensor) and not isinstance(BLOCK, "
+            "tl.constexpr):\n        v = v * 0 + 5"
         ),
         functions("for i in tl.static_range(2):\n    w: tl.constexpr = i + 1\n    v = v + tl.sum(tl.arange(0, w), 0)"),
         functions(

@@ -254,9 +254,14 @@ def test_a_function_with_a_broken_callee_fails_each_time_and_the_others_do_not()
 def test_a_rebuilt_function_has_the_candidates_lines_and_only_its_names() -> None:
     import triton.language as tl
 
-    text = "def kernel(x, n=SIZE, act: 'tl.constexpr' = helper, *, scale: float = -2.5, dtype: tl.constexpr = tl.float32):\n    pass\n"
+    text = (
+        "def kernel(x, n=SIZE, act: 'tl.constexpr' = helper, *, scale: float = -2.5, dtype: tl.constexpr = "
+        "tl.float32):\n    "
+        "pass\n"
+    )
     names: dict[str, Json] = {
-        "tl": {"triton": "triton.language"}, "SIZE": {"value": 64}, "helper": {"function": "helper"}, "gone": {"unknown": "dict"},
+        "tl": {"triton": "triton.language"}, "SIZE": {"value": 64}, "helper": {"function": "helper"},
+        "gone": {"unknown": "dict"},
         "space": {"members": {"A": {"constexpr": 3}}},
     }  # fmt: skip
     helper = Function(name="helper", text="def helper(x):\n    return x\n")
@@ -289,7 +294,8 @@ def test_two_functions_of_one_name_are_two_functions() -> None:
 
 @pytest.mark.parametrize(
     "form",
-    [{"tuple": 1}, {"float": "1e999"}, {"float": 1}, {"tl_dtype": "tensor"}, {"dtype": "ops"}, {"dtype": "tensor"}, {"triton": "os"}, {"function": "gone"},
+    [{"tuple": 1}, {"float": "1e999"}, {"float": 1}, {"tl_dtype": "tensor"}, {"dtype": "ops"}, {"dtype": "tensor"},
+    {"triton": "os"}, {"function": "gone"},
      {"function": 3}, {"a": 1}, {"t": 3}, {"float": "inf", "tuple": []}, {"pointer_type": "pointer"}],
 )  # fmt: skip
 def test_what_is_no_constant_raises_value_error(form: Json) -> None:

@@ -1,4 +1,6 @@
-"""Kernels rebuilt from their texts compile to what the candidate's own JITFunctions compile to, and say the same where they do not compile."""
+"""Kernels rebuilt from their texts compile to what the candidate's own JITFunctions compile to, and say the same
+where they do not compile.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,9 @@ def test_a_kernel_that_needs_more_shared_memory_than_the_target_has_says_how_muc
     assert made.failure is not None
     assert made.failure.fault is Fault.RESOURCES
     assert made.failure.message == (
-        "kernel matmul_kernel needs 524288 bytes of shared memory, sm_90 has 232448: smaller blocks or fewer stages help"
+        "kernel matmul_kernel needs 524288 bytes of shared memory, sm_90 has 232448: smaller blocks or "
+        "fewer stages "
+        "help"
     )
     assert made.resources is not None
     assert made.resources.shared == 524288

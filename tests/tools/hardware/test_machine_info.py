@@ -15,7 +15,7 @@ from kernelwright.tools.report import Clocks
 
 SMI = """GPU-6f6a3c1e-1111-2222-3333-444455556666, NVIDIA H200, 570.86.15, 143771, 9.0, 1980, 3201, 1980, 3201, 31, 118.42, 0x0000000000000004
 GPU-6f6a3c1e-1111-2222-3333-444455557777, NVIDIA L4, 570.86.15, 23034, 8.9, 210, 405, 2040, 6251, 40, [N/A], 0x0000000000000001
-"""
+"""  # noqa: E501 (a recorded answer)
 """In the form of `nvidia-smi --query-gpu=... --format=csv,noheader,nounits`."""
 
 SOUND = Machine(
@@ -67,7 +67,11 @@ def test_disks_and_memory_are_known(machine):
 
 
 def test_reading_the_machine_imports_neither_torch_nor_triton():
-    code = "import sys; from kernelwright.tools.hardware.machine_info import read_machine; read_machine(); print({'torch', 'triton'} & set(sys.modules))"
+    code = (
+        "import sys; from kernelwright.tools.hardware.machine_info import read_machine; read_machine(); "
+        "print({'torch', 'triton'} & "
+        "set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -10,9 +10,13 @@ from kernelwright.tools.hardware.targets import TARGETS, occupancy, parse_target
 @pytest.mark.parametrize(
     ("name", "target"),
     [
-        ("sm_90", "sm_90"), ("SM90", "sm_90"), ("90", "sm_90"), ("9.0", "sm_90"), ("sm_90a", "sm_90"), ("h100", "sm_90"), ("H200", "sm_90"), ("NVIDIA H200", "sm_90"), ("NVIDIA H100 80GB HBM3", "sm_90"),
-        ("a100", "sm_80"), ("NVIDIA A100-SXM4-80GB", "sm_80"), ("A10G", "sm_86"), ("rtx 3090", "sm_86"), ("rtx4090", "sm_89"), ("NVIDIA GeForce RTX 4090", "sm_89"), ("L4", "sm_89"), ("L40S", "sm_89"), ("b200", "sm_100"),
-        ("sm_100", "sm_100"), ("10.0", "sm_100"), ("rtx5090", "sm_120"), ("120", "sm_120"), ("mi300x", "gfx942"), ("gfx942", "gfx942"), ("AMD Instinct MI300X", "gfx942"),
+        ("sm_90", "sm_90"), ("SM90", "sm_90"), ("90", "sm_90"), ("9.0", "sm_90"), ("sm_90a", "sm_90"),
+        ("h100", "sm_90"), ("H200", "sm_90"), ("NVIDIA H200", "sm_90"), ("NVIDIA H100 80GB HBM3", "sm_90"),
+        ("a100", "sm_80"), ("NVIDIA A100-SXM4-80GB", "sm_80"), ("A10G", "sm_86"), ("rtx 3090", "sm_86"),
+        ("rtx4090", "sm_89"), ("NVIDIA GeForce RTX 4090", "sm_89"), ("L4", "sm_89"), ("L40S", "sm_89"),
+        ("b200", "sm_100"),
+        ("sm_100", "sm_100"), ("10.0", "sm_100"), ("rtx5090", "sm_120"), ("120", "sm_120"), ("mi300x", "gfx942"),
+        ("gfx942", "gfx942"), ("AMD Instinct MI300X", "gfx942"),
     ],
 )  # fmt: skip
 def test_a_target_is_found_by_any_of_its_names(name: str, target: str) -> None:

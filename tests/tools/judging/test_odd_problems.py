@@ -1,4 +1,6 @@
-"""References that people write and a judge may stumble over: the copy of each is right, and what is a little off is not."""
+"""References that people write and a judge may stumble over: the copy of each is right, and what is a little off is
+not.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +30,30 @@ def get_init_inputs():
     return []
 """
 ODD = {
-    "inputs that want gradients": ("x, y", "return F.normalize(x, dim=1) * y", "torch.randn(6, 5, requires_grad=True), nn.Parameter(torch.randn(6, 5))"),
-    "fails on rows of one number": ("a, b", "return torch.linalg.solve(a, b)", "torch.tensor([[3.0, 1.0], [1.0, 2.0]]), torch.randn(2, 3)"),
-    "fails on anything negative": ("x", "if torch.any(x <= 0):\n            raise ValueError('not positive')\n        return torch.tanh(torch.log(x))", "torch.rand(6, 40) + 0.1"),
-    "reads what it checks": ("a", "if not torch.allclose(a, a.mT):\n            raise ValueError('not symmetric')\n        return torch.linalg.cholesky(a)", "torch.tensor([[4.0, 2.0], [2.0, 3.0]])"),
-    "torch does not know its shape without data": ("x, mask", "return F.gelu(torch.masked_select(x, mask))", "torch.randn(7, 9), torch.arange(63).view(7, 9) % 3 == 0"),
+    "inputs that want gradients": ("x, y", "return F.normalize(x, dim=1) * y",
+    "torch.randn(6, 5, requires_grad=True), nn.Parameter(torch.randn(6, 5))"),
+    "fails on rows of one number": ("a, b", "return torch.linalg.solve(a, b)",
+    "torch.tensor([[3.0, 1.0], [1.0, 2.0]]), torch.randn(2, 3)"),
+    "fails on anything negative": ("x",
+    "if torch.any(x <= 0):\n            raise ValueError('not positive')\n        return torch.tanh(torch.log(x))",
+    "torch.rand(6, 40) + 0.1"),
+    "reads what it checks": ("a",
+    "if not torch.allclose(a, a.mT):\n            raise ValueError('not symmetric')\n        return "
+    "torch.linalg.cholesky(a)", "torch.tensor([[4.0, 2.0], [2.0, " "3.0]])"),
+    "torch does not know its shape without data": ("x, mask", "return F.gelu(torch.masked_select(x, mask))",
+    "torch.randn(7, 9), torch.arange(63).view(7, 9) % 3 == 0"),
     "sizes that only fail with data": (
         "x, w, b", "return F.relu(F.batch_norm(F.conv2d(x, w, b, padding=1), None, None, training=True))",
         "torch.randn(4, 3, 16, 16), torch.randn(6, 3, 3, 3), torch.randn(6)",
     ),
-    "writes to its input": ("x, i", "x.add_(1.0)\n        return x.clone() if i.sum() > 2 else x * 0.5", "torch.randn(4, 8), torch.tensor([1, 2])"),
+    "writes to its input": ("x, i", "x.add_(1.0)\n        return x.clone() if i.sum() > 2 else x * 0.5",
+    "torch.randn(4, 8), torch.tensor([1, 2])"),
 }  # fmt: skip
 
 WITHOUT_VALUES = {
     "fails on anything negative": ("if torch.any(x <= 0):\n            raise ValueError('not positive')\n        ", ""),
-    "reads what it checks": ("if not torch.allclose(a, a.mT):\n            raise ValueError('not symmetric')\n        ", ""),
+    "reads what it checks": ("if not torch.allclose(a, a.mT):\n            raise ValueError('not symmetric')\n        ",
+    ""),
     "writes to its input": ("x.clone() if i.sum() > 2 else x * 0.5", "torch.where(i.sum() > 2, x.clone(), x * 0.5)"),
 }  # fmt: skip
 """What of a reference its copy says otherwise: host code of a candidate does not read what a tensor holds."""
@@ -97,16 +108,19 @@ def test_a_draw_that_the_reference_does_not_take_is_left_out_and_said(evaluator)
 
 
 def test_tensors_inside_a_list_are_refused_in_one_line(evaluator):
-    problem = Problem(name="nested", source=FORM.format(arguments="xs", body="return torch.cat(xs)", inputs="[torch.randn(3), torch.randn(4)]"))  # fmt: skip
+    problem = Problem(name="nested", source=FORM.format(arguments="xs", body="return torch.cat(xs)",
+        inputs="[torch.randn(3), torch.randn(4)]"))  # fmt: skip
     with pytest.raises(ProblemError, match="gives tensors inside a list: pass each as an argument of its own"):
         evaluator.evaluate(problem, candidate(problem, "unchanged"), Options(profile=False, own_work="report"))
 
 
-@pytest.mark.parametrize("inputs", ["torch.tensor([1.0, 2.0, 3.0, -4.0]), torch.ones(4)", "torch.tensor(6.0), torch.tensor(3.0)"])  # fmt: skip
+@pytest.mark.parametrize("inputs", ["torch.tensor([1.0, 2.0, 3.0, -4.0]), torch.ones(4)",
+    "torch.tensor(6.0), torch.tensor(3.0)"])  # fmt: skip
 @pytest.mark.parametrize("change", ["rounded to float16", "0.1 % too large"])
 def test_whole_numbers_as_inputs_do_not_hide_half_precision(evaluator, change, inputs):
     """With axes and without: a number without any ended the judge where an answer was a little off on another draw."""
-    problem = Problem(name="whole", source=FORM.format(arguments="x, y", body="return torch.relu(x) + y", inputs=inputs))  # fmt: skip
+    problem = Problem(name="whole", source=FORM.format(arguments="x, y", body="return torch.relu(x) + y",
+        inputs=inputs))  # fmt: skip
     options = Options(profile=False, torch_compile=False, own_work="report")
     assert evaluator.evaluate(problem, candidate(problem, "unchanged"), options).correct
     wrong = evaluator.evaluate(problem, candidate(problem, change), options)

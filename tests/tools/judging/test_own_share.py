@@ -1,4 +1,6 @@
-"""`--own-work share:P` on a CPU: the share of the problem's operations that torch leaves to the candidate's own kernels."""
+"""`--own-work share:P` on a CPU: the share of the problem's operations that torch leaves to the candidate's own
+kernels.
+"""
 
 from collections.abc import Iterator
 

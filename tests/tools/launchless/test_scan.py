@@ -34,7 +34,10 @@ print(worst)
 
 
 def _worst(folder: Path, repaired: bool) -> float:
-    """Largest relative error against float64, over thousands of equal numbers. A process of its own: Triton chooses at import."""
+    """Largest relative error against float64, over thousands of equal numbers.
+
+    A process of its own: Triton chooses at import.
+    """
     script = folder / f"scan_{repaired}.py"
     script.write_text(SCRIPT.format(repaired=repaired))
     done = subprocess.run(

@@ -196,7 +196,9 @@ def test_the_shipped_manifest_knows_the_catalogue_and_finds_none_of_it_degenerat
     for path in sorted(CATALOGUE.glob("[!_]*.py")):
         known = load(Problem(name=path.stem, source=path.read_text()))
         assert known is not None, (
-            f"{path.stem} has changed: python -m kernelwright.tools.manifests.manifest --suite catalogue --path agent/problems/catalogue --out tools/manifests/data/manifest_catalogue.json"
+            f"{path.stem} has changed: python -m kernelwright.tools.manifests.manifest --suite catalogue "
+            "--path agent/problems/catalogue --out "
+            "tools/manifests/data/manifest_catalogue.json"
         )
         assert known.failure == ""
         assert known.degenerate == known.degenerate_kb == ()

@@ -1,4 +1,6 @@
-"""Models of hundreds of tensors, and hundreds of problems one after the other: descriptors are few, and they all arrive."""
+"""Models of hundreds of tensors, and hundreds of problems one after the other: descriptors are few, and they all
+arrive.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,12 @@ FORWARD = """
 """
 CANDIDATE = HEAD + KERNEL + MODEL.split("        return")[0].replace("class Model(", "class ModelNew(") + FORWARD
 WRONG = CANDIDATE.replace("list(self.offsets)", "list(self.offsets)[:599]")
-PLAIN = "import torch, torch.nn as nn\nN = %d\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\ndef get_inputs():\n    return [torch.randn(N, 600)]\ndef get_init_inputs():\n    return []\n"
+PLAIN = (
+    "import torch, torch.nn as nn\nN = %d\nclass Model(nn.Module):\n    def forward(self, x):\n        return "
+    "torch.relu(x)\ndef get_inputs():\n    return "
+    "[torch.randn(N, 600)]\ndef get_init_inputs():\n    return "
+    "[]\n"
+)
 RELU = """
 import torch
 import torch.nn as nn
@@ -90,13 +97,17 @@ def test_a_model_of_six_hundred_weights_and_three_hundred_inputs_is_judged():
 
 
 def test_forty_problems_are_judged_with_two_hundred_open_files():
-    """Each problem's sizes were kept in memory of their own, with two descriptors each: where a process may have 1,024, the judge ended after some eighty problems."""
+    """Each problem's sizes were kept in memory of their own, with two descriptors each: where a process may have
+    1,024, the judge ended after some eighty problems.
+    """
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))\n"
         "from tests.tools.references.test_many_tensors import PLAIN, RELU, Evaluator, Options, Problem\n"
         "with Evaluator('cpu', workers=1) as evaluator:\n"
         "    options = Options(targets=(), profile=False, torch_compile=False, sizes=0)\n"
-        "    print([evaluator.evaluate(Problem(name=str(n), source=PLAIN % n), RELU, options).correct for n in range(2, 42)])"
+        "    print([evaluator.evaluate(Problem(name=str(n), source=PLAIN % n), RELU, options).correct for "
+        "n in range(2, "
+        "42)])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert said.stdout.strip() == str([True] * 40), said.stderr[-2000:]
@@ -104,8 +115,11 @@ def test_forty_problems_are_judged_with_two_hundred_open_files():
 
 def test_an_evaluator_allows_its_process_as_many_files_as_the_system_does():
     code = (
-        "import resource; hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))\n"
-        "from kernelwright.tools.hardware.open_files import allow_many; allow_many(); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+        "import resource; hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (300, "
+        "hard))\n"
+        "from kernelwright.tools.hardware.open_files import allow_many; allow_many(); "
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -32,7 +32,9 @@ def switching() -> Iterator[None]:
 
 
 def test_threads_that_make_many_references_do_not_disturb_each_other(switching: None) -> None:
-    """The list of modules to be forgotten was read by one thread while another wrote to it, and the reference was said to fail."""
+    """The list of modules to be forgotten was read by one thread while another wrote to it, and the reference was
+    said to fail.
+    """
 
     def make(thread: int) -> None:
         for i in range(MOST_MODULES):

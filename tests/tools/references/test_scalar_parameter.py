@@ -1,4 +1,6 @@
-"""Tensors made of Python numbers: `nn.Parameter(torch.tensor(scale))` is compared with the reference's like any other, and what forward makes so is what a kernel reads."""
+"""Tensors made of Python numbers: `nn.Parameter(torch.tensor(scale))` is compared with the reference's like any
+other, and what forward makes so is what a kernel reads.
+"""
 
 from __future__ import annotations
 

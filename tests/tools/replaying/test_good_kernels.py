@@ -40,7 +40,8 @@ def problem_of(path: Path) -> Problem:
 
 def listed(trace: Trace) -> list[dict[str, object]]:
     return [
-        {"kind": "parameter" if n in trace.parameters else "buffer", "name": n, "shape": list(trace.shapes[n]), "dtype": trace.dtypes[n]}
+        {"kind": "parameter" if n in trace.parameters else "buffer", "name": n, "shape": list(trace.shapes[n]),
+        "dtype": trace.dtypes[n]}
         for n in trace.state
     ]  # fmt: skip
 

@@ -317,7 +317,11 @@ def test_what_cannot_be_interpreted_needs_a_gpu_and_is_no_failure(bench, write, 
 @pytest.mark.parametrize("name", ["triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice", ""])
 def test_functions_of_libdevice_are_there_by_every_way_to_them(bench, write, name):
     function = "libdevice" if name else "tl.extra.cuda.libdevice"
-    text = f"def tanh(x, y, BLOCK: tl.constexpr):\n    i = tl.arange(0, BLOCK)\n    tl.store(y + i, {function}.tanh(tl.load(x + i)))\n"
+    text = (
+        "def tanh(x, y, BLOCK: tl.constexpr):\n    i = tl.arange(0, BLOCK)\n    tl.store(y + i, "
+        f"{function}.tanh(tl.load(x + "
+        "i)))\n"
+    )
     function, kernel = write.kernel(text, POINTERS, BLOCK=16)
     if name:
         function = function.with_(names=function.names | {"libdevice": {"triton": name}})

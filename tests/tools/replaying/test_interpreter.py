@@ -1,4 +1,6 @@
-"""Triton's interpreter made quicker says what it said before: the same bits, with its language patched once a launch."""
+"""Triton's interpreter made quicker says what it said before: the same bits, with its language patched once a
+launch.
+"""
 
 from __future__ import annotations
 

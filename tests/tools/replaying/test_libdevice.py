@@ -54,7 +54,9 @@ worst.append(((out - expected).abs() / (1e-3 + expected.abs())).max().item())
 
 @pytest.fixture(scope="module")
 def worst_errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    """Largest relative error of each case: one interpreter for all, since Triton reads kernels from a file and chooses at import."""
+    """Largest relative error of each case: one interpreter for all, since Triton reads kernels from a file and
+    chooses at import.
+    """
     script = tmp_path_factory.mktemp("libdevice") / "interpreted.py"
     kernels = (KERNEL.replace("CALL", call).replace("EXPECTED", CASES[call]) for call in CASES)
     script.write_text(HEAD + "".join(kernels) + "\nprint(json.dumps(worst))\n")

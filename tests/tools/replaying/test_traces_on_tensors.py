@@ -117,7 +117,8 @@ def test_an_output_of_another_form_is_not_copied(bench, write):
 @pytest.mark.parametrize("name", ["empty_like", "new_empty", "empty_strided", "empty_permuted"])
 def test_whatever_leaves_memory_unset_is_poisoned(bench, write, name):
     arguments = {
-        "empty_like": (write.t(0),), "new_empty": (write.t(0), [4]), "empty_strided": ([4], [1]), "empty_permuted": ([4], [0]),
+        "empty_like": (write.t(0),), "new_empty": (write.t(0), [4]), "empty_strided": ([4], [1]),
+        "empty_permuted": ([4], [0]),
     }[name]  # fmt: skip
     bench.open(plain(write, write.op(name, *arguments, out=1), outputs=write.t(1)))
     bench.call([torch.zeros(4)], [torch.zeros(4)], poison=0x4B)
@@ -328,7 +329,8 @@ def test_a_buffer_of_the_first_call_lives_on_in_the_later_ones(bench, write, twi
     )
     later = (write.op("add.Tensor", write.t(1), write.t(10), out=11), write.op("add_.Tensor", write.t(1), 1.0, out=1))
     trace = Trace(
-        inputs=(write.t(0),), first=first, first_outputs=write.t(2), later_inputs=(write.t(10),), later=later, later_outputs=write.t(11),
+        inputs=(write.t(0),), first=first, first_outputs=write.t(2), later_inputs=(write.t(10),), later=later,
+        later_outputs=write.t(11),
     )  # fmt: skip
     a, b = torch.randn(32), torch.randn(32)
     bench.open(write.traced(trace, twice))
@@ -357,9 +359,12 @@ def test_without_later_steps_every_call_is_a_first_one(bench, write):
 @pytest.mark.parametrize(
     "name",
     [
-        "aten.from_file.default", "aten.set_.source_Storage", "aten.item.default", "aten.manual_seed.default", "aten._local_scalar_dense.default",
-        "aten.__class__.default", "aten.view.__call__", "quantized.linear.default", "mylib.op.default", "prims.item.default", "aten.nothing.default",
-        "aten._nested_view_from_buffer.default", "aten._sparse_coo_tensor_unsafe.default", "aten.record_stream.default", "torch.load", "",
+        "aten.from_file.default", "aten.set_.source_Storage", "aten.item.default", "aten.manual_seed.default",
+        "aten._local_scalar_dense.default",
+        "aten.__class__.default", "aten.view.__call__", "quantized.linear.default", "mylib.op.default",
+        "prims.item.default", "aten.nothing.default",
+        "aten._nested_view_from_buffer.default", "aten._sparse_coo_tensor_unsafe.default", "aten.record_stream.default",
+        "torch.load", "",
     ],
 )  # fmt: skip
 def test_an_operator_that_reaches_for_more_than_tensors_is_refused(bench, write, name):

@@ -1,4 +1,6 @@
-"""What a candidate takes of memory, disk and processes meets a bound with a name, and the next candidate is served as if nothing had happened."""
+"""What a candidate takes of memory, disk and processes meets a bound with a name, and the next candidate is served
+as if nothing had happened.
+"""
 
 import os
 import time
@@ -67,14 +69,23 @@ def test_files_in_memory_are_closed(strict):
 
 
 def test_the_folder_is_bounded_in_bytes(strict):
-    code = "import os\ngot = 0\ntry:\n    for i in range(12):\n        with open(f'big{i}', 'wb', buffering=0) as file:\n            for _ in range(60): got += file.write(b'x' * (1 << 20))\nexcept OSError as error:\n    result = [error.errno, got >> 20]"
+    code = (
+        "import os\ngot = 0\ntry:\n    for i in range(12):\n        with open(f'big{i}', 'wb', buffering=0) as "
+        "file:\n            for _ in range(60): got += "
+        "file.write(b'x' * (1 << 20))\nexcept OSError as error:\n  "
+        "  result = [error.errno, got >> 20]"
+    )
     number, got = ask(strict, code)["result"]
     assert number == 28
     assert got <= 64
 
 
 def test_the_folder_is_bounded_in_files(strict):
-    code = "import os\ntry:\n    for i in range(100_000): os.close(os.open(f'f{i}', os.O_CREAT | os.O_WRONLY))\nexcept OSError as error:\n    result = [error.errno, i]"
+    code = (
+        "import os\ntry:\n    for i in range(100_000): os.close(os.open(f'f{i}', os.O_CREAT | "
+        "os.O_WRONLY))\nexcept OSError as error:\n    result = "
+        "[error.errno, i]"
+    )
     number, made = ask(strict, code)["result"]
     assert number == 28
     assert made <= 2_000
@@ -114,12 +125,19 @@ def test_where_the_folder_is_the_hosts_it_is_watched_in_bytes(bare):
 
 
 def test_deleted_files_that_are_held_open_count(bare):
-    code = "import os, time\nheld = []\nfor i in range(12):\n    held.append(open('big', 'wb', buffering=0)); os.unlink('big'); held[-1].write(b'x' * (20 << 20))\ntime.sleep(60)"
+    code = (
+        "import os, time\nheld = []\nfor i in range(12):\n    held.append(open('big', 'wb', buffering=0)); "
+        "os.unlink('big'); held[-1].write(b'x' * (20 << "
+        "20))\ntime.sleep(60)"
+    )
     assert "wrote more than 0.0625 GiB of files" in death(bare, code)
 
 
 def test_where_the_folder_is_the_hosts_it_is_watched_in_files(bare):
-    code = "import os, time\nos.makedirs('a/b')\nfor i in range(30_000): os.close(os.open(f'a/b/f{i}', os.O_CREAT | os.O_WRONLY))\ntime.sleep(60)"
+    code = (
+        "import os, time\nos.makedirs('a/b')\nfor i in range(30_000): os.close(os.open(f'a/b/f{i}', os.O_CREAT "
+        "| os.O_WRONLY))\ntime.sleep(60)"
+    )
     assert "made more than 2,000 files" in death(bare, code)
 
 
@@ -182,7 +200,8 @@ def test_what_a_candidate_leaves_behind_is_ended_without_a_pid_namespace(bare, e
 def test_a_bomb_that_forks_on_while_it_is_ended_is_ended(bare):
     code = (
         LEFT_BEHIND
-        + "\nfor _ in range(3):\n    if os.fork() == 0:\n        os.setsid()\n        while True:\n            if os.fork(): os._exit(0)\nresult = 1"
+        + "\nfor _ in range(3):\n    if os.fork() == 0:\n        os.setsid()\n        while True:\n          "
+        "  if os.fork(): os._exit(0)\nresult = 1"
     )
     with bare.start(PROBE, {"code": code}) as process:
         assert process.receive(20)["result"] == 1

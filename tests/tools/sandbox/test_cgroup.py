@@ -1,4 +1,7 @@
-"""Control groups: where they may be made, what is set, and that nothing is left. Real ones where this host lets us make any."""
+"""Control groups: where they may be made, what is set, and that nothing is left.
+
+Real ones where this host lets us make any.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""A host that allows no namespace and no mount (as a container of others often does not): played by our own system-call filter round the judge."""
+"""A host that allows no namespace and no mount (as a container of others often does not): played by our own
+system-call filter round the judge.
+"""
 
 import json
 import subprocess

@@ -65,7 +65,11 @@ def test_a_death_is_told_apart(zygote, code, how):
 
 def test_a_daemon_left_behind_dies_with_its_candidate(zygote, tmp_path):
     mark = f"sleep-{os.getpid()}"
-    code = f"import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        open('{mark}', 'w'); time.sleep(600)\n    os._exit(0)\ntime.sleep(.3); result = os.listdir('.')"
+    code = (
+        f"import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        open('{mark}', "
+        "'w'); time.sleep(600)\n    os._exit(0)\ntime.sleep(.3); "
+        "result = os.listdir('.')"
+    )
     with zygote.start(PROBE, {"code": code}) as process:
         assert mark in process.receive(20)["result"]
         scratch = str(process.scratch)
@@ -86,7 +90,9 @@ def test_a_spare_that_could_not_be_set_up_is_replaced(zygote):
 
 
 def test_gone_is_when_everything_of_a_candidate_is_gone(zygote):
-    """The namespace's first process, which tells how it ended, dies before the others: with much memory they take a while, and a GPU's is theirs until then."""
+    """The namespace's first process, which tells how it ended, dies before the others: with much memory they take a
+    while, and a GPU's is theirs until then.
+    """
     with zygote.start(
         PROBE, {"code": "kept = b'x' * (1 << 30); import builtins; builtins.kept = kept; result = 1"}
     ) as process:
@@ -114,8 +120,11 @@ def _cwd(pid):
         "open(os.path.expanduser('~root/.profile')).read()",
         f"open({__file__!r}).read()",
         "import socket; socket.create_connection(('127.0.0.1', 9), timeout=1)",
-        "os.kill(os.getppid() or 1, 0) if os.getppid() else (_ for _ in ()).throw(PermissionError('no parent in sight'))",
-        "import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.ptrace(16, 1, 0, 0); (_ for _ in ()).throw(PermissionError()) if r < 0 else None",
+        "os.kill(os.getppid() or 1, 0) if os.getppid() else (_ for _ in ()).throw(PermissionError('no "
+        "parent in sight'))",
+        "import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.ptrace(16, 1, 0, 0); (_ for _ in "
+        "()).throw(PermissionError()) if r < 0 else "
+        "None",
     ],
 )
 def test_what_is_not_its_own_is_closed(zygote, code):
@@ -142,7 +151,10 @@ def test_memory_is_bounded(zygote):
 
 
 def test_a_fork_bomb_ends_with_its_candidate(zygote):
-    code = "import os, time\nn = 0\ntry:\n    while n < 2000:\n        if os.fork() == 0: time.sleep(600)\n        n += 1\nexcept OSError: pass\nresult = n"
+    code = (
+        "import os, time\nn = 0\ntry:\n    while n < 2000:\n        if os.fork() == 0: time.sleep(600)\n       "
+        " n += 1\nexcept OSError: pass\nresult = n"
+    )
     assert ask(zygote, code, 60)["result"] < 1000
     assert ask(zygote, "result = 1")["result"] == 1
 
@@ -201,7 +213,9 @@ class _Paused:
 
 
 def test_a_message_that_was_read_is_sent_though_the_reader_is_gone():
-    """Seen on a busy machine: the process ended with its work done before the judge's thread came back from sending it."""
+    """Seen on a busy machine: the process ended with its work done before the judge's thread came back from sending
+    it.
+    """
     ours, theirs = socket.socketpair()
     channel = Channel(_Paused(ours, Channel(theirs)))
     channel.send({"work": "short"})

@@ -34,7 +34,9 @@ EVERY_X32_NUMBER = """
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 numbers = [*range(600), 0x3fffffff]
-result = [n for n in numbers if libc.syscall(ctypes.c_long(0x40000000 | n), 0, 0, 0, 0, 0, 0) != -1 or ctypes.get_errno() != 38]
+def answers(n):
+    return libc.syscall(ctypes.c_long(0x40000000 | n), 0, 0, 0, 0, 0, 0) != -1 or ctypes.get_errno() != 38
+result = [n for n in numbers if answers(n)]
 """
 
 
@@ -66,7 +68,11 @@ def test_a_call_of_the_table_is_refused(zygote, name):
     number = TABLE[name][platform.machine() == "aarch64"]
     if number is None:
         pytest.skip("not on this machine")
-    code = f"import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.syscall(ctypes.c_long({number}), 0, 0, 0, 0, 0, 0); result = [r, ctypes.get_errno()]"
+    code = (
+        f"import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.syscall(ctypes.c_long({number}), 0, 0, "
+        "0, 0, 0, 0); result = [r, "
+        "ctypes.get_errno()]"
+    )
     assert ask(zygote, code) == [-1, 1]
 
 

@@ -1,4 +1,6 @@
-"""Whose work is done is looked at in other sizes too: a kernel for the first shape that it meets, and torch for the rest, is none."""
+"""Whose work is done is looked at in other sizes too: a kernel for the first shape that it meets, and torch for the
+rest, is none.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,6 @@
-"""Sizes are drawn anew from a seed, run in the reference, straddle blocks and keep what binds the numbers of a problem to one another."""
+"""Sizes are drawn anew from a seed, run in the reference, straddle blocks and keep what binds the numbers of a
+problem to one another.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,8 @@ BOUND = {
     "recurrent": RECURRENT,
 }
 FIXED = {
-    "widths inside Model": written("def given():\n    return torch.rand(2, 4)", "self.linear(x)", "given()", "self.linear = nn.Linear(4, 4)"),
+    "widths inside Model": written("def given():\n    return torch.rand(2, 4)", "self.linear(x)", "given()",
+    "self.linear = nn.Linear(4, 4)"),
     "never runs": written("rows = 4096", "x @ x", "torch.rand(rows, 3)"),
     "literal values": written("", "torch.linalg.cholesky(x)", "torch.tensor([[4.0, 2.0], [2.0, 3.0]])"),
 }  # fmt: skip
@@ -183,7 +186,8 @@ def test_a_draw_is_repeated_by_its_seed_and_differs_from_that_of_another():
 
 
 def test_another_process_draws_the_same():
-    problem, code = find("conv1d"), "from tests.tools.sizing.test_size_draws import drawn, find; print(drawn(find('conv1d'), 5))"  # fmt: skip
+    problem, code = find("conv1d"), ("from tests.tools.sizing.test_size_draws import drawn, find; "
+        "print(drawn(find('conv1d'), 5))")  # fmt: skip
     text = code.replace("tests.tools.sizing.test_size_draws", "test_size_draws")
     path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]; "
     other = subprocess.run([sys.executable, "-c", path + text], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -194,7 +198,8 @@ def test_another_process_draws_the_same():
 def test_blocks_are_straddled_and_passed(name: str):
     problem = find(name.replace("_", " "))
     structure = learn_structure(problem, shrink(problem).sizes)
-    numbers = [{n for seed in range(3) for n in values(drawn(problem, seed, blocks=[64]), d.name)} for d in structure.dimensions]  # fmt: skip
+    numbers = [{n for seed in range(3) for n in values(drawn(problem, seed, blocks=[64]),
+        d.name)} for d in structure.dimensions]  # fmt: skip
     for found in numbers:
         assert {63, 65} <= found
         assert any(n > 128 and n % 64 for n in found), "no loop over several blocks with a rest"
@@ -350,13 +355,15 @@ def test_a_list_that_means_something_else_is_left_alone():
 
 def test_sizes_that_reach_take_written_values_and_cross_thresholds():
     problem = find("fused softmax")
-    found = sizes_that_reach(problem, shrink(problem).sizes, [2000, 100_000], Budget(elements=1 << 19, operations=1 << 24))  # fmt: skip
+    found = sizes_that_reach(problem, shrink(problem).sizes, [2000, 100_000],
+        Budget(elements=1 << 19, operations=1 << 24))  # fmt: skip
     assert found.sizes[0].sizes["columns"] == 4096, "the first is as near to the full size as there is room"
     assert any(d.sizes["columns"] == 2001 for d in found.sizes)
     assert any(d.sizes["rows"] * d.sizes["columns"] > 100_000 for d in found.sizes)
     for size in found.sizes:
         assert run_once(size.applied(problem))
-    assert found == sizes_that_reach(problem, shrink(problem).sizes, [2000, 100_000], Budget(elements=1 << 19, operations=1 << 24))  # fmt: skip
+    assert found == sizes_that_reach(problem, shrink(problem).sizes, [2000, 100_000],
+        Budget(elements=1 << 19, operations=1 << 24))  # fmt: skip
 
 
 def test_a_problem_without_a_free_size_reaches_nothing_and_says_so():

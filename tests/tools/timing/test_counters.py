@@ -39,7 +39,7 @@ RAW = """==PROF== Connected to process 7
 "","","ns","%","%"
 "0","softmax_kernel","3,000.0","80.0","50.0"
 "1","copy_kernel","1,000.0","40.0","10.0"
-"""
+"""  # noqa: E501 (what ncu printed)
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes
 =========     at add_kernel+0x1d0 in /scratch/candidate.py:3
@@ -118,7 +118,8 @@ def test_a_tool_that_is_refused_says_why_and_harms_nothing(tmp_path, spec):
 
 
 def test_counters_come_through_the_file_and_not_through_what_is_printed(tmp_path, spec):
-    body = f"""echo '{RAW.splitlines()[1]}'; for a in "$@"; do [ "$p" = --log-file ] && cp {tmp_path}/raw "$a"; p="$a"; done"""
+    copying = f'for a in "$@"; do [ "$p" = --log-file ] && cp {tmp_path}/raw "$a"; p="$a"; done'
+    body = f"echo '{RAW.splitlines()[1]}'; {copying}"
     (tmp_path / "raw").write_text(RAW)
     assert hardware_counters(spec, scratch=tmp_path, ncu=_tool(tmp_path, body)).metrics["dram_percent"] == 70.0
 

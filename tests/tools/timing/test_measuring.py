@@ -1,4 +1,7 @@
-"""What the clock decides: how often it times, what it believes, when it measures the reference anew. The process and the reference answer from a script."""
+"""What the clock decides: how often it times, what it believes, when it measures the reference anew.
+
+The process and the reference answer from a script.
+"""
 
 import time
 

@@ -60,11 +60,16 @@ def test_a_compile_error_that_is_caught_is_still_told(offline: Any) -> None:
         ("def __init__(self, size):\n    super().__init__()\ndef forward(self, x):\n    return x\n", Fault.ENTRY_POINT),
         ("def forward(self, x):\n    softmax_kernel[(1,)](x)\n", Fault.LAUNCH),
         ("def forward(self, x):\n    softmax_kernel[(1,)](x, x, 1, 1, BLOCK=16, warps=3)\n", Fault.LAUNCH),
-        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, BLOCK=16)\n    return y[7, 7, 7]\n", Fault.RUNTIME),
-        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, BLOCK=16)\n    return y[0]\n", Fault.SHAPE),
-        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, BLOCK=16)\n    return y.half()\n", Fault.DTYPE),
-        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, BLOCK=16)\n    return y, y\n", Fault.OUTPUT),
-        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, BLOCK=16)\n    return y.cpu()\n", Fault.OUTPUT),
+        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, "
+        "BLOCK=16)\n    return y[7, 7, " "7]\n", Fault.RUNTIME),
+        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, "
+        "BLOCK=16)\n    return " "y[0]\n", Fault.SHAPE),
+        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, "
+        "BLOCK=16)\n    return " "y.half()\n", Fault.DTYPE),
+        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, "
+        "BLOCK=16)\n    return y, y\n", Fault.OUTPUT),
+        ("def forward(self, x):\n    y = torch.empty_like(x)\n    softmax_kernel[(1,)](x, y, 1, 1, "
+        "BLOCK=16)\n    return " "y.cpu()\n", Fault.OUTPUT),
     ],
 )  # fmt: skip
 def test_host_code_that_fails_is_the_fault_it_is(offline: Any, body: str, fault: Fault) -> None:

@@ -12,10 +12,15 @@ from kernelwright.tools.report import Fault
 @pytest.mark.parametrize(
     "line",
     [
-        "x = x.cuda()", 'x = x.to("cuda").cuda(0)', 'x = x.to(device="cuda", dtype=torch.float32)', "assert x.is_cuda and x.device.type == 'cuda'", "x = x.to(torch.cuda.current_device())",
-        'y = torch.zeros(x.shape, device="cuda")', "assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)", "torch.cuda.synchronize(); assert x.get_device() == 0",
-        "assert torch.cuda.get_device_properties(x.device).multi_processor_count == 132", "s = torch.cuda.current_stream(); s.synchronize()", "x = x.pin_memory() if not x.is_cuda else x.contiguous()",
-        "assert triton.runtime.driver.active.get_current_target().arch == 90", "assert triton.runtime.driver.active.utils.get_device_properties(0)['multiprocessor_count'] == 132",
+        "x = x.cuda()", 'x = x.to("cuda").cuda(0)', 'x = x.to(device="cuda", dtype=torch.float32)',
+        "assert x.is_cuda and x.device.type == 'cuda'", "x = x.to(torch.cuda.current_device())",
+        'y = torch.zeros(x.shape, device="cuda")',
+        "assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)",
+        "torch.cuda.synchronize(); assert x.get_device() == 0",
+        "assert torch.cuda.get_device_properties(x.device).multi_processor_count == 132",
+        "s = torch.cuda.current_stream(); s.synchronize()", "x = x.pin_memory() if not x.is_cuda else x.contiguous()",
+        "assert triton.runtime.driver.active.get_current_target().arch == 90",
+        "assert triton.runtime.driver.active.utils.get_device_properties(0)['multiprocessor_count'] == 132",
         "x = torch.nn.functional.pad(x, (0, 0))", "w = nn.Linear(4, 4).cuda(); assert w.weight.is_cuda",
     ],
 )  # fmt: skip
@@ -114,7 +119,8 @@ class ModelNew""",
     assert result.census.launches == {"softmax_kernel": 1}
 
 
-@pytest.mark.parametrize("layer", ["nn.GRU(8, 16, 2)", "nn.GRU(8, 8, bias=False)", "nn.LSTM(8, 16)", "nn.RNN(8, 16)", "nn.GRUCell(8, 16)", "nn.LSTMCell(8, 16)"])  # fmt: skip
+@pytest.mark.parametrize("layer", ["nn.GRU(8, 16, 2)", "nn.GRU(8, 8, bias=False)", "nn.LSTM(8, 16)", "nn.RNN(8, 16)",
+    "nn.GRUCell(8, 16)", "nn.LSTMCell(8, 16)"])  # fmt: skip
 def test_torch_s_recurrent_layers_run_without_a_gpu_beside_a_kernel(offline: Any, layer: str) -> None:
     body = f"""
     def __init__(self):

@@ -84,7 +84,10 @@ def test_every_autotune_config_is_compiled_and_none_is_measured(offline: Any) ->
 
 
 def test_configs_that_all_ask_for_too_much_are_a_fault(offline: Any) -> None:
-    config = '@triton.autotune(configs=[triton.Config({"BM": 32, "BN": 32, "BK": 64}, num_stages=s) for s in (16, 17)], key=["M"])'
+    config = (
+        '@triton.autotune(configs=[triton.Config({"BM": 32, "BN": 32, "BK": 64}, num_stages=s) for s in (16, '
+        '17)], key=["M"])'
+    )
     failure = offline.compiled(offline.matmul("", decorator=config), offline.matmul_problem).failure
     assert failure is not None
     assert failure.fault is Fault.RESOURCES

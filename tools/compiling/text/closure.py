@@ -20,11 +20,15 @@ class Contents:
         self._closures: dict[tuple[str, ...], tuple[dict[str, int], str]] = {}
 
     def closure(self, kernel: Kernel) -> list[str]:
-        """The keys of a kernel's function, of those among its constants and of all that they name, in an order that depends only on texts and names."""
+        """The keys of a kernel's function, of those among its constants and of all that they name, in an order that
+        depends only on texts and names.
+        """
         return list(self._closure(kernel)[0])
 
     def address(self, kernel: Kernel, target: str, version: str) -> str:
-        """The content address of one compilation: SHA-256, hex. Lines of the candidate's file and keys of the trace are no part of it.
+        """The content address of one compilation: SHA-256, hex.
+
+        Lines of the candidate's file and keys of the trace are no part of it.
 
         version: of Triton and of whatever else the outcome depends on.
         """

@@ -1,4 +1,6 @@
-"""Constants of a trace as what Triton takes: exact plain types, Triton's and torch's types, device functions, tuples of these."""
+"""Constants of a trace as what Triton takes: exact plain types, Triton's and torch's types, device functions,
+tuples of these.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from kernelwright.tools.tracing.trace import Function, Json, Kernel
 
 
 def value(form: Json, functions: Mapping[str, Any]) -> Any:
-    """A constant of a trace as what Triton takes, of exactly plain types. Lists become tuples: what a kernel can change would carry over to its next program.
+    """A constant of a trace as what Triton takes, of exactly plain types.
+
+    Lists become tuples: what a kernel can change would carry over to its next program.
 
     Raises ValueError for what is no constant; Failed where a device function among it cannot be rebuilt.
     """
@@ -96,12 +100,16 @@ _RESTORE: dict[str, Callable[[Json, Any], Any]] = {
 
 
 def fields_of(kernels: Iterable[Kernel]) -> frozenset[str]:
-    """The names of all fields of named tuples among the parameters of kernels, which attributes in their texts may have."""
+    """The names of all fields of named tuples among the parameters of kernels, which attributes in their texts may
+    have.
+    """
     return frozenset(name for kernel in kernels for names in getattr(kernel, "fields", {}).values() for name in names)
 
 
 def constexpr_functions(functions: Mapping[str, Function]) -> frozenset[str]:
-    """The keys of those that some name stands for as a `@triton.constexpr_function`: Python over constants, run while a kernel is compiled."""
+    """The keys of those that some name stands for as a `@triton.constexpr_function`: Python over constants, run
+    while a kernel is compiled.
+    """
     found: set[str] = set()
     waiting: list[Json] = [form for function in functions.values() for form in function.names.values()]
     while waiting:

@@ -1,9 +1,11 @@
 """Makes values that are tensors when a kernel is compiled tensors when it is interpreted.
 
-Under Triton's interpreter a kernel is Python: the variable of a loop is an int, `x += 1` of an int stays one, `min(x, 3)` may be 3. Compiled, all of them are
-tensors. A kernel that asks a loop's variable for `.to(tl.int64)` would fail where nothing is wrong, and one that asks what it is could tell the two apart. So
-the syntax tree of a kernel is rewritten before Triton's own rewriting: the same cases as in Triton's code generator (visit_For, visit_AugAssign, visit_Assign,
-visit_NamedExpr, visit_IfExp, visit_BoolOp, visit_UnaryOp), with functions of this module under names that no kernel can spell.
+Under Triton's interpreter a kernel is Python: the variable of a loop is an int, `x += 1` of an int stays one, `min(x,
+3)` may be 3. Compiled, all of them are tensors. A kernel that asks a loop's variable for `.to(tl.int64)` would fail
+where nothing is wrong, and one that asks what it is could tell the two apart. So the syntax tree of a kernel is
+rewritten before Triton's own rewriting: the same cases as in Triton's code generator (visit_For, visit_AugAssign,
+visit_Assign, visit_NamedExpr, visit_IfExp, visit_BoolOp, visit_UnaryOp), with functions of this module under names that
+no kernel can spell.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ def _binds(node: ast.AST) -> bool:
 
 
 def world() -> dict[str, Any]:
-    """What rewritten kernels call, by name, and the builtins of Python that answer as Triton's code generator lets them."""
+    """What rewritten kernels call, by name, and the builtins of Python that answer as Triton's code generator lets
+    them.
+    """
     functions = (loop, assigned, chosen, both, either, negated)
     return {_PREFIX + function.__name__: function for function in functions}
 
@@ -104,7 +108,8 @@ def world() -> dict[str, Any]:
 def python_builtins() -> dict[str, Callable[..., Any]]:
     """Those that see through constexprs and take tensors."""
     return {
-        "isinstance": _unwrapping(builtins.isinstance), "hasattr": _unwrapping(builtins.hasattr), "getattr": _unwrapping(builtins.getattr),
+        "isinstance": _unwrapping(builtins.isinstance), "hasattr": _unwrapping(builtins.hasattr),
+        "getattr": _unwrapping(builtins.getattr),
         "min": _extreme("minimum", builtins.min), "max": _extreme("maximum", builtins.max),
     }  # fmt: skip
 
@@ -128,7 +133,10 @@ def _unwrapped(value: Any) -> Any:
 
 
 def loop(start: Any, end: Any = None, step: Any = None, **_: Any) -> Iterator[Any]:
-    """`range` as a compiled loop's: scalars of the type that bounds and step have together. Options of `tl.range` (stages, unrolling) change nothing here."""
+    """`range` as a compiled loop's: scalars of the type that bounds and step have together.
+
+    Options of `tl.range` (stages, unrolling) change nothing here.
+    """
     semantic = _semantic()
     begin, stop = (0, start) if end is None else (start, end)
     bounds = [semantic.to_tensor(_unwrapped(b)) for b in (begin, stop, 1 if step is None else step)]

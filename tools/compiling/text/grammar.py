@@ -1,7 +1,9 @@
-"""The syntax that a kernel's text may use: a white list of forms, names and attributes over its syntax tree, walked without recursion.
+"""The syntax that a kernel's text may use: a white list of forms, names and attributes over its syntax tree, walked
+without recursion.
 
-A form that Triton's code generator does not know is refused here with Triton's own words. What would reach out of Triton's language (names with two
-underscores, attributes of its internals, foreign modules behind its modules) is tampering.
+A form that Triton's code generator does not know is refused here with Triton's own words. What would reach out of
+Triton's language (names with two underscores, attributes of its internals, foreign modules behind its modules) is
+tampering.
 """
 
 from __future__ import annotations
@@ -21,19 +23,27 @@ from kernelwright.tools.tracing.trace import Function, Json
 MOST_NODES = 30_000
 """Nodes of one text's syntax tree."""
 DEEPEST = 300
-"""Nesting of a syntax tree: Triton's code generator takes three frames of Python for each level, and Python stops at a thousand."""
+"""Nesting of a syntax tree: Triton's code generator takes three frames of Python for each level, and Python stops
+at a thousand.
+"""
 LONGEST_WORD = 200
 """Characters of one identifier."""
 LONGEST_INTEGER = 128
 """Bits of a constant in the text."""
 
 _FORMS: tuple[type[ast.AST], ...] = (
-    ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.Assert, ast.Expr, ast.Pass, ast.Raise,
-    ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.comprehension, ast.Compare, ast.Call, ast.keyword, ast.FormattedValue,
+    ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While,
+    ast.If, ast.Assert, ast.Expr, ast.Pass, ast.Raise,
+    ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.comprehension, ast.Compare,
+    ast.Call, ast.keyword, ast.FormattedValue,
     ast.JoinedStr, ast.Constant, ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List, ast.Tuple, ast.Slice,
     ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
-_NESTED = "nested function definitions are not allowed inside a @triton.jit kernel. Move the helper function to module level and decorate it with @triton.jit."
+_NESTED = (
+    "nested function definitions are not allowed inside a @triton.jit kernel. Move the helper function to "
+    "module level and decorate it with "
+    "@triton.jit."
+)
 _BY_STRING = ("getattr", "hasattr")
 
 
@@ -212,7 +222,9 @@ class _Walk:
         self._check_chain(node.value, [(node.attr, node)])
 
     def _check_chain(self, owner: ast.expr, chain: list[tuple[str, ast.expr]]) -> None:
-        """`a.b.c`: as far as it begins with a module, each part that is there must be allowed; every further part must be an attribute of a value."""
+        """`a.b.c`: as far as it begins with a module, each part that is there must be allowed; every further part
+        must be an attribute of a value.
+        """
         while isinstance(owner, ast.Attribute):
             self._done.add(id(owner))
             chain.append((owner.attr, owner))
@@ -264,7 +276,9 @@ def _unknown_attribute(name: str, node: ast.expr) -> Refused:
 
 
 def _walked(form: Json, chain: list[tuple[str, ast.expr]]) -> list[tuple[str, ast.expr]]:
-    """What is left of a chain behind the modules and name spaces that it begins with; nothing where it ends in something that is not there."""
+    """What is left of a chain behind the modules and name spaces that it begins with; nothing where it ends in
+    something that is not there.
+    """
     at = 0
     while at < len(chain) and isinstance(form, dict) and "members" in form:
         name, node = chain[at]

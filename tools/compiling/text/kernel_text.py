@@ -1,12 +1,14 @@
-"""A kernel rebuilt from its text: checked, parsed once, and executed in a namespace that holds its names and nothing else.
+"""A kernel rebuilt from its text: checked, parsed once, and executed in a namespace that holds its names and nothing
+else.
 
     check(function)                                          None, or why the text is no kernel
     rebuild(functions, key, interpreted=..., folder=...)     a JITFunction or an InterpretedFunction
     Rebuilt(functions, interpreted=..., folder=...)[key]     the same for many kernels that share functions
     value(json, rebuilt)                                     a constant of a trace as what Triton takes
 
-The rebuilt function's file is `folder/KEY/candidate.py` (nothing is written there), its lines are those of the candidate's file. Only the definition is
-executed when it is rebuilt, and its default values are computed; both call for a sandboxed process, as everything does that is made from a candidate's text.
+The rebuilt function's file is `folder/KEY/candidate.py` (nothing is written there), its lines are those of the
+candidate's file. Only the definition is executed when it is rebuilt, and its default values are computed; both call for
+a sandboxed process, as everything does that is made from a candidate's text.
 """
 
 from __future__ import annotations
@@ -84,7 +86,10 @@ def rebuild(functions: Mapping[str, Function], entry: str, *, interpreted: bool,
 
 
 class TextFailed(Failed):
-    """The text of one function is no kernel's. Its message names the function; the kernel that it belongs to may be another."""
+    """The text of one function is no kernel's.
+
+    Its message names the function; the kernel that it belongs to may be another.
+    """
 
     def __init__(self, key: str, function: Function, refusal: Refusal) -> None:
         super().__init__(failure_of(refusal, function, function.name))
@@ -112,7 +117,9 @@ class Rebuilt(Mapping[str, Any]):
         self._begun: set[str] = set()
 
     def __getitem__(self, key: str) -> Any:
-        """Raises KeyError for a function that is not there, Failed for one that is no kernel or calls one that is none."""
+        """Raises KeyError for a function that is not there, Failed for one that is no kernel or calls one that is
+        none.
+        """
         closure = self._closure(key)
         for each in closure:
             self._make(each)

@@ -1,4 +1,6 @@
-"""Parameters of a kernel's definition: annotations reduced to what Triton asks of them, default values computed apart."""
+"""Parameters of a kernel's definition: annotations reduced to what Triton asks of them, default values computed
+apart.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def is_constexpr(annotation: ast.expr | None) -> bool:
 
 
 def constexpr_parameters(definition: ast.FunctionDef) -> dict[str, str]:
-    """The annotations of a rebuilt function. Other ones only say how a launch is specialised, which the trace has said already."""
+    """The annotations of a rebuilt function.
+
+    Other ones only say how a launch is specialised, which the trace has said already.
+    """
     return {a.arg: "constexpr" for a in parameters(definition) if is_constexpr(a.annotation)}
 
 
@@ -63,7 +68,10 @@ class Defaults:
         return {n.id for e in expressions for n in ast.walk(e) if isinstance(n, ast.Name)}
 
     def values(self, world: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """`__defaults__` and `__kwdefaults__`, computed in a kernel's own namespace. Raises whatever the expressions raise."""
+        """`__defaults__` and `__kwdefaults__`, computed in a kernel's own namespace.
+
+        Raises whatever the expressions raise.
+        """
 
         def computed(expression: ast.expr) -> Any:
             found = eval(compile(ast.Expression(expression), "<default value>", "eval", dont_inherit=True), world)
@@ -73,8 +81,9 @@ class Defaults:
 
 
 def reduce_annotations(definition: ast.FunctionDef) -> None:
-    """Makes the definition, in place, what Triton's code generator and its interpreter are given: bare parameters (the code generator would evaluate
-    annotations and default values a second time), and local annotations that are either constexpr or gone.
+    """Makes the definition, in place, what Triton's code generator and its interpreter are given: bare parameters (the
+    code generator would evaluate annotations and default values a second time), and local annotations that are either
+    constexpr or gone.
     """
     definition.args = bare_arguments(definition)
     definition.returns = None

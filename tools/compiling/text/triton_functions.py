@@ -1,4 +1,6 @@
-"""Triton's own function objects over a checked syntax tree: a JITFunction to compile, an InterpretedFunction to interpret."""
+"""Triton's own function objects over a checked syntax tree: a JITFunction to compile, an InterpretedFunction to
+interpret.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from kernelwright.tools.tracing.trace import Function, Json
 
 
 def code(definition: ast.FunctionDef, line: int, path: str) -> Any:
-    """The definition with an empty body as Python's code, its `def` at a line of a file: Triton reads the syntax tree, and asks of the function its signature."""
+    """The definition with an empty body as Python's code, its `def` at a line of a file: Triton reads the syntax
+    tree, and asks of the function its signature.
+    """
     empty = copy.copy(definition)
     empty.body = [ast.copy_location(ast.Pass(), definition)]
     return _compiled_code(copy.deepcopy(ast.Module([empty], [])), line, path)  # Triton counts lines from the definition
@@ -31,7 +35,10 @@ def constant_code(definition: ast.FunctionDef, line: int, path: str) -> Any:
 def interpreted_code(
     definition: ast.FunctionDef, line: int, path: str, names: Mapping[str, Json], world: dict[str, Any]
 ) -> Any:
-    """The definition as Python's code, rewritten for Triton's interpreter. Names that the rewriting needs enter `world`."""
+    """The definition as Python's code, rewritten for Triton's interpreter.
+
+    Names that the rewriting needs enter `world`.
+    """
     nodes = list(ast.walk(definition))
     bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
@@ -47,7 +54,9 @@ def _compiled_code(tree: ast.Module, line: int, path: str) -> Any:
 
 
 def _rewritten(tree: ast.Module, world: dict[str, Any]) -> ast.Module:
-    """As Triton's interpreter rewrites kernels, with only those of its names that the rewriting put in (stock Triton lends a kernel its whole module)."""
+    """As Triton's interpreter rewrites kernels, with only those of its names that the rewriting put in (stock
+    Triton lends a kernel its whole module).
+    """
     from triton.runtime import interpreter
 
     before = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
@@ -62,7 +71,9 @@ _giving = threading.Lock()
 
 @contextlib.contextmanager
 def _source_given(text: str, line: int) -> Iterator[None]:
-    """`inspect.getsourcelines`, which Triton asks for a function's text, answers with this one: there is no file, and no search through every module."""
+    """`inspect.getsourcelines`, which Triton asks for a function's text, answers with this one: there is no file,
+    and no search through every module.
+    """
     with _giving:
         original = inspect.getsourcelines
         inspect.getsourcelines = lambda object: (text.splitlines(keepends=True), line)
@@ -119,7 +130,9 @@ def late(module: Any, name: str) -> Any:
 
 
 def patched(where: str, found: Any) -> Any:
-    """What a kernel names by itself and not through a module (`from triton.language import load`), as the interpreter needs it."""
+    """What a kernel names by itself and not through a module (`from triton.language import load`), as the
+    interpreter needs it.
+    """
     import triton.language as tl
 
     name = where.rpartition(".")[2].rpartition(":")[2]

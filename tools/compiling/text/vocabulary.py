@@ -1,7 +1,9 @@
-"""What a kernel may name: the objects of Triton that its language consists of, Python's builtins that Triton compiles, and the attributes of values.
+"""What a kernel may name: the objects of Triton that its language consists of, Python's builtins that Triton compiles,
+and the attributes of values.
 
-Everything is a white list. An object is found by walking from one of Triton's own modules by public names, and it must end in something that a kernel can use:
-a builtin or a device function of Triton, a type, a constant, or another module of the list. Nothing foreign that Triton's modules happen to import is reached.
+Everything is a white list. An object is found by walking from one of Triton's own modules by public names, and it must
+end in something that a kernel can use: a builtin or a device function of Triton, a type, a constant, or another module
+of the list. Nothing foreign that Triton's modules happen to import is reached.
 """
 
 from __future__ import annotations
@@ -39,9 +41,12 @@ LIBDEVICE = frozenset(name for name in MODULES if name.endswith(".libdevice"))
 TOP_LEVEL = frozenset({"cdiv", "language", "next_power_of_2"})
 """What a kernel may name of the package `triton` itself."""
 HELPERS = frozenset({"get_int_dtype"})
-"""Functions of triton.language.core that are no builtins of the language, and that kernels of libraries call: they compute with types and integers."""
+"""Functions of triton.language.core that are no builtins of the language, and that kernels of libraries call: they
+compute with types and integers.
+"""
 CLASSES = frozenset({
-    "PropagateNan", "block_type", "condition", "const", "constexpr", "constexpr_type", "dtype", "pointer_type", "range", "slice", "static_range", "tensor",
+    "PropagateNan", "block_type", "condition", "const", "constexpr", "constexpr_type", "dtype", "pointer_type", "range",
+    "slice", "static_range", "tensor",
     "tensor_descriptor", "tensor_descriptor_base", "tensor_descriptor_type", "tuple", "tuple_type",
 })  # fmt: skip
 """Classes of triton.language.core that a kernel may name."""
@@ -55,8 +60,10 @@ RESERVED = frozenset({"interpreter_semantic", "interpreter_builder", "_Interpret
 """Names that Triton's interpreter puts into a kernel's namespace."""
 
 _OF_TYPES = frozenset({
-    "BOOLEAN", "KIND", "SIGNED", "SIGNEDNESS", "UNSIGNED", "address_space", "const", "element_ty", "exponent_bias", "fp_mantissa_width", "get_block_shapes",
-    "get_int_max_value", "get_int_min_value", "int_bitwidth", "int_signedness", "itemsize", "kind", "name", "nbytes", "numel", "primitive_bitwidth", "scalar",
+    "BOOLEAN", "KIND", "SIGNED", "SIGNEDNESS", "UNSIGNED", "address_space", "const", "element_ty", "exponent_bias",
+    "fp_mantissa_width", "get_block_shapes",
+    "get_int_max_value", "get_int_min_value", "int_bitwidth", "int_signedness", "itemsize", "kind", "name", "nbytes",
+    "numel", "primitive_bitwidth", "scalar",
 })  # fmt: skip
 _OF_VALUES = frozenset({
     "ALL", "NONE", "T", "block_shape", "block_type", "dtype", "shape", "strides", "type", "value",
@@ -73,7 +80,10 @@ class NotThere(Exception):
 
 @functools.cache
 def value_attributes() -> frozenset[str]:
-    """Attributes that a kernel may ask a value for: methods of tensors and descriptors, properties of types. Asked once, before anything is interpreted."""
+    """Attributes that a kernel may ask a value for: methods of tensors and descriptors, properties of types.
+
+    Asked once, before anything is interpreted.
+    """
     import triton.language as tl
 
     methods = {n for owner in (tl.tensor, tl.tensor_descriptor) for n in dir(owner)}
@@ -83,13 +93,17 @@ def value_attributes() -> frozenset[str]:
 
 @functools.cache
 def internal_attributes() -> frozenset[str]:
-    """Attributes of what a kernel can hold that are none of its business: no field of a named tuple is read by one of these names."""
+    """Attributes of what a kernel can hold that are none of its business: no field of a named tuple is read by one
+    of these names.
+    """
     import triton.language as tl
     from triton.runtime import interpreter, jit
 
     owners = (
-        tl.tensor, tl.tensor_descriptor, tl.constexpr, tl.dtype, tl.block_type, tl.pointer_type, jit.JITFunction, interpreter.InterpretedFunction,
-        interpreter.TensorHandle, interpreter.TensorDescHandle, interpreter.InterpreterBuilder, str, bytes, dict, float, type, types.FunctionType,
+        tl.tensor, tl.tensor_descriptor, tl.constexpr, tl.dtype, tl.block_type, tl.pointer_type, jit.JITFunction,
+        interpreter.InterpretedFunction,
+        interpreter.TensorHandle, interpreter.TensorDescHandle, interpreter.InterpreterBuilder, str, bytes, dict, float,
+        type, types.FunctionType,
     )  # fmt: skip
     found = {name for owner in owners for name in dir(owner)} | {"handle", "base", "data", "attr", "rewriter", "kwargs"}
     found |= {name for value in (tl.sum, tl.cdiv, tl.max) for name in vars(value)}
@@ -149,7 +163,10 @@ def member(module: types.ModuleType, name: str) -> Any:
 
 
 def find(place: str) -> Any:
-    """The object of {"triton": place}: a module by its name, or `module:qualified.name`. Raises NotThere or NotNameable."""
+    """The object of {"triton": place}: a module by its name, or `module:qualified.name`.
+
+    Raises NotThere or NotNameable.
+    """
     module_name, _, path = place.partition(":")
     if module_name not in MODULES:
         raise NotNameable(f"{module_name[:120]} is no part of Triton's language")

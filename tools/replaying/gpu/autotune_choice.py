@@ -1,4 +1,6 @@
-"""Which configuration of an autotuned launch is the fastest at this size: every alternative is timed in its place among the call's other steps."""
+"""Which configuration of an autotuned launch is the fastest at this size: every alternative is timed in its place
+among the call's other steps.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,12 @@ def choices_of(steps: Sequence[Step]) -> dict[int, Choice]:
 
 
 def time_alternatives(call: TimedCall, choices: Mapping[int, Choice], seconds: float) -> dict[int, dict[int, float]]:
-    """Milliseconds by choice and alternative. Missing are those that cannot be launched, and those that were not reached in `seconds`.
+    """Milliseconds by choice and alternative.
 
-    All choices advance together, so that n alternatives take n turns however many choices there are. Raises Failed for what ends a call otherwise.
+    Missing are those that cannot be launched, and those that were not reached in `seconds`.
+
+    All choices advance together, so that n alternatives take n turns however many choices there are. Raises Failed for
+    what ends a call otherwise.
     """
     times: dict[int, dict[int, float]] = {number: {} for number in choices}
     deadline = time.monotonic() + seconds
@@ -50,7 +55,9 @@ def ranked(times: Mapping[int, Mapping[int, float]]) -> dict[int, list[int]]:
 def _timed_singly(
     call: TimedCall, choices: Mapping[int, Choice], times: Mapping[int, Mapping[int, float]], taken: Mapping[int, int]
 ) -> dict[int, float]:
-    """One of these alternatives cannot be launched: each by itself beside the fastest that are known of the other choices."""
+    """One of these alternatives cannot be launched: each by itself beside the fastest that are known of the other
+    choices.
+    """
     best = {number: min(found, key=lambda k: found[k]) for number, found in times.items() if found}
     told: dict[int, float] = {}
     for number, index in taken.items():

@@ -1,4 +1,7 @@
-"""One call as a CUDA graph: what its host code costs is left out of every replay. For the replayed steps of a candidate and for the reference alike."""
+"""One call as a CUDA graph: what its host code costs is left out of every replay.
+
+For the replayed steps of a candidate and for the reference alike.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,16 @@ from kernelwright.tools.replaying.gpu.persistent_memory import tensors_in
 
 
 class CaptureFailed(Exception):
-    """The call cannot be captured: it waits for the device, copies between host and device, or allocates outside of torch. The message says what was seen."""
+    """The call cannot be captured: it waits for the device, copies between host and device, or allocates outside of
+    torch. The message says what was seen.
+    """
 
 
 class Pool:
-    """Memory that several graphs use one after the other. Keeps the outputs of each apart, for they are held as long as the graph."""
+    """Memory that several graphs use one after the other.
+
+    Keeps the outputs of each apart, for they are held as long as the graph.
+    """
 
     def __init__(self) -> None:
         import torch
@@ -30,13 +38,18 @@ class Captured:
     """One call in a graph. Its outputs, and whatever else it returns, are held until `release`."""
 
     def __init__(self, call: Callable[[], Any], pool: Pool) -> None:
-        """Runs `call` once before, for what happens at a first call only, and once in the capture, where nothing runs. Raises CaptureFailed, or what a first call raises."""
+        """Runs `call` once before, for what happens at a first call only, and once in the capture, where nothing
+        runs. Raises CaptureFailed, or what a first call raises.
+        """
         import torch
 
         torch.cuda.synchronize()
         with torch.cuda.stream(pool.stream):
             self.lasting = _storages(call())
-            """Addresses of the memory that the first call's outputs lay in. Outputs of the graph that lie there were not allocated by it."""
+            """Addresses of the memory that the first call's outputs lay in.
+
+            Outputs of the graph that lie there were not allocated by it.
+            """
         torch.cuda.synchronize()
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(pool.stream), undisturbed():
@@ -68,7 +81,9 @@ def _storages(outputs: Any) -> frozenset[int]:
 
 
 def _abandon(graph: Any, pool: Pool) -> None:
-    """Ends a capture that has failed, for the stream and for torch's allocator, which otherwise believes that one is under way for ever."""
+    """Ends a capture that has failed, for the stream and for torch's allocator, which otherwise believes that one
+    is under way for ever.
+    """
     import torch
 
     with contextlib.suppress(RuntimeError):

@@ -1,6 +1,9 @@
-"""Loads and launches compiled kernels by the CUDA driver API, through ctypes. No launcher is compiled, nothing of Triton's is called.
+"""Loads and launches compiled kernels by the CUDA driver API, through ctypes.
 
-CUDA Driver API: cuModuleLoadData, cuModuleGetFunction, cuFuncGetAttribute, cuFuncSetAttribute, cuFuncGetParamInfo, cuLaunchKernelEx, cuTensorMapEncodeTiled.
+No launcher is compiled, nothing of Triton's is called.
+
+CUDA Driver API: cuModuleLoadData, cuModuleGetFunction, cuFuncGetAttribute, cuFuncSetAttribute, cuFuncGetParamInfo,
+cuLaunchKernelEx, cuTensorMapEncodeTiled.
 """
 
 from __future__ import annotations
@@ -93,7 +96,10 @@ def check(code: int, call: str) -> None:
 
 
 def device_error() -> int:
-    """Waits for the device. Returns the CUresult: 0, or what a kernel has done; such an error stays until the process ends."""
+    """Waits for the device.
+
+    Returns the CUresult: 0, or what a kernel has done; such an error stays until the process ends.
+    """
     return int(driver().cuCtxSynchronize())
 
 
@@ -210,7 +216,10 @@ def _attributes(shape: Shape) -> tuple[Any, int]:
 
 
 def encode(wanted: TensorMap) -> Any:
-    """The driver's tensor map, aligned as a parameter of a kernel has to be. Raises DriverError, as for a base address that is not a multiple of 16."""
+    """The driver's tensor map, aligned as a parameter of a kernel has to be.
+
+    Raises DriverError, as for a base address that is not a multiple of 16.
+    """
     room = ctypes.create_string_buffer(TENSOR_MAP_BYTES + TENSOR_MAP_ALIGNMENT)
     offset = -ctypes.addressof(room) % TENSOR_MAP_ALIGNMENT
     made = (ctypes.c_char * TENSOR_MAP_BYTES).from_buffer(room, offset)

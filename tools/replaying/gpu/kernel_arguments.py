@@ -1,8 +1,10 @@
-"""The arguments of one kernel launch as the bytes that the CUDA driver is given: what Triton's own launcher does, for Triton 3.6 and 3.9.
+"""The arguments of one kernel launch as the bytes that the CUDA driver is given: what Triton's own launcher does, for
+Triton 3.6 and 3.9.
 
-Triton passes every run-time parameter by value: pointers and integers little-endian, `fp16` rounded, `bf16` cut off, `fp32` rounded to nearest. A parameter
-whose type is `constexpr` is not passed. Tuples are flattened. A tensor descriptor becomes either a tensor map (TMA) or its base pointer, shape, strides and
-flags, followed by shape and strides once more. The kernel takes two more pointers at the end, its global and its profiling scratch.
+Triton passes every run-time parameter by value: pointers and integers little-endian, `fp16` rounded, `bf16` cut off,
+`fp32` rounded to nearest. A parameter whose type is `constexpr` is not passed. Tuples are flattened. A tensor
+descriptor becomes either a tensor map (TMA) or its base pointer, shape, strides and flags, followed by shape and
+strides once more. The kernel takes two more pointers at the end, its global and its profiling scratch.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ Encode = Callable[[TensorMap], Any]
 
 
 def flags_of_descriptor() -> int:
-    """How many booleans this Triton passes behind the strides of a descriptor without a tensor map: 1 (padding) in 3.6, 2 (rounding to tf32 too) in 3.9."""
+    """How many booleans this Triton passes behind the strides of a descriptor without a tensor map: 1 (padding) in
+    3.6, 2 (rounding to tf32 too) in 3.9.
+    """
     try:
         from triton.backends.driver import decompose_descriptor
     except ImportError:
@@ -67,7 +71,10 @@ class Parameters:
     def __init__(
         self, signature: Mapping[str, Json], tensor_maps: Sequence[Mapping[str, Any]] | None, flags: int
     ) -> None:
-        """signature: parameter -> Triton's type, a list for a tuple. tensor_maps: the kernel's `tensordesc_meta`, one a descriptor in order, or nothing."""
+        """signature: parameter -> Triton's type, a list for a tuple.
+
+        tensor_maps: the kernel's `tensordesc_meta`, one a descriptor in order, or nothing.
+        """
         self._types = {name: kind for name, kind in signature.items() if kind != "constexpr"}
         self._maps, self._flags = list(tensor_maps or ()), flags
         found = sum(1 for kind in _leaves(list(self._types.values())) if kind.startswith("tensordesc"))
@@ -135,7 +142,9 @@ class _Descriptor:
         )
 
     def tensor_map(self, name: str, meta: Mapping[str, Any]) -> TensorMap:
-        """As the kernel was compiled for: `meta` is Triton's swizzle, elem_size, elem_type, block_size and fp4_padded."""
+        """As the kernel was compiled for: `meta` is Triton's swizzle, elem_size, elem_type, block_size and
+        fp4_padded.
+        """
         box = tuple(int(n) for n in meta["block_size"])
         if meta.get("is_im2col") or len(box) != len(self.shape) or self.strides[-1] != 1:
             raise ArgumentError(
@@ -155,7 +164,9 @@ class _Descriptor:
 
 
 def cell(kind: str, value: Any, name: str) -> Any:
-    """One pointer or number as a ctypes object of 8 bytes or less; the driver copies as many bytes as the parameter has. Raises ArgumentError."""
+    """One pointer or number as a ctypes object of 8 bytes or less; the driver copies as many bytes as the parameter
+    has. Raises ArgumentError.
+    """
     if kind.startswith("*"):
         return ctypes.c_uint64(_address(value, name))
     if kind in WHOLE_NUMBERS:

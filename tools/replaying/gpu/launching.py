@@ -1,6 +1,7 @@
 """Launches the compiled kernels of a trace on a GPU, and says what went wrong there as a Failure on the candidate.
 
-An error that a kernel causes is told by the driver at some later call, and from then on every call fails: the CUDA context is dead and the process with it.
+An error that a kernel causes is told by the driver at some later call, and from then on every call fails: the CUDA
+context is dead and the process with it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Binaries:
     """The kernels of one trace as binaries, by the trace's keys. On one device, whose context is torch's."""
 
     def __init__(self, compiled: Mapping[str, Mapping[str, Any]], device: str = "cuda:0") -> None:
-        """compiled: kernel's key -> `binary` (bytes, or base64 as text), `metadata` (the compiler's) and `signature` (parameter -> Triton's type).
+        """compiled: kernel's key -> `binary` (bytes, or base64 as text), `metadata` (the compiler's) and `signature`
+        (parameter -> Triton's type).
 
         A kernel that could not be compiled has `failure` instead, a Failure as JSON.
         """
@@ -58,7 +60,11 @@ class Binaries:
         self._parameters: dict[str, Parameters] = {}
 
     def load(self) -> dict[str, Failure]:
-        """Every kernel. Gives those that cannot be loaded (COMPILE, RESOURCES, MEMORY): an autotuner may have asked for more than it needs. Raises DeviceDied."""
+        """Every kernel.
+
+        Gives those that cannot be loaded (COMPILE, RESOURCES, MEMORY): an autotuner may have asked for more than it
+        needs. Raises DeviceDied.
+        """
         import torch
 
         torch.empty(1, device=self._device)  # torch's context is this thread's from here on
@@ -79,7 +85,11 @@ class Binaries:
         name, shape = _described(metadata)
         limit = cuda_kernels.most_shared(self._index)
         if shape.shared > limit:
-            message = f"{name}: out of resources: {shape.shared} bytes of shared memory a block, and the GPU has {limit}; smaller blocks or num_stages help"
+            message = (
+                f"{name}: out of resources: {shape.shared} bytes of shared memory a block, and the GPU has "
+                f"{limit}; smaller blocks or num_stages "
+                "help"
+            )
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
         try:
             binary = one["binary"]
@@ -92,11 +102,17 @@ class Binaries:
             raise Failed(Failure(fault=Fault.LAUNCH, message=f"{name}: {error}")) from error
         self._functions[key], self._parameters[key] = function, parameters
         if (threads := 32 * shape.warps) > min(function.most_threads, MOST_THREADS):
-            message = f"{name}: out of resources: {threads} threads a block, and its registers leave room for {function.most_threads}"
+            message = (
+                f"{name}: out of resources: {threads} threads a block, and its registers leave room for "
+                f"{function.most_threads}"
+            )
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
 
     def launch(self, kernel_key: str, grid: Sequence[int], args: Mapping[str, Any]) -> None:
-        """One launch on torch's current stream; a grid with a 0 in it launches nothing, as in Triton. Returns at once. Raises Failed, as for a kernel that was not loaded."""
+        """One launch on torch's current stream; a grid with a 0 in it launches nothing, as in Triton.
+
+        Returns at once. Raises Failed, as for a kernel that was not loaded.
+        """
         if kernel_key in self._failures:
             raise Failed(self._failures[kernel_key])
         function, metadata = self._functions[kernel_key], self._compiled[kernel_key]["metadata"]
@@ -119,7 +135,9 @@ class Binaries:
             raise ArgumentError(f"the binary has {function.parameters} parameters, the launch {given}")
 
     def _scratch(self, metadata: Mapping[str, Any], kind: str, programs: int) -> Any:
-        """Memory that the compiler asks for beside the arguments, freed in the order of the stream; None where it asks for none."""
+        """Memory that the compiler asks for beside the arguments, freed in the order of the stream; None where it
+        asks for none.
+        """
         import torch
 
         each = int(metadata.get(f"{kind}_scratch_size") or 0)
@@ -141,7 +159,10 @@ class Binaries:
 
 
 def _described(metadata: Mapping[str, Any]) -> tuple[str, Shape]:
-    """The entry's name, and the shape of its launches. Raises Failed for what a compiler would not say: it had hostile input."""
+    """The entry's name, and the shape of its launches.
+
+    Raises Failed for what a compiler would not say: it had hostile input.
+    """
     try:
         name, warps, ctas = str(metadata["name"]), int(metadata["num_warps"]), int(metadata.get("num_ctas") or 1)
         shared = int(metadata.get("shared") or 0)
@@ -194,7 +215,10 @@ def synchronize() -> None:
 
 
 def failure_of(error: BaseException) -> tuple[Failure, bool]:
-    """Any exception that came while steps ran on a GPU: the failure that it is, and whether the context is dead. The driver is asked; no text is read."""
+    """Any exception that came while steps ran on a GPU: the failure that it is, and whether the context is dead.
+
+    The driver is asked; no text is read.
+    """
     import torch
 
     if isinstance(error, DeviceDied):
@@ -209,7 +233,9 @@ def failure_of(error: BaseException) -> tuple[Failure, bool]:
 
 
 def warm() -> None:
-    """What a zygote of kind CUDA does before its first fork: the modules that a replaying process needs are imported. Makes no CUDA context."""
+    """What a zygote of kind CUDA does before its first fork: the modules that a replaying process needs are
+    imported. Makes no CUDA context.
+    """
     import importlib
 
     for name in ("service", "gpu.process", "gpu.timing", "replay"):

@@ -1,4 +1,6 @@
-"""Memory that outlives a call, and memory that a call allocates, put back before every timed call: nothing on the device may remember an earlier one."""
+"""Memory that outlives a call, and memory that a call allocates, put back before every timed call: nothing on the
+device may remember an earlier one.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +10,37 @@ from typing import Any
 COPIED_SHARE = 3
 """Memory that outlives a call is copied where all of it takes no more than this part of what is free."""
 ALWAYS_RESTORED = 64 << 20
-"""Bytes of tensors that the candidate's own set-up made: so many are restored before every timed call, whether they change or not."""
+"""Bytes of tensors that the candidate's own set-up made: so many are restored before every timed call, whether they
+change or not.
+"""
 POISON = 0xFF
 BLOCK = 512
 """Bytes, of which torch's allocator gives a multiple, from an address that is one."""
 
 
 class Survivors:
-    """Weights, inputs and set-up tensors. What a call changes is restored before every timed one; small set-up tensors always are.
+    """Weights, inputs and set-up tensors.
 
-    Calls are timed on copies of the inputs in this process's own memory, as a candidate's inputs would lie there. What the judge has mapped here is
-    another allocation's memory, whose pages may be smaller: kernels that read much and wait for it are slower on it.
+    What a call changes is restored before every timed one; small set-up tensors always are.
+
+    Calls are timed on copies of the inputs in this process's own memory, as a candidate's inputs would lie there. What
+    the judge has mapped here is another allocation's memory, whose pages may be smaller: kernels that read much and
+    wait for it are slower on it.
     """
 
     def __init__(
         self, own: Sequence[Any], given: Sequence[Any], sets: Sequence[Sequence[Any]], *, everything: bool = False
     ) -> None:
-        """own: made by the candidate's set-up. given: the judge's weights. sets: the judge's inputs. everything: restore all of it before every call."""
+        """own: made by the candidate's set-up.
+
+        given: the judge's weights. sets: the judge's inputs. everything: restore all of it before every call.
+        """
         kept = [_whole(t) for t in _one_a_storage([*own, *given]) if t.is_cuda]
         shared = [_whole(t) for t in tensors_in(list(sets)) if t.is_cuda and t.numel()]
         self.copied = sum(t.numel() for t in (*kept, *shared)) <= _free_bytes() // COPIED_SHARE
-        """Whether there was room for the copies: without them nothing is restored, and the judge's own memory is timed."""
+        """Whether there was room for the copies: without them nothing is restored, and the judge's own memory is
+        timed.
+        """
         self.sets = list(sets)
         """What to time on."""
         self._pairs: list[tuple[Any, Any]] = []
@@ -118,7 +130,9 @@ def poison(ranges: Sequence[tuple[int, int]]) -> None:
 
 
 def poison_free(ranges: Sequence[tuple[int, int]]) -> None:
-    """The same for memory that has gone back to torch's allocator: as much is taken from it again, filled and given back."""
+    """The same for memory that has gone back to torch's allocator: as much is taken from it again, filled and given
+    back.
+    """
     import torch
 
     held = [torch.empty(nbytes, dtype=torch.uint8, device="cuda") for _, nbytes in ranges]

@@ -1,4 +1,6 @@
-"""How one call on a GPU is timed: device events, an L2 cache that is written over, a queue that is full before anything is timed. For candidate and reference alike."""
+"""How one call on a GPU is timed: device events, an L2 cache that is written over, a queue that is full before
+anything is timed. For candidate and reference alike.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def timed_block(
 ) -> tuple[list[float], float]:
     """Milliseconds of each call, and from the begin of the first preparation to the end of the last call.
 
-    before: what is done ahead of each call and not timed; the cache is written over behind it. host_us: what the host takes for a call that is no graph.
+    before: what is done ahead of each call and not timed; the cache is written over behind it. host_us: what the host
+    takes for a call that is no graph.
     """
     import torch
 
@@ -64,7 +67,9 @@ def timed_block(
 
 
 def host_time(call: Callable[[], Any], times: int = 3) -> float:
-    """Microseconds until a call returns that only fills the queue: the least of a few, after one that is not counted."""
+    """Microseconds until a call returns that only fills the queue: the least of a few, after one that is not
+    counted.
+    """
     import torch
 
     found = []

@@ -1,7 +1,7 @@
 """Times the replayed steps of one trace on a GPU: the process side of the clock (tools/timing is the judge's).
 
-Everything on the device that could remember an earlier call is put back before each timed one (survivors.py), the L2 cache is written over, and one replay of
-a CUDA graph is timed between two device events (stopwatch.py).
+Everything on the device that could remember an earlier call is put back before each timed one (survivors.py), the L2
+cache is written over, and one replay of a CUDA graph is timed between two device events (stopwatch.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ class Run(Protocol):
 
 
 class Timing:
-    """Of one opened trace. The judge asks `clock_choose` where there are choices, `clock_open`, `clock_block` several times, `clock_check`, `clock_launches`, `clock_close`."""
+    """Of one opened trace.
+
+    The judge asks `clock_choose` where there are choices, `clock_open`, `clock_block` several times, `clock_check`,
+    `clock_launches`, `clock_close`.
+    """
 
     def __init__(
         self,
@@ -53,7 +57,9 @@ class Timing:
         given: Callable[[], Sequence[Any]],
         label: Callable[[Any], tuple[str, tuple[int, ...]]],
     ) -> None:
-        """run, steps: a later call's (the first one's where there is no other). own: the tensors that outlive a call and that the set-up made.
+        """run, steps: a later call's (the first one's where there is no other).
+
+        own: the tensors that outlive a call and that the set-up made.
 
         given: the judge's weights. label: name and grid of a launch, name and () of an operator.
         """
@@ -63,11 +69,18 @@ class Timing:
         self._host_us = 0.0
 
     def answer(self, message: Mapping[str, Any], sets: Callable[[Any], Sequence[Inputs]]) -> dict[str, Any]:
-        """One of the messages above. sets: gives the inputs that came with it, as `run` takes them. Raises what running the steps raises."""
+        """One of the messages above.
+
+        sets: gives the inputs that came with it, as `run` takes them. Raises what running the steps raises.
+        """
         return getattr(self, f"_{message['do']}")(message, sets(message) if "sets" in message else ())
 
     def _clock_choose(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
-        """`seconds`: for all. `ranked`: by choice the alternatives, fastest first, without those that cannot be launched; `ms`: the time of each."""
+        """`seconds`: for all.
+
+        `ranked`: by choice the alternatives, fastest first, without those that cannot be launched; `ms`: the time of
+        each.
+        """
 
         inputs = Survivors([], [], sets[:1]).sets[0]
 
@@ -90,7 +103,8 @@ class Timing:
     def _clock_open(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
         """Captures one call on each set.
 
-        `choices`: pairs of number and alternative. `graphs`: False where the reference cannot be captured. `everything`: restore all memory before each call.
+        `choices`: pairs of number and alternative. `graphs`: False where the reference cannot be captured.
+        `everything`: restore all memory before each call.
         """
         self._release()
         self._choices = {int(number): int(index) for number, index in message.get("choices", ())}
@@ -114,7 +128,8 @@ class Timing:
         return {"ms": ms, "block_ms": block}
 
     def _clock_check(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
-        """`index`: of a set; the outputs of its last timed call are copied to `sets[0]`, the judge's places, where form and dtype agree.
+        """`index`: of a set; the outputs of its last timed call are copied to `sets[0]`, the judge's places, where form
+        and dtype agree.
 
         `disturbed`: memory that outlives a call and that is not restored before each has changed.
         """
@@ -128,7 +143,9 @@ class Timing:
         return {"copied": copied, "disturbed": call.kept.disturbed()}
 
     def _clock_launches(self, message: Mapping[str, Any], sets: Sequence[Inputs]) -> dict[str, Any]:
-        """Milliseconds of every launch of a call, and of every operator that has work for the device, each by itself and in order: the median over `calls` calls."""
+        """Milliseconds of every launch of a call, and of every operator that has work for the device, each by
+        itself and in order: the median over `calls` calls.
+        """
         call = self._calls[int(message.get("index", 0))]
         found: list[list[tuple[Any, float]]] = []
         for _ in range(int(message.get("calls", 3)) + 1):

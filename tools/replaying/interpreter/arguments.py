@@ -1,4 +1,6 @@
-"""The arguments of one launch as Triton's interpreter takes them: each of the type that the trace's signature gives it."""
+"""The arguments of one launch as Triton's interpreter takes them: each of the type that the trace's signature gives
+it.
+"""
 
 from __future__ import annotations
 

@@ -42,13 +42,15 @@ def _flash(
 
 
 def _efficient(
-    query: Any, key: Any, value: Any, bias: Any, compute_log_sumexp: bool, dropout: float = 0.0, causal: bool = False, *, scale: Any = None
+    query: Any, key: Any, value: Any, bias: Any, compute_log_sumexp: bool, dropout: float = 0.0, causal: bool = False,
+    *, scale: Any = None
 ) -> Any:  # fmt: skip
     return _attention(query, key, value, bias, dropout, causal, scale, 4)
 
 
 def _cudnn(
-    query: Any, key: Any, value: Any, bias: Any, compute_log_sumexp: bool, dropout: float = 0.0, causal: bool = False, *_: Any,
+    query: Any, key: Any, value: Any, bias: Any, compute_log_sumexp: bool, dropout: float = 0.0, causal: bool = False,
+    *_: Any,
     scale: Any = None, **__: Any,
 ) -> Any:  # fmt: skip
     return _attention(query, key, value, bias, dropout, causal, scale, 9)

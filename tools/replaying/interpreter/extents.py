@@ -61,7 +61,11 @@ class Extents:
         before = address - self.ends[index - 1] if index else None
         after = self.starts[index] - address if index < len(self.starts) else None
         if before is not None and before <= NEAR and (after is None or before <= after):
-            return f"{max(before, 0)} bytes past the end of a tensor of {self.ends[index - 1] - self.starts[index - 1]} bytes"
+            return (
+                f"{max(before, 0)} bytes past the end of a tensor of "
+                f"{self.ends[index - 1] - self.starts[index - 1]} "
+                "bytes"
+            )
         if after is not None and after <= NEAR:
             return f"{after} bytes before a tensor of {self.ends[index] - self.starts[index]} bytes"
         return "far from every tensor"

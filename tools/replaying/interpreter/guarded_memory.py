@@ -21,7 +21,10 @@ POISON = 0xFF
 
 
 class OutOfBounds(BaseException):
-    """A kernel leaves its tensors. Not an Exception: a device function's wrapper turns those into errors of the kernel."""
+    """A kernel leaves its tensors.
+
+    Not an Exception: a device function's wrapper turns those into errors of the kernel.
+    """
 
     fault = Fault.OUT_OF_BOUNDS
 

@@ -35,9 +35,13 @@ class Interleaving:
     """Runs all programs of a launch."""
 
     def __init__(
-        self, programs: Iterator[Program], run: Callable[[Program], None], entered: Callable[[Program], None], random: Random, races: Races
+        self, programs: Iterator[Program], run: Callable[[Program], None], entered: Callable[[Program], None],
+        random: Random, races: Races
     ) -> None:  # fmt: skip
-        """run: one program from its beginning. entered: makes the interpreter's state that of a program that goes on."""
+        """run: one program from its beginning.
+
+        entered: makes the interpreter's state that of a program that goes on.
+        """
         self._programs, self._run, self._entered, self._random, self._races = programs, run, entered, random, races
         self._runners: list[_Runner] = []
         self._active: _Runner | None = None

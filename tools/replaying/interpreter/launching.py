@@ -47,7 +47,10 @@ class Interpreted:
         self.read_outside = []
 
     def launch(self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table) -> None:
-        """Runs every program of the grid. Raises Failed, OutOfBounds, NotInterpreted, and whatever the kernel raises."""
+        """Runs every program of the grid.
+
+        Raises Failed, OutOfBounds, NotInterpreted, and whatever the kernel raises.
+        """
         if (kernel := self._kernels.get(key)) is None:
             raise malformed("launches a kernel that is not there")
         if min(grid) < 0:
@@ -146,7 +149,9 @@ def _builder() -> Any:
 
 
 def _shuffled(grid: tuple[int, int, int], random: Random) -> Iterator[Program]:
-    """Every program once, in an order of the seed: all orders of a small grid, a walk by a fixed step over a large one."""
+    """Every program once, in an order of the seed: all orders of a small grid, a walk by a fixed step over a large
+    one.
+    """
     count = math.prod(grid)
     if count <= 4096:
         order: Any = list(range(count))

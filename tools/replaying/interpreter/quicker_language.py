@@ -253,8 +253,8 @@ def _spread(lhs: Any, rhs: Any) -> Any:
 
 
 def check_types_at_once() -> None:
-    """Two operands of one arithmetic type, and a pointer and a whole number, are spread to their common shape at once; a
-    whole number beside a tensor is made a constant once for each type. To be called after `broadcast_by_type`.
+    """Two operands of one arithmetic type, and a pointer and a whole number, are spread to their common shape at once;
+    a whole number beside a tensor is made a constant once for each type. To be called after `broadcast_by_type`.
     """
     import triton.language.core as core
     from triton.language.semantic import TritonSemantic

@@ -57,7 +57,10 @@ class Shadow:
         return (addresses - np.uint64(self.start)) // np.uint64(self.grain)
 
     def old(self, addresses: Any, dtype: Any) -> Any:
-        """What lay there before the launch. Addresses that are no multiples of an element's size are read byte by byte."""
+        """What lay there before the launch.
+
+        Addresses that are no multiples of an element's size are read byte by byte.
+        """
         offsets = (addresses - np.uint64(self.start)).astype(np.int64)
         rows = offsets[:, None] + np.arange(dtype.itemsize)
         return np.ascontiguousarray(self.before[rows]).view(dtype)[:, 0]

@@ -1,6 +1,8 @@
-"""The first process of a candidate: it opens the candidate's namespaces, forks the candidate, watches what it takes, tells how it ended, and ends all that is left.
+"""The first process of a candidate: it opens the candidate's namespaces, forks the candidate, watches what it takes,
+tells how it ended, and ends all that is left.
 
-The candidate is not the first process itself, for that one is deaf to its own signals in a pid namespace (abort would not end it).
+The candidate is not the first process itself, for that one is deaf to its own signals in a pid namespace (abort would
+not end it).
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def keep(
 
 
 def _hand_out(scratch: str, name: str, outside: int) -> None:
-    """Copies the beginning of a file of the private folder to the folder that it covers; what is no regular file is left. Raises OSError."""
+    """Copies the beginning of a file of the private folder to the folder that it covers; what is no regular file is
+    left. Raises OSError.
+    """
     inside = os.open(os.path.join(scratch, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if stat.S_ISREG(os.fstat(inside).st_mode):

@@ -1,4 +1,6 @@
-"""Runs a snippet behind the walls and sends `result`, or the name of what it raised: how `agent doctor` and the tests try the walls."""
+"""Runs a snippet behind the walls and sends `result`, or the name of what it raised: how `agent doctor` and the
+tests try the walls.
+"""
 
 from __future__ import annotations
 

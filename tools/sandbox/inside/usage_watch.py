@@ -1,8 +1,10 @@
-"""What the keeper of a candidate's process counts again and again, because no limit of a single process bounds it: the memory of all its processes together, the
-processes themselves, and the folder it writes where that is no file system of its own.
+"""What the keeper of a candidate's process counts again and again, because no limit of a single process bounds it: the
+memory of all its processes together, the processes themselves, and the folder it writes where that is no file system of
+its own.
 
-Between two looks a candidate may go over its bound: by what it can take in a tenth of a second. Memory is anonymous memory, private and shared; files in
-memory are closed to candidates (system_calls.py), and /dev/shm is bounded by its own size.
+Between two looks a candidate may go over its bound: by what it can take in a tenth of a second. Memory is anonymous
+memory, private and shared; files in memory are closed to candidates (system_calls.py), and /dev/shm is bounded by its
+own size.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ class Bound(StrEnum):
 
 
 class Watch:
-    """Looks at one candidate. `processes` lists the ids of all that is the candidate's; `folder` is looked through where it is given."""
+    """Looks at one candidate.
+
+    `processes` lists the ids of all that is the candidate's; `folder` is looked through where it is given.
+    """
 
     def __init__(
         self,
@@ -82,7 +87,9 @@ class Watch:
 
 
 def _statm(pid: int) -> tuple[int, int, int]:
-    """Bytes of address space, resident, and resident of files and shared memory (proc_pid_statm(5)); zeros when it is gone."""
+    """Bytes of address space, resident, and resident of files and shared memory (proc_pid_statm(5)); zeros when it
+    is gone.
+    """
     try:
         with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:
             size, resident, shared = file.read(200).split()[:3]
@@ -92,7 +99,9 @@ def _statm(pid: int) -> tuple[int, int, int]:
 
 
 def _held(pids: Iterable[int]) -> int:
-    """Bytes of anonymous memory that the processes hold together: pages of several are divided among them, shared mappings count once, in full."""
+    """Bytes of anonymous memory that the processes hold together: pages of several are divided among them, shared
+    mappings count once, in full.
+    """
     private = 0
     mappings: dict[str, int] = {}
     for pid in pids:

@@ -1,9 +1,13 @@
-"""The warm process: torch and triton imported, no CUDA context, no candidate. It forks one walled process for each candidate.
+"""The warm process: torch and triton imported, no CUDA context, no candidate.
 
-    python -m kernelwright.tools.sandbox.inside.zygote_process KIND CHANNEL_FD [MODULE:FUNCTION]        (started by tools.sandbox.zygote, never by hand)
+It forks one walled process for each candidate.
 
-Each request brings three descriptors: the candidate's channel, the pipe for what it prints, and the pipe on which is told how it ended. The zygote holds the
-last one until nothing of the candidate lives. Its owner is gone when the channel closes: then it ends its candidates, removes its folder and ends.
+    python -m kernelwright.tools.sandbox.inside.zygote_process KIND CHANNEL_FD [MODULE:FUNCTION]        (started by
+    tools.sandbox.zygote, never by hand)
+
+Each request brings three descriptors: the candidate's channel, the pipe for what it prints, and the pipe on which is
+told how it ended. The zygote holds the last one until nothing of the candidate lives. Its owner is gone when the
+channel closes: then it ends its candidates, removes its folder and ends.
 """
 
 from __future__ import annotations
@@ -61,7 +65,9 @@ def _remove_folder() -> None:
 
 
 def warm_up(kind: Kind, hook: str = "") -> None:
-    """Imports, and calls the owner's hook: afterwards no thread may be running and no CUDA context may exist, for the process is forked."""
+    """Imports, and calls the owner's hook: afterwards no thread may be running and no CUDA context may exist, for
+    the process is forked.
+    """
     import torch
 
     torch.set_num_threads(1)
@@ -106,7 +112,10 @@ def _hash_triton() -> None:
 
 
 def _call_hook(hook: str) -> None:
-    """Runs `package.module:function()`. Raises RuntimeError where it leaves a thread of Python's running: what forks would inherit its locks and not the thread.
+    """Runs `package.module:function()`.
+
+    Raises RuntimeError where it leaves a thread of Python's running: what forks would inherit its locks and not the
+    thread.
 
     Libraries' own idle threads (torch's, LLVM's) hold no lock between two calls, and are waited for only a moment.
     """
@@ -178,7 +187,10 @@ class Nursery:
             _tell(descriptors[2], f"pid {forked.pid}")
 
     def _bury(self) -> None:
-        """Reaps first processes that ended. The kernel reaps one of a pid namespace last; otherwise what is left of its candidate came to this process."""
+        """Reaps first processes that ended.
+
+        The kernel reaps one of a pid namespace last; otherwise what is left of its candidate came to this process.
+        """
         for pid in _reaped():
             status = self._living.pop(pid, None)
             if status is not None:
@@ -215,7 +227,8 @@ def _fork_apart(pid_namespace: bool) -> Forked:
 
 
 def _fork_by_steps(request: Request, descriptors: list[int]) -> Forked:
-    """The same where a library keeps threads: what it does about a fork (OpenBLAS ends its threads) must happen here, in the process that has them.
+    """The same where a library keeps threads: what it does about a fork (OpenBLAS ends its threads) must happen here,
+    in the process that has them.
 
     Costs a process that stands between this one and the first of the pid namespace. The child's side tells its number.
     """
@@ -240,7 +253,9 @@ def _fork_by_steps(request: Request, descriptors: list[int]) -> Forked:
 
 
 def _stand_between(first: int, descriptors: list[int]) -> None:
-    """Holds the pipe on which the end is told until the namespace's first process is reaped, and with it all the rest. Never returns."""
+    """Holds the pipe on which the end is told until the namespace's first process is reaped, and with it all the
+    rest. Never returns.
+    """
     kernel.die_with_parent()
     signal.set_wakeup_fd(-1)
     _tell(descriptors[2], f"pid {first}")

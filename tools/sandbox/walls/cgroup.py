@@ -1,8 +1,10 @@
-"""Control groups: one for each candidate's process where this host lets us make them, with a bound on memory of every kind (shared, in files of tmpfs, swap).
+"""Control groups: one for each candidate's process where this host lets us make them, with a bound on memory of every
+kind (shared, in files of tmpfs, swap).
 
-A folder is made only where it is ours to make: below the root of what this process sees, or below a group that systemd delegates (`Delegate=yes`), or, as an
-ordinary user, below a group that belongs to that user. Groups that somebody else made for this process stay as they are. Both versions of the interface are
-read (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst of Linux).
+A folder is made only where it is ours to make: below the root of what this process sees, or below a group that systemd
+delegates (`Delegate=yes`), or, as an ordinary user, below a group that belongs to that user. Groups that somebody else
+made for this process stay as they are. Both versions of the interface are read
+(Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst of Linux).
 """
 
 from __future__ import annotations
@@ -79,7 +81,10 @@ class Groups:
         return any("memory" in hierarchy.controllers for hierarchy in self.hierarchies)
 
     def create(self, memory: int, processes: int) -> Group:
-        """A new group in every hierarchy. A file that this kernel lacks is left out; a folder that cannot be made raises OSError."""
+        """A new group in every hierarchy.
+
+        A file that this kernel lacks is left out; a folder that cannot be made raises OSError.
+        """
         group = Group([])
         name = f"{PREFIX}{os.getpid()}-{next(_counter)}"
         try:
@@ -141,7 +146,9 @@ def enter(folders: list[str]) -> None:
 
 
 def _own_groups(proc: Path) -> Iterator[tuple[int, frozenset[str], Path, str]]:
-    """(version, controllers, folder, path as the kernel names it) of each hierarchy of interest that this process is in."""
+    """(version, controllers, folder, path as the kernel names it) of each hierarchy of interest that this process
+    is in.
+    """
     mounts = list(_mounts(proc))
     for line in (proc / "cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
@@ -179,7 +186,10 @@ def _attribute(folder: Path, name: str) -> bytes:
 
 
 def _usable(version: int, controllers: frozenset[str], folder: Path) -> frozenset[str]:
-    """The controllers that bind in a group made here; of version 2 they are switched on first. Raises OSError where no folder may be made."""
+    """The controllers that bind in a group made here; of version 2 they are switched on first.
+
+    Raises OSError where no folder may be made.
+    """
     if version == 2:
         present = frozenset((folder / "cgroup.controllers").read_text().split()) & frozenset(WANTED)
         for name in present - frozenset((folder / "cgroup.subtree_control").read_text().split()):

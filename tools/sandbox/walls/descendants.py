@@ -1,4 +1,6 @@
-"""The processes below one process, and how to end them where no pid namespace does it: found through /proc, stopped, then killed."""
+"""The processes below one process, and how to end them where no pid namespace does it: found through /proc,
+stopped, then killed.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ def descendants(pid: int, *, spared: Collection[int] = ()) -> list[int]:
 
 
 def end_descendants(*, spared: Collection[int] = (), seconds: float = 5.0) -> None:
-    """Ends all that is below the calling process, which must be a subreaper (PR_SET_CHILD_SUBREAPER) so that nothing escapes by orphaning itself.
+    """Ends all that is below the calling process, which must be a subreaper (PR_SET_CHILD_SUBREAPER) so that nothing
+    escapes by orphaning itself.
 
-    They are stopped first, until no new one shows: what is stopped forks no more. Returns when all are dead and reaped, or after `seconds`.
+    They are stopped first, until no new one shows: what is stopped forks no more. Returns when all are dead and reaped,
+    or after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

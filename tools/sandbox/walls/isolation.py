@@ -1,6 +1,7 @@
 """The layers round a candidate: which are asked for, how each is entered, and which the host has.
 
-Entered inside the forked process, before any of the candidate's text is read. A layer that the host refuses is named with its reason, never left out in silence.
+Entered inside the forked process, before any of the candidate's text is read. A layer that the host refuses is named
+with its reason, never left out in silence.
 """
 
 from __future__ import annotations
@@ -47,9 +48,13 @@ class Layers:
 CEILING = "process ceiling"
 OWN_SCRATCH = "bounded scratch folder"
 MEMORY_GROUP, MEMORY_WATCH = "memory cgroup", "memory watch"
-"""Which of the two bounds the memory that all processes of a candidate hold together: the kernel, or the keeper's looking (watch.py)."""
+"""Which of the two bounds the memory that all processes of a candidate hold together: the kernel, or the keeper's
+looking (watch.py).
+"""
 OTHERS = 512
-"""Threads that the same user may start elsewhere while a candidate lives: where RLIMIT_NPROC must be used, they count as if they were its own."""
+"""Threads that the same user may start elsewhere while a candidate lives: where RLIMIT_NPROC must be used, they
+count as if they were its own.
+"""
 
 
 def set_limits(kind: Kind, limits: Limits, ceiling: bool) -> None:
@@ -91,7 +96,8 @@ def _own_processes() -> int:
 def cap_processes(limits: Limits) -> None:
     """The pid namespace's own ceiling: holds root too, whom RLIMIT_NPROC does not bind.
 
-    Only for the first process of a namespace, and only where the ceiling is the namespace's own (Linux 6.14 and later): before, it was the whole machine's.
+    Only for the first process of a namespace, and only where the ceiling is the namespace's own (Linux 6.14 and later):
+    before, it was the whole machine's.
     """
     release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
     if os.getpid() != 1 or release < (6, 14):
@@ -100,7 +106,9 @@ def cap_processes(limits: Limits) -> None:
 
 
 def enter_namespaces(layers: Layers, *, own_user: bool) -> None:
-    """Network, mounts, System V and POSIX message queues, host name; as an ordinary user inside a user namespace first."""
+    """Network, mounts, System V and POSIX message queues, host name; as an ordinary user inside a user namespace
+    first.
+    """
     if os.geteuid() != 0 and own_user:
         layers.enter("user namespace", _enter_user_namespace)
     layers.enter("network namespace", lambda: kernel.unshare(kernel.NEWNET))
@@ -118,9 +126,12 @@ def _enter_user_namespace() -> None:
 
 
 def open_session(layers: Layers, limits: Limits, *, own_mounts: bool, scratch: str = "") -> None:
-    """What the first process of a candidate sets up. `scratch`: the folder that becomes a bounded file system in memory, if any.
+    """What the first process of a candidate sets up.
 
-    own_mounts: whether this process has a mount namespace of its own, whose mounts nobody else sees; nothing is mounted elsewhere.
+    `scratch`: the folder that becomes a bounded file system in memory, if any.
+
+    own_mounts: whether this process has a mount namespace of its own, whose mounts nobody else sees; nothing is mounted
+    elsewhere.
     """
     layers.enter("own session", os.setsid)
     if not own_mounts:
@@ -142,7 +153,10 @@ def protect_proc() -> None:
 def enter_process_walls(
     layers: Layers, kind: Kind, limits: Limits, close_all_files: Callable[[], object] | None, *, memory_files: bool
 ) -> None:
-    """All that is set in the candidate's own process, in an order in which each still may be. `memory_files`: whether memfd_create stays open."""
+    """All that is set in the candidate's own process, in an order in which each still may be.
+
+    `memory_files`: whether memfd_create stays open.
+    """
     layers.enter("resource limits", lambda: set_limits(kind, limits, CEILING in layers.active))
     layers.enter("no capabilities", kernel.drop_capabilities)
     layers.enter("no new privileges", kernel.no_new_privileges)

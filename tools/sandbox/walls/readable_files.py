@@ -1,4 +1,6 @@
-"""Which files a candidate may reach, as Landlock takes it: it reads Python, its packages, the system's libraries and CUDA, and writes its own folder."""
+"""Which files a candidate may reach, as Landlock takes it: it reads Python, its packages, the system's libraries
+and CUDA, and writes its own folder.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
 OUR_READABLE_PARTS = ("__init__.py", "tools")
 """Of our own package; a candidate has no business in the others."""
 SYSTEM = (
-    "/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/sys", "/etc/ld.so.cache", "/etc/alternatives", "/etc/nsswitch.conf", "/etc/localtime",
+    "/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/sys", "/etc/ld.so.cache", "/etc/alternatives",
+    "/etc/nsswitch.conf", "/etc/localtime",
     "/etc/vulkan", "/etc/OpenCL", "/etc/nvidia",
 )  # fmt: skip
 
@@ -53,7 +56,9 @@ def open_common_paths(kind: Kind) -> list[tuple[int, int]]:
 
 
 def make_ruleset(common: list[tuple[int, int]], scratch: str, kind: Kind) -> int:
-    """A Landlock ruleset of the common paths and of what is this candidate's own: its folder, and the /proc and /dev/shm that are mounted by now. Raises OSError."""
+    """A Landlock ruleset of the common paths and of what is this candidate's own: its folder, and the /proc and
+    /dev/shm that are mounted by now. Raises OSError.
+    """
     own = [(scratch, kernel.ALL), ("/proc", kernel.READ)]
     if kind is Kind.CUDA:
         # The driver writes under /proc (names of its threads); what rules the kernel there is mounted read-only.

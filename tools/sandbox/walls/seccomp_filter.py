@@ -1,9 +1,12 @@
-"""The system-call filter round a candidate: a seccomp program for the native architecture, and no other architecture at all.
+"""The system-call filter round a candidate: a seccomp program for the native architecture, and no other architecture at
+all.
 
-A foreign entry into the kernel (`int 0x80` on x86-64 takes i386 numbers) ends the process: the numbers below mean something else there. x32 numbers
-(bit 30 set, x86-64) are answered with ENOSYS. What the table lists fails with EPERM, and everything else goes through.
+A foreign entry into the kernel (`int 0x80` on x86-64 takes i386 numbers) ends the process: the numbers below mean
+something else there. x32 numbers (bit 30 set, x86-64) are answered with ENOSYS. What the table lists fails with EPERM,
+and everything else goes through.
 
-Numbers: Linux UAPI headers (asm/unistd_64.h, asm-generic/unistd.h); the program is classic BPF over `struct seccomp_data` (linux/seccomp.h, linux/filter.h).
+Numbers: Linux UAPI headers (asm/unistd_64.h, asm-generic/unistd.h); the program is classic BPF over `struct
+seccomp_data` (linux/seccomp.h, linux/filter.h).
 """
 
 from __future__ import annotations
@@ -21,23 +24,32 @@ ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 REFUSED: dict[str, tuple[int | None, int | None]] = {
     # other processes: their memory, their descriptors, their state
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438),
-    "process_madvise": (440, 440), "process_mrelease": (448, 448), "kcmp": (312, 272), "move_pages": (279, 239), "migrate_pages": (256, 238),
+    "process_madvise": (440, 440), "process_mrelease": (448, 448), "kcmp": (312, 272), "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
     # mounts and namespaces
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97), "setns": (308, 268),
-    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97),
+    "setns": (308, 268),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
+    "fsmount": (432, 432),
     "fspick": (433, 433), "mount_setattr": (442, 442), "open_tree_attr": (467, 467), "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
     # large surfaces of the kernel that no kernel author needs
-    "bpf": (321, 280), "userfaultfd": (323, 282), "perf_event_open": (298, 241), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427), "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "fanotify_init": (300, 262),
+    "bpf": (321, 280), "userfaultfd": (323, 282), "perf_event_open": (298, 241), "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427), "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
+    "fanotify_init": (300, 262),
     "fanotify_mark": (301, 263), "lookup_dcookie": (212, 18),
     # the machine itself
-    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142), "init_module": (175, 105), "finit_module": (313, 273),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142), "init_module": (175, 105),
+    "finit_module": (313, 273),
     "delete_module": (176, 106), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116),
-    "quotactl": (179, 60), "quotactl_fd": (443, 443), "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266),
-    "adjtimex": (159, 171), "sethostname": (170, 161), "setdomainname": (171, 162), "vhangup": (153, 58), "nfsservctl": (180, 42),
+    "quotactl": (179, 60), "quotactl_fd": (443, 443), "settimeofday": (164, 170), "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171), "sethostname": (170, 161), "setdomainname": (171, 162), "vhangup": (153, 58),
+    "nfsservctl": (180, 42),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
-    # memory and messages that outlive the process, in System V's and POSIX's namespaces, and memory that nobody else can read
+    # memory and messages that outlive the process, in System V's and POSIX's namespaces, and memory that nobody else
+    # can read
     "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180), "memfd_secret": (447, 447),
 }  # fmt: skip
 """Refused to every candidate: (number on x86-64, number on aarch64), None where the call does not exist."""

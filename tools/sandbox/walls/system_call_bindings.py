@@ -45,9 +45,11 @@ def unshare(flags: int) -> None:
 
 
 def fork_into(flags: int) -> int:
-    """os.fork() whose child is in new namespaces of its own (clone(2)); the first process of the pid namespace, where NEWPID is among the flags.
+    """os.fork() whose child is in new namespaces of its own (clone(2)); the first process of the pid namespace, where
+    NEWPID is among the flags.
 
-    Only from a process with one thread. Handlers of os.register_at_fork do not run: the child may set up and fork, and nothing more.
+    Only from a process with one thread. Handlers of os.register_at_fork do not run: the child may set up and fork, and
+    nothing more.
     """
     number = _CLONE[platform.machine()]
     zeros = [ctypes.c_long(0)] * 4
@@ -70,12 +72,17 @@ def mount_proc() -> None:
 
 
 def mount_own_shm() -> None:
-    """A /dev/shm that nobody else sees. The CUDA driver names its files there by process id, and every candidate's is the same in its own namespace."""
+    """A /dev/shm that nobody else sees.
+
+    The CUDA driver names its files there by process id, and every candidate's is the same in its own namespace.
+    """
     mount("tmpfs", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "size=256m,mode=1777")
 
 
 def mount_scratch(folder: str, size: int, files: int) -> None:
-    """An empty file system in memory over `folder`, for this mount namespace only: at most `size` bytes and `files` files."""
+    """An empty file system in memory over `folder`, for this mount namespace only: at most `size` bytes and `files`
+    files.
+    """
     mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},nr_inodes={files},mode=0700")
 
 
@@ -100,9 +107,11 @@ def become_subreaper() -> None:
 
 
 def gather_memory() -> None:
-    """Puts this process's anonymous memory into huge pages (Linux 6.1 and later; nothing happens elsewhere): a fork then copies one entry where it copied 512.
+    """Puts this process's anonymous memory into huge pages (Linux 6.1 and later; nothing happens elsewhere): a fork
+    then copies one entry where it copied 512.
 
-    Takes about half a second for 200 MB, and makes every later fork and every end of a forked process some three times cheaper.
+    Takes about half a second for 200 MB, and makes every later fork and every end of a forked process some three times
+    cheaper.
     """
     huge = 1 << 21
     for line in Path("/proc/self/maps").read_text().splitlines():
@@ -151,7 +160,10 @@ def landlock_version() -> int:
 
 
 def open_landlock(paths: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
-    """Opens each path for `make_ruleset`: (descriptor, rights). What is not there is left out. The descriptors are inherited by forks; the caller closes them."""
+    """Opens each path for `make_ruleset`: (descriptor, rights).
+
+    What is not there is left out. The descriptors are inherited by forks; the caller closes them.
+    """
     opened = []
     for path, rights in paths:
         try:
@@ -162,7 +174,9 @@ def open_landlock(paths: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
 
 
 def make_ruleset(opened: Iterable[tuple[int, int]]) -> int:
-    """The descriptor of a Landlock ruleset that allows these (and what lies under them) and nothing else. Raises OSError.
+    """The descriptor of a Landlock ruleset that allows these (and what lies under them) and nothing else.
+
+    Raises OSError.
 
     With ABI 4 TCP is closed too, with ABI 6 signals and abstract sockets to processes outside.
     """
@@ -185,7 +199,10 @@ def make_ruleset(opened: Iterable[tuple[int, int]]) -> int:
 
 
 def enter_ruleset(ruleset: int) -> None:
-    """From here on everything but what the ruleset allows is closed to this process and its children, for good. Closes the descriptor."""
+    """From here on everything but what the ruleset allows is closed to this process and its children, for good.
+
+    Closes the descriptor.
+    """
     try:
         _syscall(_LANDLOCK_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:

@@ -1,4 +1,5 @@
-"""A GPU that is not there, as torch sees it: fake tensors of full size on cuda:0, torch.cuda's answers for the target, and nothing that would need a device.
+"""A GPU that is not there, as torch sees it: fake tensors of full size on cuda:0, torch.cuda's answers for the target,
+and nothing that would need a device.
 
 Installed once in a candidate's process, which ends with the candidate: nothing is put back.
 """
@@ -36,7 +37,9 @@ ignored: Counter[str] = Counter()
 
 
 def install(target: Target) -> None:
-    """Raises OSError or ValueError where this torch has no place for a device guard: fake tensors cannot be used then."""
+    """Raises OSError or ValueError where this torch has no place for a device guard: fake tensors cannot be used
+    then.
+    """
     _describe_gru()
     redirect.install(target.capability, target.multiprocessors, target.shared_per_block)
     _answer_for(target)
@@ -65,7 +68,9 @@ def _stand_in_for_missing() -> None:
 
 
 def _describe_gru() -> None:
-    """torch says what every layer of its own gives but this one: its only kernel is CUDA's (aten/src/ATen/native/cuda/RNN.cu)."""
+    """torch says what every layer of its own gives but this one: its only kernel is CUDA's
+    (aten/src/ATen/native/cuda/RNN.cu).
+    """
 
     def cell(given: Any, hidden: Any, before: Any, *biases: Any) -> tuple[Any, Any]:
         return torch.empty_like(before), before.new_empty((before.shape[0], before.shape[1] * 5))
@@ -78,8 +83,10 @@ def _describe_gru() -> None:
 def _answer_for(target: Target) -> None:
     properties = torch.cuda.get_device_properties(0)
     described: dict[str, Any] = {
-        "name": target.title, "total_memory": target.memory, "warp_size": target.warp_size, "L2_cache_size": target.l2, "max_threads_per_multi_processor": target.threads,
-        "max_threads_per_block": target.threads_per_block, "regs_per_multiprocessor": target.registers, "shared_memory_per_multiprocessor": target.shared_per_multiprocessor,
+        "name": target.title, "total_memory": target.memory, "warp_size": target.warp_size, "L2_cache_size": target.l2,
+        "max_threads_per_multi_processor": target.threads,
+        "max_threads_per_block": target.threads_per_block, "regs_per_multiprocessor": target.registers,
+        "shared_memory_per_multiprocessor": target.shared_per_multiprocessor,
         "gcnArchName": str(target.arch) if target.backend == "hip" else "", "is_integrated": 0, "is_multi_gpu_board": 0,
     }  # fmt: skip
     for name, value in described.items():
@@ -102,7 +109,8 @@ def _answer_for(target: Target) -> None:
 
 
 def _install_guard() -> None:
-    """Views and copies of a tensor on cuda ask for that device's guard, which a CPU build has not: the one of `meta`, which does nothing, stands in.
+    """Views and copies of a tensor on cuda ask for that device's guard, which a CPU build has not: the one of `meta`,
+    which does nothing, stands in.
 
     A CUDA build without a visible GPU puts a guard that does nothing itself.
     """
@@ -119,7 +127,9 @@ _laid: dict[int, int] = {}
 
 
 def lay_at(tensor: Any, other: Any) -> None:
-    """From now on the tensor's memory is said to begin where the other's begins, as when that was freed and its block is used again."""
+    """From now on the tensor's memory is said to begin where the other's begins, as when that was freed and its
+    block is used again.
+    """
     _laid[tensor.untyped_storage()._cdata] = other.untyped_storage()._cdata
 
 
@@ -164,7 +174,9 @@ class Fakes(FakeTensorMode):
 
 
 class FirstDevice(TorchFunctionMode):
-    """`cuda` without a number is cuda:0, for there is no current device to ask; what only a real device can do is left out."""
+    """`cuda` without a number is cuda:0, for there is no current device to ask; what only a real device can do is
+    left out.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})

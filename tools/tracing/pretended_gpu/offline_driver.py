@@ -29,12 +29,16 @@ class OfflineUtils:
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
         t = self._target
         return {
-            "max_shared_mem": t.shared_per_block, "max_num_regs": t.registers, "multiprocessor_count": t.multiprocessors, "warpSize": t.warp_size,
-            "sm_clock_rate": 1_980_000, "mem_clock_rate": 3_201_000, "mem_bus_width": 6144, "max_threads_per_sm": t.threads,
+            "max_shared_mem": t.shared_per_block, "max_num_regs": t.registers,
+            "multiprocessor_count": t.multiprocessors, "warpSize": t.warp_size,
+            "sm_clock_rate": 1_980_000, "mem_clock_rate": 3_201_000, "mem_bus_width": 6144,
+            "max_threads_per_sm": t.threads,
         }  # fmt: skip
 
     def load_binary(self, name: str, kernel: Any, shared: int, device: int) -> tuple[Any, ...]:
-        """(module, function, registers, spills in 32-bit words, most threads a block), as the real one gives after loading."""
+        """(module, function, registers, spills in 32-bit words, most threads a block), as the real one gives after
+        loading.
+        """
         usage = read_usage(kernel, name, self._target)
         words = (usage.spills or 0) // 4
         return _LOADED, _LOADED, usage.registers or 0, words, most_threads(usage.registers or 0, self._target)
@@ -47,7 +51,9 @@ _LOADED = 1
 
 
 def read_usage(kernel: Any, name: str, target: Target) -> Usage:
-    """Registers, spills and stack; empty for a binary that this cannot read (an AMD code object: its assembly says it)."""
+    """Registers, spills and stack; empty for a binary that this cannot read (an AMD code object: its assembly says
+    it).
+    """
     if target.backend != "cuda":
         return Usage(None, None, None, 0)
     return read_cubin(kernel, name)
@@ -95,7 +101,9 @@ class OfflineLauncher:
         type(self).noted(self._metadata, grid, args)
 
     def _allocate(self, grid: tuple[int, int, int], stream: Any) -> None:
-        """A kernel that makes descriptors on the device needs memory: without `triton.set_allocator` the real launch fails."""
+        """A kernel that makes descriptors on the device needs memory: without `triton.set_allocator` the real
+        launch fails.
+        """
         size = getattr(self._metadata, "global_scratch_size", 0) or 0
         allocator = symbols.find("triton.runtime._allocation", "_allocator")
         if size and allocator is not None:

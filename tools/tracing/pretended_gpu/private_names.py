@@ -1,4 +1,6 @@
-"""Every private name of Triton and torch that the offline compile leans on, in one place, and whether this version has it."""
+"""Every private name of Triton and torch that the offline compile leans on, in one place, and whether this version
+has it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ JIT: tuple[tuple[str, str], ...] = (
     ("triton.runtime.jit", "JITFunction.device_caches"),
     ("triton.runtime.driver", "set_active"),
 )
-"""Without one of these a launch cannot be compiled as the JIT would: `plain` mode. `device_caches` is made by __init__ and is looked for in its text."""
+"""Without one of these a launch cannot be compiled as the JIT would: `plain` mode.
+
+`device_caches` is made by __init__ and is looked for in its text.
+"""
 
 OPTIONAL: tuple[tuple[str, str], ...] = (
     ("triton.runtime.autotuner", "Autotuner.check_disk_cache"),

@@ -36,13 +36,18 @@ class _Nothing:
 def install(capability: tuple[int, int] = (9, 0), multiprocessors: int = 132, shared: int = 232448) -> None:
     """torch.cuda answers as a GPU of this kind would. Once a process, before the candidate's text is read."""
     properties = types.SimpleNamespace(
-        name="offline", major=capability[0], minor=capability[1], multi_processor_count=multiprocessors, total_memory=80 << 30, warp_size=32, max_threads_per_multi_processor=2048,
-        regs_per_multiprocessor=65536, shared_memory_per_block_optin=shared, shared_memory_per_multiprocessor=shared, shared_memory_per_block=49152, L2_cache_size=50 << 20, gcnArchName="",
+        name="offline", major=capability[0], minor=capability[1], multi_processor_count=multiprocessors,
+        total_memory=80 << 30, warp_size=32, max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536, shared_memory_per_block_optin=shared, shared_memory_per_multiprocessor=shared,
+        shared_memory_per_block=49152, L2_cache_size=50 << 20, gcnArchName="",
     )  # fmt: skip
     answers: dict[str, Any] = {
-        "is_available": True, "device_count": 1, "current_device": 0, "get_device_capability": capability, "get_device_properties": properties, "get_device_name": "offline",
-        "synchronize": None, "init": None, "set_device": None, "empty_cache": None, "is_initialized": True, "is_current_stream_capturing": False, "memory_allocated": 0, "max_memory_allocated": 0,
-        "reset_peak_memory_stats": None, "mem_get_info": (80 << 30, 80 << 30), "is_bf16_supported": True, "manual_seed": None, "manual_seed_all": None,
+        "is_available": True, "device_count": 1, "current_device": 0, "get_device_capability": capability,
+        "get_device_properties": properties, "get_device_name": "offline",
+        "synchronize": None, "init": None, "set_device": None, "empty_cache": None, "is_initialized": True,
+        "is_current_stream_capturing": False, "memory_allocated": 0, "max_memory_allocated": 0,
+        "reset_peak_memory_stats": None, "mem_get_info": (80 << 30, 80 << 30), "is_bf16_supported": True,
+        "manual_seed": None, "manual_seed_all": None,
     }  # fmt: skip
     for name, answer in answers.items():
         setattr(torch.cuda, name, lambda *args, answer=answer, **kwargs: answer)

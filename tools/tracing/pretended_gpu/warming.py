@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 def warm() -> None:
-    """Traces one candidate and compiles its kernel. Leaves torch and Triton as they were: what tracing replaces is put back."""
+    """Traces one candidate and compiles its kernel.
+
+    Leaves torch and Triton as they were: what tracing replaces is put back.
+    """
     import triton
     import triton.compiler
     import triton.compiler.compiler as compiler

@@ -66,7 +66,10 @@ TRAINED_MORE = {"convolution": 1.5, "pooling": 1.4, "losses": 1.5}
 
 
 def draw(seed: str, split: Split) -> Program | None:
-    """The program of this seed, None where it is of another split, a benchmark's, or cannot be. The same text gives the same program everywhere."""
+    """The program of this seed, None where it is of another split, a benchmark's, or cannot be.
+
+    The same text gives the same program everywhere.
+    """
     rng = random.Random(seed)
     family = _family(rng, split)
     depth = min(_depth(rng, split), family.deepest)

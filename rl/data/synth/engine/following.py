@@ -1,4 +1,6 @@
-"""What follows a product or a convolution in kernels of its own: pooling, softmax and norms, each kind once, a reduction at the end."""
+"""What follows a product or a convolution in kernels of its own: pooling, softmax and norms, each kind once, a
+reduction at the end.
+"""
 
 from __future__ import annotations
 

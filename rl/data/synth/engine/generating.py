@@ -1,4 +1,7 @@
-"""`rl data synth`: processes that verify, one place that writes. What was written can be gone on with; the same seed gives the same corpus."""
+"""`rl data synth`: processes that verify, one place that writes.
+
+What was written can be gone on with; the same seed gives the same corpus.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,11 @@ def generate(
     say: Callable[[str], None],
     forbidden: frozenset[str] | None = None,
 ) -> State:
-    """Until the folder holds `n` drafts. forbidden: dataflow graphs that are not even tried; None: every known benchmark's. Raises InputError where it holds another corpus."""
+    """Until the folder holds `n` drafts.
+
+    forbidden: dataflow graphs that are not even tried; None: every known benchmark's. Raises InputError where it holds
+    another corpus.
+    """
     state = _found(wanted, folder)
     if state.drafts >= n:
         return state
@@ -81,7 +88,9 @@ def generate(
                 state = _counted(state, outcome, seen, graphs, waiting)
                 state = state.with_(seconds=before + time.monotonic() - start, workers=workers)
                 say(
-                    f"{state.drafts} of {n} drafts, {state.repairs} repairs, {state.rate:.2f} pairs/s, {state.graphs} graphs"
+                    f"{state.drafts} of {n} drafts, {state.repairs} repairs, {state.rate:.2f} pairs/s, "
+                    f"{state.graphs} "
+                    "graphs"
                 )
                 if len(waiting) >= SHARD or (waiting and time.monotonic() - kept > KEEP_SECONDS):
                     _keep(folder, waiting, state)
@@ -116,7 +125,9 @@ def _found(wanted: Wanted, folder: Path) -> State:
     if state.wanted != wanted:
         was = state.wanted
         raise InputError(
-            f"{folder} was made with seed {was.seed}, split {was.split}, target {was.target}, {was.repairs} repairs: give the same, or another --out"
+            f"{folder} was made with seed {was.seed}, split {was.split}, target {was.target}, "
+            f"{was.repairs} repairs: give the same, or another "
+            "--out"
         )
     return state
 

@@ -1,6 +1,8 @@
-"""How a finished program launches its kernels: with numbers as drawn, with a grid that reads the block sizes, or autotuned.
+"""How a finished program launches its kernels: with numbers as drawn, with a grid that reads the block sizes, or
+autotuned.
 
-Read off the text of the launches, so that every family has all of them. The reference stays as it is, and so do its problem and its split.
+Read off the text of the launches, so that every family has all of them. The reference stays as it is, and so do its
+problem and its split.
 """
 
 from __future__ import annotations
@@ -153,7 +155,9 @@ def _parted(values: str) -> list[str]:
 
 
 def _free(launch: Launch, host: list[str], kernel: str) -> bool:
-    """Whether the blocks may be others: nothing is added up in memory, and no number of blocks was counted before the launch."""
+    """Whether the blocks may be others: nothing is added up in memory, and no number of blocks was counted before
+    the launch.
+    """
     counted = {line.split(" = ")[0] for line in host if " = triton.cdiv(" in line}
     words = set(re.findall(r"\w+", launch.grid + launch.values))
     return "tl.atomic" not in kernel and not counted & words

@@ -1,4 +1,6 @@
-"""What goes wrong in kernels that people and models write: each mistake is a place in a text and what stands there instead."""
+"""What goes wrong in kernels that people and models write: each mistake is a place in a text and what stands there
+instead.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,8 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("bias forgotten", r"\n    acc \+= tl\.load\(bias_ptr[^\n]*", "", 2.0),
     Mistake("tf32 for fp32", r', input_precision="tf32x3"', "", 3.0),
     # places
-    Mistake("program not multiplied", r"tl\.program_id\(0\)\.to\(tl\.int64\) \* BLOCK \+", "tl.program_id(0).to(tl.int64) +"),
+    Mistake("program not multiplied", r"tl\.program_id\(0\)\.to\(tl\.int64\) \* BLOCK \+",
+    "tl.program_id(0).to(tl.int64) +"),
     Mistake("row not multiplied", r"row \* columns \+ cols", "row + cols"),
     Mistake("wrong row stride", r"rows\[:, None\] \* N", "rows[:, None] * M", 2.0),
     Mistake("wrong stride of a", r"rows\[:, None\] \* K", "rows[:, None] * N"),

@@ -1,7 +1,8 @@
 """Names that nobody could guess: a policy that only ever meets a generator's own list learns the list, and not to copy.
 
-Measured before this was here: of 200 drafts for KernelBench's second level, 79 had other arguments than the reference's constructor, each time near a name that no
-training row held, and 25 were no Python, broken off inside such a name. Only the training split has these names; the held-out splits stay the problems that they were.
+Measured before this was here: of 200 drafts for KernelBench's second level, 79 had other arguments than the reference's
+constructor, each time near a name that no training row held, and 25 were no Python, broken off inside such a name. Only
+the training split has these names; the held-out splits stay the problems that they were.
 """
 
 from __future__ import annotations
@@ -19,25 +20,40 @@ EACH = 0.6
 """Of their names."""
 INPUTS = 0.25
 """Of their inputs' names other than `x`."""
-PREFIXES = ("bn", "gn", "pool", "conv", "init", "base", "fc", "post", "pre", "main", "extra", "final", "first", "inner", "proj", "act", "norm", "my", "new", "total")  # fmt: skip
-SUFFIXES = ("value", "val", "factor", "size", "dim", "param", "arg", "coef", "level", "1", "2", "3", "a", "b", "x", "t", "count", "rate", "term", "input")  # fmt: skip
+PREFIXES = ("bn", "gn", "pool", "conv", "init", "base", "fc", "post", "pre", "main", "extra", "final", "first", "inner",
+    "proj", "act", "norm", "my", "new", "total")  # fmt: skip
+SUFFIXES = ("value", "val", "factor", "size", "dim", "param", "arg", "coef", "level", "1", "2", "3", "a", "b", "x", "t",
+    "count", "rate", "term", "input")  # fmt: skip
 WORDS = (
-    "add", "subtract", "multiply", "divide", "scaling", "shift", "bias", "norm", "kernel", "pool", "stride", "min", "max", "anchor", "band", "bank", "basis", "batch", "beam", "bin", "blend", "block", "bottom", "bound", "branch", "budget", "buffer", "cap", "carry", "cell",
-    "center", "chunk", "clip", "code", "coefficient", "core", "cost", "cut", "cutoff", "decay", "degree", "delta", "density", "depth", "drop", "edge",
-    "embed", "energy", "entry", "epoch", "exponent", "extent", "fade", "feature", "field", "filter", "floor", "fold", "frame", "gain", "gap", "grid",
-    "group", "half", "head", "height", "hidden", "index", "initial", "input", "interval", "item", "jump", "key", "label", "lane", "layer", "left",
-    "level", "limit", "line", "link", "load", "local", "lower", "margin", "mass", "maximum", "mean", "memory", "merge", "mid", "minimum", "mix", "mode",
-    "momentum", "negative", "node", "noise", "number", "offset", "order", "outer", "output", "pad", "part", "patch", "path", "peak", "period", "phase",
-    "pivot", "point", "power", "prior", "probability", "query", "radius", "range", "rank", "ratio", "region", "residual", "right", "root", "round",
-    "row", "sample", "scale", "score", "seed", "segment", "shape", "share", "side", "sigma", "signal", "slice", "slope", "slot", "source", "span",
-    "spread", "stage", "start", "state", "step", "stop", "sum", "target", "temp", "tensor", "threshold", "time", "token", "top", "track", "unit",
+    "add", "subtract", "multiply", "divide", "scaling", "shift", "bias", "norm", "kernel", "pool", "stride", "min",
+    "max", "anchor", "band", "bank", "basis", "batch", "beam", "bin", "blend", "block", "bottom", "bound", "branch",
+    "budget", "buffer", "cap", "carry", "cell",
+    "center", "chunk", "clip", "code", "coefficient", "core", "cost", "cut", "cutoff", "decay", "degree", "delta",
+    "density", "depth", "drop", "edge",
+    "embed", "energy", "entry", "epoch", "exponent", "extent", "fade", "feature", "field", "filter", "floor", "fold",
+    "frame", "gain", "gap", "grid",
+    "group", "half", "head", "height", "hidden", "index", "initial", "input", "interval", "item", "jump", "key",
+    "label", "lane", "layer", "left",
+    "level", "limit", "line", "link", "load", "local", "lower", "margin", "mass", "maximum", "mean", "memory", "merge",
+    "mid", "minimum", "mix", "mode",
+    "momentum", "negative", "node", "noise", "number", "offset", "order", "outer", "output", "pad", "part", "patch",
+    "path", "peak", "period", "phase",
+    "pivot", "point", "power", "prior", "probability", "query", "radius", "range", "rank", "ratio", "region",
+    "residual", "right", "root", "round",
+    "row", "sample", "scale", "score", "seed", "segment", "shape", "share", "side", "sigma", "signal", "slice", "slope",
+    "slot", "source", "span",
+    "spread", "stage", "start", "state", "step", "stop", "sum", "target", "temp", "tensor", "threshold", "time",
+    "token", "top", "track", "unit",
     "upper", "value", "vector", "view", "volume", "weight", "width", "window", "zero",
 )  # fmt: skip
-SYLLABLES = ("ba", "ko", "ri", "tu", "ve", "lo", "sha", "ne", "mi", "qu", "zo", "fa", "de", "pi", "wu", "xe", "gr", "th", "y", "os")  # fmt: skip
+SYLLABLES = ("ba", "ko", "ri", "tu", "ve", "lo", "sha", "ne", "mi", "qu", "zo", "fa", "de", "pi", "wu", "xe", "gr",
+    "th", "y", "os")  # fmt: skip
 
 
 def renamed(sketch: Sketch, reference: str, candidate: str) -> tuple[str, str]:
-    """Both texts under other names, or as they are: the model's arguments, its layers and parameters, the sizes, at times the inputs."""
+    """Both texts under other names, or as they are: the model's arguments, its layers and parameters, the sizes, at
+    times the inputs.
+    """
     rng = sketch.style
     if not sketch.wild or rng.random() >= SHARE:
         return reference, candidate
@@ -87,7 +103,9 @@ def _syllables(_: str, rng: random.Random) -> str:
 
 
 def _in_candidate(text: str, name: str, new: str, is_input: bool) -> str:
-    """Everywhere where the kernels are given it; else in the constructor alone, since a kernel may have a word of its own that is the same."""
+    """Everywhere where the kernels are given it; else in the constructor alone, since a kernel may have a word of
+    its own that is the same.
+    """
     if is_input or f"self.{name}" in text:
         return _replaced(text, name, new)
     start, end = text.find("    def __init__("), text.find("    def forward(")
@@ -95,7 +113,10 @@ def _in_candidate(text: str, name: str, new: str, is_input: bool) -> str:
 
 
 def _replaced(text: str, name: str, new: str) -> str:
-    """The name, as itself, as the model's attribute and as a pointer. Not as another object's attribute, and not as a keyword of a call."""
+    """The name, as itself, as the model's attribute and as a pointer.
+
+    Not as another object's attribute, and not as a keyword of a call.
+    """
     found = re.compile(rf"(?:(?<=self\.)|(?<![\w.])){re.escape(name)}(?P<pointer>_ptr)?\b(?P<keyword>=(?!=))?")
 
     def other(match: re.Match[str]) -> str:

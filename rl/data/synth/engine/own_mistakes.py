@@ -1,7 +1,8 @@
-"""`rl data mistakes`: a policy's own wrong drafts with what the tools said of them, each beside an answer that the tools found right.
+"""`rl data mistakes`: a policy's own wrong drafts with what the tools said of them, each beside an answer that the
+tools found right.
 
-Mistakes that are planted in good kernels (mistakes.py) are not those that a policy makes. Learning from the states that it brings itself into, with an
-expert's answer there, is DAgger's idea (Ross et al., arXiv:1011.0686).
+Mistakes that are planted in good kernels (mistakes.py) are not those that a policy makes. Learning from the states that
+it brings itself into, with an expert's answer there, is DAgger's idea (Ross et al., arXiv:1011.0686).
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ def harvest(
     policy: Policy, wanted: Wanted, n: int, folder: Path, workers: int, say: Callable[[str], None],
     forbidden: frozenset[str] | None = None,
 ) -> Harvest:  # fmt: skip
-    """Until `n` repairs are written to `folder`, which has to be new. forbidden: dataflow graphs that are not asked about; None: every known benchmark's."""
+    """Until `n` repairs are written to `folder`, which has to be new.
+
+    forbidden: dataflow graphs that are not asked about; None: every known benchmark's.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty: choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +78,9 @@ def harvest(
                 write_rows(folder, rows, len(rows))
             found = _counted(found, judged, len(rows)).with_(seconds=time.monotonic() - start)
             say(
-                f"{found.repairs} of {n} repairs, {found.right} of {found.drafts} drafts right, {found.problems} problems"
+                f"{found.repairs} of {n} repairs, {found.right} of {found.drafts} drafts right, "
+                f"{found.problems} "
+                "problems"
             )
             if found.repairs >= n:
                 break

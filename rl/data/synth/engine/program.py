@@ -59,7 +59,9 @@ def _model(sketch: Sketch, returns: str) -> str:
 
 
 def _forward(sketch: Sketch, returns: str) -> list[str]:
-    """The statements; the last often in the return, or several in one expression; what is computed under a name of its own at times."""
+    """The statements; the last often in the return, or several in one expression; what is computed under a name of
+    its own at times.
+    """
     lines = list(sketch.reference)
     if returns == "x" and lines and lines[-1].startswith("x = ") and sketch.chance(0.5):
         lines.append(_nested(lines, 1 if sketch.chance(0.6) else 4))
@@ -92,7 +94,9 @@ def _renamed(lines: list[str], name: str) -> list[str]:
 
 
 def _constants(sketch: Sketch) -> dict[str, str]:
-    """Arguments of the model whose values stand at the module's level under the same name: all or none of them, as people do."""
+    """Arguments of the model whose values stand at the module's level under the same name: all or none of them, as
+    people do.
+    """
     if sketch.chance(0.4):
         return {}
     known = {*sketch.sizes, "None"}

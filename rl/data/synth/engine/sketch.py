@@ -79,7 +79,10 @@ class Sketch:
         return name
 
     def input(self, name: str, shape: Sequence[str], make: str = "") -> str:
-        """One more argument of forward. `make`: an expression with `{shape}`; None draws from a normal or uniform distribution."""
+        """One more argument of forward.
+
+        `make`: an expression with `{shape}`; None draws from a normal or uniform distribution.
+        """
         made = make or f"torch.{self.rng.choice(('randn', 'randn', 'rand'))}({{shape}}{{dtype}}){self._spread(shape)}"
         dtype = f", dtype=torch.{self.dtype}" if self.narrow else ""
         self.inputs.append((name, made.format(shape=", ".join(shape), dtype=dtype)))
@@ -140,7 +143,9 @@ class Sketch:
         return next(n for n in (name, *(f"{name}{i}" for i in range(2, 20))) if n not in taken)
 
     def own(self, name: str) -> str:
-        """The name of a parameter of the model's own: in training as people write it, though a layer's kernel has one of that name (`local` parts them)."""
+        """The name of a parameter of the model's own: in training as people write it, though a layer's kernel has
+        one of that name (`local` parts them).
+        """
         if self.wild and name in self.reserved and self.free(f"{name}2") == f"{name}2" and not self._defined(name):
             self.reserved.add(f"{name}2")
             return name

@@ -1,4 +1,6 @@
-"""Which split a program belongs to: by what it is made of, never by chance, so that it is the same for every seed and on every machine."""
+"""Which split a program belongs to: by what it is made of, never by chance, so that it is the same for every seed
+and on every machine.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,19 @@ ONE_IN = 11
 """Of all pairs of neighbouring operations, this one is held out."""
 
 ASKED_ALONE = re.compile(
-    r"matmul(_\w+)?|bmm(_\w+)?|matvec\w*|diagonal_matmul|softmax|log_softmax|(block_)?(layer|group|instance|batch|rms)_norm|frobenius_norm|(plane|whole)_(mean|sum|max|min)|l[12]_normalise"
-    r"|(reverse_|masked_)?cumsum|cumprod|(max|avg)_pool\dd|\w+_conv\dd|attention|(mse|smooth_l1|hinge|kl_div|triplet|cosine|cross_entropy)_loss"
+    r"matmul(_\w+)?|bmm(_\w+)?|matvec\w*|diagonal_matmul|softmax|log_softmax"
+    r"|(block_)?(layer|group|instance|batch|rms)_norm|frobenius_norm|(plane|whole)_(mean|sum|max|min)|l[12]_normalise"
+    r"|(reverse_|masked_)?cumsum|cumprod|(max|avg)_pool\dd|\w+_conv\dd|attention"
+    r"|(mse|smooth_l1|hinge|kl_div|triplet|cosine|cross_entropy)_loss"
 )
 """What a benchmark asks for with nothing round it: never a whole problem here. Compositions teach it."""
 
 
 def asked_alone(ops: tuple[str, ...]) -> bool:
-    """Whether a chain is one operation that a benchmark's problem is, as far as names tell. `rl data clean` holds the graphs themselves against them."""
+    """Whether a chain is one operation that a benchmark's problem is, as far as names tell.
+
+    `rl data clean` holds the graphs themselves against them.
+    """
     if len(ops) == 2 and ops[1] in ("triu", "tril"):
         return True
     return len(ops) == 1 and (ASKED_ALONE.fullmatch(ops[0]) is not None or (ops[0] in ALL and ALL[ops[0]].plain))

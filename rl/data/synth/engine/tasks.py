@@ -1,4 +1,6 @@
-"""A source of problems for training and for measuring: without end, the same for the same seed, with splits that never overlap."""
+"""A source of problems for training and for measuring: without end, the same for the same seed, with splits that
+never overlap.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from kernelwright.tools.report import Value
 
 
 class Task(Value):
-    """One problem, and an answer that the generator holds to be right. `rl data synth` keeps only those that the tools agree with."""
+    """One problem, and an answer that the generator holds to be right.
+
+    `rl data synth` keeps only those that the tools agree with.
+    """
 
     problem: Problem
     family: str

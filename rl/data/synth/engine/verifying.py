@@ -1,4 +1,6 @@
-"""What of the generator's is kept: a pair that the tools found right, and a broken kernel that they found wrong, with what they said of it."""
+"""What of the generator's is kept: a pair that the tools found right, and a broken kernel that they found wrong,
+with what they said of it.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,10 @@ def row_for(
 ) -> Row:
     """A row of the corpus. mistake: what was done to the broken kernel, or whose it is."""
     facts: dict[str, Any] = {
-        "problem": task.problem.name, "reference": task.problem.source, "family": task.family, "depth": task.depth, "split": task.split,
-        "source": "synth", "licence": LICENCE, "provenance": f"rl data synth, {task.problem.name}" + (f", {mistake}" if mistake else ""),
+        "problem": task.problem.name, "reference": task.problem.source, "family": task.family, "depth": task.depth,
+        "split": task.split,
+        "source": "synth", "licence": LICENCE,
+        "provenance": f"rl data synth, {task.problem.name}" + (f", {mistake}" if mistake else ""),
         "compile": {asked.targets[0]: True}, "correct": True,
     }  # fmt: skip
     return row_of(kind, prompt_of(task, code, said), task.solution, **facts)

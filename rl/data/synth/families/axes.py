@@ -1,4 +1,5 @@
-"""Kernels along one axis: a row a program where the axis is the last one, a tile of neighbouring columns where others follow it.
+"""Kernels along one axis: a row a program where the axis is the last one, a tile of neighbouring columns where others
+follow it.
 
 Both walk the axis in blocks, so that it may be of any length, and differ in the index arithmetic only.
 """

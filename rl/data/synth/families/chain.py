@@ -30,7 +30,8 @@ class Step:
     bound: str = ""
     """Name of the argument of __init__ that holds b; empty where b is a number."""
     along: str = ""
-    """all: a tensor of the same shape; scalar: a number given to __init__; input: a number given to forward; weight: a parameter, one number a channel;
+    """all: a tensor of the same shape; scalar: a number given to __init__; input: a number given to forward; weight: a
+    parameter, one number a channel;
     learned: a parameter of one number; kept: the chain's value of before, under a name; again: that value."""
 
 
@@ -60,7 +61,10 @@ class Extra:
 def draw_steps(
     sketch: Sketch, count: int, channels: str = "", tensors: bool = True, binary: float = 0.25
 ) -> list[Step]:
-    """`count` steps, noted in the sketch, written into its reference. channels: the size that a parameter may run along, "" for none."""
+    """`count` steps, noted in the sketch, written into its reference.
+
+    channels: the size that a parameter may run along, "" for none.
+    """
     steps: list[Step] = []
     kept = ""
     for at in range(count):

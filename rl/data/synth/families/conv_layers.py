@@ -1,4 +1,6 @@
-"""Convolution layers as references write them: standard, grouped, depthwise, pointwise, transposed, over one to three axes."""
+"""Convolution layers as references write them: standard, grouped, depthwise, pointwise, transposed, over one to
+three axes.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def _written(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
 
 
 def _spelt_out(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
-    """Every argument of the layer is one of the model's, with torch's defaults: as benchmarks of single layers are written."""
+    """Every argument of the layer is one of the model's, with torch's defaults: as benchmarks of single layers are
+    written.
+    """
     transposed, depthwise, grouped = form == "transposed", form == "depthwise", form == "grouped"
     dilation = sketch.pick(("1", "1", "1", "2")) if form != "pointwise" else "1"
     values = {

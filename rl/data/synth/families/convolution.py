@@ -1,4 +1,6 @@
-"""Convolutions of one to three axes: as matrix products whose left side is gathered on the way, transposed ones too; depthwise ones tap by tap."""
+"""Convolutions of one to three axes: as matrix products whose left side is gathered on the way, transposed ones
+too; depthwise ones tap by tap.
+"""
 
 from __future__ import annotations
 

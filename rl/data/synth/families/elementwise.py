@@ -48,7 +48,9 @@ def flat_kernel(sketch: Sketch, steps: list) -> None:
 
 
 def _channel(sketch: Sketch, steps: list) -> tuple[str, dict[str, str]]:
-    """Index of the channel in a flat tensor, and the sizes that it takes: of the last axis, or of the second where there are more than two."""
+    """Index of the channel in a flat tensor, and the sizes that it takes: of the last axis, or of the second where
+    there are more than two.
+    """
     if not any(step.along == "weight" for step in steps):
         return "", {}
     source = sketch.current

@@ -1,6 +1,7 @@
 """Group, instance and batch norm: statistics over runs of memory, then weight and bias by channel.
 
-Batch norm uses the batch's own statistics, as a model in training mode does: each plane's mean and squares first, joined per channel in the second kernel.
+Batch norm uses the batch's own statistics, as a model in training mode does: each plane's mean and squares first,
+joined per channel in the second kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def image_norm_program(sketch: Sketch, depth: int) -> Program:
 
 
 def image_norm(sketch: Sketch, axes: int, depth: int) -> None:
-    """One of the three over the current tensor, then depth - 1 element-wise steps. axes: behind the channels; a matrix has none and gets group norm."""
+    """One of the three over the current tensor, then depth - 1 element-wise steps.
+
+    axes: behind the channels; a matrix has none and gets group norm.
+    """
     channels = sketch.shape[1]
     kinds = ["group", "group", "instance", "batch", *(["layer"] if all(sketch.shape) else [])] if axes else ["group"]
     kind = sketch.pick(kinds)

@@ -1,4 +1,6 @@
-"""nn.Linear and what follows it: a product with the weight's rows, bias and chain in the same kernel; then up to two kernels on its rows or columns."""
+"""nn.Linear and what follows it: a product with the weight's rows, bias and chain in the same kernel; then up to
+two kernels on its rows or columns.
+"""
 
 from __future__ import annotations
 

@@ -33,13 +33,22 @@ class Loss:
 ELEMENTS = (
     Loss("mse", ("F.mse_loss({p}, {t})", "torch.mean(({p} - {t}) ** 2)"), ("loss = (x - y) * (x - y)",), plain=True),
     Loss("l1", ("F.l1_loss({p}, {t})", "torch.mean(torch.abs({p} - {t}))"), ("loss = tl.abs(x - y)",)),
-    Loss("smooth_l1", ("F.smooth_l1_loss({p}, {t})", "F.huber_loss({p}, {t})"), ("diff = tl.abs(x - y)", "loss = tl.where(diff < 1.0, 0.5 * diff * diff, diff - 0.5)"), plain=True),
-    Loss("hinge", ("torch.mean(torch.clamp(1 - {p} * {t}, min=0))",), ("loss = tl.maximum(1.0 - x * y, 0.0)",), "torch.randint(0, 2, ({shape},)).float() * 2 - 1", plain=True),
-    Loss("squared_hinge", ("torch.mean(torch.clamp(1 - {p} * {t}, min=0) ** 2)",), ("loss = tl.maximum(1.0 - x * y, 0.0)", "loss = loss * loss"), "torch.randint(0, 2, ({shape},)).float() * 2 - 1"),
-    Loss("log_cosh", ("torch.mean(F.softplus(-2.0 * ({p} - {t})) + ({p} - {t}))",), ("diff = x - y", "low = -2.0 * diff", "loss = tl.maximum(low, 0.0) + libdevice.log1p(tl.exp(-tl.abs(low))) + diff")),
-    Loss("bce_with_logits", ("F.binary_cross_entropy_with_logits({p}, {t})",), ("loss = tl.maximum(x, 0.0) - x * y + libdevice.log1p(tl.exp(-tl.abs(x)))",), "torch.randint(0, 2, ({shape},)).float()"),
-    Loss("weighted_square", ("torch.mean(({p} - {t}) ** 2 * torch.abs({t}))",), ("loss = (x - y) * (x - y) * tl.abs(y)",)),
-    Loss("poisson", ("torch.mean(torch.exp(torch.clamp({p}, max=4.0)) - {t} * {p})",), ("loss = tl.exp(tl.minimum(x, 4.0)) - y * x",)),
+    Loss("smooth_l1", ("F.smooth_l1_loss({p}, {t})", "F.huber_loss({p}, {t})"),
+    ("diff = tl.abs(x - y)", "loss = tl.where(diff < 1.0, 0.5 * diff * diff, diff - 0.5)"), plain=True),
+    Loss("hinge", ("torch.mean(torch.clamp(1 - {p} * {t}, min=0))",), ("loss = tl.maximum(1.0 - x * y, 0.0)",),
+    "torch.randint(0, 2, ({shape},)).float() * 2 - 1", plain=True),
+    Loss("squared_hinge", ("torch.mean(torch.clamp(1 - {p} * {t}, min=0) ** 2)",),
+    ("loss = tl.maximum(1.0 - x * y, 0.0)", "loss = loss * loss"), "torch.randint(0, 2, ({shape},)).float() * 2 - 1"),
+    Loss("log_cosh", ("torch.mean(F.softplus(-2.0 * ({p} - {t})) + ({p} - {t}))",),
+    ("diff = x - y", "low = -2.0 * diff",
+    "loss = tl.maximum(low, 0.0) + libdevice.log1p(tl.exp(-tl.abs(low))) + diff")),
+    Loss("bce_with_logits", ("F.binary_cross_entropy_with_logits({p}, {t})",),
+    ("loss = tl.maximum(x, 0.0) - x * y + libdevice.log1p(tl.exp(-tl.abs(x)))",),
+    "torch.randint(0, 2, ({shape},)).float()"),
+    Loss("weighted_square", ("torch.mean(({p} - {t}) ** 2 * torch.abs({t}))",),
+    ("loss = (x - y) * (x - y) * tl.abs(y)",)),
+    Loss("poisson", ("torch.mean(torch.exp(torch.clamp({p}, max=4.0)) - {t} * {p})",),
+    ("loss = tl.exp(tl.minimum(x, 4.0)) - y * x",)),
 )  # fmt: skip
 
 
@@ -138,7 +147,8 @@ def _finished_row_loss(
         f"rows, columns = {first}.shape",
         f"part = torch.empty(rows, device={first}.device)",
         f"out = torch.empty((), device={first}.device)",
-        f"loss_kernel[(rows,)]({', '.join(inputs)}, part, {', '.join(['columns', *(f'self.{s}' for s in scalars)])}, BLOCK=1024)",
+        f"loss_kernel[(rows,)]({', '.join(inputs)}, part, "
+        f"{', '.join(['columns', *(f'self.{s}' for s in scalars)])}, BLOCK=1024)",
         "total_kernel[(1,)](part, out, rows, rows, BLOCK=1024)",
     ]
     return finished(sketch)

@@ -1,7 +1,7 @@
 """Matrix products in every layout, each with a chain on what a tile holds.
 
-Tiles are visited in groups of rows, so that the right operand stays in L2. fp32 goes through three tf32 products (`tf32x3`): as exact as fp32 to the judge's
-tolerance, on tensor cores.
+Tiles are visited in groups of rows, so that the right operand stays in L2. fp32 goes through three tf32 products
+(`tf32x3`): as exact as fp32 to the judge's tolerance, on tensor cores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ STRIDES = ("stride_am", "stride_ak", "stride_bk", "stride_bn")
 STRIDED = 0.2
 """Share of the products of two matrices whose kernel is given strides."""
 FOLLOWED = 0.5
-"""Of training's products of two matrices: those that norms, softmax or a reduction may follow, so that many a kernel is the product and nothing else."""
+"""Of training's products of two matrices: those that norms, softmax or a reduction may follow, so that many a
+kernel is the product and nothing else.
+"""
 
 GROUPED = (
     "pid = tl.program_id(0)",
@@ -159,7 +161,8 @@ def _names(sketch: Sketch) -> tuple[str, str]:
 def _sides(sketch: Sketch) -> tuple[str, str, str]:
     """M, K, N: square, long, thin or as it comes."""
     m, k, n = sketch.rng.choices(
-        ((SQUARE, SQUARE, SQUARE), ((16384, 32768), (32, 64, 128), (16384,)), ((256, 512), (131072, 262144), (256,)), ((8205, 5000), (2949, 1111), (5921, 777)), ((32768,), (512, 1024), (16, 32, 64))),
+        ((SQUARE, SQUARE, SQUARE), ((16384, 32768), (32, 64, 128), (16384,)), ((256, 512), (131072, 262144), (256,)),
+        ((8205, 5000), (2949, 1111), (5921, 777)), ((32768,), (512, 1024), (16, 32, 64))),
         (5, 1, 1, 1, 1),
     )[0]  # fmt: skip
     names = sketch.pick((("M", "K", "N"), ("M", "K", "N"), ("m", "k", "n")))

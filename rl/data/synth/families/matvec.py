@@ -73,7 +73,9 @@ def _diagonal(sketch: Sketch, depth: int) -> Program:
     sketch.host += [
         f"out = torch.empty_like({b})",
         f"n = {b}.numel()",
-        f"diagonal_kernel[(triton.cdiv(n, 1024),)]({', '.join([a, b, *extra.values])}, out, n, {b}.shape[1], BLOCK=1024)",
+        f"diagonal_kernel[(triton.cdiv(n, 1024),)]({', '.join([a, b, *extra.values])}, out, n, "
+        f"{b}.shape[1], "
+        "BLOCK=1024)",
     ]
     return finished(sketch)
 

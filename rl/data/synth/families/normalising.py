@@ -130,20 +130,33 @@ SOFTMAXES = (
     ),
 )
 NORMS = (
-    Norm("rms_norm", _says("rms = torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + 1e-5)\nx = x / rms", "x = x * torch.rsqrt(x.pow(2).mean(dim={d}, keepdim=True) + 1e-5)"), _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + 1e-5)", "x * factor{s}"), 2.0),
+    Norm("rms_norm", _says("rms = torch.sqrt(torch.mean(x ** 2, dim={d}, keepdim=True) + 1e-5)\nx = x / rms",
+    "x = x * torch.rsqrt(x.pow(2).mean(dim={d}, keepdim=True) + 1e-5)"),
+    _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + 1e-5)", "x * factor{s}"), 2.0),
     Norm("rms_norm", _rms_of_layer, _rms_with_eps, 1.5),
-    Norm("l1_normalise", _says("x = x / torch.mean(torch.abs(x), dim={d}, keepdim=True)"), _simple("tl.abs(x)", "tl.sum(acc, axis=0) / {n}", "x / factor{s}")),
-    Norm("l1_sum_normalise", _says("x = F.normalize(x, p=1.0, dim={d})"), _simple("tl.abs(x)", "tl.maximum(tl.sum(acc, axis=0), 1e-12)", "x / factor{s}"), 0.6),
-    Norm("l2_normalise", _says("x = x / torch.norm(x, p=2, dim={d}, keepdim=True)", "x = F.normalize(x, dim={d})", "x = F.normalize(x, p=2, dim={d})"), _simple("x * x", "tl.maximum(tl.sqrt(tl.sum(acc, axis=0)), 1e-12)", "x / factor{s}"), 1.5),
-    Norm("centre", _says("x = x - x.mean(dim={d}, keepdim=True)", "x = x - torch.mean(x, dim={d}, keepdim=True)"), _simple("x", "tl.sum(acc, axis=0) / {n}", "x - factor{s}")),
-    Norm("standardise", _says("mean = x.mean(dim={d}, keepdim=True)\nstd = x.std(dim={d}, keepdim=True)\nx = (x - mean) / (std + 1e-5)"), _standard),
+    Norm("l1_normalise", _says("x = x / torch.mean(torch.abs(x), dim={d}, keepdim=True)"),
+    _simple("tl.abs(x)", "tl.sum(acc, axis=0) / {n}", "x / factor{s}")),
+    Norm("l1_sum_normalise", _says("x = F.normalize(x, p=1.0, dim={d})"),
+    _simple("tl.abs(x)", "tl.maximum(tl.sum(acc, axis=0), 1e-12)", "x / factor{s}"), 0.6),
+    Norm("l2_normalise", _says("x = x / torch.norm(x, p=2, dim={d}, keepdim=True)", "x = F.normalize(x, dim={d})",
+    "x = F.normalize(x, p=2, dim={d})"), _simple("x * x", "tl.maximum(tl.sqrt(tl.sum(acc, axis=0)), 1e-12)",
+    "x / factor{s}"), 1.5),
+    Norm("centre", _says("x = x - x.mean(dim={d}, keepdim=True)", "x = x - torch.mean(x, dim={d}, keepdim=True)"),
+    _simple("x", "tl.sum(acc, axis=0) / {n}", "x - factor{s}")),
+    Norm("standardise",
+    _says("mean = x.mean(dim={d}, keepdim=True)\nstd = x.std(dim={d}, keepdim=True)\nx = (x - mean) / (std + 1e-5)"),
+    _standard),
     Norm("max_normalise", _says("x = x / (x.abs().amax(dim={d}, keepdim=True) + 1e-6)"), _over_max, 0.7),
-    Norm("less_max", _says("x = x - torch.amax(x, dim={d}, keepdim=True)", "x = x - x.max(dim={d}, keepdim=True)[0]"), _less_max, 0.7),
-    Norm("standardise", _says("mean = torch.mean(x, dim={d}, keepdim=True)\nvar = torch.var(x, dim={d}, keepdim=True, unbiased=False)\nx = (x - mean) / torch.sqrt(var + 1e-5)"), _biased),
+    Norm("less_max", _says("x = x - torch.amax(x, dim={d}, keepdim=True)", "x = x - x.max(dim={d}, keepdim=True)[0]"),
+    _less_max, 0.7),
+    Norm("standardise",
+    _says("mean = torch.mean(x, dim={d}, keepdim=True)\nvar = torch.var(x, dim={d}, keepdim=True, "
+    "unbiased=False)\nx = (x - mean) / torch.sqrt(var + " "1e-5)"), _biased),
 )  # fmt: skip
 LAYERS = (
     Norm("layer_norm", layer_norm, _layer, 5.0),
-    Norm("weighted_rms_norm", rms_norm, _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + eps)", "x * factor{s}"), 5.0),
+    Norm("weighted_rms_norm", rms_norm, _simple("x * x", "tl.rsqrt(tl.sum(acc, axis=0) / {n} + eps)", "x * factor{s}"),
+    5.0),
 )  # fmt: skip
 """Of the last axis only, with eps and mostly with weights."""
 
@@ -168,7 +181,9 @@ def _program(sketch: Sketch, depth: int, pool: tuple[Norm, ...]) -> Program:
 
 
 def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before: int | None = None) -> None:
-    """One of `pool` over the current tensor with depth - 1 element-wise steps around it, few of them before: every pass repeats those."""
+    """One of `pool` over the current tensor with depth - 1 element-wise steps around it, few of them before: every
+    pass repeats those.
+    """
     chosen = sketch.rng.choices(pool, [n.weight for n in pool])[0]
     around = depth - 1
     first = min(around, sketch.rng.choices((0, 1, 2), (5, 2, 0.7))[0]) if before is None else before

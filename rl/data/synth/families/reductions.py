@@ -95,7 +95,10 @@ def _argmin(walk: Walk) -> str:
 
 
 def centred(walk: Walk) -> None:
-    """Two passes: `mean`, then `acc` with the squares about it. Sums of squares alone lose everything where a row is constant."""
+    """Two passes: `mean`, then `acc` with the squares about it.
+
+    Sums of squares alone lose everything where a row is constant.
+    """
     walk.accumulator("acc", "0.0")
     walk.each(f"acc += {walk.masked('0.0')}")
     walk.at(f"mean = tl.sum(acc, axis=0) / {walk.axis.count}")
@@ -138,15 +141,20 @@ def _logsumexp(walk: Walk) -> str:
 REDUCTIONS = (
     Reduction("sum", ("torch.sum(x, dim={d}{k})", "x.sum(dim={d}{k})"), _sum, weight=2.0),
     Reduction("mean", ("torch.mean(x, dim={d}{k})", "x.mean(dim={d}{k})"), _mean, weight=2.0),
-    Reduction("max", ("torch.max(x, dim={d}{k})[0]", "x.max(dim={d}{k}).values", "x.amax(dim={d}{k})", "torch.amax(x, dim={d}{k})"), _max, weight=1.5),
-    Reduction("min", ("torch.min(x, dim={d}{k})[0]", "x.amin(dim={d}{k})", "torch.amin(x, dim={d}{k})"), _min, weight=1.5),
-    Reduction("argmax", ("torch.argmax(x, dim={d}{k})", "torch.max(x, dim={d}{k})[1]", "x.argmax(dim={d}{k})"), _argmax, integer=True),
+    Reduction("max", ("torch.max(x, dim={d}{k})[0]", "x.max(dim={d}{k}).values", "x.amax(dim={d}{k})",
+    "torch.amax(x, dim={d}{k})"), _max, weight=1.5),
+    Reduction("min", ("torch.min(x, dim={d}{k})[0]", "x.amin(dim={d}{k})", "torch.amin(x, dim={d}{k})"), _min,
+    weight=1.5),
+    Reduction("argmax", ("torch.argmax(x, dim={d}{k})", "torch.max(x, dim={d}{k})[1]", "x.argmax(dim={d}{k})"), _argmax,
+    integer=True),
     Reduction("argmin", ("torch.argmin(x, dim={d}{k})", "x.argmin(dim={d}{k})"), _argmin, integer=True),
     Reduction("var", ("torch.var(x, dim={d}{k})", "x.var(dim={d}{k})", "x.var(dim={d}, unbiased=True{k})"), _variance),
-    Reduction("std", ("torch.std(x, dim={d}{k})", "x.std(dim={d}{k})", "torch.sqrt(torch.var(x, dim={d}{k}))"), _deviation, weight=0.7),
+    Reduction("std", ("torch.std(x, dim={d}{k})", "x.std(dim={d}{k})", "torch.sqrt(torch.var(x, dim={d}{k}))"),
+    _deviation, weight=0.7),
     Reduction("logsumexp", ("torch.logsumexp(x, dim={d}{k})", "x.logsumexp(dim={d}{k})"), _logsumexp, weight=1.5),
     Reduction("l1_norm", ("torch.norm(x, p=1, dim={d}{k})", "torch.sum(torch.abs(x), dim={d}{k})"), _l1, weight=0.7),
-    Reduction("l2_norm", ("torch.norm(x, p=2, dim={d}{k})", "torch.sqrt(torch.sum(x ** 2, dim={d}{k}))", "torch.linalg.norm(x, dim={d}{k})"), _l2),
+    Reduction("l2_norm", ("torch.norm(x, p=2, dim={d}{k})", "torch.sqrt(torch.sum(x ** 2, dim={d}{k}))",
+    "torch.linalg.norm(x, dim={d}{k})"), _l2),
     Reduction("mean_square", ("torch.mean(x ** 2, dim={d}{k})", "x.pow(2).mean(dim={d}{k})"), _mean_square, weight=0.7),
 )  # fmt: skip
 PLANES = tuple(r for name in ("mean", "sum", "max", "min", "logsumexp") for r in REDUCTIONS if r.name == name)

@@ -1,4 +1,6 @@
-"""Norms of the last axis as layers: layer norm and RMS norm, with weights and without, as a module, a function or a formula."""
+"""Norms of the last axis as layers: layer norm and RMS norm, with weights and without, as a module, a function or a
+formula.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Running sums and products along one axis: forwards, backwards, exclusive, masked. A block is scanned at a time, the total carried on."""
+"""Running sums and products along one axis: forwards, backwards, exclusive, masked.
+
+A block is scanned at a time, the total carried on.
+"""
 
 from __future__ import annotations
 

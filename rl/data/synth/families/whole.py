@@ -1,4 +1,7 @@
-"""Over a whole tensor: a number of all of it, and that number used on every element again. Parts first, then their sum in one order, then the elements."""
+"""Over a whole tensor: a number of all of it, and that number used on every element again.
+
+Parts first, then their sum in one order, then the elements.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 from kernelwright.rl.data.synth.families.chain import Extra, Site, draw_steps, kernel_lines
 
-# name, reference, term of an element, what the total becomes, what an element becomes ("" where the number is the answer)
+# name, reference, term of an element, what the total becomes, what an element becomes ("" where the number is the
+# answer)
 FORMS = (
-    ("frobenius_norm", ("x = x / torch.norm(x, p=\"fro\")", "norm = torch.norm(x)\nx = x / norm"), "x * x", "tl.sqrt(total)", "x / number"),
-    ("whole_rms", ("x = x / torch.sqrt(torch.mean(x ** 2) + 1e-5)",), "x * x", "tl.sqrt(total / n + 1e-5)", "x / number"),
+    ("frobenius_norm", ("x = x / torch.norm(x, p=\"fro\")", "norm = torch.norm(x)\nx = x / norm"), "x * x",
+    "tl.sqrt(total)", "x / number"),
+    ("whole_rms", ("x = x / torch.sqrt(torch.mean(x ** 2) + 1e-5)",), "x * x", "tl.sqrt(total / n + 1e-5)",
+    "x / number"),
     ("whole_centre", ("x = x - torch.mean(x)", "x = x - x.mean()"), "x", "total / n", "x - number"),
     ("whole_mean", ("x = torch.mean(x)", "x = x.mean()"), "x", "total / n", ""),
     ("whole_sum_abs", ("x = torch.sum(torch.abs(x))",), "tl.abs(x)", "total", ""),

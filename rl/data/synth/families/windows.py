@@ -75,7 +75,9 @@ def _write(sketch: Sketch, name: str, axes: int, largest: bool) -> dict[str, str
 
 
 def _flags(sketch: Sketch, largest: bool, prefix: str) -> list[str]:
-    """What torch's layer takes besides, as it is by default: in training's references at times, and nothing to the kernel."""
+    """What torch's layer takes besides, as it is by default: in training's references at times, and nothing to the
+    kernel.
+    """
     flags = {"return_indices": "False"} if largest else {"count_include_pad": "True"}
     flags |= {"ceil_mode": "False"}
     chosen = [name for name in flags if sketch.wild and sketch.style.random() < FLAGS]
@@ -138,9 +140,15 @@ def _body(sketch: Sketch, names: tuple[str, ...], largest: bool, tail: list[str]
     for name in names[1:]:
         place = f"({place}) * {name} + {name.lower()}" if " " in place else f"{place} * {name} + {name.lower()}"
     planes = " * ".join(names)
-    value = f"tl.load(x_ptr + plane * {planes} + {place}, mask=mask & {inside}, other={LOW if largest else '0.0'}){sketch.cast}"
+    value = (
+        f"tl.load(x_ptr + plane * {planes} + {place}, mask=mask & {inside}, "
+        f"other={LOW if largest else '0.0'}){sketch.cast}"
+    )
     if len(names) > 1:
-        value = f"tl.load(x_ptr + plane * ({planes}) + {place}, mask=mask & {inside}, other={LOW if largest else '0.0'}){sketch.cast}"
+        value = (
+            f"tl.load(x_ptr + plane * ({planes}) + {place}, mask=mask & {inside}, "
+            f"other={LOW if largest else '0.0'}){sketch.cast}"
+        )
     lines += [f"{indent}x = {value}", f"{indent}y = tl.maximum(y, x)" if largest else f"{indent}y += x"]
     if not largest:
         lines.append("y = y / (" + " * ".join("KERNEL" for _ in names) + ")" if len(names) > 1 else "y = y / KERNEL")
@@ -170,6 +178,8 @@ def _host(sketch: Sketch, names: tuple[str, ...], extra: Extra, window: dict[str
     values = ", ".join([source, *extra.values, target, *_sizes(names)])
     sketch.host += [
         f"{target} = torch.empty(({shape}), device={source}.device, dtype={source}.dtype)",
-        f"pool_kernel[(B * C, triton.cdiv({total}, 1024))]({values}, KERNEL={size}, STRIDE={stride}, PADDING={padding}{dilation}, BLOCK=1024)",
+        f"pool_kernel[(B * C, triton.cdiv({total}, 1024))]({values}, KERNEL={size}, STRIDE={stride}, "
+        f"PADDING={padding}{dilation}, "
+        "BLOCK=1024)",
     ]
     sketch.current = target
