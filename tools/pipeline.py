@@ -6,6 +6,7 @@ with the binaries on a GPU.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
@@ -201,6 +202,15 @@ class Evaluator:
             self._cache.keep(key, report)
         return report
 
+    async def evaluate_async(
+        self, problem: Problem, source: str, options: Options | None = None, progress: Progress = _quiet
+    ) -> Report:
+        """The same as `submit`, for asyncio: the event loop goes on while the verdict is made.
+
+        A cancelled task gives up its place in the queue; a verdict that has begun is made to its end, unseen.
+        """
+        return await asyncio.wrap_future(self.submit(problem, source, options, progress))
+
     def _evaluated(
         self, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
     ) -> Report:
@@ -374,3 +384,9 @@ class Evaluator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    async def __aenter__(self) -> Evaluator:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)

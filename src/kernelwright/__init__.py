@@ -8,7 +8,11 @@ The public interface is what this module names. Everything else may change betwe
     solved = kernelwright.solve("fused softmax", output="softmax_triton.py")
 
     with kernelwright.Judge(device="cuda:0") as judge:             # warm: many candidates of one problem
-        reports = [judge.submit(problem, source) for source in sources]
+        futures = [judge.submit(problem, source) for source in sources]
+        report = judge.evaluate(problem, source)
+
+    async with kernelwright.Judge(device="cuda:0") as judge:       # the same in asyncio
+        report = await judge.evaluate_async(problem, source)
 """
 
 from __future__ import annotations

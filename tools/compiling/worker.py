@@ -10,7 +10,6 @@ key, "outcome": Outcome} after it. Places in outcomes name functions by their nu
 
 from __future__ import annotations
 
-import collections
 import os
 import re
 import tempfile
@@ -25,7 +24,7 @@ from kernelwright.tools.compiling.errors import CompilerSays, captured_errors, o
 from kernelwright.tools.compiling.pretended_driver import PretendedDriver
 from kernelwright.tools.compiling.resources import describe, too_large
 from kernelwright.tools.compiling.text.closure import Contents
-from kernelwright.tools.compiling.text.constants import fields_of, value
+from kernelwright.tools.compiling.text.constants import fields_of, named_tuple, value
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt
 from kernelwright.tools.hardware.targets import Target, parse_target
 from kernelwright.tools.report import Fault, clean_text
@@ -103,7 +102,10 @@ def _source(rebuilt: Rebuilt, kernel: Kernel) -> Any:
     from triton.compiler import ASTSource
 
     fields = getattr(kernel, "fields", {})
-    signature = {name: _named(_type(kind), fields.get(name)) for name, kind in kernel.signature.items()}
+    types = {name: _type(kind) for name, kind in kernel.signature.items()}
+    signature = {
+        name: named_tuple(kind, fields.get(name)) if isinstance(kind, tuple) else kind for name, kind in types.items()
+    }
     function = rebuilt[kernel.function]
     if list(signature) != function.arg_names:
         raise ValueError("the signature does not name the parameters of the kernel")
@@ -121,18 +123,6 @@ def _type(kind: Json) -> Any:
     if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
         raise ValueError(f"no type of a parameter: {clean_text(kind, 60)}")
     return kind
-
-
-def _named(kind: Any, fields: Sequence[str] | None) -> Any:
-    """The types of a tuple as those of a named tuple, where it is one.
-
-    Raises ValueError for names that are no fields.
-    """
-    if not fields:
-        return kind
-    if not isinstance(kind, tuple) or len(kind) != len(fields):
-        raise ValueError("a named tuple whose fields are not those of its signature")
-    return collections.namedtuple("Fields", fields)(*kind)
 
 
 def _options(kernel: Kernel) -> dict[str, Any]:

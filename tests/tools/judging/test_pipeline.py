@@ -1,5 +1,6 @@
 """The ladder's own parts: the cache of verdicts, the lease of a GPU, the statistics of the clock, shared memory."""
 
+import asyncio
 import threading
 import time
 
@@ -31,6 +32,29 @@ def test_a_verdict_is_asked_for_once_and_known_afterwards(tmp_path, request):
     assert second.cached
     assert second.with_(cached=False, seconds=first.seconds) == first
     assert not other.cached
+
+
+def test_asyncio_goes_on_while_verdicts_are_made(request):
+    source = (request.config.rootpath / SOFTMAX).read_text()
+    wrong = source.replace("tl.exp", "tl.exp2")
+    problem = problem_of("fused_softmax")
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.01)
+            beats += 1
+
+    async def both() -> list[Report]:
+        async with Evaluator("cpu", workers=2) as evaluator:
+            beating = asyncio.create_task(beat())
+            reports = await asyncio.gather(*(evaluator.evaluate_async(problem, text) for text in (source, wrong)))
+            beating.cancel()
+            return reports
+
+    assert [report.correct for report in asyncio.run(both())] == [True, False]
+    assert beats > 10
 
 
 def test_verdicts_never_cross_devices(tmp_path):

@@ -4,8 +4,9 @@ tuples of these.
 
 from __future__ import annotations
 
+import collections
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kernelwright.tools.compiling.text import vocabulary
@@ -29,6 +30,18 @@ def value(form: Json, functions: Mapping[str, Any]) -> Any:
         if (restore := _RESTORE.get(kind)) is not None:
             return restore(inner, functions)
     raise ValueError(f"no constant of a kernel: {clean_text(form, 80)}")
+
+
+def named_tuple(values: tuple[Any, ...], fields: Sequence[str] | None) -> tuple[Any, ...]:
+    """The same values, and reachable by the names of their fields where there are any.
+
+    Raises ValueError for names that are no fields, or are not as many as the values.
+    """
+    if not fields:
+        return values
+    if len(values) != len(fields):
+        raise ValueError("a named tuple whose fields are not those of its signature")
+    return collections.namedtuple("Fields", fields)(*values)
 
 
 def _restore_tuple(inner: Json, functions: Mapping[str, Any]) -> Any:

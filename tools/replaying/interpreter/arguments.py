@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelwright.tools.compiling.text.constants import named_tuple
 from kernelwright.tools.replaying.values import Descriptor, Reinterpreted, malformed
 
 Json = Any
@@ -21,10 +22,14 @@ class Arguments:
     """The parameters of one kernel: where each of their values comes from."""
 
     def __init__(
-        self, function: Any, signature: Mapping[str, Json], constants: Mapping[tuple[int | str, ...], Any]
+        self,
+        function: Any,
+        signature: Mapping[str, Json],
+        constants: Mapping[tuple[int | str, ...], Any],
+        fields: Mapping[str, Sequence[str]],
     ) -> None:
-        """function: the rebuilt kernel as a Python function. constants: restored values by path. Raises Failed where
-        they do not fit the parameters.
+        """function: the rebuilt kernel as a Python function. constants: restored values by path. fields: of the
+        parameters that are named tuples. Raises Failed where they do not fit the parameters.
         """
         import inspect
 
@@ -34,7 +39,7 @@ class Arguments:
         notes = inspect.get_annotations(function)
         plain = {name for name in notes if _normalize_ty(notes[name]) == "constexpr"}
         self._parameters: list[tuple[str, int, Json, bool]] = []
-        self._constants = constants
+        self._constants, self._fields = constants, fields
         for index, name in enumerate(parameters):
             kind = signature.get(name, NOTHING)
             if kind is NOTHING:
@@ -46,9 +51,17 @@ class Arguments:
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """By parameter. Raises Failed for a value that does not fit its type."""
         return {
-            name: self._value(name, (index,), kind, given.get(name, NOTHING), plain)
+            name: self._with_fields(name, self._value(name, (index,), kind, given.get(name, NOTHING), plain))
             for name, index, kind, plain in self._parameters
         }
+
+    def _with_fields(self, name: str, found: Any) -> Any:
+        if type(found) is not tuple:
+            return found
+        try:
+            return named_tuple(found, self._fields.get(name))
+        except ValueError as error:
+            raise malformed(f"has {error}") from error
 
     def _value(self, name: str, path: tuple[int | str, ...], kind: Json, given: Any, plain: bool) -> Any:
         if isinstance(kind, list | tuple):

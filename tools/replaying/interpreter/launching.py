@@ -68,7 +68,7 @@ class _Kernel:
             constants = {tuple(path): value(form, rebuilt) for path, form in kernel.constants}
         except ValueError as error:
             raise malformed(f"has a constant of a kernel of no known form: {error}") from error
-        self._arguments = Arguments(self._function, kernel.signature, constants)
+        self._arguments = Arguments(self._function, kernel.signature, constants, kernel.fields)
         self._options = _options(kernel)
         self._in_turns = False
 
