@@ -20,7 +20,7 @@ from kernelwright.agent.problems.finding import find
 from kernelwright.agent.prompts import Asked, Prompts
 from kernelwright.policies.base import Completion, PromptForm, Request, Sampling
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
-from kernelwright.policies.small.embedded import WEIGHTS
+from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 from kernelwright.policies.small.small_policy import SmallPolicy
 from kernelwright.rl.training.sft.card import git_revision, machine_line
 from kernelwright.store.models import Action
@@ -140,7 +140,7 @@ def loading(model: Path) -> list[str]:
 
 def page(model: Path, answers: int) -> list[str]:
     lines = [
-        f"## {model.name if model != WEIGHTS else 'the embedded policy as it ships'}", "",
+        f"## {model.name if model != EMBEDDED_WEIGHTS else 'the embedded policy as it ships'}", "",
         "| opened by | import torch, processor s | all else up to the first token, processor s | whole, wall s |",
         "|---|---|---|---|",
         *loading(model), "",
@@ -170,7 +170,7 @@ def main() -> None:
         "(tests/policies/test_small_policy.py). The machine was " "shared with other "
         "work: processor seconds are what compares.", "",
     ]  # fmt: skip
-    for model in asked.model or [WEIGHTS]:
+    for model in asked.model or [EMBEDDED_WEIGHTS]:
         lines += page(model, asked.answers)
     asked.out.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     print("\n".join(lines))

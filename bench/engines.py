@@ -24,11 +24,11 @@ HELD = 32
 
 
 def main() -> None:
-    from kernelwright.policies.small.embedded import WEIGHTS
+    from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=("transformers", "running", "vllm"))
-    parser.add_argument("--policy", default=str(WEIGHTS))
+    parser.add_argument("--policy", default=str(EMBEDDED_WEIGHTS))
     parser.add_argument("--engine", type=json.loads, default={}, help="vLLM's own arguments, as JSON")
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args()
@@ -60,9 +60,9 @@ def _opened(asked: argparse.Namespace) -> Any:
 
         return VLLMPolicy(asked.policy, engine=asked.engine)
     if asked.kind == "running":
-        from kernelwright.policies.local.in_process_policy import LivePolicy
+        from kernelwright.policies.local.in_process_policy import InProcessPolicy
 
-        return LivePolicy(asked.policy, device="cpu")
+        return InProcessPolicy(asked.policy, device="cpu")
     from kernelwright.policies.local.transformers_policy import TransformersPolicy
 
     return TransformersPolicy(asked.policy, device="cpu", at_once=len(PROBLEMS) * SAMPLES)

@@ -47,14 +47,14 @@ def run(asked: argparse.Namespace) -> None:
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.agent.loop.stopping import Budgets
     from kernelwright.agent.prompts import Prompts
-    from kernelwright.policies.local.in_process_policy import LivePolicy
+    from kernelwright.policies.local.in_process_policy import InProcessPolicy
     from kernelwright.rl.evaluating.suites import open_suite
     from kernelwright.rl.training.online.judges import JudgePool
     from kernelwright.store.database import Store
     from kernelwright.tools.pipeline import Options
 
     problems = open_suite(f"kernelbench:{asked.kernelbench}", asked.limit, asked.level).problems
-    policy = LivePolicy(asked.policy.removeprefix("transformers:"), device=asked.device)
+    policy = InProcessPolicy(asked.policy.removeprefix("transformers:"), device=asked.device)
     settings = Settings(
         policy=asked.policy, device=asked.device, budgets=Budgets(turns=asked.turns), temperature=asked.temperature,
         reply_tokens=1024, seed=0,

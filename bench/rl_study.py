@@ -244,7 +244,7 @@ def throughput(asked: argparse.Namespace) -> None:
 
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.policies.base import Message, Request, Role, Sampling
-    from kernelwright.policies.local.in_process_policy import LivePolicy
+    from kernelwright.policies.local.in_process_policy import InProcessPolicy
     from kernelwright.policies.local.transformers_policy import TransformersPolicy
 
     device, folder = choose_device(asked.device), _random_model(asked)
@@ -266,7 +266,7 @@ def throughput(asked: argparse.Namespace) -> None:
         "batch": asked.batch,
     }
     kinds = {
-        "running batch": LivePolicy(str(folder), device=device, places=asked.batch, ring=True),
+        "running batch": InProcessPolicy(str(folder), device=device, places=asked.batch, ring=True),
         "plain batch": TransformersPolicy(str(folder), device=device, at_once=asked.batch),
     }
     for kind, policy in kinds.items():

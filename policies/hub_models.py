@@ -9,13 +9,13 @@ from kernelwright.policies.base import PolicyRefused, Trouble
 
 log = logging.getLogger(__name__)
 
-CONFIG = "config.json"
-SECONDS = 10.0
+CONFIG_FILE = "config.json"
+HUB_SECONDS = 10.0
 """For the hub to answer."""
 
 
 @functools.lru_cache
-def reach(name: str) -> None:
+def check_reachable(name: str) -> None:
     """Asks the hub once.
 
     Without a network what was downloaded before is taken, and this process asks the hub for no more.
@@ -28,7 +28,7 @@ def reach(name: str) -> None:
     from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HFValidationError, RepositoryNotFoundError
 
     try:
-        get_hf_file_metadata(hf_hub_url(name, CONFIG), timeout=SECONDS)
+        get_hf_file_metadata(hf_hub_url(name, CONFIG_FILE), timeout=HUB_SECONDS)
     except GatedRepoError as error:
         raise _refused(
             f"the hub gives {name} only to those who agreed to its terms: agree on its page, then `hf auth login`"
@@ -38,7 +38,7 @@ def reach(name: str) -> None:
             f"no model {name} here or on the hub: check the name (a private one needs `hf auth login`)"
         ) from error
     except EntryNotFoundError as error:
-        raise _refused(f"{name} is not a model (it has no {CONFIG} on the hub)") from error
+        raise _refused(f"{name} is not a model (it has no {CONFIG_FILE} on the hub)") from error
     except Exception as error:  # the network's errors are of one HTTP library or another, by the hub's version
         _from_the_cache(name, error)
 
@@ -46,7 +46,7 @@ def reach(name: str) -> None:
 def _from_the_cache(name: str, error: Exception) -> None:
     from huggingface_hub import constants, try_to_load_from_cache
 
-    if not isinstance(try_to_load_from_cache(name, CONFIG), str):
+    if not isinstance(try_to_load_from_cache(name, CONFIG_FILE), str):
         offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else str(error).partition("\n")[0][:120]
         why = offline or type(error).__name__
         raise _refused(

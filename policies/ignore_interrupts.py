@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
+def ignoring_interrupts() -> Iterator[None]:
     """What is started within does not hear Ctrl-C from its first moment (a signal mask is inherited, also by a new
     program): it would print a traceback while it imports.
     """

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.policies.base import PolicyRefused, PromptForm, Trouble, Value
-from kernelwright.policies.hub_models import reach
+from kernelwright.policies.hub_models import check_reachable
 
-SIDECAR = "kernelwright.json"
+IDENTITY_FILE = "kernelwright.json"
 """Beside the weights of a model that this project trained: `{"prompt_form": "compact"}`."""
 
 _DIGITS = 16
@@ -73,7 +73,7 @@ def prompt_form_of(folder: Path, adapter: str | None = None) -> PromptForm:
 
 def sidecar(folder: Path) -> dict[str, Any]:
     """The project's own notes beside the weights; empty where there are none."""
-    path = folder / SIDECAR
+    path = folder / IDENTITY_FILE
     if not path.is_file():
         return {}
     try:
@@ -89,7 +89,7 @@ def model_config(path: str) -> dict[str, Any] | None:
     folder = Path(path).expanduser()
     if not folder.exists():
         if _reads_like_a_hub_name(path):
-            reach(path)
+            check_reachable(path)
             return None
         raise PolicyRefused(f"no model at {path}: give a folder with a config.json, or a hub name", Trouble.MODEL)
     file = folder / "config.json"

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.policies.base import Policy, PolicyRefused, Trouble
-from kernelwright.policies.openai.openai_policy import HOSTED, OpenAICompatible
+from kernelwright.policies.openai.openai_policy import OPENAI_URL, OpenAIPolicy
 from kernelwright.policies.prices import read_prices
-from kernelwright.policies.retrying import Patient
+from kernelwright.policies.retrying import RetryingPolicy
 from kernelwright.policies.scripted import open_scripted
 
 FORMS = {
@@ -51,10 +51,8 @@ def open_policy(
         return CompilerPolicy()
     if form == "openai" and rest:
         model, url = model_and_url(rest)
-        server = OpenAICompatible(
-            model, url, key=key, at_once=at_once or 16, timeout=timeout, prices=read_prices(prices)
-        )
-        return Patient(server, budget=patience)
+        server = OpenAIPolicy(model, url, key=key, at_once=at_once or 16, timeout=timeout, prices=read_prices(prices))
+        return RetryingPolicy(server, budget=patience)
     if form == "vllm" and rest:
         from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
@@ -72,7 +70,7 @@ def model_and_url(rest: str) -> tuple[str, str]:
     """`MODEL@URL`; a model's own name may hold an @."""
     model, at, url = rest.rpartition("@")
     if not at or "://" not in url:
-        model, url = rest, HOSTED
+        model, url = rest, OPENAI_URL
     if not model or not url.startswith(("http://", "https://")):
         raise PolicyRefused(
             f"openai:{rest} has no model and address: write openai:MODEL@http://HOST:PORT/v1", Trouble.NAME

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from kernelwright.policies.base import PolicyRefused, Trouble, Usage, Value
 
-SHIPPED = Path(__file__).parent / "data" / "prices.toml"
+SHIPPED_PRICES = Path(__file__).parent / "data" / "prices.toml"
 _MILLION = 1_000_000
 
 
@@ -55,7 +55,7 @@ class Prices(Value):
 
 def read_prices(own: Path | None = None) -> Prices:
     """The shipped file, and before it the user's own in the same form."""
-    files = [SHIPPED] if own is None else [own, SHIPPED]
+    files = [SHIPPED_PRICES] if own is None else [own, SHIPPED_PRICES]
     return Prices(known=tuple(price for file in files for price in _read(file)))
 
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT = 60.0
+LONGEST_WAIT_SECONDS = 60.0
 """Seconds; a server that names its own wait is believed beyond it, as far as the budget goes."""
 
 
-class Patient(Forwarding):
+class RetryingPolicy(Forwarding):
     """Wraps a policy. A PolicyRefused passes at once; what was finished is never asked for twice."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Patient(Forwarding):
             """Doubles, with some chance in it so that many askers do not come back together; or as the server says."""
             asked_for = getattr(state.outcome.exception() if state.outcome else None, "retry_after", None)
             doubled = self._first_wait * 2 ** min(state.attempt_number - 1, 30)
-            return max(asked_for or 0.0, min(doubled, LONGEST_WAIT) + random.uniform(0.0, self._first_wait))
+            return max(asked_for or 0.0, min(doubled, LONGEST_WAIT_SECONDS) + random.uniform(0.0, self._first_wait))
 
         def tell(state: tenacity.RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None

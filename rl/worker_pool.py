@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from kernelwright.policies.ignore_interrupts import deaf_to_interrupts
+from kernelwright.policies.ignore_interrupts import ignoring_interrupts
 
 OWN_SECONDS, TOLD_SECONDS = 1.0, 5.0
 """For processes to end by themselves, and for those to end that were told to."""
@@ -27,7 +27,7 @@ def pool_of(workers: int, begin: Callable[..., None] | None = None, *given: Any)
     """
     pool: ProcessPoolExecutor | None = None
     try:
-        with deaf_to_interrupts():  # this process too, or a semaphore that is just being made would be left behind
+        with ignoring_interrupts():  # this process too, or a semaphore that is just being made would be left behind
             pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _enter, (begin, given))
             while len(pool._processes or ()) < workers:  # each submission starts one
                 pool.submit(os.getpid)

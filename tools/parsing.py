@@ -11,14 +11,14 @@ from __future__ import annotations
 import ast
 import warnings
 
-TRIES = 5
+MOST_TRIES = 5
 warnings.filterwarnings("ignore", category=SyntaxWarning, module="<unknown>")
 warnings.filterwarnings("ignore", category=DeprecationWarning, module="<unknown>")
 
 
 def parse_module(text: str) -> ast.Module:
     """Raises what `ast.parse` raises."""
-    for _ in range(TRIES - 1):
+    for _ in range(MOST_TRIES - 1):
         try:
             return ast.parse(text)
         except SystemError:

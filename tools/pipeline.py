@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.compiling.compiler import WORDS, Compiler
+from kernelwright.tools.compiling.compiler import OUTPUT_FILE, Compiler
 from kernelwright.tools.hardware.lease import gpu_lease
 from kernelwright.tools.hardware.machine_info import evaluating_environment
 from kernelwright.tools.hardware.open_files import allow_many
@@ -51,9 +51,9 @@ Progress = Callable[[str], None]
 log = logging.getLogger(__name__)
 OUT_OF_SOMETHING = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT})
 """Of this machine, not of a candidate's limits: those end its own processes."""
-COMPILING = max(1, min(8, (os.cpu_count() or 2) // 2))
+COMPILE_PROCESSES = max(1, min(8, (os.cpu_count() or 2) // 2))
 """Processes that the kernels of one candidate are compiled in."""
-WARM = {
+WARM_KINDS = {
     Kind.COMPILE: "kernelwright.tools.tracing.pretended_gpu.warming:warm",
     Kind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm",
     Kind.CUDA: "kernelwright.tools.replaying.gpu.launching:warm",
@@ -123,8 +123,8 @@ class Evaluator:
                     gpu=gpu,
                     limits=self._limits,
                     private_scratch=True,
-                    warm=WARM[kind],
-                    handed_out=(WORDS,) if untrusted else (),
+                    warm=WARM_KINDS[kind],
+                    handed_out=(OUTPUT_FILE,) if untrusted else (),
                 )
             return self._zygotes[kind]
 
@@ -137,7 +137,9 @@ class Evaluator:
         zygote = self._zygote(Kind.COMPILE)
         with self._lock:
             if self._front is None:
-                self._front = Front(zygote, Compiler(zygote, processes=COMPILING), self.device, self._own_target())
+                self._front = Front(
+                    zygote, Compiler(zygote, processes=COMPILE_PROCESSES), self.device, self._own_target()
+                )
             return self._front
 
     @contextmanager

@@ -16,7 +16,7 @@ from kernelwright.tools.problem import source_hash
 from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 
 ENTRY_POINT = "ModelNew"
-LONGEST = 512 * 1024
+MOST_SOURCE_BYTES = 512 * 1024
 """Characters of a candidate that are read."""
 
 _BLOCK = re.compile(
@@ -69,9 +69,10 @@ def read_source(text: str, allow_import: tuple[str, ...] = ()) -> Failure | None
     """
     if not text.strip():
         return Failure(fault=Fault.NO_CODE, message="there is no code")
-    if len(text) > LONGEST:
+    if len(text) > MOST_SOURCE_BYTES:
         return Failure(
-            fault=Fault.NO_CODE, message=f"the code is {len(text)} characters long; at most {LONGEST} are read"
+            fault=Fault.NO_CODE,
+            message=f"the code is {len(text)} characters long; at most {MOST_SOURCE_BYTES} are read",
         )
     try:
         tree = parse_module(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.hardware.peaks import PEAKS, Peak, peak_of
-from kernelwright.tools.hardware.targets import DEFAULT, TARGETS, parse_target
+from kernelwright.tools.hardware.targets import DEFAULT_TARGET, TARGETS, parse_target
 
 if TYPE_CHECKING:
     from kernelwright.agent.loop.search import SearchKind
@@ -49,7 +49,7 @@ def choose_targets(asked: list[str], device: str) -> tuple[str, ...]:
         named = [parse_target(name).name for name in asked]
     except ValueError as error:
         raise InputError(str(error)) from None
-    return tuple(dict.fromkeys(named)) or (_own_target(device) or DEFAULT,)
+    return tuple(dict.fromkeys(named)) or (_own_target(device) or DEFAULT_TARGET,)
 
 
 def _own_target(device: str) -> str:

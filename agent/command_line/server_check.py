@@ -24,12 +24,12 @@ def check_server(policy: str, key: str | None) -> None:
     from kernelwright.errors import InputError
     from kernelwright.policies.base import PolicyUnavailable, Trouble
     from kernelwright.policies.open_policy import model_and_url
-    from kernelwright.policies.openai.openai_policy import HOSTED
+    from kernelwright.policies.openai.openai_policy import OPENAI_URL
 
     model, url = model_and_url(policy.removeprefix("openai:"))
-    if url == HOSTED and not key:
+    if url == OPENAI_URL and not key:
         raise InputError(
-            f"{policy} asks {HOSTED} and no key is set: set OPENAI_API_KEY, or name your own server with "
+            f"{policy} asks {OPENAI_URL} and no key is set: set OPENAI_API_KEY, or name your own server with "
             f"--policy openai:{model}@http://HOST:PORT/v1"
         )
     trouble = _connection_trouble(url)

@@ -154,6 +154,6 @@ def note_of(policy: str) -> str:
     if policy != "embedded":
         return ""
     from kernelwright.policies.model_identity import sidecar
-    from kernelwright.policies.small.embedded import WEIGHTS
+    from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
-    return str(sidecar(WEIGHTS).get("note", ""))
+    return str(sidecar(EMBEDDED_WEIGHTS).get("note", ""))

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.base import Sampling
-from kernelwright.policies.local.continuous_batch_cache import ring_cache
+from kernelwright.policies.local.continuous_batch_cache import rotating_cache
 from kernelwright.policies.local.decoding import Row
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BURST = 8
+CPU_STEPS_BETWEEN_LOOKS = 8
 """Steps between two looks at what has ended."""
-GPU_BURST = 16
+GPU_STEPS_BETWEEN_LOOKS = 16
 """As many on a GPU, where a look waits for it."""
 PREFILL_TOKENS = 65_536
 """Padded prompt tokens that are read at once."""
@@ -35,7 +35,7 @@ _NUMBERS = 6
 """What a row brings beside its draws: see `_set`."""
 
 
-def fits_the_ring(sampling: Sampling) -> bool:
+def can_batch_sampling(sampling: Sampling) -> bool:
     """Whether the ring can sample so: the model's own distribution at any temperature, or greedily, without stop
     strings.
     """
@@ -49,14 +49,14 @@ def fits_the_ring(sampling: Sampling) -> bool:
     return plain and whole and not sampling.stop
 
 
-def has_a_ring(model: Any) -> bool:
+def can_batch_model(model: Any) -> bool:
     """Plain full attention in every layer: what a row's window describes."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or {"full_attention"})
     return kinds == {"full_attention"} and hasattr(config, "num_key_value_heads")
 
 
-def places_that_fit(model: Any, length: int) -> int:
+def rows_that_fit(model: Any, length: int) -> int:
     """Rows whose keys and values take up to a third of the GPU's free memory (attention wants as much again);
     without a GPU as many as are asked for.
     """
@@ -70,7 +70,7 @@ def places_that_fit(model: Any, length: int) -> int:
     return max(4, int(torch.cuda.mem_get_info(model.device)[0] / 3 / row))
 
 
-class Ring:
+class ContinuousBatch:
     """`places` rows of up to `length` tokens, prompt and answer together, `room` of them drawn.
 
     The model's weights may change in place between steps.
@@ -95,7 +95,7 @@ class Ring:
         self._model, self.places, self.length, self.room = model, places, length, room
         self._device = device = model.device
         self._rows: list[Row | None] = [None] * places
-        self._cache, self._column = ring_cache(model, places, length)
+        self._cache, self._column = rotating_cache(model, places, length)
         self._lowest = torch.finfo(model.dtype).min
         self._attention = _window_attention(model, windows)
         self._windows = torch.ones((places, 1, 1, 2), dtype=torch.int32, device=device)
@@ -218,7 +218,7 @@ class Ring:
         import torch
 
         on_gpu = self._device.type == "cuda"
-        steps = GPU_BURST if on_gpu else BURST
+        steps = GPU_STEPS_BETWEEN_LOOKS if on_gpu else CPU_STEPS_BETWEEN_LOOKS
         with torch.inference_mode(), torch.cuda.device(self._device) if on_gpu else nullcontext():
             for _ in range(steps):
                 self._one()

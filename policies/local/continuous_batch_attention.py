@@ -19,7 +19,7 @@ import torch
 import triton
 import triton.language as tl
 
-NAME = "kernelwright_ring"
+ATTENTION_NAME = "kernelwright_ring"
 """What transformers knows this attention as."""
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 _TILE_BYTES = 8192
@@ -129,9 +129,9 @@ def windows_for_masks(model: Any) -> Iterator[None]:
     """
     from transformers import AttentionInterface
 
-    AttentionInterface.register(NAME, _instead)
+    AttentionInterface.register(ATTENTION_NAME, _instead)
     before = model.config._attn_implementation
-    model.set_attn_implementation(NAME)
+    model.set_attn_implementation(ATTENTION_NAME)
     try:
         yield
     finally:

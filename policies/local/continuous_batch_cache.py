@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def ring_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Tensor]:
+def rotating_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Tensor]:
     """A cache whose layers write at a common column, and that column."""
     import torch
     from transformers.cache_utils import Cache, CacheLayerMixin

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.base import FinishReason, Sampling
-from kernelwright.policies.local.sampling import Chooser
+from kernelwright.policies.local.sampling import TokenSampler
 from kernelwright.policies.local.stepping import CacheKind, Stepper, make_stepper
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def draw(
     room = max(row.limit for row in rows)
     prompts = [row.prompt for row in rows]
     with torch.inference_mode():
-        chooser = Chooser([row.sampling for row in rows], [row.seed for row in rows], room, prompts, model.device)
+        chooser = TokenSampler([row.sampling for row in rows], [row.seed for row in rows], room, prompts, model.device)
         stepper = make_stepper(model, prompts, pad, room, cache)
         logits = stepper.prefill()
         batch = list(rows)
@@ -96,7 +96,7 @@ def _record(
 
 
 def _without_ended(
-    batch: list[Row], tokens: torch.Tensor, stepper: Stepper, chooser: Chooser
+    batch: list[Row], tokens: torch.Tensor, stepper: Stepper, chooser: TokenSampler
 ) -> tuple[list[Row], torch.Tensor]:
     import torch
 

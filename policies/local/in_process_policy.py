@@ -14,7 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.base import Capabilities, Completion, PolicyError, PolicyRefused, Request, Trouble
-from kernelwright.policies.local.continuous_batch import Ring, fits_the_ring, has_a_ring, places_that_fit
+from kernelwright.policies.local.continuous_batch import (
+    ContinuousBatch,
+    can_batch_model,
+    can_batch_sampling,
+    rows_that_fit,
+)
 from kernelwright.policies.local.decoding import Row
 from kernelwright.policies.local.transformers_policy import TransformersPolicy, load, on_device, own_gpu
 
@@ -23,21 +28,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PLACES = 512
+MOST_GPU_ROWS = 512
 """Rows of the running batch on a GPU."""
-STEP = 256
+LENGTH_MULTIPLE = 256
 """The ring's length is a multiple of it."""
-SHARE = 8
+REFILL_FRACTION = 8
 """Free places are filled when they are this part of all: reading prompts holds up every row, whether for one or for
 many.
 """
-PATIENCE = 4
+BURSTS_BEFORE_REFILL = 4
 """Bursts after which they are filled for fewer."""
-PREPARED = 64
+MOST_TOKENIZED_AHEAD = 64
 """Questions that are tokenized while the GPU makes a burst of steps."""
 
 
-class LivePolicy(TransformersPolicy):
+class InProcessPolicy(TransformersPolicy):
     """`transformers:PATH` whose `sample` may be called by many threads, each getting its answer as soon as it is
     there.
     """
@@ -49,7 +54,7 @@ class LivePolicy(TransformersPolicy):
         """
         super().__init__(path, **options)
         self._places, self._wants_ring = places, ring
-        self._ring: Ring | None = None
+        self._ring: ContinuousBatch | None = None
         self._waiting: deque[Question] = deque()
         self._arrivals = threading.Lock()
         self._passed_over = 0
@@ -67,7 +72,7 @@ class LivePolicy(TransformersPolicy):
         return self._tokens, self._seconds
 
     def _rows_at_once(self) -> int:
-        return self._places or (PLACES if on_device(self._device).startswith("cuda") else 64)
+        return self._places or (MOST_GPU_ROWS if on_device(self._device).startswith("cuda") else 64)
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Whoever asks works for all that wait, a burst of steps at a time, until its own answers are there.
@@ -155,7 +160,7 @@ class LivePolicy(TransformersPolicy):
 
     def _use_ring(self, loaded: Any) -> bool:
         if self._wants_ring is None:
-            self._wants_ring = loaded.model.device.type == "cuda" and has_a_ring(loaded.model)
+            self._wants_ring = loaded.model.device.type == "cuda" and can_batch_model(loaded.model)
         return self._wants_ring
 
     def _take(self, count: int) -> list[Question]:
@@ -192,25 +197,25 @@ class LivePolicy(TransformersPolicy):
             self._tokens += len(row.token_ids)
             question.completion = self._completion(question.request, row, None)
 
-    def _worth_filling(self, ring: Ring) -> bool:
+    def _worth_filling(self, ring: ContinuousBatch) -> bool:
         """Who asks alone finds most places free and is let in at once; else it is an eighth of the places, or
-        `PATIENCE` bursts.
+        `BURSTS_BEFORE_REFILL` bursts.
         """
         if not ring.free or not self._waiting:
             return False
         self._passed_over += 1
-        return ring.free * SHARE >= ring.places or self._passed_over > PATIENCE
+        return ring.free * REFILL_FRACTION >= ring.places or self._passed_over > BURSTS_BEFORE_REFILL
 
     def _prepare(self, loaded: Any) -> None:
         """The next questions' tokens, while a GPU is busy: a row that is asked for later is made already."""
         with self._arrivals:
-            first = list(itertools.islice(self._waiting, PREPARED))
+            first = list(itertools.islice(self._waiting, MOST_TOKENIZED_AHEAD))
         for question in first:
             if self._for_ring(question):
                 _row(loaded, question)
 
     def _for_ring(self, question: Question) -> bool:
-        return fits_the_ring(question.request.sampling) and not question.request.adapter
+        return can_batch_sampling(question.request.sampling) and not question.request.adapter
 
     def _admit(self, loaded: Any) -> None:
         self._passed_over = 0
@@ -234,7 +239,7 @@ class LivePolicy(TransformersPolicy):
         with self._arrivals:
             self._waiting.extendleft(row.question for row in reversed(rows))
 
-    def _new_ring(self, loaded: Any, rows: Sequence[_QuestionRow]) -> Ring:
+    def _new_ring(self, loaded: Any, rows: Sequence[_QuestionRow]) -> ContinuousBatch:
         room = max(row.limit for row in rows)
         # A repair's prompt holds a reply as well: with room for one, the ring need not be made anew in the middle of a
         # round.
@@ -243,11 +248,11 @@ class LivePolicy(TransformersPolicy):
             length, room = max(length, self._ring.length), max(room, self._ring.room)
         if loaded.context is not None:
             length = min(length, loaded.context)
-        length = -(-length // STEP) * STEP
+        length = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
         self._ring = None
-        places = min(self._rows_at_once(), places_that_fit(loaded.model, length))
+        places = min(self._rows_at_once(), rows_that_fit(loaded.model, length))
         log.info("a ring of %d rows of %d tokens", places, length)
-        return Ring(loaded.model, places, length, room, loaded.ends)
+        return ContinuousBatch(loaded.model, places, length, room, loaded.ends)
 
 
 def fingerprint(weights: Mapping[str, torch.Tensor]) -> str:

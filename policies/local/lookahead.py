@@ -20,13 +20,13 @@ from kernelwright.policies.small.small_model import Cache, SmallModel
 if TYPE_CHECKING:
     import torch
 
-AHEAD = {1: 10, 4: 6, 8: 4}
+MOST_TOKENS_AHEAD = {1: 10, 4: 6, 8: 4}
 """Tokens looked up at most, by the number of rows up to which that pays; one row waits for memory, many for
 arithmetic.
 """
-AHEAD_OF_MANY = 3
-LONGEST_KEY = 3
-REMEMBERED = 200_000
+TOKENS_AHEAD_OF_MANY_ROWS = 3
+LONGEST_NGRAM = 3
+MOST_NGRAMS = 200_000
 """Keys of earlier answers that are kept."""
 
 
@@ -36,7 +36,7 @@ def fits_lookahead(sampling: Sampling) -> bool:
     return plain and sampling.repetition_penalty == 1.0 and not sampling.stop
 
 
-class Followers:
+class NgramTable:
     """Which token followed the last few, most recently: of one row, or of all answers so far."""
 
     def __init__(self, tokens: Sequence[int] = ()) -> None:
@@ -45,7 +45,7 @@ class Followers:
             self._learn(tokens, end)
 
     def _learn(self, tokens: Sequence[int], end: int) -> None:
-        for width in range(2, LONGEST_KEY + 1):
+        for width in range(2, LONGEST_NGRAM + 1):
             if end >= width:
                 self._after[tuple(tokens[end - width : end])] = tokens[end]
 
@@ -55,7 +55,7 @@ class Followers:
 
     def remember(self, tokens: Sequence[int]) -> None:
         """A whole answer."""
-        if len(self._after) > REMEMBERED:
+        if len(self._after) > MOST_NGRAMS:
             self._after.clear()
         for end in range(1, len(tokens)):
             self._learn(tokens, end)
@@ -64,14 +64,14 @@ class Followers:
         return self._after.get(tuple(tokens[-width:]))
 
 
-def ahead_of(tokens: Sequence[int], own: Followers, common: Followers, most: int) -> list[int]:
+def propose_tokens(tokens: Sequence[int], own: NgramTable, common: NgramTable, most: int) -> list[int]:
     """At most `most` tokens that probably follow: by the longest key that is known, the row's own before all
     others'.
     """
-    tail = list(tokens[-LONGEST_KEY:])
+    tail = list(tokens[-LONGEST_NGRAM:])
     found: list[int] = []
     while len(found) < most:
-        for width in range(LONGEST_KEY, 1, -1):
+        for width in range(LONGEST_NGRAM, 1, -1):
             token = own.after(tail, width)
             token = common.after(tail, width) if token is None else token
             if token is not None:
@@ -79,7 +79,7 @@ def ahead_of(tokens: Sequence[int], own: Followers, common: Followers, most: int
         else:
             break
         found.append(token)
-        tail = [*tail[1 - LONGEST_KEY :], token]
+        tail = [*tail[1 - LONGEST_NGRAM :], token]
     return found
 
 
@@ -91,7 +91,7 @@ class _Going:
 
         self.row, self.place = row, place
         self.tokens = list(row.prompt)
-        self.own = Followers(self.tokens)
+        self.own = NgramTable(self.tokens)
         generator = torch.Generator().manual_seed(row.seed)
         self.uniform = torch.rand(row.limit, generator=generator, dtype=torch.float64)
         self.guess: list[int] = []
@@ -101,12 +101,12 @@ class _Going:
         return self.row.limit - len(self.row.token_ids)
 
 
-def draw_ahead(
+def draw_with_lookahead(
     model: SmallModel,
     rows: Sequence[Row],
     ends: frozenset[int],
     spell: Spell,
-    common: Followers,
+    common: NgramTable,
     most: int | None = None,
 ) -> int:
     """Fills the rows; each must fit (`fits_lookahead`). `most`: tokens looked up at most. How many steps it took."""
@@ -118,7 +118,7 @@ def draw_ahead(
     ahead = _most(len(rows)) if most is None else most
     steps = 0
     with torch.inference_mode():
-        cache = Cache(model, len(rows), length + max(ahead, *AHEAD.values()) + 1)
+        cache = Cache(model, len(rows), length + max(ahead, *MOST_TOKENS_AHEAD.values()) + 1)
         logits = _read_prompts(model, going, cache)[:, None]
         while True:
             steps += 1
@@ -134,7 +134,7 @@ def draw_ahead(
 
 
 def _most(rows: int) -> int:
-    return next((ahead for up_to, ahead in AHEAD.items() if rows <= up_to), AHEAD_OF_MANY)
+    return next((ahead for up_to, ahead in MOST_TOKENS_AHEAD.items() if rows <= up_to), TOKENS_AHEAD_OF_MANY_ROWS)
 
 
 def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: Cache) -> torch.Tensor:
@@ -154,12 +154,12 @@ def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: Cache) -> t
     return logits[of]
 
 
-def _look(model: SmallModel, going: Sequence[_Going], cache: Cache, common: Followers, most: int) -> torch.Tensor:
+def _look(model: SmallModel, going: Sequence[_Going], cache: Cache, common: NgramTable, most: int) -> torch.Tensor:
     """Reads each row's last token and what probably follows it. Logits (rows, 1 + tokens looked up, vocabulary)."""
     import torch
 
     for own in going:
-        own.guess = ahead_of(own.tokens, own.own, common, min(most, own.left - 1))
+        own.guess = propose_tokens(own.tokens, own.own, common, min(most, own.left - 1))
     width = 1 + max(len(own.guess) for own in going)
     ids = torch.tensor([[own.tokens[-1], *own.guess] + [0] * (width - 1 - len(own.guess)) for own in going])
     starts = torch.tensor([len(own.tokens) - 1 for own in going])

@@ -27,12 +27,12 @@ from kernelwright.policies.base import (
     Request,
     Trouble,
 )
-from kernelwright.policies.ignore_interrupts import deaf_to_interrupts
+from kernelwright.policies.ignore_interrupts import ignoring_interrupts
 
 if TYPE_CHECKING:
     import torch
 
-LAST_SECONDS = 10.0
+EXIT_SECONDS = 10.0
 """For the process to end by itself."""
 
 
@@ -67,16 +67,16 @@ class Answered(NamedTuple):
     """Tokens so far, and the seconds they took."""
 
 
-class ApartPolicy:
-    """As `LivePolicy`, its weights moved by `update`. Raises PolicyRefused where the model cannot be opened."""
+class ProcessPolicy:
+    """As `InProcessPolicy`, its weights moved by `update`. Raises PolicyRefused where the model cannot be opened."""
 
     def __init__(self, path: str, **options: Any) -> None:
-        """`options`: LivePolicy's."""
+        """`options`: InProcessPolicy's."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         self._connection: Connection = ours
         self._process = context.Process(target=serve, args=(theirs, path, options), daemon=True)
-        with deaf_to_interrupts():
+        with ignoring_interrupts():
             self._process.start()
         theirs.close()
         self._lock = threading.Lock()
@@ -148,11 +148,11 @@ class ApartPolicy:
     def close(self) -> None:
         with contextlib.suppress(OSError), self._lock:
             self._connection.send(None)
-        self._process.join(LAST_SECONDS)
+        self._process.join(EXIT_SECONDS)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
-        self._reader.join(LAST_SECONDS)
+        self._reader.join(EXIT_SECONDS)
         self._connection.close()
 
     def _send(self, kind: type[Asked] | type[Moved], *what: Any) -> Future[Any]:
@@ -201,11 +201,11 @@ def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
     """Until nobody is there any more. Ctrl-C is for the process that asks."""
     import signal
 
-    from kernelwright.policies.local.in_process_policy import LivePolicy
+    from kernelwright.policies.local.in_process_policy import InProcessPolicy
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        policy = LivePolicy(path, **options)
+        policy = InProcessPolicy(path, **options)
         policy.open()
     except PolicyError as error:
         connection.send(Answered(0, None, _told(error), (0, 0.0)))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Chooser:
+class TokenSampler:
     """Draws by the inverse of the cumulative distribution, one uniform number a token.
 
     The numbers come from a generator for each row, so a row's tokens do not depend on the rows beside it.

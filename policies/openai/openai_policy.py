@@ -27,17 +27,17 @@ from kernelwright.policies.prices import Prices
 
 log = logging.getLogger(__name__)
 
-HOSTED = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 _HOPELESS = {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL}
 
 
-class OpenAICompatible:
+class OpenAIPolicy:
     """`key` is given by the caller; nothing is read from the environment here."""
 
     def __init__(
         self,
         model: str,
-        url: str = HOSTED,
+        url: str = OPENAI_URL,
         *,
         key: str | None = None,
         at_once: int = 16,

@@ -8,10 +8,10 @@ from kernelwright.policies.base import PolicyRefused, PromptForm, Trouble
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.policies.small.small_policy import open_local
 
-WEIGHTS = Path(__file__).parents[1] / "weights"
+EMBEDDED_WEIGHTS = Path(__file__).parents[1] / "weights"
 
 
-def open_embedded(weights: Path = WEIGHTS, device: str = "auto") -> TransformersPolicy:
+def open_embedded(weights: Path = EMBEDDED_WEIGHTS, device: str = "auto") -> TransformersPolicy:
     """A Qwen3 of some ten million parameters with a tokenizer of its own, asked in the compact form.
 
     `auto` is the CPU, also where there is a GPU: it answers there before a GPU would have captured its graph, and

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-FILE = "weights.int8.safetensors"
+INT8_FILE = "weights.int8.safetensors"
 _SCALE = ".scale"
 
 
@@ -32,13 +32,13 @@ def write_int8(model: Any, folder: Path) -> None:
         scale = weight.abs().amax(dim=1, keepdim=True).clamp_(min=1e-12) / 127.0
         tensors[name] = (weight / scale).round_().to(torch.int8)
         tensors[name + _SCALE] = scale.squeeze(1)
-    save_file(tensors, folder / FILE, metadata={"format": "pt"})
+    save_file(tensors, folder / INT8_FILE, metadata={"format": "pt"})
     model.config.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
 
 
 def has_int8(folder: Path) -> bool:
-    return (folder / FILE).is_file()
+    return (folder / INT8_FILE).is_file()
 
 
 def read_int8_tensors(folder: Path) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def read_int8_tensors(folder: Path) -> dict[str, Any]:
     import torch
     from safetensors.torch import load_file
 
-    tensors = load_file(folder / FILE)
+    tensors = load_file(folder / INT8_FILE)
     weights = {}
     for name, weight in tensors.items():
         if not name.endswith(_SCALE):
@@ -67,5 +67,5 @@ def read_int8(folder: Path) -> Any:
     missing, unexpected = model.load_state_dict(read_int8_tensors(folder), strict=False)
     tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
     if unexpected or set(missing) - tied:
-        raise ValueError(f"{folder / FILE} does not fit its config.json")
+        raise ValueError(f"{folder / INT8_FILE} does not fit its config.json")
     return model

@@ -16,7 +16,7 @@ from kernelwright.policies.small.quantised_weights import has_int8, read_int8_te
 if TYPE_CHECKING:
     import torch
 
-LARGEST = 100_000_000
+MOST_PARAMETERS = 100_000_000
 """Weights of a model that is taken for small."""
 
 
@@ -46,7 +46,7 @@ def is_small(folder: Path) -> bool:
         and plain
         and not config.get("attention_bias")
         and rotary.get("rope_type", "default") == "default"
-        and weights <= LARGEST
+        and weights <= MOST_PARAMETERS
     )
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from kernelwright.policies.base import Capabilities, Completion, PolicyRefused, Request, Trouble, Usage
 from kernelwright.policies.local.decoding import Row
-from kernelwright.policies.local.lookahead import Followers, draw_ahead, fits_lookahead
+from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahead, fits_lookahead
 from kernelwright.policies.local.transformers_policy import SEEDS, TransformersPolicy, prompt_ids
 from kernelwright.policies.model_identity import Identity, identity_of, weights_revision
 from kernelwright.policies.small.small_model import SmallModel, is_small, load_small
 
-AT_ONCE = 32
+MOST_ROWS_AT_ONCE = 32
 """Rows of a batch."""
 
 
@@ -62,7 +62,7 @@ class SmallPolicy(TransformersPolicy):
     @property
     def capabilities(self) -> Capabilities:
         found = super().capabilities
-        return found if self._at_once or not self._on_cpu else found.with_(at_once=AT_ONCE)
+        return found if self._at_once or not self._on_cpu else found.with_(at_once=MOST_ROWS_AT_ONCE)
 
     @property
     def _on_cpu(self) -> bool:
@@ -88,7 +88,7 @@ class SmallPolicy(TransformersPolicy):
         at_once = self.capabilities.at_once
         for start in range(0, len(rows), at_once):
             batch = rows[start : start + at_once]
-            draw_ahead(small.model, batch, small.ends, small.tokenizer.decode, small.common)
+            draw_with_lookahead(small.model, batch, small.ends, small.tokenizer.decode, small.common)
             for place, row in enumerate(batch, start):
                 finished[place] = self._said(requests[place], row, small)
 
@@ -112,7 +112,7 @@ class _Small:
         self.identity: Identity = identity_of(tokenizer)
         self.revision = weights_revision(folder)
         self.ends = frozenset({tokenizer.eos_token_id})
-        self.common = Followers()
+        self.common = NgramTable()
 
     def row(self, request: Request) -> Row:
         prompt = prompt_ids(self.tokenizer, request, str(self.folder))

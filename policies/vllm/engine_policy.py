@@ -31,7 +31,7 @@ from kernelwright.policies.model_identity import (
     prompt_form_of,
     weights_revision,
 )
-from kernelwright.policies.vllm.worker import LOAD, NAME
+from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
 
 LARGEST_RANK = 64
 """Of a LoRA adapter; the engine reserves room for it at the start."""
@@ -99,7 +99,7 @@ class VLLMPolicy:
         self.open()
         with self._lock:
             try:
-                said = self._engine.collective_rpc(LOAD, kwargs={"folder": str(folder)})
+                said = self._engine.collective_rpc(LOAD_METHOD, kwargs={"folder": str(folder)})
             except Exception as error:  # whatever the engine's process has met
                 raise PolicyRefused(f"vllm does not take {folder}: {_first_line(error)}", Trouble.MODEL) from error
             if not self._engine.reset_prefix_cache():
@@ -156,7 +156,7 @@ class VLLMPolicy:
         """
         exact = {"dtype": "float32"} if on_device("auto") == "cpu" else {}
         lora = {"enable_lora": True, "max_lora_rank": LARGEST_RANK}
-        return {**exact, **lora, "worker_extension_cls": NAME, **self._engine_args}
+        return {**exact, **lora, "worker_extension_cls": EXTENSION_CLASS, **self._engine_args}
 
     def _prompt(self, request: Request) -> list[int]:
         ids = prompt_ids(self._tokenizer, request, self._path)

@@ -24,17 +24,17 @@ from kernelwright.policies.base import (
 from kernelwright.policies.forwarding import Forwarding
 from kernelwright.policies.model_identity import weights_revision
 from kernelwright.policies.openai.reply import error_of_status
-from kernelwright.policies.vllm.worker import LOAD, NAME
+from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
 
-SECONDS = 600.0
+LOAD_SECONDS = 600.0
 """For loading weights."""
-KEPT = 2
+LOADED_ADAPTERS = 2
 """Adapters that stay loaded."""
 FOR_ADAPTERS = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank 64"
-FOR_WEIGHTS = f"VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls {NAME}"
+FOR_WEIGHTS = f"VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls {EXTENSION_CLASS}"
 
 
-class ServedVLLM(Forwarding):
+class VLLMServerPolicy(Forwarding):
     """The policy that asks the server, and the way to move what it serves."""
 
     def __init__(self, policy: Policy, url: str, key: str | None, own: Path) -> None:
@@ -60,14 +60,14 @@ class ServedVLLM(Forwarding):
         self._unload(name, missing=True)
         self._tell("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder.resolve())}, FOR_ADAPTERS)
         self._adapters.append(name)
-        while len(self._adapters) > KEPT:
+        while len(self._adapters) > LOADED_ADAPTERS:
             self._unload(self._adapters.popleft())
         return name
 
     def take_weights(self, folder: Path) -> None:
         """Nobody may be asking. Raises PolicyRefused where the server has read others, or keeps what it has cached."""
         folder, self._is_moved = folder.resolve(), True
-        said = self._tell("/collective_rpc", {"method": LOAD, "kwargs": {"folder": str(folder)}}, FOR_WEIGHTS)
+        said = self._tell("/collective_rpc", {"method": LOAD_METHOD, "kwargs": {"folder": str(folder)}}, FOR_WEIGHTS)
         if set(said.get("results", [None])) != {weights_revision(folder)}:
             raise PolicyRefused(
                 f"{self._url} read other weights than lie in {folder}: share that folder", Trouble.MODEL
@@ -100,7 +100,7 @@ class ServedVLLM(Forwarding):
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key or 'none'}"}
         asked = urllib.request.Request(address, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
+            with urllib.request.urlopen(asked, timeout=LOAD_SECONDS) as answer:
                 said = answer.read()
         except urllib.error.HTTPError as error:
             raise self._refusal(error, needs) from error

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-NAME = "kernelwright.policies.vllm.worker.Follows"
+EXTENSION_CLASS = "kernelwright.policies.vllm.worker.WeightReloading"
 """For `worker_extension_cls`, or `--worker-extension-cls` of a server, which then needs this project on its path."""
-LOAD = "load_weights_that_were_trained"
+LOAD_METHOD = "load_weights_that_were_trained"
 
 
-class Follows:
+class WeightReloading:
     """Becomes a base of vLLM's worker class; the methods that it calls are the worker's."""
 
-    def load_weights_that_were_trained(self, folder: str) -> str:
+    def load_trained_weights(self, folder: str) -> str:
         """Puts a folder's weights in the place of those that sample; gives their fingerprint, as this worker sees
         them.
         """

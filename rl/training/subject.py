@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm
 from kernelwright.policies.model_identity import (
-    SIDECAR,
+    IDENTITY_FILE,
     Identity,
     adapter_folder,
     identity_of,
@@ -18,7 +18,7 @@ from kernelwright.policies.model_identity import (
     sidecar,
     weights_revision,
 )
-from kernelwright.policies.small.embedded import WEIGHTS
+from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
 LOCAL = ("embedded", "transformers:", "vllm:")
 REMEMBERED = 512
@@ -66,11 +66,12 @@ def open_subject(policy: str, adapter: str | None = None) -> Subject:
 
 def path_of(policy: str) -> str:
     if policy == "embedded":
-        if not (WEIGHTS / "config.json").is_file():
+        if not (EMBEDDED_WEIGHTS / "config.json").is_file():
             raise InputError(
-                f"no embedded policy ships with this build ({WEIGHTS} holds no weights): name another with --policy"
+                f"no embedded policy ships with this build ({EMBEDDED_WEIGHTS} holds no weights): "
+                "name another with --policy"
             )
-        return str(WEIGHTS)
+        return str(EMBEDDED_WEIGHTS)
     for form in LOCAL[1:]:
         if policy.startswith(form):
             return policy.removeprefix(form)
@@ -144,4 +145,4 @@ def write_notes(folder: Path, subject: Subject, more_lineage: tuple[str, ...] = 
     lineage = [*subject.lineage, *more_lineage][-REMEMBERED:]
     kept = {name: value for name, value in subject.notes.items() if name not in ("note", "lineage")}
     notes = {**kept, "prompt_form": str(subject.prompt_form), "lineage": lineage, **facts}
-    (folder / SIDECAR).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
+    (folder / IDENTITY_FILE).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")

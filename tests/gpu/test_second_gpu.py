@@ -50,14 +50,16 @@ def test_a_graph_is_captured_on_the_gpu_of_its_model(tmp_path):
 
 def test_a_policy_of_the_second_gpu_answers_from_any_thread(tmp_path):
     """On the first GPU's stream its graph was captured empty: replayed for ever, and no row ever ended."""
-    from kernelwright.policies.local.in_process_policy import LivePolicy
+    from kernelwright.policies.local.in_process_policy import InProcessPolicy
     from kernelwright.policies.local.transformers_policy import TransformersPolicy
     from tests.policies.test_live_policy import requests
     from tests.tiny_model import save_tiny_model
 
     tiny = str(save_tiny_model(tmp_path / "model"))
     with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(LivePolicy(tiny, device="cuda:1", dtype="float32", places=16).sample, requests(64))
+        running = threads.submit(
+            InProcessPolicy(tiny, device="cuda:1", dtype="float32", places=16).sample, requests(64)
+        )
         found = running.result(120)
     plain = TransformersPolicy(tiny, device="cuda:1", dtype="float32").sample(requests(64))
     assert sum(one.token_ids == other.token_ids for one, other in zip(found, plain, strict=True)) >= 60

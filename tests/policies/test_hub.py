@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants
 
 from kernelwright.policies.base import PolicyRefused
-from kernelwright.policies.hub_models import reach
+from kernelwright.policies.hub_models import check_reachable
 from kernelwright.policies.model_identity import model_config
 
 COMMIT = "0" * 40
@@ -36,7 +36,7 @@ class Hub(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
     """A hub of our own, an empty cache, and no memory of what was asked."""
-    reach.cache_clear()
+    check_reachable.cache_clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.answer, server.asked = (200, ""), 0
     where = f"http://127.0.0.1:{server.server_port}"
@@ -47,7 +47,7 @@ def hub(monkeypatch, tmp_path):
     yield server
     server.shutdown()
     server.server_close()
-    reach.cache_clear()
+    check_reachable.cache_clear()
 
 
 def test_a_model_that_the_hub_has_is_asked_for_once(hub):

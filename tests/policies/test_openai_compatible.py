@@ -27,9 +27,9 @@ from kernelwright.policies.base import (
     Sampling,
     Trouble,
 )
-from kernelwright.policies.openai.openai_policy import OpenAICompatible
+from kernelwright.policies.openai.openai_policy import OpenAIPolicy
 from kernelwright.policies.prices import read_prices
-from kernelwright.policies.retrying import Patient
+from kernelwright.policies.retrying import RetryingPolicy
 from tests.policies.loopback import Handler, loopback, reply
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ REFUSED = {
 def test_what_may_pass_is_unavailable_and_says_why(case):
     behaviour, trouble = UNAVAILABLE[case]
     with loopback(behaviour) as server, pytest.raises(PolicyUnavailable) as caught:
-        OpenAICompatible("m", server.url, timeout=0.6).sample([ask()])
+        OpenAIPolicy("m", server.url, timeout=0.6).sample([ask()])
     assert caught.value.trouble is trouble
     assert "\n" not in str(caught.value)
 
@@ -131,7 +131,7 @@ def test_what_may_pass_is_unavailable_and_says_why(case):
 def test_what_the_user_must_change_is_refused_and_says_what(case):
     behaviour, trouble = REFUSED[case]
     with loopback(behaviour) as server, pytest.raises(PolicyRefused) as caught:
-        Patient(OpenAICompatible("m", server.url, key="sk-secret", timeout=5)).sample([ask()])
+        RetryingPolicy(OpenAIPolicy("m", server.url, key="sk-secret", timeout=5)).sample([ask()])
     assert caught.value.trouble is trouble
     assert "secret" not in str(caught.value)
     assert len(server.asked) == 1, "a refusal is never asked again"
@@ -141,14 +141,14 @@ def test_a_server_that_is_down_is_unavailable():
     with loopback(good) as server:
         url = server.url
     with pytest.raises(PolicyUnavailable, match="is the server up") as caught:
-        OpenAICompatible("m", url, timeout=2).sample([ask()])
+        OpenAIPolicy("m", url, timeout=2).sample([ask()])
     assert caught.value.trouble is Trouble.CONNECTION
 
 
 def test_an_answer_larger_than_the_cap_is_stopped(monkeypatch):
     monkeypatch.setattr("kernelwright.policies.openai.connection.LARGEST_REPLY", 1 << 16)
     with loopback(endless_stream_fast) as server, pytest.raises(PolicyUnavailable, match="without end"):
-        OpenAICompatible("m", server.url, timeout=20).sample([ask()])
+        OpenAIPolicy("m", server.url, timeout=20).sample([ask()])
 
 
 def endless_stream_fast(handler: Handler) -> None:
@@ -167,7 +167,7 @@ def test_a_good_answer_is_kept_with_its_usage_price_and_fingerprint(tmp_path: Pa
         "2026-01-01\n"
     )
     with loopback(good) as server:
-        policy = OpenAICompatible("m1", server.url, key="sk-1", prices=read_prices(own))
+        policy = OpenAIPolicy("m1", server.url, key="sk-1", prices=read_prices(own))
         completion = policy.sample([ask(seed=3, stop=("END",))])[0]
         assert server.keys == ["Bearer sk-1"]
         assert (server.asked[0]["seed"], server.asked[0]["stop"], server.asked[0]["logprobs"]) == (3, ["END"], True)
@@ -175,12 +175,12 @@ def test_a_good_answer_is_kept_with_its_usage_price_and_fingerprint(tmp_path: Pa
     assert (completion.text, completion.finish, completion.revision) == ("hello", FinishReason.STOP, "fp-1")
     assert completion.usage.dollars == pytest.approx((8 * 1.0 + 4 * 0.5 + 3 * 10.0) / 1e6)
     assert (completion.exact, completion.token_ids, completion.seed) == (False, None, 3)
-    assert OpenAICompatible("m", "http://127.0.0.1:1/v1").name == "openai:m@http://127.0.0.1:1/v1"
+    assert OpenAIPolicy("m", "http://127.0.0.1:1/v1").name == "openai:m@http://127.0.0.1:1/v1"
 
 
 def test_a_price_that_is_not_known_stays_unknown_and_uncounted_tokens_are_marked():
     with loopback(says({"choices": [{"message": {"content": "x" * 40}, "finish_reason": "length"}]})) as server:
-        completion = OpenAICompatible("m", server.url).sample([ask("y" * 80)])[0]
+        completion = OpenAIPolicy("m", server.url).sample([ask("y" * 80)])[0]
     assert completion.usage.dollars is None
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens, completion.usage.estimated) == (
         20,
@@ -194,14 +194,14 @@ def test_text_that_no_database_takes_is_made_storable():
     with loopback(
         says(b'{"choices": [{"message": {"content": "a\\ud800b\\u0000c"}, "finish_reason": null}]}')
     ) as server:
-        completion = OpenAICompatible("m", server.url).sample([ask()])[0]
+        completion = OpenAIPolicy("m", server.url).sample([ask()])[0]
     completion.text.encode("utf-8")
     assert (completion.text, completion.finish) == ("a\ufffdb\ufffdc", FinishReason.OTHER)
 
 
 def test_an_answer_without_text_is_empty_text_and_not_an_error():
     with loopback(says(reply(None))) as server:
-        assert OpenAICompatible("m", server.url).sample([ask()])[0].text == ""
+        assert OpenAIPolicy("m", server.url).sample([ask()])[0].text == ""
 
 
 def vllm_listing(handler: Handler) -> None:
@@ -216,7 +216,7 @@ def vllm_listing(handler: Handler) -> None:
 def test_log_probs_that_do_not_fit_the_tokens_make_an_answer_inexact(logprobs):
     spoken = {**reply(token_ids=[5, 6], logprobs=logprobs), "prompt_token_ids": [1, 2]}
     with loopback(says(spoken), listing=vllm_listing) as server:
-        completion = OpenAICompatible("m", server.url).sample([ask()])[0]
+        completion = OpenAIPolicy("m", server.url).sample([ask()])[0]
     assert (completion.exact, completion.logprobs, completion.token_ids) == (False, None, (5, 6))
 
 
@@ -226,7 +226,7 @@ def test_a_vllm_server_is_known_by_its_listing_and_asked_for_all_that_training_n
         "prompt_token_ids": [1],
     }
     with loopback(says(spoken), listing=vllm_listing) as server:
-        policy = OpenAICompatible("m", server.url)
+        policy = OpenAIPolicy("m", server.url)
         completion = policy.sample([ask()])[0]
         asked = server.asked[0]
     assert (asked["return_token_ids"], asked["top_k"], asked["seed"]) == (True, -1, completion.seed)
@@ -241,17 +241,17 @@ def test_the_form_in_which_a_served_model_wants_to_be_asked_is_known_before_the_
     (folder / "kernelwright.json").write_text('{"prompt_form": "compact"}')
     entry = {"id": "m", "object": "model", "created": 1, "owned_by": "vllm", "root": str(folder), "max_model_len": 64}
     with loopback(good, listing=says({"object": "list", "data": [entry]})) as server:
-        policy = OpenAICompatible("m", server.url)
+        policy = OpenAIPolicy("m", server.url)
         assert policy.prompt_form is PromptForm.COMPACT
         assert server.asked == [], "nothing was asked of the model"
         policy.close()
-    assert OpenAICompatible("m", "http://127.0.0.1:9/v1").prompt_form is PromptForm.CHAT, "where nobody answers"
+    assert OpenAIPolicy("m", "http://127.0.0.1:9/v1").prompt_form is PromptForm.CHAT, "where nobody answers"
 
 
 def test_a_model_that_vllm_does_not_serve_is_refused_before_it_is_asked():
     with loopback(good, listing=vllm_listing) as server:
         with pytest.raises(PolicyRefused, match="it serves m") as caught:
-            OpenAICompatible("other", server.url).sample([ask()])
+            OpenAIPolicy("other", server.url).sample([ask()])
         assert server.asked == []
     assert caught.value.trouble is Trouble.MODEL
 
@@ -264,13 +264,13 @@ def test_a_field_that_the_server_names_as_unknown_is_left_out_once_and_for_all()
         return handler.say(reply())
 
     with loopback(picky) as server:
-        policy = OpenAICompatible("m", server.url)
+        policy = OpenAIPolicy("m", server.url)
         policy.sample([ask(max_tokens=7)])
         policy.sample([ask(max_tokens=7)])
         assert len(server.asked) == 5
         assert server.asked[-1]["max_completion_tokens"] == 7
         with pytest.raises(PolicyRefused, match="no top_p"):
-            OpenAICompatible("m", server.url).sample([ask(top_p=0.5)])
+            OpenAIPolicy("m", server.url).sample([ask(top_p=0.5)])
 
 
 def test_requests_go_together_and_come_back_in_their_order():
@@ -281,7 +281,7 @@ def test_requests_go_together_and_come_back_in_their_order():
 
     with loopback(echo) as server:
         started = time.monotonic()
-        said = OpenAICompatible("m", server.url, at_once=8).sample([ask(str(number)) for number in range(8)])
+        said = OpenAIPolicy("m", server.url, at_once=8).sample([ask(str(number)) for number in range(8)])
     assert [completion.text for completion in said] == [str(number) for number in range(8)]
     assert time.monotonic() - started < 7.0, "eight answers of about a second each, together"
 
@@ -298,10 +298,10 @@ def test_what_was_finished_is_not_lost_and_not_asked_for_twice():
 
     with loopback(flaky) as server:
         with pytest.raises(PolicyUnavailable) as caught:
-            OpenAICompatible("m", server.url, at_once=1).sample([ask("a"), ask("b"), ask("c")])
+            OpenAIPolicy("m", server.url, at_once=1).sample([ask("a"), ask("b"), ask("c")])
         assert {place: completion.text for place, completion in caught.value.finished.items()} == {0: "a", 2: "c"}
         seen.clear()
-        said = Patient(OpenAICompatible("m", server.url), first_wait=0.01).sample([ask("a"), ask("b"), ask("c")])
+        said = RetryingPolicy(OpenAIPolicy("m", server.url), first_wait=0.01).sample([ask("a"), ask("b"), ask("c")])
     assert [completion.text for completion in said] == ["a", "b", "c"]
     assert sorted(seen) == ["a", "b", "b", "b", "c"]
 
@@ -315,7 +315,7 @@ def test_a_server_that_names_its_wait_is_believed(form):
     }[form]
     waits: list[float] = []
     with loopback(error(429, **header), good) as server:
-        policy = Patient(OpenAICompatible("m", server.url), budget=60, sleep=waits.append)
+        policy = RetryingPolicy(OpenAIPolicy("m", server.url), budget=60, sleep=waits.append)
         assert policy.sample([ask()])[0].text == "hello"
     assert len(waits) == 1
     assert 6 <= waits[0] <= 8
@@ -324,20 +324,20 @@ def test_a_server_that_names_its_wait_is_believed(form):
 def test_a_wait_beyond_the_budget_is_not_begun():
     waits: list[float] = []
     with loopback(error(429, retry_after="3600")) as server, pytest.raises(PolicyUnavailable, match="429"):
-        Patient(OpenAICompatible("m", server.url), budget=30, sleep=waits.append).sample([ask()])
+        RetryingPolicy(OpenAIPolicy("m", server.url), budget=30, sleep=waits.append).sample([ask()])
     assert waits == []
 
 
 def test_a_wrong_key_stops_the_rest_of_the_batch():
     with loopback(error(401)) as server, pytest.raises(PolicyRefused):
-        OpenAICompatible("m", server.url, at_once=1).sample([ask(str(number)) for number in range(20)])
+        OpenAIPolicy("m", server.url, at_once=1).sample([ask(str(number)) for number in range(20)])
     assert len(server.asked) == 1
 
 
 def test_many_threads_share_one_policy():
     said: list[str] = []
     with loopback(good) as server:
-        policy = OpenAICompatible("m", server.url)
+        policy = OpenAIPolicy("m", server.url)
         threads = [threading.Thread(target=lambda: said.append(policy.sample([ask()])[0].text)) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -352,7 +352,7 @@ def test_many_threads_share_one_policy():
 @pytest.mark.parametrize("url", ["http://", "http://127.0.0.1:99999/v1", "http://no such host/v1"])
 def test_an_address_that_is_none_has_a_typed_outcome(url):
     with pytest.raises(PolicyError) as caught:
-        OpenAICompatible("m", url, timeout=2).sample([ask()])
+        OpenAIPolicy("m", url, timeout=2).sample([ask()])
     assert "\n" not in str(caught.value)
 
 

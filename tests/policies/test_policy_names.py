@@ -11,7 +11,7 @@ import pytest
 from kernelwright.policies.accounting import Spent
 from kernelwright.policies.base import Message, Policy, PolicyRefused, Request, Role, Sampling, Trouble, Usage
 from kernelwright.policies.open_policy import FORMS, open_policy
-from kernelwright.policies.prices import SHIPPED, Prices, read_prices
+from kernelwright.policies.prices import SHIPPED_PRICES, Prices, read_prices
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,7 +103,7 @@ def test_an_unknown_model_or_another_host_has_no_price():
 
 def test_a_users_own_price_goes_first(tmp_path: Path):
     own = tmp_path / "own.toml"
-    own.write_text(SHIPPED.read_text().replace("input = 2.00", "input = 5.00"))
+    own.write_text(SHIPPED_PRICES.read_text().replace("input = 2.00", "input = 5.00"))
     usage = Usage(prompt_tokens=1_000_000, completion_tokens=0)
     assert read_prices(own).dollars("https://api.openai.com/v1", "gpt-4.1", usage) == pytest.approx(5.0)
 

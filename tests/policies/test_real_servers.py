@@ -27,8 +27,8 @@ from kernelwright.policies.base import (
     Trouble,
 )
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
-from kernelwright.policies.openai.openai_policy import OpenAICompatible
-from kernelwright.policies.retrying import Patient
+from kernelwright.policies.openai.openai_policy import OpenAIPolicy
+from kernelwright.policies.retrying import RetryingPolicy
 from tests.policies.exactness import teacher_forced
 from tests.policies.servers import ROOT, environment, free_port, serving, vllm_python
 
@@ -76,8 +76,8 @@ def vllm_url(tiny_model: Path, tiny_adapter: Path, tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture
-def served(vllm_url: str) -> Iterator[OpenAICompatible]:
-    policy = OpenAICompatible("tiny", vllm_url, key="sk-loopback", timeout=120)
+def served(vllm_url: str) -> Iterator[OpenAIPolicy]:
+    policy = OpenAIPolicy("tiny", vllm_url, key="sk-loopback", timeout=120)
     yield policy
     policy.close()
 
@@ -118,8 +118,8 @@ def test_vllm_serve_refuses_for_good_what_is_wrong_for_good(served, vllm_url):
     for policy, request, trouble in (
         (served, ask("mask " * 600), Trouble.CONTEXT),
         (served, ask().with_(adapter="none"), Trouble.MODEL),
-        (OpenAICompatible("other", vllm_url, key="sk-loopback"), ask(), Trouble.MODEL),
-        (OpenAICompatible("tiny", vllm_url, key="sk-wrong"), ask(), Trouble.KEY),
+        (OpenAIPolicy("other", vllm_url, key="sk-loopback"), ask(), Trouble.MODEL),
+        (OpenAIPolicy("tiny", vllm_url, key="sk-wrong"), ask(), Trouble.KEY),
     ):
         with pytest.raises(PolicyRefused) as caught:
             policy.sample([request])
@@ -129,7 +129,7 @@ def test_vllm_serve_refuses_for_good_what_is_wrong_for_good(served, vllm_url):
 def test_raw_log_probs_are_noticed_and_a_server_that_dies_is_unavailable(tiny_model, tmp_path):
     port = free_port()
     with serving(vllm_serve(tiny_model, port), port, tmp_path / "log") as process:
-        policy = OpenAICompatible("tiny", f"http://127.0.0.1:{port}/v1", timeout=60)
+        policy = OpenAIPolicy("tiny", f"http://127.0.0.1:{port}/v1", timeout=60)
         plain, warm = policy.sample([ask(seed=1), ask(seed=1, temperature=0.7)])
         assert (plain.exact, warm.exact) == (True, False)
         os.killpg(process.pid, signal.SIGKILL)
@@ -171,7 +171,7 @@ def test_transformers_serve_answers_without_log_probs_and_is_never_exact(tiny_mo
     port = free_port()
     command = [str(program), "serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     with serving(command, port, tmp_path / "log"):
-        policy = Patient(OpenAICompatible(str(tiny_model), f"http://127.0.0.1:{port}/v1", timeout=120), budget=60)
+        policy = RetryingPolicy(OpenAIPolicy(str(tiny_model), f"http://127.0.0.1:{port}/v1", timeout=120), budget=60)
         started = time.monotonic()
         completion = policy.sample([ask(max_tokens=8)])[0]
         assert time.monotonic() - started < 120

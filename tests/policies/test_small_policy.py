@@ -8,7 +8,7 @@ import pytest
 
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling
 from kernelwright.policies.local.decoding import Row
-from kernelwright.policies.local.lookahead import Followers, ahead_of, draw_ahead
+from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahead, propose_tokens
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.policies.small.quantised_weights import write_int8
 from kernelwright.policies.small.small_model import Cache, is_small, load_small
@@ -64,14 +64,14 @@ def test_no_guess_however_wrong_changes_what_is_drawn(tiny):
         rows = [
             Row(prompt=[5, 6, 7, 5, 6], sampling=Sampling(temperature=0.5), seed=seed, limit=50) for seed in range(4)
         ]
-        steps = draw_ahead(model, rows, frozenset(), str, common, most)
+        steps = draw_with_lookahead(model, rows, frozenset(), str, common, most)
         return [row.token_ids for row in rows], [row.logprobs for row in rows], steps
 
-    plain, logprobs, steps = drawn(Followers(), 0)
+    plain, logprobs, steps = drawn(NgramTable(), 0)
     assert steps == 50
-    lies = Followers([dice.randrange(model.vocabulary) for _ in range(20_000)])
+    lies = NgramTable([dice.randrange(model.vocabulary) for _ in range(20_000)])
     assert drawn(lies, 8)[0] == plain
-    truth = Followers()
+    truth = NgramTable()
     for ids in plain:
         truth.remember([5, 6, *ids])
     again, near, fewer = drawn(truth, 8)
@@ -81,10 +81,10 @@ def test_no_guess_however_wrong_changes_what_is_drawn(tiny):
 
 
 def test_what_follows_is_looked_up_by_the_longest_key():
-    own = Followers([1, 2, 3, 4, 9, 2, 3, 5])
-    assert ahead_of([1, 2, 3], own, Followers(), 3) == [4, 9, 2]
-    assert ahead_of([7, 2, 3], own, Followers(), 1) == [5]
-    assert ahead_of([7, 8], own, Followers([7, 8, 6]), 4) == [6]
+    own = NgramTable([1, 2, 3, 4, 9, 2, 3, 5])
+    assert propose_tokens([1, 2, 3], own, NgramTable(), 3) == [4, 9, 2]
+    assert propose_tokens([7, 2, 3], own, NgramTable(), 1) == [5]
+    assert propose_tokens([7, 8], own, NgramTable([7, 8, 6]), 4) == [6]
 
 
 def test_rows_at_their_own_pace_read_like_rows_alone(tiny):

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kernelwright.policies.base import PolicyRefused, PolicyUnavailable
-from kernelwright.policies.openai.openai_policy import OpenAICompatible
-from kernelwright.policies.vllm.server import ServedVLLM
+from kernelwright.policies.openai.openai_policy import OpenAIPolicy
+from kernelwright.policies.vllm.server import VLLMServerPolicy
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def url(answers):
     server.shutdown()
 
 
-def served(url: str, own: Path) -> ServedVLLM:
-    return ServedVLLM(OpenAICompatible("m", url), url, None, own)
+def served(url: str, own: Path) -> VLLMServerPolicy:
+    return VLLMServerPolicy(OpenAIPolicy("m", url), url, None, own)
 
 
 def test_a_server_that_was_not_started_for_it_is_told_how(url, tiny_model, tiny_adapter):

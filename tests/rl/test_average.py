@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from kernelwright.errors import InputError
-from kernelwright.policies.model_identity import SIDECAR, weights_revision
+from kernelwright.policies.model_identity import IDENTITY_FILE, weights_revision
 from kernelwright.rl.cli import build
 from kernelwright.rl.training.averaging import average
 from kernelwright.rl.training.options import Storage
@@ -24,7 +24,7 @@ def trained(folder: Path, ancestor: Path, by: float) -> str:
     weights = load_file(folder / "model.safetensors")
     save_file({n: v + by for n, v in weights.items()}, folder / "model.safetensors", metadata={"format": "pt"})
     notes = {"prompt_form": "compact", "lineage": [weights_revision(ancestor)], "step": 3}
-    (folder / SIDECAR).write_text(json.dumps(notes))
+    (folder / IDENTITY_FILE).write_text(json.dumps(notes))
     return f"transformers:{folder}"
 
 

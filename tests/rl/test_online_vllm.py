@@ -17,7 +17,7 @@ pytest.importorskip("trl")
 
 from kernelwright.errors import InputError  # noqa: E402
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling  # noqa: E402
-from kernelwright.policies.vllm.worker import NAME  # noqa: E402
+from kernelwright.policies.vllm.worker import EXTENSION_CLASS  # noqa: E402
 from kernelwright.rl.log.dataset import revision_of  # noqa: E402
 from kernelwright.rl.training.online.options import OnlineOptions  # noqa: E402
 from kernelwright.rl.training.online.sampler import engine_of, open_samplers, refuse_engine  # noqa: E402
@@ -58,7 +58,7 @@ def server(novice, tmp_path_factory):
         "--enforce-eager --enable-lora --max-lora-rank 64"
     )
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options.split()]
-    more = ["--logprobs-mode=processed_logprobs", f"--worker-extension-cls={NAME}", "--api-key=sk-loopback"]
+    more = ["--logprobs-mode=processed_logprobs", f"--worker-extension-cls={EXTENSION_CLASS}", "--api-key=sk-loopback"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_SERVER_DEV_MODE", "1")
         patch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kernelwright.tools.comparing.row_errors import survey
+from kernelwright.tools.comparing.row_errors import row_errors
 from kernelwright.tools.comparing.tolerance import Allowance, Tensor, Tolerance, tiles
 
 JUMP_FACTOR = 8
@@ -39,7 +39,7 @@ def deviation_of_floats(
 ) -> Deviation:
     import torch
 
-    seen = survey(c, e, r, s, kb_tolerance)
+    seen = row_errors(c, e, r, s, kb_tolerance)
     rms_r, rms_e, rms_c = (seen.squares / c.numel()).sqrt()
     scale = seen.scale.clamp(min=(allow.floor * rms_r).clamp(min=allow.least))
     relative = torch.where(scale > 0, seen.noise / scale, 0.0)

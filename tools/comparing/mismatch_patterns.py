@@ -18,7 +18,7 @@ from kernelwright.tools.report import Mismatch, Pattern
 
 SMALL_RMS = 0.06
 """Errors over the output's RMS up to which a mismatch may be rounding: fp8 operands leave 0.04."""
-CONSTANT = 2e-3
+CONSTANT_SPREAD = 2e-3
 """Spread over mean under which a ratio or a difference counts as constant."""
 
 
@@ -145,7 +145,7 @@ def _constant(s: Sample, exact: Tensor) -> Found | None:
     columns = exact.shape[-1] if exact.dim() else 1
     solid = s.want.abs() > 1e-3 * max(s.rms, 1e-300)
     ratio, gap = s.got[solid] / s.want[solid], s.gap
-    if solid.sum() >= 3 and _same(ratio) and _same(ratio - 1, 10 * CONSTANT):
+    if solid.sum() >= 3 and _same(ratio) and _same(ratio - 1, 10 * CONSTANT_SPREAD):
         return (
             Pattern.SCALED,
             f"The output is {float(ratio.median()):.6g} times the reference: a factor (a mean's divisor, a "
@@ -173,12 +173,12 @@ def _constant(s: Sample, exact: Tensor) -> Found | None:
     return None
 
 
-def _same(values: Tensor, spread: float = CONSTANT) -> bool:
+def _same(values: Tensor, spread: float = CONSTANT_SPREAD) -> bool:
     middle = float(values.median().abs())
     return middle > 0 and float((values - values.median()).abs().max()) <= spread * middle
 
 
-def _same_within(values: Tensor, group: Tensor, allowed: float = 5 * CONSTANT) -> bool:
+def _same_within(values: Tensor, group: Tensor, allowed: float = 5 * CONSTANT_SPREAD) -> bool:
     """Constant within each group though not over all; groups of one element say nothing, and at least half of the
     elements must lie in larger ones.
     """

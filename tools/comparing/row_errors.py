@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from kernelwright.tools.comparing.tolerance import Tensor, distance, tiles
 
-LARGE = 1 << 24
+LARGE_ELEMENTS = 1 << 24
 """Elements from which on a pass is worth what the kernel takes to compile (half a second for each dtype and width
 of a row, kept on disk by Triton).
 """
 
 
 @dataclass
-class Survey:
+class RowErrors:
     """Vectors of float64, a number for each row, on the outputs' device."""
 
     scale: Tensor
@@ -33,18 +33,18 @@ class Survey:
     """A boolean: some element is not within `tolerance` by torch.isclose. None where nobody has looked."""
 
 
-def survey(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> Survey:
+def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> RowErrors:
     """Candidate, eager, reference and (or None) the reference moved, each (rows, columns) and floating."""
-    if c.is_cuda and c.numel() >= LARGE:
+    if c.is_cuda and c.numel() >= LARGE_ELEMENTS:
         from kernelwright.tools.comparing.row_errors_kernel import applies, sweep
 
         if applies(c, e, r, s):
             (scale, noise, error), squares, far = sweep(c, e, r, s, tolerance)
-            return Survey(scale, noise, error, squares, far)
+            return RowErrors(scale, noise, error, squares, far)
     return by_torch(c, e, r, s)
 
 
-def by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Survey:
+def by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> RowErrors:
     import torch
 
     rows, columns = r.shape
@@ -60,7 +60,7 @@ def by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Survey:
         for most, numbers in ((scale, finite), (noise, gap), (error, wrong)):
             torch.maximum(most[down], numbers.amax(1), out=most[down])
         squares += torch.stack([finite.square_().sum(), gap.square_().sum(), wrong.square_().sum()])
-    return Survey(scale, noise, error, squares)
+    return RowErrors(scale, noise, error, squares)
 
 
 def _error(c: Tensor, e: Tensor, r: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kernelwright.tools.comparing.tolerance import Tensor, as_rows, distance, rows_of, tiles
 from kernelwright.tools.report import WrongElement
 
-WORST = 5
+WORST_SHOWN = 5
 SAMPLE_PIECES = 16
 SAMPLE_EACH = 8192
 POISON_BYTES = (0xFF, 0x4B)
@@ -114,12 +114,12 @@ def worst(candidate: Tensor, exact: Tensor, wrong: Tensor) -> list[tuple[int, ..
     best: list[tuple[float, int]] = []
     for down, across in tiles(rows, columns, wrong.device.type):
         gap = distance(c[down, across], r[down, across]).masked_fill_(~w[down, across], -1.0)
-        top = gap.flatten().topk(min(WORST, gap.numel()))
+        top = gap.flatten().topk(min(WORST_SHOWN, gap.numel()))
         for value, place in zip(top.values.tolist(), top.indices.tolist(), strict=True):
             i, j = divmod(place, gap.shape[1])
             if value >= 0:
                 best.append((-value, (i + down.start) * columns + j + across.start))
-    return [_unravel(flat, tuple(wrong.shape)) for _, flat in sorted(best)[:WORST]]
+    return [_unravel(flat, tuple(wrong.shape)) for _, flat in sorted(best)[:WORST_SHOWN]]
 
 
 def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

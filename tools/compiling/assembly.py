@@ -16,13 +16,13 @@ from kernelwright.tools.report import Failure, KernelResources, Value, clean_tex
 if TYPE_CHECKING:
     from kernelwright.tools.sandbox import Zygote
 
-STAGE = {"cuda": "ptx", "hip": "amdgcn"}
+ASSEMBLY_STAGE = {"cuda": "ptx", "hip": "amdgcn"}
 """What is shown, by backend."""
-SECONDS = 60.0
+STEP_SECONDS = 60.0
 """For tracing, and again for compiling."""
-LONGEST = 4 << 20
+MOST_TEXT_BYTES = 4 << 20
 """Bytes of one kernel's text that are read."""
-MOST = 64
+MOST_SPECIALISATIONS = 64
 """Specialisations: an autotuned kernel may have hundreds."""
 
 
@@ -77,18 +77,20 @@ class Assembler:
             zygote.wait_warm()
             say("tracing")
             candidate = trace_candidate(
-                zygote, source, wanted.name, [asked], seconds=SECONDS, allow_import=allow_import
+                zygote, source, wanted.name, [asked], seconds=STEP_SECONDS, allow_import=allow_import
             )
             say(f"compiling for {wanted.name}")
-            stage = STAGE[wanted.backend]
-            kernels = kernels_of(candidate.traced, [0])[:MOST] if candidate.traced.traces else []
+            stage = ASSEMBLY_STAGE[wanted.backend]
+            kernels = kernels_of(candidate.traced, [0])[:MOST_SPECIALISATIONS] if candidate.traced.traces else []
             compiled = Compiler(zygote).compile(
-                candidate.traced, kernels, wanted.name, source=source, seconds=SECONDS, texts=(stage,)
+                candidate.traced, kernels, wanted.name, source=source, seconds=STEP_SECONDS, texts=(stage,)
             )
             result = compile_result(wanted.name, candidate, compiled, 0.0)
             listings = tuple(
                 Listing(
-                    name=clean_text(one.name, 200), resources=one.resources, text=clean_text(one.texts[stage], LONGEST)
+                    name=clean_text(one.name, 200),
+                    resources=one.resources,
+                    text=clean_text(one.texts[stage], MOST_TEXT_BYTES),
                 )
                 for one in compiled.values()
                 if stage in one.texts

@@ -27,8 +27,8 @@ from kernelwright.tools.report import Failure, Fault, SourceLine, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from kernelwright.tools.tracing.trace import Function, Kernel, Traced
 
-ENTRY = "kernelwright.tools.compiling.worker:serve"
-WORDS = "compiler_says"
+WORKER_ENTRY = "kernelwright.tools.compiling.worker:serve"
+OUTPUT_FILE = "compiler_says"
 """The file in the process's folder that holds what the compiler printed last (`tools.compiling.worker`)."""
 FP_FUSION = "1"
 """TRITON_DEFAULT_FP_FUSION of the sandbox; its default flips in Triton 3.10."""
@@ -122,7 +122,7 @@ class _Job:
         while left := {a: k for a, k in wanted.items() if a not in done}:
             if time.monotonic() > self._deadline:
                 return done | {a: self._late(k, 0.0) for a, k in left.items()}
-            with self._zygote.start(ENTRY, self._payload(left)) as process:
+            with self._zygote.start(WORKER_ENTRY, self._payload(left)) as process:
                 self._listen(process, left, done)
         return done
 
@@ -170,7 +170,7 @@ class _Job:
 
     def _death(self, key: str, death: ProcessDied, process: Process) -> Outcome:
         printed = process.output.strip().splitlines()
-        words = _last_words(process.scratch / WORDS) or clean_text("".join(printed[-1:]), 200)
+        words = _last_words(process.scratch / OUTPUT_FILE) or clean_text("".join(printed[-1:]), 200)
         fault = Fault.MEMORY if "out of memory" in words.lower() or "bad_alloc" in words else Fault.CRASH
         tail = f": {words}" if words else ""
         message = f"{death.describe()} while compiling {self._name(key)} for {self._target}{tail}"

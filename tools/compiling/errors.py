@@ -17,7 +17,7 @@ from kernelwright.tools.compiling.text.kernel_text import FILE, TextFailed, file
 from kernelwright.tools.report import Fault, clean_text
 from kernelwright.tools.tracing.trace import Function
 
-MESSAGE = 600
+MESSAGE_LENGTH = 600
 """Characters of a message."""
 MOST_PLACES = 12
 _DIAGNOSTICS = 1 << 16
@@ -77,7 +77,8 @@ def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mappi
 
 def _outcome(kernel: str, message: str, places: tuple[Place, ...], fault: Fault, cheat: Any = None) -> Outcome:
     line = clean_text(
-        f"kernel {kernel} does not compile: {clean_text(message.replace(chr(10), ' '), MESSAGE)}", 2 * MESSAGE
+        f"kernel {kernel} does not compile: {clean_text(message.replace(chr(10), ' '), MESSAGE_LENGTH)}",
+        2 * MESSAGE_LENGTH,
     )
     return Outcome(fault=fault, cheat=cheat, message=line, places=places)
 

@@ -36,7 +36,7 @@ FOLDER = Path("/kernels")
 
 The same for all, so that equal texts give equal binaries.
 """
-WORDS = "compiler_says"
+OUTPUT_FILE = "compiler_says"
 """The file in the process's folder that holds what the compiler printed last."""
 LONGEST_TEXT = 4 << 20
 """Characters of one stage's text that are kept."""
@@ -68,7 +68,7 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     rebuilt = Rebuilt(functions, interpreted=False, folder=FOLDER, fields=fields_of(kernels.values()))
     for key, kernel in kernels.items():
         channel.send({"begun": key})
-        outcome = compile_kernel(functions, rebuilt, kernel, target, payload["texts"], Path.cwd() / WORDS)
+        outcome = compile_kernel(functions, rebuilt, kernel, target, payload["texts"], Path.cwd() / OUTPUT_FILE)
         channel.send({"made": key, "outcome": outcome.model_dump(mode="json")})
 
 

@@ -17,10 +17,10 @@ from typing import Any
 from kernelwright.tools.hardware.peaks import peak_of
 from kernelwright.tools.report import Clocks, Number, Value
 
-PATIENCE = 20.0
+DRIVER_SECONDS = 20.0
 """Seconds that the driver may take to answer: a first cuInit without persistence mode takes several."""
 
-THROTTLE = {
+THROTTLE_REASONS = {
     0x1: "gpu_idle",
     0x2: "applications_clocks",
     0x4: "sw_power_cap",
@@ -119,7 +119,7 @@ def read_clocks(uuid: str) -> Clocks | None:
 
 
 def throttle_reasons(bits: int) -> tuple[str, ...]:
-    return tuple(name for bit, name in THROTTLE.items() if bits & bit)
+    return tuple(name for bit, name in THROTTLE_REASONS.items() if bits & bit)
 
 
 def _cuda_devices() -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def _cuda_devices() -> list[dict[str, Any]]:
         return []
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
         command = [sys.executable, "-m", "kernelwright.tools.hardware.cuda_attributes"]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True)
         return json.loads(answer.stdout)
     return []
 
@@ -181,7 +181,7 @@ def _read_smi() -> tuple[str | None, dict[str, dict[str, Any]]]:
     """Driver version, and what nvidia-smi says of each GPU, by UUID; nothing where it is not installed or fails."""
     command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS.values())}", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=DRIVER_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return None, {}
     sensors = list(_parse_smi(answer.stdout))

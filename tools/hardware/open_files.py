@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import resource
 
-WANTED = 1 << 16
+WANTED_FILES = 1 << 16
 """What 64 candidates at once need a twentieth of."""
 
 
 def allow_many() -> None:
     """Raises this process's own limit to what the system allows it, at most to WANTED."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
+    wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

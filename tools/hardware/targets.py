@@ -92,7 +92,7 @@ TARGETS: dict[str, Target] = {
     )
 }  # fmt: skip
 
-DEFAULT = "sm_90"
+DEFAULT_TARGET = "sm_90"
 
 _NAMES = {
     "a100": 80, "a30": 80, "ampere": 80, "a10": 86, "a10g": 86, "a40": 86, "a6000": 86, "rtxa6000": 86, "rtx3090": 86,

@@ -18,7 +18,7 @@ MOST_OUTPUTS = 64
 """Whose forms a trace tells."""
 MOST_KERNELS = 200
 """Specialisations that are reported."""
-NOTHING = "no Triton kernel is launched: forward returns without one"
+NO_KERNEL = "no Triton kernel is launched: forward returns without one"
 
 
 def kernels_of(traced: Traced, indices: Iterable[int]) -> list[str]:
@@ -50,7 +50,7 @@ def compile_result(
     launched = Counter(s.kernel for s in first_way(_steps(trace)) if isinstance(s, Launch))
     notes = [*candidate.notes]
     failure = first_failure(trace, compiled, notes) or (
-        wrong_form(trace, outputs) if _launches_in_a_call(trace) else Failure(fault=Fault.NO_KERNEL, message=NOTHING)
+        wrong_form(trace, outputs) if _launches_in_a_call(trace) else Failure(fault=Fault.NO_KERNEL, message=NO_KERNEL)
     )
     grids = {s.kernel: s.grid for s in every(_steps(trace)) if isinstance(s, Launch)}
     tuned = {s.kernel for c in _steps(trace) if isinstance(c, Choice) for s in every([c]) if isinstance(s, Launch)}

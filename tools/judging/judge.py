@@ -18,7 +18,7 @@ from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.profiling import Profiler
 from kernelwright.tools.judging.rules import AtSize, Judged, Rules
-from kernelwright.tools.judging.size_checks import NUMERIC
+from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS
 from kernelwright.tools.judging.verdict import Verdict
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
@@ -26,15 +26,15 @@ from kernelwright.tools.references.prepared_problem import (
     EXACT_SECONDS,
     DoesNotFit,
     Expected,
-    Situation,
+    PreparedProblem,
+    clear_traceback,
     expect,
-    let_go,
     out_of_memory,
+    perturbed_model,
     set_up,
-    shaken_model,
 )
 from kernelwright.tools.references.shared_tensors import Buffers
-from kernelwright.tools.references.single_thread import alone
+from kernelwright.tools.references.single_thread import single_threaded
 from kernelwright.tools.replaying.replayer import Replayer
 from kernelwright.tools.report import (
     Fault,
@@ -45,9 +45,9 @@ from kernelwright.tools.report import (
 from kernelwright.tools.sandbox import Zygote
 from kernelwright.tools.tracing.client import TracedCandidate
 
-KEPT_SHARE = 8
+KEPT_MEMORY_PARTS = 8
 """Draws and shared memory are kept for the next candidate up to this part of a GPU's memory, each."""
-LARGE_DRAW = 64
+LARGE_DRAW_PARTS = 64
 """A draw that takes more than this part of a GPU's memory is made again for every candidate."""
 KEPT_DRAWS = 2048
 KEPT_PROBLEMS = 400
@@ -72,7 +72,7 @@ class Judge:
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
         self.buffers = Buffers(device, CPU_MARGIN) if device == "cpu" else Buffers(device, keep=1 << 62)
         self.profiler = Profiler(device, gpu) if device != "cpu" else None
-        self._situations: OrderedDict[tuple[str, str], Situation] = OrderedDict()
+        self._prepared: OrderedDict[tuple[str, str], PreparedProblem] = OrderedDict()
         self._expected: OrderedDict[tuple[Any, ...], Expected] = OrderedDict()
         self._seeds: dict[str, tuple[int, int]] = {}
 
@@ -92,33 +92,33 @@ class Judge:
         return problem.hash in self._seeds
 
     # -------------------------------------------------------------- what is expected
-    def situation(self, problem: Problem, seed: int, like: Situation | None = None) -> Situation:
+    def prepared(self, problem: Problem, seed: int, like: PreparedProblem | None = None) -> PreparedProblem:
         """The problem set up on this device, the last few kept.
 
         like: the same problem at another size. Raises ProblemError.
         """
         key = (problem.hash, f"{problem.name} {seed >> 16}")
-        if key in self._situations:
-            self._situations.move_to_end(key)
-            return self._situations[key]
-        while len(self._situations) >= KEPT_PROBLEMS:
-            old, _ = self._situations.popitem(last=False)
+        if key in self._prepared:
+            self._prepared.move_to_end(key)
+            return self._prepared[key]
+        while len(self._prepared) >= KEPT_PROBLEMS:
+            old, _ = self._prepared.popitem(last=False)
             for kept in [k for k in self._expected if k[0] == old]:
                 del self._expected[kept]
-        self._situations[key] = set_up(problem, self.device, seed >> 16, like=like)
-        return self._situations[key]
+        self._prepared[key] = set_up(problem, self.device, seed >> 16, like=like)
+        return self._prepared[key]
 
     def expected(self, problem: Problem, seed: int, draw: Draw, number: int, *, shaken: bool = False) -> Expected:
         """A draw of the problem and what should come of it: the same for every candidate of one seed."""
-        situation = self.situation(problem, seed)
+        prepared = self.prepared(problem, seed)
         key = ((problem.hash, f"{problem.name} {seed >> 16}"), draw, number, shaken)
         if key in self._expected:
             self._expected.move_to_end(key)
             return self._expected[key]
-        seconds = situation.exact_seconds
-        model = self._shaken(situation, seed) if shaken else None
+        seconds = prepared.exact_seconds
+        model = self._shaken(prepared, seed) if shaken else None
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
-        made = expect(situation, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact)
+        made = expect(prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact)
         self._keep(key, made)
         return made
 
@@ -126,7 +126,7 @@ class Judge:
         """Another draw whose first and last rows and columns are those of `first`: a fingerprint of a few elements
         does not tell them apart.
         """
-        return expect(self.situation(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs)
+        return expect(self.prepared(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs)
 
     def _keep(self, key: tuple[Any, ...], made: Expected) -> None:
         """On a GPU within bounds; what was used longest ago goes first."""
@@ -138,16 +138,16 @@ class Judge:
         import torch
 
         whole = torch.cuda.mem_get_info(self.device)[1] // self._sharers
-        if nbytes_of(made) > whole // LARGE_DRAW:
+        if nbytes_of(made) > whole // LARGE_DRAW_PARTS:
             return
         self._expected[key] = made
-        while sum(map(nbytes_of, self._expected.values())) > whole // KEPT_SHARE:
+        while sum(map(nbytes_of, self._expected.values())) > whole // KEPT_MEMORY_PARTS:
             self._expected.popitem(last=False)
 
-    def _shaken(self, situation: Situation, seed: int) -> Any:
-        if situation.shaken is None:
-            situation.shaken = shaken_model(situation, (seed >> 16) + 1)
-        return situation.shaken
+    def _shaken(self, prepared: PreparedProblem, seed: int) -> Any:
+        if prepared.shaken is None:
+            prepared.shaken = perturbed_model(prepared, (seed >> 16) + 1)
+        return prepared.shaken
 
     # -------------------------------------------------------------- a verdict
     def judge(
@@ -162,14 +162,14 @@ class Judge:
             try:
                 return self._once(candidate, base, others, seed, rules, binaries, progress)
             except Exception as error:
-                let_go(error)
+                clear_traceback(error)
                 if not out_of_memory(error):
                     raise
             self.forget()
             try:
                 return self._once(candidate, base, others, seed, rules, binaries, progress)
             except Exception as error:
-                let_go(error)
+                clear_traceback(error)
                 if not out_of_memory(error):
                     raise
                 raise DoesNotFit(base.problem.name, self.device) from error
@@ -207,7 +207,7 @@ class Judge:
             except Exception as error:
                 if not out_of_memory(error):
                     raise
-                let_go(error)
+                clear_traceback(error)
             finally:
                 self.buffers.release()
                 self._trim()
@@ -227,7 +227,7 @@ class Judge:
         only wait, and take a core to do so.
         """
         if self.device == "cpu":
-            return alone()
+            return single_threaded()
         import torch
 
         return torch.cuda.device(self.device)
@@ -242,9 +242,9 @@ class Judge:
         import torch
 
         whole = torch.cuda.mem_get_info(self.device)[1] // self._sharers
-        if self.buffers.waiting > whole // KEPT_SHARE:
+        if self.buffers.waiting > whole // KEPT_MEMORY_PARTS:
             self.reopen_later()
-            self.buffers.trim(whole // KEPT_SHARE // 2)
+            self.buffers.trim(whole // KEPT_MEMORY_PARTS // 2)
 
     def leave_room(self) -> None:
         """The replayer shares the GPU with what torch keeps here for later: where that is much, it is given back
@@ -255,7 +255,7 @@ class Judge:
         import torch
 
         unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        if unused > torch.cuda.mem_get_info(self.device)[1] // LARGE_DRAW:
+        if unused > torch.cuda.mem_get_info(self.device)[1] // LARGE_DRAW_PARTS:
             torch.cuda.empty_cache()
 
     def _in_the_way(self) -> bool:
@@ -265,7 +265,7 @@ class Judge:
         import torch
 
         kept = torch.cuda.memory_reserved(self.device) + self.buffers.waiting
-        return bool(kept > torch.cuda.mem_get_info(self.device)[1] // LARGE_DRAW)
+        return bool(kept > torch.cuda.mem_get_info(self.device)[1] // LARGE_DRAW_PARTS)
 
     def reopen_later(self) -> None:
         """Ends the replayer's process, and with it all that it has mapped; the next trace is opened in another."""
@@ -274,7 +274,7 @@ class Judge:
     def forget(self) -> None:
         """Gives back the memory that is kept for speed alone."""
         self.reopen_later()
-        self._situations.clear()
+        self._prepared.clear()
         self._expected.clear()
         if self.profiler is not None:
             self.profiler.forget()
@@ -298,7 +298,7 @@ class Judge:
 
     def close(self) -> None:
         """Ends the replayer and gives memory back."""
-        with self._here() if self._situations else nullcontext():
+        with self._here() if self._prepared else nullcontext():
             self.forget()
             self.buffers.close()
 
@@ -320,4 +320,4 @@ def _secret() -> int:
     return int.from_bytes(os.urandom(4), "little") >> 1
 
 
-__all__ = ["NUMERIC", "AtSize", "Judge", "Judged", "Rules"]
+__all__ = ["NUMERIC_FAULTS", "AtSize", "Judge", "Judged", "Rules"]

@@ -27,7 +27,7 @@ COMPUTING_VIEWS = frozenset(
 )
 """Views that change values when they are read."""
 ASKS_FOR_NAN = frozenset({"isnan", "isnand", "isfinited", "finitef", "isinf", "propagate_nan", "PropagateNan"})
-NAMED = 4
+MOST_NAMED = 4
 """Operators that a message names."""
 
 
@@ -235,7 +235,7 @@ def named(counts: dict[str, int]) -> str:
     """The most frequent of them, for people."""
     return ", ".join(
         f"{name.removeprefix('aten.')} x{count}"
-        for name, count in sorted(counts.items(), key=lambda kv: -kv[1])[:NAMED]
+        for name, count in sorted(counts.items(), key=lambda kv: -kv[1])[:MOST_NAMED]
     )
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.own_work import judge as judge_work
-from kernelwright.tools.judging.size_checks import POISONS, SizeChecks
+from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import Expected, Situation
+from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem
 from kernelwright.tools.references.shared_tensors import Buffers, Shared
 from kernelwright.tools.report import KernelResources, LaunchTime, OwnWork, ProfileResult
 from kernelwright.tools.timing.clock import Clock
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.judging.rules import AtSize
     from kernelwright.tools.tracing.client import TracedCandidate
 
-SECONDS = 120.0
+PROFILE_SECONDS = 120.0
 """For everything that the candidate's process does while it is timed."""
 KEPT_SHARE = 10
 """Inputs of timed references are kept for the next candidate up to this part of the GPU's memory."""
@@ -86,12 +86,12 @@ class Profiler:
         Raises Failed for an answer that is wrong while it is timed, or a time that cannot be.
         """
         begun = time.monotonic()
-        situation = judge.situation(base.problem, seed)
-        timed = self._reference(judge, base.problem, situation, seed)  # may replace the replayer's process
-        checks = SizeChecks(situation, candidate.traced, base.index, judge.replayer, judge.buffers, [])
-        checks.open(situation.weights_seed, SECONDS, binaries)
+        prepared = judge.prepared(base.problem, seed)
+        timed = self._reference(judge, base.problem, prepared, seed)  # may replace the replayer's process
+        checks = SizeChecks(prepared, candidate.traced, base.index, judge.replayer, judge.buffers, [])
+        checks.open(prepared.weights_seed, PROFILE_SECONDS, binaries)
         set_up_ms = judge.replayer.set_up() * 1e3
-        checks.check(timed.expected[0], POISONS[0], 1, name="timed")
+        checks.check(timed.expected[0], POISON_BYTES[0], 1, name="timed")
         places = checks.places
         choices = self._choices(judge, checks, timed)
         found = self.clock.measure(
@@ -101,7 +101,7 @@ class Profiler:
         share = sum(step.share for step in found.steps if step.launch)
         if work is not None:
             work = judge_work(work.with_(share=share, share_of="gpu_time"), rule, True)
-        tensors = [t for t in (*timed.expected[0].inputs, *situation.model.parameters()) if hasattr(t, "dtype")]
+        tensors = [t for t in (*timed.expected[0].inputs, *prepared.model.parameters()) if hasattr(t, "dtype")]
         result = _result(found, share, set_up_ms, candidate_precision(resources), reference_precision(tensors))
         result = light(base.problem, result, self._gpu and self._gpu.with_(clocks=found.clocks))
         return result.with_(seconds=time.monotonic() - begun), work
@@ -114,7 +114,7 @@ class Profiler:
         ranked: tuple[Alternatives, ...] = self.clock.choose(judge.replayer, timed.sets[0])
         return {one.number: one.ranked[0] for one in ranked if one.ranked}
 
-    def _reference(self, judge: Judge, problem: Problem, situation: Situation, seed: int) -> Timed:
+    def _reference(self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int) -> Timed:
         key = (problem.hash, seed >> 16)
         if key not in self._timed:
             first = judge.expected(problem, seed, Draw.OWN, 0)
@@ -124,8 +124,8 @@ class Profiler:
             expected = [first, *(judge.expected(problem, seed, Draw.OWN, 1) for _ in range(count - 1))]
             buffers = Buffers(self.device)
             sets = [_input_set(buffers, one) for one in expected]
-            changed = [s.values[i] for s in sets for i in sorted(situation.mutated)]
-            clock = ReferenceClock(situation.model, [s.values for s in sets], changed, self.clock.flush_ms)
+            changed = [s.values[i] for s in sets for i in sorted(prepared.mutated)]
+            clock = ReferenceClock(prepared.model, [s.values for s in sets], changed, self.clock.flush_ms)
             self._timed[key] = Timed(clock, sets, expected, buffers, nbytes * count)
         self._timed.move_to_end(key)
         return self._timed[key]

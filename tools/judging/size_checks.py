@@ -21,7 +21,13 @@ from kernelwright.tools.comparing.comparison import (
 )
 from kernelwright.tools.comparing.comparison import describe as described
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import Expected, Situation, moved_outputs, names_as_good, same_bits
+from kernelwright.tools.references.prepared_problem import (
+    Expected,
+    PreparedProblem,
+    names_an_equal,
+    outputs_of_perturbed_inputs,
+    same_bits,
+)
 from kernelwright.tools.references.shared_tensors import Buffers, Shared
 from kernelwright.tools.references.weights import match
 from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
@@ -30,11 +36,11 @@ from kernelwright.tools.tracing.trace import Trace, Traced
 
 MARGIN_BYTE = 0xFF
 """NaN beyond every input."""
-POISONS = (0xFF, 0x4B)
+POISON_BYTES = (0xFF, 0x4B)
 """NaN in every floating type, and a large finite number."""
 OTHER_ORDERS = (1, 2)
 """Added to a call's seed, where a wrong answer is asked for once more."""
-NUMERIC = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
+NUMERIC_FAULTS = (Fault.MISMATCH, Fault.PRECISION, Fault.NON_FINITE)
 
 
 class SizeChecks:
@@ -42,7 +48,7 @@ class SizeChecks:
 
     def __init__(
         self,
-        situation: Situation,
+        prepared: PreparedProblem,
         traced: Traced,
         index: int,
         replayer: Replayer,
@@ -55,11 +61,11 @@ class SizeChecks:
         """
         trace = traced.traces[index]
         assert trace is not None
-        self.situation, self.trace = situation, trace
+        self.prepared, self.trace = prepared, trace
         self._traced, self._index, self._replayer, self._buffers = traced, index, replayer, buffers
         self.checks: list[Check] = []
         self.reloaded: bool | None = None
-        self.model = situation.model
+        self.model = prepared.model
         """The reference whose weights the candidate has."""
         self._weights: dict[str, tuple[str, Shared]] = {}
         self._inputs: list[Shared] = []
@@ -74,11 +80,11 @@ class SizeChecks:
     # -------------------------------------------------------------- opening
     def open(self, seed: int, seconds: float, binaries: Any = None) -> None:
         """Binds the weights and sets the module up. seed: of random numbers in its `__init__`. Raises Failed."""
-        pairs = match(self.situation.model, listed_state(self.trace)) if self.situation.has_weights else {}
-        self.reloaded = (pairs is not None) if self.situation.has_weights else None
-        if self.situation.has_weights is False:
-            pairs = _buffers_of(self.situation.model, self.trace)
-        state = state_of(self.situation.model)
+        pairs = match(self.prepared.model, listed_state(self.trace)) if self.prepared.has_weights else {}
+        self.reloaded = (pairs is not None) if self.prepared.has_weights else None
+        if self.prepared.has_weights is False:
+            pairs = _buffers_of(self.prepared.model, self.trace)
+        state = state_of(self.prepared.model)
         names = list((pairs or {}).items())
         placed = self._shared([state[ours].detach() for _, ours in names])
         self._weights = {theirs: (ours, shared) for (theirs, ours), shared in zip(names, placed, strict=True)}
@@ -109,9 +115,9 @@ class SizeChecks:
         before = self.model
         self._put_weights(expected.weights)
         try:
-            self.check(expected, POISONS[0], shuffle, name="other_weights")
+            self.check(expected, POISON_BYTES[0], shuffle, name="other_weights")
         except Failed as failed:
-            if failed.failure.fault not in NUMERIC:
+            if failed.failure.fault not in NUMERIC_FAULTS:
                 raise
             return False
         finally:
@@ -121,7 +127,7 @@ class SizeChecks:
     @property
     def has_weights(self) -> bool:
         """Whether some of the candidate's weights are the judge's."""
-        return any(ours in dict(self.situation.model.named_parameters()) for ours, _ in self._weights.values())
+        return any(ours in dict(self.prepared.model.named_parameters()) for ours, _ in self._weights.values())
 
     def _shared(self, tensors: list[Any]) -> list[Shared]:
         placed = self._buffers.together([t if not _overlaps(t) else t.contiguous() for t in tensors])
@@ -163,7 +169,7 @@ class SizeChecks:
             seed=expected.rng,
             watch=watch,
         )
-        return [p.tensor for p in self._places] + [self._input(i) for i in sorted(self.situation.mutated)], reply
+        return [p.tensor for p in self._places] + [self._input(i) for i in sorted(self.prepared.mutated)], reply
 
     def _fill(self, expected: Expected) -> None:
         import torch
@@ -190,7 +196,7 @@ class SizeChecks:
 
     def returned(self, expected: Expected) -> list[Any]:
         """What the reference returned, without the inputs that it changed."""
-        return expected.eager[: len(expected.eager) - len(self.situation.mutated)]
+        return expected.eager[: len(expected.eager) - len(self.prepared.mutated)]
 
     def _input(self, index: int) -> Any:
         before = sum(isinstance(v, dict) and "tensor" in v for v in self._tree[:index])
@@ -222,7 +228,7 @@ class SizeChecks:
         if failure := form(reply.outputs, [described(o) for o in wanted]):
             raise Failed(failure)
         for number, alias in enumerate(reply.aliases):
-            if alias is not None and (alias.input is None or alias.input != self.situation.aliases[number]):
+            if alias is not None and (alias.input is None or alias.input != self.prepared.aliases[number]):
                 what = f"input {alias.input}" if alias.state is None else f"weight {clean_text(alias.state, 60)}"
                 message = f"output {number} shares memory with {what}; the reference's does not"
                 raise Failed(Failure(fault=Fault.ALIAS, message=message))
@@ -237,7 +243,7 @@ class SizeChecks:
         for shared, (index, value) in zip(self._inputs, tensors, strict=True):
             if self._buffers.device != "cpu" and not shared.margins_hold(MARGIN_BYTE):
                 raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=f"a kernel writes outside input {index}"))
-            if index not in self.situation.mutated and not same_bits(shared.tensor, value):
+            if index not in self.prepared.mutated and not same_bits(shared.tensor, value):
                 message = f"input {index} is changed by the call, and the reference does not change it"
                 raise Failed(Failure(fault=Fault.MUTATION, message=message))
         parameters = dict(self.model.named_parameters())
@@ -250,12 +256,12 @@ class SizeChecks:
 
         Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed.
         """
-        moved = cache(lambda: moved_outputs(self.situation, expected))
+        moved = cache(lambda: outputs_of_perturbed_inputs(self.prepared, expected))
         for number, mine in enumerate(got):
             may_move = expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
             measured = self._measured(mine, expected, name, number, moved if may_move else None)
-            if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_as_good(
-                self.situation, expected, number, mine
+            if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_an_equal(
+                self.prepared, expected, number, mine
             ):
                 measured = Measured(check=measured.check.with_(passed=True, note="an index among near equals"))
             if expected.exact is not None and len(self._tolerances) <= number:
@@ -280,7 +286,7 @@ class SizeChecks:
 
     def _diagnosed(self, failure: Failure, reply: Reply, expected: Expected, shuffle: int) -> Failure:
         """Why an answer is wrong: kernels that read beyond their tensors, or programs whose order decides."""
-        if failure.fault not in NUMERIC:
+        if failure.fault not in NUMERIC_FAULTS:
             return failure
         if reply.read_outside:
             message = "the output depends on memory beyond the inputs: a missing mask on a load"
@@ -296,7 +302,7 @@ class SizeChecks:
 
     def _right_in_another_order(self, expected: Expected, shuffle: int) -> bool:
         try:
-            got, _ = self.call(expected, POISONS[0], shuffle)
+            got, _ = self.call(expected, POISON_BYTES[0], shuffle)
         except Failed:
             return False
         exact = expected.exact or [None] * len(got)
@@ -311,9 +317,9 @@ class SizeChecks:
 
         kept = [o.clone() for o in outputs]
         try:
-            second = self.check(expected, POISONS[1], shuffle, name="own, again")
+            second = self.check(expected, POISON_BYTES[1], shuffle, name="own, again")
         except Failed as failed:
-            if failed.failure.fault not in NUMERIC:
+            if failed.failure.fault not in NUMERIC_FAULTS:
                 raise
             raise Failed(failed.failure.with_(
                 fault=Fault.NONDETERMINISM,
@@ -338,7 +344,7 @@ class SizeChecks:
         try:
             self._replayer.set_up()
             self._fresh = True
-            got, reply = self.call(expected, POISONS[1], shuffle, launches=False)
+            got, reply = self.call(expected, POISON_BYTES[1], shuffle, launches=False)
         except Failed:
             return False
         finally:

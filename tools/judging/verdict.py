@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import kernels_of
 from kernelwright.tools.judging.rules import AtSize, Judged, Rules
-from kernelwright.tools.judging.size_checks import POISONS, SizeChecks
+from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import Situation
+from kernelwright.tools.references.prepared_problem import PreparedProblem
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
 from kernelwright.tools.report import (
     Cheat,
@@ -57,7 +57,9 @@ class Thoroughness(Enum):
 
 
 ALL, FEW, ONE_CALL = Thoroughness
-FOLDED = "the first call works something out of the weights, and later calls do not follow when the weights change"
+FOLDED_WEIGHTS = (
+    "the first call works something out of the weights, and later calls do not follow when the weights change"
+)
 
 
 class Verdict:
@@ -83,7 +85,7 @@ class Verdict:
         self._deterministic: bool | None = None
         self._reloaded: bool | None = None
         self._needs_gpu = ""
-        self._situation: Situation | None = None
+        self._prepared: PreparedProblem | None = None
         """The problem at the base size."""
 
     def _left(self) -> float:
@@ -128,20 +130,20 @@ class Verdict:
 
     def _at(self, base: AtSize, how: Thoroughness) -> None:
         problem = base.problem
-        situation = self._judge.situation(problem, self._seed)
-        self._situation = self._situation or situation
-        self._notes += [n for n in situation.notes if n not in self._notes]
-        checks = self._open(problem, situation, base.index)
+        prepared = self._judge.prepared(problem, self._seed)
+        self._prepared = self._prepared or prepared
+        self._notes += [n for n in prepared.notes if n not in self._notes]
+        checks = self._open(problem, prepared, base.index)
         first = self._judge.expected(problem, self._seed, Draw.OWN, 0)
         self._progress("checking own inputs")
         try:
-            outputs = checks.check(first, POISONS[0], self._shuffle(0), watch=how is ALL)
+            outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=how is ALL)
             needed = self._work.needed if self._work is not None else None
             self._work = self._own_work(checks, needed=needed)
             self._deterministic = checks.again(first, outputs, self._shuffle(1))
             if checks.keeps_something:
                 like_first = self._judge.like(problem, self._seed, first)
-                checks.check(like_first, POISONS[0], self._shuffle(60), name="own, equal at its edges")
+                checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
             if how is ALL:
                 decoy = checks.right_without_launches(first, self._shuffle(2))
                 self._work = self._own_work(checks, needed=not decoy)
@@ -152,11 +154,11 @@ class Verdict:
                 if own_work.first_call_computes_more(checks.trace) and not checks.follows_the_weights(
                     expected, self._shuffle(61)
                 ):
-                    raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=FOLDED))
+                    raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=FOLDED_WEIGHTS))
                 checks.load_weights(expected.weights)
-                checks.check(expected, POISONS[0], self._shuffle(3), name="other_weights")
+                checks.check(expected, POISON_BYTES[0], self._shuffle(3), name="other_weights")
             else:
-                checks.check(self._judge.expected(problem, self._seed, Draw.OWN, 1), POISONS[0], self._shuffle(3))
+                checks.check(self._judge.expected(problem, self._seed, Draw.OWN, 1), POISON_BYTES[0], self._shuffle(3))
             for number, draw in enumerate(self._distributions() if how is ALL else (Draw.SIGNED,), 2):
                 self._distribution(checks, problem, draw, number, shaken)
         finally:
@@ -180,14 +182,14 @@ class Verdict:
             self._notes.append(f"{draw}: not used, the reference is not finite on it")
             return
         self._progress(f"checking {draw}")
-        checks.check(expected, POISONS[number % 2], self._shuffle(number + 3))
+        checks.check(expected, POISON_BYTES[number % 2], self._shuffle(number + 3))
 
-    def _open(self, problem: Problem, situation: Situation, index: int) -> SizeChecks:
+    def _open(self, problem: Problem, prepared: PreparedProblem, index: int) -> SizeChecks:
         self._judge.leave_room()
         checks = SizeChecks(
-            situation, self._candidate.traced, index, self._judge.replayer, self._judge.buffers, self._tolerances
+            prepared, self._candidate.traced, index, self._judge.replayer, self._judge.buffers, self._tolerances
         )
-        checks.open(situation.weights_seed, self._left(), self._binaries)
+        checks.open(prepared.weights_seed, self._left(), self._binaries)
         if checks.reloaded is False and self._reloaded is not False:
             self._notes.append(
                 "the parameters cannot be matched with the reference's by name or order: both were drawn "
@@ -209,7 +211,7 @@ class Verdict:
             census=own_work.census_of(checks.trace, self._candidate.traced),
             needed=needed,
         )
-        watched, operations = checks.watched, checks.situation.operations
+        watched, operations = checks.watched, checks.prepared.operations
         if self._judge.device == "cpu" and work.census.launches and watched is not None and operations:
             left = max(0.0, 1.0 - watched.operations / operations)
             work = work.with_(share=left, share_of="operations")
@@ -262,13 +264,13 @@ class Verdict:
     def _one_call(self, size: AtSize, told: str) -> None:
         """On one draw. Raises Failed and ProblemError."""
         problem = size.problem
-        situation = self._judge.situation(problem, self._seed, self._situation)
+        prepared = self._judge.prepared(problem, self._seed, self._prepared)
         expected = self._judge.expected(problem, self._seed, Draw.SIGNED if size.index % 2 else Draw.OWN, 0)
         if not expected.finite():
             expected = self._judge.expected(problem, self._seed, Draw.OWN, 0)
-        checks = self._open(problem, situation, size.index)
+        checks = self._open(problem, prepared, size.index)
         try:
-            checks.check(expected, POISONS[size.index % 2], self._shuffle(size.index + 40), name=f"sizes: {told}")
+            checks.check(expected, POISON_BYTES[size.index % 2], self._shuffle(size.index + 40), name=f"sizes: {told}")
             self._own_work_elsewhere(checks)
         finally:
             self._take(checks)

@@ -18,8 +18,8 @@ from kernelwright.tools.launchless.undefined_names import undefined
 from kernelwright.tools.report import Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, ProcessDied, ProcessTimedOut, Zygote
 
-ENTRY = "kernelwright.tools.launchless.service:serve"
-ANY = "any signature"
+SERVICE_ENTRY = "kernelwright.tools.launchless.service:serve"
+ANY_SIGNATURE = "any signature"
 MOST_MESSAGES = 5_000
 
 
@@ -57,7 +57,7 @@ def compile_bare(zygote: Zygote, source: str, targets: Sequence[str], *, seconds
 
 
 def _hopeless(names: list[str], why: str) -> Bare:
-    return Bare(compiled=dict.fromkeys(names, False), assumed=f"{ANY}: {why}")
+    return Bare(compiled=dict.fromkeys(names, False), assumed=f"{ANY_SIGNATURE}: {why}")
 
 
 Ways = dict[str, tuple[Assumed, ...]]
@@ -92,7 +92,7 @@ def _asked(
     found: Found = {}
     errors: list[str] = []
     end = time.monotonic() + seconds
-    with zygote.start(ENTRY, payload) as process:
+    with zygote.start(SERVICE_ENTRY, payload) as process:
         try:
             for _ in range(MOST_MESSAGES):
                 message = process.receive(max(end - time.monotonic(), 0.01))

@@ -15,8 +15,8 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Number, Value
 from kernelwright.tools.timing.roofline import Work
 
-DATA = Path(__file__).parent / "data"
-SCHEMA = 1
+DATA_FOLDER = Path(__file__).parent / "data"
+SCHEMA_VERSION = 1
 WHOLE_ANSWERS = ("zeros", "constant", "row_0", "other_input")
 """Answers made without the problem's own inputs: a problem on which one of them passes is degenerate, whatever else
 it tests.
@@ -106,16 +106,16 @@ def save(manifest: Manifest, directory: Path) -> None:
 def _shipped() -> dict[str, Manifest]:
     found: dict[str, Manifest] = {}
     for name in ("manifest_kernelbench.json", "manifest_catalogue.json"):
-        if (DATA / name).is_file():
-            found |= {m.hash: m for m in read(DATA / name)}
+        if (DATA_FOLDER / name).is_file():
+            found |= {m.hash: m for m in read(DATA_FOLDER / name)}
     return found
 
 
 def read(path: Path) -> list[Manifest]:
     """A file that `write` made. Raises ValueError where it is of another schema."""
     told = json.loads(path.read_text())
-    if told.get("schema") != SCHEMA:
-        raise ValueError(f"{path} is not a manifest of schema {SCHEMA}: compute it again")
+    if told.get("schema") != SCHEMA_VERSION:
+        raise ValueError(f"{path} is not a manifest of schema {SCHEMA_VERSION}: compute it again")
     return [Manifest.model_validate(m) for m in told["problems"]]
 
 
@@ -124,7 +124,7 @@ def write(manifests: list[Manifest], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(m.model_dump(mode="json", exclude_defaults=True), sort_keys=True) for m in manifests]
     part = path.with_suffix(".part")
-    part.write_text(f'{{"schema": {SCHEMA}, "problems": [\n' + ",\n".join(lines) + "\n]}\n")
+    part.write_text(f'{{"schema": {SCHEMA_VERSION}, "problems": [\n' + ",\n".join(lines) + "\n]}\n")
     part.replace(path)
 
 

@@ -15,7 +15,7 @@ from kernelwright.tools.references.input_distributions import Draw, shake_weight
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.timing.roofline import Structure, Work, count, structure_of
 
-SEED = 20_251
+MEASURING_SEED = 20_251
 OTHER_DRAWS = (Draw.SIGNED, Draw.WIDE, Draw.LARGE, Draw.CONSTANT_ROWS, Draw.SPECIAL)
 STRUCTURE_COST = {"cpu": (1 << 25, 1 << 29), "cuda": (1 << 31, 1 << 37)}
 """Bytes and operations of one call over which inputs and weights are not perturbed one by one."""
@@ -25,8 +25,8 @@ def measured(problem: Problem, device: str, sizes: dict[str, int]) -> Manifest:
     start = time.monotonic()
     reference = Reference(problem.with_sizes(sizes), device)
     with exact_products():
-        model = reference.model(SEED)
-        first = make_trial(reference, model, SEED + 1)
+        model = reference.model(MEASURING_SEED)
+        first = make_trial(reference, model, MEASURING_SEED + 1)
         known = Manifest(
             problem=problem.name, hash=problem.hash, device=_device_name(device), sizes=sizes, finite=first.finite
         )
@@ -99,8 +99,8 @@ def _structure(reference: Reference) -> Structure | None:
 
 def _passing(reference: Reference, model: Any, first: Trial) -> tuple[dict[str, Passing], int]:
     """Which wrong answers pass where, and how many were tried."""
-    every = dict(answers(first, lambda: reference.model(SEED + 99)))
-    trial = make_trial(reference, model, SEED + 2)
+    every = dict(answers(first, lambda: reference.model(MEASURING_SEED + 99)))
+    trial = make_trial(reference, model, MEASURING_SEED + 2)
     found: dict[str, Passing] = {}
     for name, answer in every.items():
         outputs = answer(trial)
@@ -122,11 +122,11 @@ def _other_trials(reference: Reference, first: Trial) -> Iterator[Callable[[], T
     """The judge's other draws, each made only when something still stands."""
     moved = first.model
     if any(p.numel() for p in first.model.parameters()):
-        moved = reference.model(SEED)
-        shake_weights(moved, SEED)
-        yield lambda: make_trial(reference, moved, SEED + 3)
+        moved = reference.model(MEASURING_SEED)
+        shake_weights(moved, MEASURING_SEED)
+        yield lambda: make_trial(reference, moved, MEASURING_SEED + 3)
     for number, draw in enumerate(OTHER_DRAWS):
-        yield lambda draw=draw, number=number: make_trial(reference, moved, SEED + 4 + number, draw)  # type: ignore[misc]
+        yield lambda draw=draw, number=number: make_trial(reference, moved, MEASURING_SEED + 4 + number, draw)  # type: ignore[misc]
 
 
 def _survivors(standing: dict[str, Answer], trials: Iterator[Callable[[], Trial]]) -> list[str]:

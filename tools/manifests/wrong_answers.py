@@ -16,7 +16,7 @@ from kernelwright.tools.references.reference import Reference, double, doubled
 
 Answer = Callable[["Trial"], list[Any] | None]
 """Outputs for a trial, in the reference's order; None where the answer makes no sense for it."""
-TROUBLE = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, NotImplementedError)
+RUN_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, NotImplementedError)
 """What a model may raise when an op is left out of it, or when it is run in float64."""
 UNDROPPABLE = frozenset(
     [
@@ -118,7 +118,7 @@ def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OW
         inputs = _drawn(reference, seed, draw)
     try:
         exact = reference.run(double(model), doubled(inputs), seed)
-    except (*TROUBLE, torch.cuda.OutOfMemoryError):
+    except (*RUN_ERRORS, torch.cuda.OutOfMemoryError):
         exact = None
     drawn = sum(v.numel() for v in _tensors(inputs))
     depth = max(1, drawn // max(1, sum(o.numel() for o in _tensors(eager))))
@@ -206,7 +206,7 @@ def _dropped(place: int) -> Answer:
         try:
             with _watching(place, {}):
                 return trial.again()
-        except TROUBLE:
+        except RUN_ERRORS:
             return None
 
     return answer

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
 
-CHUNK = 1 << 26
+CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
-CANDIDATES = 8
+FILLING_CHOICES = 8
 """Of a row's first numbers, one of which fills it."""
 
 
@@ -63,7 +63,7 @@ def _pieces(tensor: Any) -> Iterator[Any]:
         yield tensor
         return
     rows = tensor.view(-1, tensor.shape[-1])
-    step = max(1, CHUNK // tensor.shape[-1])
+    step = max(1, CHUNK_ELEMENTS // tensor.shape[-1])
     for start in range(0, rows.shape[0], step):
         yield rows[start : start + step]
 
@@ -84,7 +84,7 @@ def _map(tensor: Any, draw: Draw) -> None:
     if draw is Draw.CONSTANT_ROWS:
         if tensor.dim() > 1 and tensor.shape[-1] > 1 and not bool((tensor == 0).any()):
             for piece in _pieces(tensor):
-                piece.copy_(_of_some_size(piece[..., :CANDIDATES]).expand_as(piece).clone())
+                piece.copy_(_of_some_size(piece[..., :FILLING_CHOICES]).expand_as(piece).clone())
         return
     flat = tensor.view(-1) if tensor.is_contiguous() else None
     if flat is None:
@@ -101,8 +101,8 @@ def _symmetric(tensor: Any) -> bool:
 
 def _map_flat(flat: Any, draw: Draw) -> None:
     """Element by element, in place, in pieces; None: it was done at once."""
-    for start in range(0, 0 if flat is None else flat.numel(), CHUNK):
-        piece = flat[start : start + CHUNK]
+    for start in range(0, 0 if flat is None else flat.numel(), CHUNK_ELEMENTS):
+        piece = flat[start : start + CHUNK_ELEMENTS]
         piece.copy_(_mapped(piece, _MAPS[draw]))
 
 

@@ -21,7 +21,7 @@ from kernelwright.tools.report import InfrastructureError
 
 EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
-LARGE = 16
+MOST_MEMORY_SHARE_FOR_FLOAT64 = 16
 """Inputs and outputs of more than this part of a GPU's memory are not computed in float64."""
 ULPS, ROW_SHAKES = 16, 3
 """How far inputs are moved to see what the reference makes of it, and how often as whole rows."""
@@ -39,7 +39,7 @@ class DoesNotFit(InfrastructureError):
         return f"{problem} does not fit on {device}: free its memory, or use smaller sizes"
 
 
-def let_go(error: BaseException) -> None:
+def clear_traceback(error: BaseException) -> None:
     """Empties the frames that this error and what it came from went through: they hold tensors, for as long as
     anybody keeps the error.
     """
@@ -79,7 +79,7 @@ class Expected:
 
 
 @dataclass
-class Situation:
+class PreparedProblem:
     reference: Reference
     weights_seed: int
     model: Any
@@ -102,7 +102,7 @@ class Situation:
         return any(p.numel() for p in self.model.parameters())
 
 
-def set_up(problem: Problem, device: str, weights_seed: int, *, like: Situation | None = None) -> Situation:
+def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedProblem | None = None) -> PreparedProblem:
     """Runs the reference, on a CPU twice and counted. Raises ProblemError where it fails, DoesNotFit.
 
     like: the same problem at another size, whose float64 time and operations stand for this one's.
@@ -113,32 +113,32 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: Situation 
 
     try:
         reference = Reference(problem, device)
-        situation = Situation(reference, weights_seed, reference.model(weights_seed))
+        prepared = PreparedProblem(reference, weights_seed, reference.model(weights_seed))
         inputs = reference.inputs(1)
         before = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
-        outputs = reference.run(situation.model, inputs, 1)
+        outputs = reference.run(prepared.model, inputs, 1)
     except torch.cuda.OutOfMemoryError as error:
         raise DoesNotFit(problem.name, device) from error
-    situation.outputs = tuple(describe(o) for o in outputs)
-    situation.mutated = frozenset(
+    prepared.outputs = tuple(describe(o) for o in outputs)
+    prepared.mutated = frozenset(
         i
         for i, (a, b) in enumerate(zip(inputs, before, strict=True))
         if isinstance(a, torch.Tensor) and not same_bits(a, b)
     )
-    situation.aliases = tuple(_input_of(o, inputs) for o in outputs)
+    prepared.aliases = tuple(_input_of(o, inputs) for o in outputs)
     if _is_large(device, [*before, *outputs]):
-        situation.notes.append("too large for float64: eager's own error is that of smaller sizes")
-        return situation
+        prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
+        return prepared
     if like is not None:
-        situation.exact_seconds = like.exact_seconds
-        return situation
-    situation.exact_seconds = _time_exact(situation, before)
+        prepared.exact_seconds = like.exact_seconds
+        return prepared
+    prepared.exact_seconds = _time_exact(prepared, before)
     if device == "cpu":
         again = [v.clone() if isinstance(v, torch.Tensor) else v for v in before]
-        situation.operations = count_operations(lambda: reference.run(situation.model, again, 1))
-    if situation.exact_seconds is None:
-        situation.notes.append("no float64 reference: eager's own output stands in")
-    return situation
+        prepared.operations = count_operations(lambda: reference.run(prepared.model, again, 1))
+    if prepared.exact_seconds is None:
+        prepared.notes.append("no float64 reference: eager's own output stands in")
+    return prepared
 
 
 def _is_large(device: str, tensors: list[Any]) -> bool:
@@ -148,7 +148,7 @@ def _is_large(device: str, tensors: list[Any]) -> bool:
     if device == "cpu":
         return False
     held = sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
-    return bool(held > torch.cuda.mem_get_info(device)[1] // LARGE)
+    return bool(held > torch.cuda.mem_get_info(device)[1] // MOST_MEMORY_SHARE_FOR_FLOAT64)
 
 
 def _input_of(output: Any, inputs: list[Any]) -> int | None:
@@ -165,19 +165,19 @@ def _input_of(output: Any, inputs: list[Any]) -> int | None:
     return None
 
 
-def _time_exact(situation: Situation, inputs: list[Any]) -> float | None:
+def _time_exact(prepared: PreparedProblem, inputs: list[Any]) -> float | None:
     import torch
 
     try:
         start = time.monotonic()
-        situation.reference.run(double(situation.model), doubled(inputs), 1)
-        if situation.reference.device != "cpu":
+        prepared.reference.run(double(prepared.model), doubled(inputs), 1)
+        if prepared.reference.device != "cpu":
             torch.cuda.synchronize()
         return time.monotonic() - start
     except (RuntimeError, ValueError, TypeError, torch.cuda.OutOfMemoryError):
         return None
     finally:
-        if situation.reference.device != "cpu":
+        if prepared.reference.device != "cpu":
             torch.cuda.empty_cache()
 
 
@@ -196,7 +196,7 @@ def same_bits(a: Any, b: Any) -> bool:
 
 
 def expect(
-    situation: Situation,
+    prepared: PreparedProblem,
     draw: Draw,
     seed: int,
     *,
@@ -211,35 +211,35 @@ def expect(
     """
     import torch
 
-    reference, chosen = situation.reference, model if model is not None else situation.model
+    reference, chosen = prepared.reference, model if model is not None else prepared.model
     inputs = reference.inputs(seed)
     apply(draw, inputs)
     if edges is not None:
         keep_edges(inputs, edges)
     rng = seed & 0x7FFFFFFF
-    worked = [v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
+    worked = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
     found = Expected(inputs, [], None, rng, chosen, str(draw))
-    found.exact = precise(situation, found) if exact else None
+    found.exact = precise(prepared, found) if exact else None
     found.eager = reference.run(chosen, worked, rng)
-    found.eager += [worked[i] for i in sorted(situation.mutated)]
+    found.eager += [worked[i] for i in sorted(prepared.mutated)]
     return found
 
 
-def precise(situation: Situation, expected: Expected) -> list[Any] | None:
+def precise(prepared: PreparedProblem, expected: Expected) -> list[Any] | None:
     """What float64 makes of the same draw, None where the reference cannot be computed so."""
     import torch
 
-    if situation.exact_seconds is None:
+    if prepared.exact_seconds is None:
         return None
     copies = [
-        v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v
+        v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v
         for i, v in enumerate(doubled(expected.inputs))
     ]
-    outputs: list[Any] = situation.reference.run(double(expected.weights), copies, expected.rng)
-    return outputs + [copies[i] for i in sorted(situation.mutated)]
+    outputs: list[Any] = prepared.reference.run(double(expected.weights), copies, expected.rng)
+    return outputs + [copies[i] for i in sorted(prepared.mutated)]
 
 
-def moved_outputs(situation: Situation, expected: Expected) -> list[Any]:
+def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -> list[Any]:
     """The expected outputs, off by what an honest candidate may at least be off by: `measure` takes them as `shaken`.
 
     The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs: each element
@@ -250,20 +250,20 @@ def moved_outputs(situation: Situation, expected: Expected) -> list[Any]:
     """
     import torch
 
-    shaken = _run_on(situation, expected, expected.weights, shake(expected.inputs, expected.rng, ULPS))
+    shaken = _run_on(prepared, expected, expected.weights, shake(expected.inputs, expected.rng, ULPS))
     if expected.exact is None:
         return shaken
     try:
         for seed in range(expected.rng + 1, expected.rng + 1 + ROW_SHAKES):
-            other = _run_on(situation, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
+            other = _run_on(prepared, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
             shaken = [_off_by(r, s, _gap(r, o)) for r, s, o in zip(expected.exact, shaken, other, strict=True)]
-        errors = _errors_nearby(situation, expected)
+        errors = _errors_nearby(prepared, expected)
         return [_off_by(r, s, error) for r, s, error in zip(expected.exact, shaken, errors, strict=True)]
     except (ProblemError, torch.cuda.OutOfMemoryError):
         return shaken
 
 
-def names_as_good(situation: Situation, expected: Expected, number: int, index: Any) -> bool:
+def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, index: Any) -> bool:
     """Whether a candidate's whole numbers are indices of values as good as those that the reference's name
     (tools/comparing/near_ties.py).
     """
@@ -274,30 +274,30 @@ def names_as_good(situation: Situation, expected: Expected, number: int, index: 
     exact, eager = Recorder(), Recorder()
     try:
         with exact.noting():
-            outputs = _run_on(situation, expected, double(expected.weights), doubled(expected.inputs))
+            outputs = _run_on(prepared, expected, double(expected.weights), doubled(expected.inputs))
         if not exact.calls:
             return False
         with eager.noting():
-            _run_on(situation, expected, expected.weights, expected.inputs)
+            _run_on(prepared, expected, expected.weights, expected.inputs)
         return as_good(index, outputs[number], exact.calls, eager.calls)
     except (ProblemError, torch.cuda.OutOfMemoryError):
         return False
 
 
-def _errors_nearby(situation: Situation, expected: Expected) -> list[Any]:
+def _errors_nearby(prepared: PreparedProblem, expected: Expected) -> list[Any]:
     """|eager - float64| of each output, both on the same lessened inputs; None for whole numbers."""
     nearby = lessen(expected.inputs, expected.rng)
-    exact = _run_on(situation, expected, double(expected.weights), doubled(nearby))
-    eager = _run_on(situation, expected, expected.weights, nearby)
+    exact = _run_on(prepared, expected, double(expected.weights), doubled(nearby))
+    eager = _run_on(prepared, expected, expected.weights, nearby)
     return [_gap(r, e) for r, e in zip(exact, eager, strict=True)]
 
 
-def _run_on(situation: Situation, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:
+def _run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:
     """Outputs, then the inputs that the reference changes: copies of those given."""
     import torch
 
-    given = [v.clone() if i in situation.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
-    return situation.reference.run(model, given, expected.rng) + [given[i] for i in sorted(situation.mutated)]
+    given = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
+    return prepared.reference.run(model, given, expected.rng) + [given[i] for i in sorted(prepared.mutated)]
 
 
 def _gap(a: Any, b: Any) -> Any:
@@ -313,8 +313,8 @@ def _off_by(exact: Any, shaken: Any, error: Any) -> Any:
     return shaken if error is None else exact + torch.maximum(_gap(exact, shaken), error)
 
 
-def shaken_model(situation: Situation, seed: int) -> Any:
+def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:
     """The reference with weights moved away from their initialisation."""
-    model = situation.reference.model(situation.weights_seed)
+    model = prepared.reference.model(prepared.weights_seed)
     shake_weights(model, seed)
     return model

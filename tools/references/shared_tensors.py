@@ -19,7 +19,7 @@ from typing import Any
 from kernelwright.tools.hardware import cuda_driver
 from kernelwright.tools.report import InfrastructureError
 
-MARGIN = 1 << 18
+MARGIN_BYTES = 1 << 18
 """Bytes before and after each tensor: an access past the end that is smaller than this is seen, not fatal."""
 _ALIGN = 512
 KEPT_ON_CPU = 1 << 31
@@ -87,7 +87,7 @@ class Buffers:
     Memory is kept and used again, up to a bound.
     """
 
-    def __init__(self, device: str, margin: int = MARGIN, keep: int | None = None) -> None:
+    def __init__(self, device: str, margin: int = MARGIN_BYTES, keep: int | None = None) -> None:
         """`keep`: bytes that may wait to be used again; None: as much as suits the device."""
         self.device, self._margin = device, margin
         self._keep = _bound(device) if keep is None else keep

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def single_threaded() -> Iterator[None]:
     """torch starts no threads for what this thread asks of it until the block ends.
 
     OpenMP keeps that number for each thread, so that others are not touched.

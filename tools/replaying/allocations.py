@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-MARGIN = 1 << 16
+MARGIN_BYTES = 1 << 16
 """Bytes on each side of a tensor."""
-SENTINEL = 0xA5
+SENTINEL_BYTE = 0xA5
 _ALIGNMENT = 512
 """Bytes, of every address that torch's caching allocator gives on a GPU: a tensor between margins begins at such an
 address too.
@@ -19,7 +19,7 @@ address too.
 class Allocations:
     """What one run of a trace's steps allocates. Every run has its own."""
 
-    def __init__(self, poison: int | None, margin: int = MARGIN, device: str = "cuda:0") -> None:
+    def __init__(self, poison: int | None, margin: int = MARGIN_BYTES, device: str = "cuda:0") -> None:
         """poison: the byte that fills memory which the host code asks for and does not fill; None leaves it as it
         comes. margin: 0 for none (the clock).
         """
@@ -50,8 +50,8 @@ class Allocations:
                 _bytes_of(made, used).fill_(self._poison)
             return made
         memory = torch.empty(used + 2 * self._margin, dtype=torch.uint8, device=self._device)
-        memory[: self._margin].fill_(SENTINEL)
-        memory[self._margin + used :].fill_(SENTINEL)
+        memory[: self._margin].fill_(SENTINEL_BYTE)
+        memory[self._margin + used :].fill_(SENTINEL_BYTE)
         flat = _apart(memory, self._margin, used)
         inside = flat.view(made.dtype).as_strided(made.shape, made.stride())
         if fill is not None:
@@ -113,11 +113,11 @@ def _changed(memory: Any, margin: int, used: int) -> Any:
     """
     import torch
 
-    word = int.from_bytes(bytes([SENTINEL]) * 8, "little", signed=True)
+    word = int.from_bytes(bytes([SENTINEL_BYTE]) * 8, "little", signed=True)
     odd = -(margin + used) % 8
     before = (memory[:margin].view(torch.int64) != word).any()
-    between = (memory[margin + used : margin + used + odd] != SENTINEL).any()
+    between = (memory[margin + used : margin + used + odd] != SENTINEL_BYTE).any()
     rest = memory[margin + used + odd :]
     whole = rest.numel() // 8 * 8
     after = (rest[:whole].view(torch.int64) != word).any()
-    return before | between | after | (rest[whole:] != SENTINEL).any()
+    return before | between | after | (rest[whole:] != SENTINEL_BYTE).any()

@@ -24,7 +24,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-PRIMS = _words("broadcast_in_dim collapse_view convert_element_type iota rev split_dim squeeze transpose view_of")
+PRIMITIVES = _words("broadcast_in_dim collapse_view convert_element_type iota rev split_dim squeeze transpose view_of")
 
 REFUSED = _words("""
     from_file record_stream set_data data retain_grad item equal is_nonzero to_mkldnn mkldnn_adaptive_avg_pool2d
@@ -52,7 +52,7 @@ INTERNAL = _words("""
 internal operators.
 """
 
-UNSET = _words("empty empty_like empty_permuted empty_strided new_empty new_empty_strided")
+UNINITIALISED = _words("empty empty_like empty_permuted empty_strided new_empty new_empty_strided")
 """They leave memory as it is found."""
 FILLS: dict[str, float | None] = {
     "zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1, "full": None,
@@ -110,7 +110,7 @@ def known(name: str) -> Known:
 
 def _allowed(namespace: str, operator: str) -> bool:
     if namespace == "prims":
-        return operator in PRIMS
+        return operator in PRIMITIVES
     if operator.startswith("_") and not operator.startswith("__"):
         return operator in INTERNAL or operator.startswith("_foreach_")
     return operator not in REFUSED and not operator.startswith(("mkldnn_", "quantize", "q_", "cudnn_", "miopen_"))

@@ -23,7 +23,7 @@ from kernelwright.tools.report import Cheat, Failed, Failure, Fault, Infrastruct
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from kernelwright.tools.tracing.trace import Json, Launch, Trace, Traced, every
 
-SERVICE = "kernelwright.tools.replaying.service:serve"
+SERVICE_ENTRY = "kernelwright.tools.replaying.service:serve"
 MOST_MAPPED = 64
 """Allocations of the judge that a process keeps mapped; the ones used longest ago are unmapped first."""
 
@@ -188,7 +188,7 @@ class Replayer:
     # ------------------------------------------------------------------ the process
     def _start(self) -> None:
         if self._process is None:
-            self._process = self._zygote.start(SERVICE, {"device": self.device})
+            self._process = self._zygote.start(SERVICE_ENTRY, {"device": self.device})
             self._mapped.clear()
 
     def _end(self) -> None:

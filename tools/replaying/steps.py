@@ -151,7 +151,7 @@ def _operator(step: Operator, device: str) -> Prepared:
     known = operators.known(step.op)
     arguments = Arguments(step, device)
     bind = binder(step.out)
-    if (known.name in operators.UNSET or known.name in operators.FILLS) and not known.mutable:
+    if (known.name in operators.UNINITIALISED or known.name in operators.FILLS) and not known.mutable:
         return _allocation(known, arguments, bind, device)
     grows = known.name in operators.GROWING
     perform = STAND_INS.get(known.name, known.call) if device == "cpu" else known.call
@@ -198,7 +198,11 @@ def _allocation(
     def run(table: Table, call: Call) -> None:
         args, kwargs = arguments.read(table)
         made = known.call(*args, **kwargs | {"device": getattr(call.memory, "made_on", device)})
-        fill = value if known.name in operators.UNSET or value is not None else _fill_value(known.name, args, kwargs)
+        fill = (
+            value
+            if known.name in operators.UNINITIALISED or value is not None
+            else _fill_value(known.name, args, kwargs)
+        )
         call.count(_bytes(made), device)
         bind(call.memory.fresh(made, fill), table)
 

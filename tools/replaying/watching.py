@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.operators import READS, moves, operations
 
-LARGEST = 1 << 24
+MOST_ELEMENTS = 1 << 24
 """Elements of a launch's tensors over which contents are not compared."""
 
 
@@ -64,7 +64,7 @@ class Watch(TorchDispatchMode):
         def watched(kernel: str, grid: tuple[int, int, int], args: dict[str, Any], table: Any) -> None:
             with self.off():
                 given = list(_tensors(args))
-                small = sum(t.numel() for t in given) <= LARGEST
+                small = sum(t.numel() for t in given) <= MOST_ELEMENTS
                 before = [(t, _memory(t).clone()) for t in given] if small else []
                 launch(kernel, grid, args, table)
                 self._note(before)

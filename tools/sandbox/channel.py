@@ -22,9 +22,9 @@ from contextlib import contextmanager
 
 from kernelwright.tools.sandbox.messages import BadMessage, Message, decode
 
-__all__ = ["LONGEST", "BadMessage", "Channel", "ChannelClosed", "ChannelTimeout", "Message", "pair"]
+__all__ = ["MOST_MESSAGE_BYTES", "BadMessage", "Channel", "ChannelClosed", "ChannelTimeout", "Message", "pair"]
 
-LONGEST = 32 << 20
+MOST_MESSAGE_BYTES = 32 << 20
 """Bytes of the largest message that is read, unless a channel is given another bound."""
 MOST_DESCRIPTORS = 253
 """That Linux sends beside one piece of a message (SCM_MAX_FD, unix(7))."""
@@ -48,7 +48,9 @@ class Channel:
     side sends along, so that a candidate cannot fill the table of open files of whoever listens to it.
     """
 
-    def __init__(self, sock: socket.socket, *, longest: int = LONGEST, takes_descriptors: bool = True) -> None:
+    def __init__(
+        self, sock: socket.socket, *, longest: int = MOST_MESSAGE_BYTES, takes_descriptors: bool = True
+    ) -> None:
         self._sock = sock
         self._sock.setblocking(True)
         self.longest = longest
@@ -157,7 +159,7 @@ def _rights(fds: Sequence[int]) -> list[tuple[int, int, array.array[int]]]:
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
 
 
-def pair(longest: int = LONGEST) -> tuple[Channel, socket.socket]:
+def pair(longest: int = MOST_MESSAGE_BYTES) -> tuple[Channel, socket.socket]:
     """A channel for this side, which takes no descriptors, and a bare socket to hand over."""
     ours, theirs = socket.socketpair()
     return Channel(ours, longest=longest, takes_descriptors=False), theirs

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-PREFIX = "kernelwright-"
+FOLDER_PREFIX = "kernelwright-"
 YOUNG_SECONDS = 60.0
 """A folder younger than this may just not have been locked yet."""
 REMOVING_SECONDS = 1.0
@@ -21,7 +21,7 @@ REMOVING_SECONDS = 1.0
 
 def make_folder(name: str) -> tuple[Path, int]:
     """A new temporary folder, and the descriptor that locks it until it is closed or its owner dies."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{name}-"))
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):  # a file system without locks: then nothing is swept there either
@@ -43,7 +43,7 @@ def remove(folder: Path) -> None:
 
 def sweep(name: str, young: float = YOUNG_SECONDS) -> None:
     """Removes the folders of that name in the temporary folder whose owner was killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}{name}-*"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}{name}-*"):
         with contextlib.suppress(OSError), _locked(folder) as free:
             if free and time.time() - folder.stat().st_mtime > young:
                 shutil.rmtree(folder, ignore_errors=True)

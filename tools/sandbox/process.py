@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.tools.report import InfrastructureError, Isolation, clean_text
 from kernelwright.tools.sandbox.channel import (
-    LONGEST,
+    MOST_MESSAGE_BYTES,
     BadMessage,
     Channel,
     ChannelClosed,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.sandbox.zygote import Zygote
 
 READY_SECONDS = 60.0
-LAST_SECONDS = 3.0
+EXIT_SECONDS = 3.0
 """To die in: a process closes its channel first and its CUDA context last, which takes over a second where many
 share a GPU.
 """
@@ -38,7 +38,7 @@ share a GPU.
 
 LONGEST_OUTPUT = 8000
 """Characters, and bytes of UTF-8, of what a candidate printed."""
-BREATH = 0.001
+DISCARD_PAUSE_SECONDS = 0.001
 """Seconds of sleep after each piece that is thrown away: whoever prints without end costs little to listen to."""
 
 
@@ -155,7 +155,7 @@ class Process:
         except ChannelClosed as error:
             raise self._death() from error
 
-    def receive(self, seconds: float, *, longest: int = LONGEST) -> Message:
+    def receive(self, seconds: float, *, longest: int = MOST_MESSAGE_BYTES) -> Message:
         """The next message, of at most `longest` bytes.
 
         Raises ProcessDied, ProcessTimedOut, BadMessage (what arrived is no message).
@@ -186,7 +186,7 @@ class Process:
 
         waiting = select.poll()  # unlike `select`, for descriptors of any number
         waiting.register(self._status_pipe, select.POLLIN | select.POLLHUP)
-        return not waiting.poll(LAST_SECONDS * 1000)
+        return not waiting.poll(EXIT_SECONDS * 1000)
 
     def _read_pid(self) -> int:
         line = self._status_pipe.readline().split()
@@ -200,7 +200,7 @@ class Process:
                 room = self._limits.output - len(self._collected)
                 self._collected += data[: max(room, 0)]
                 if room <= 0:
-                    time.sleep(BREATH)
+                    time.sleep(DISCARD_PAUSE_SECONDS)
 
     def stop(self) -> None:
         """Kills it for a thread that waits for its answer, which hears of its death. To be called before `kill`."""

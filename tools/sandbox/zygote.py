@@ -24,7 +24,7 @@ from kernelwright.tools.sandbox.walls.cgroup import Group, Groups, find_groups
 
 WARM_SECONDS = 120.0
 CLOSING_SECONDS = 10.0
-KEPT = (
+KEPT_VARIABLES = (
     "PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "TRITON_LIBCUDA_PATH",
     "TRITON_PTXAS_PATH",
 )  # fmt: skip
@@ -116,7 +116,7 @@ class Zygote:
 
     def _environment(self) -> dict[str, str]:
         """Nothing of the user's but what Python, Triton and CUDA need."""
-        kept = {k: v for k, v in os.environ.items() if k in KEPT}
+        kept = {k: v for k, v in os.environ.items() if k in KEPT_VARIABLES}
         root = str(Path(kernelwright.__file__).parents[1])
         ours = {
             "PYTHONPATH": os.pathsep.join([root, *(p for p in os.environ.get("PYTHONPATH",

@@ -33,7 +33,7 @@ STEPS = re.compile(r"len|seq|step|time|^t$", re.I)
 """Names of numbers of steps that a recurrence may take."""
 COSTLY_CALLS = 100
 """aten calls of a reference, beyond which small numbers are not tried together with others."""
-SHORT = 3
+SHORT_LENGTH = 3
 """Steps of a recurrence around whose sizes the others are learned."""
 MOST_STEPS = 9
 MOST_FOLLOWERS = 6
@@ -123,12 +123,12 @@ class _Learning:
         """The base with few steps of a recurrence, which makes every further dry run cheap: numbers on which the
         calls depend, and no weight.
         """
-        for name in [n for n, v in self.values.items() if v > SHORT and STEPS.search(n)]:
-            weight = self.trials.at({name: SHORT})
+        for name in [n for n, v in self.values.items() if v > SHORT_LENGTH and STEPS.search(n)]:
+            weight = self.trials.at({name: SHORT_LENGTH})
             if weight is None or not same_form(own, weight) or weight.weights != own.weights:
                 continue
             if weight.inputs != own.inputs and 2 * weight.ops < own.ops:
-                self.base[name] = self.trials.base[name] = self.values[name] = SHORT
+                self.base[name] = self.trials.base[name] = self.values[name] = SHORT_LENGTH
                 self.own = own = weight
         return own
 

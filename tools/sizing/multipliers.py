@@ -10,28 +10,34 @@ from random import Random
 from typing import TypeVar
 
 from kernelwright.tools.sizing.structure import Budget, Load, SizeStructure
-from kernelwright.tools.sizing.telling_numbers import SPREAD, is_power_of_two, is_prime, odd_looking, prime_between
+from kernelwright.tools.sizing.telling_numbers import (
+    PRIME_SPREAD,
+    is_power_of_two,
+    is_prime,
+    odd_looking,
+    prime_between,
+)
 
 USUAL_BLOCKS = (16, 32, 64, 128, 256, 512, 1024)
 """Tried after a candidate's own: it may compute its block sizes rather than write them."""
 MOST_BLOCKS = 24
 LARGEST_BLOCK = 1 << 20
-LARGEST = 1 << 26
+MOST_TIMES = 1 << 26
 """Multiplier."""
-PRECISE = 6
+PRECISION_BITS = 6
 """Binary digits to which the largest affordable multiplier is sought."""
 T = TypeVar("T")
-ALIGNED = (64, 32, 16)
+ALIGNMENTS = (64, 32, 16)
 """Triton compiles another kernel for numbers that 16 divides."""
 SMALL_BLOCKS = (32, 16, 8)
 """What every dimension should be beyond where the budget admits no block of the candidate's."""
 FAR_BLOCKS = 3
 """The largest blocks, beyond which a dimension is tried before anything else."""
-FRESH = 4
+FRESH_DRAWS = 4
 """Draws of a number that should differ from those of the other dimensions."""
-SEVERAL = (3.4, 2.6, 2.0, 1.5, 1.1)
+BLOCK_MULTIPLES = (3.4, 2.6, 2.0, 1.5, 1.1)
 """How far beyond a block, so that a loop has several iterations."""
-ROOM = 2
+BUDGET_ROOM = 2
 """How much larger than the smallest sizes of all a budget is made where they are over it."""
 ROOM_FOR_ROWS = 4
 
@@ -73,9 +79,9 @@ def widened(budget: Budget, structure: SizeStructure) -> Budget:
     if budget.admits(guess) and budget.admits(least):
         return budget
     return budget.with_(
-        calls=max(budget.calls, int(max(least.calls, guess.calls) * ROOM)),
-        elements=max(budget.elements, int(max(least.elements, guess.elements) * ROOM) + 1),
-        operations=max(budget.operations, int(max(least.operations, guess.operations) * ROOM) + 1),
+        calls=max(budget.calls, int(max(least.calls, guess.calls) * BUDGET_ROOM)),
+        elements=max(budget.elements, int(max(least.elements, guess.elements) * BUDGET_ROOM) + 1),
+        operations=max(budget.operations, int(max(least.operations, guess.operations) * BUDGET_ROOM) + 1),
     )
 
 
@@ -127,8 +133,8 @@ class Chooser:
         is none.
         """
         dimension = self.structure.dimensions[index]
-        low, high = dimension.floor, max(dimension.floor, min(self.budget.elements, dimension.ceiling or LARGEST))
-        while high - low > low >> PRECISE:
+        low, high = dimension.floor, max(dimension.floor, min(self.budget.elements, dimension.ceiling or MOST_TIMES))
+        while high - low > low >> PRECISION_BITS:
             middle = (low + high + 1) // 2 if high < 2 * low else min(high, 2 * low)
             if self.affordable(self._with(chosen, index, middle)):
                 low = middle
@@ -162,7 +168,7 @@ class Chooser:
 
     def _far(self, block: int) -> Wish:
         """Beyond two blocks, so that a loop has three iterations or more."""
-        return Wish(prime_between(2 * block + 1, int(block * SEVERAL[0]), self.random), True)
+        return Wish(prime_between(2 * block + 1, int(block * BLOCK_MULTIPLES[0]), self.random), True)
 
     def beyond(self) -> list[int]:
         """Beyond one block in every dimension, or in all but those of the batch: the largest block for which the
@@ -181,7 +187,7 @@ class Chooser:
         ]
         for growing, blocks in tried:
             for block in (b for b in blocks if self._fits(self._all_beyond(growing, b, 1.0))):
-                for scale in SEVERAL:
+                for scale in BLOCK_MULTIPLES:
                     if self._fits(chosen := self._all_beyond(growing, block, scale)):
                         return self._grown(chosen, [i for i in self.all if i not in growing])
         return self._grown(list(self.structure.floors), self.order)
@@ -217,7 +223,7 @@ class Chooser:
         for index in self.order:
             unit, cap = self._unit(index, chosen), self.cap(chosen, index)
             wanted = [b * times for b in self.blocks[::-1] for times in self._shuffled((1, 2))]
-            whole = [n // unit for n in (*wanted, *ALIGNED) if n % 16 == 0 and n % unit == 0]
+            whole = [n // unit for n in (*wanted, *ALIGNMENTS) if n % 16 == 0 and n % unit == 0]
             room = cap if index == self.order[-1] else int(cap**0.75)
             taken = self._taken(chosen, index)
             fitting = [m for m in whole if self.structure.dimensions[index].floor <= m <= room]
@@ -260,7 +266,7 @@ class Chooser:
         floor, cap, unit = self.structure.dimensions[index].floor, self.cap(chosen, index), self._unit(index, chosen)
         taken = self._taken(chosen, index)
         found = floor
-        for _ in range(FRESH):
+        for _ in range(FRESH_DRAWS):
             drawn = int(floor * max(1.0, cap / floor) ** (0.75 * self.random.random()))
             found = min(odd_looking(max(drawn, floor), floor, self.random), cap)
             if found * unit not in taken:
@@ -270,7 +276,7 @@ class Chooser:
 
 def _prime_from(number: int) -> int:
     """The next prime, or the number itself where none is near."""
-    return next((n for n in range(number, number + SPREAD) if is_prime(n)), number)
+    return next((n for n in range(number, number + PRIME_SPREAD) if is_prime(n)), number)
 
 
 def _around(blocks: Iterable[int]) -> list[Wish]:

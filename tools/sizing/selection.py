@@ -35,22 +35,22 @@ MOST_NODES = 200_000
 LARGEST_BLOCK = 1 << 17
 FEW_MULTIPROCESSORS = (1, 2, 3)
 """Of the pretended GPU at some sizes on a CPU, so that persistent kernels go through their loops."""
-THIN = 1
+THIN_SIZES = 1
 """Sizes of a verdict in which one dimension has the problem's own extent and the others are small."""
-CROSSING = 2
+CROSSING_SIZES = 2
 """Sizes of a verdict that cross a threshold of the candidate's text."""
 MOST_ROWS = 1 << 13
 MOST_THRESHOLDS = 12
 MOST_THIN = 6
 THIN_BUDGET = (1 << 16, 20_000_000)
 """Elements and operations of such a size."""
-LARGER = 2
+MOST_TIMES_LARGER = 2
 """Times the problem's own extent that one may have on a GPU."""
 LEAST_LARGE = 64
-POOL = 14
+POOL_SIZES = 14
 """Sizes that the verdicts of one epoch choose from."""
 COMMON_BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048)
-REACHING = 6
+MOST_REACHING_SIZES = 6
 """Sizes tried for a kernel that is launched at full size only."""
 
 
@@ -113,7 +113,10 @@ def _drawn(
     thin = _thin(problem, tuple(sorted(base.items()))) if on_cpu else ()
     crossing = _crossing(problem, tuple(sorted(base.items())), thresholds_in(source), budget)
     chance = random.Random(seed)
-    more = [*chance.sample(thin, min(len(thin), THIN)), *chance.sample(crossing, min(len(crossing), CROSSING))]
+    more = [
+        *chance.sample(thin, min(len(thin), THIN_SIZES)),
+        *chance.sample(crossing, min(len(crossing), CROSSING_SIZES)),
+    ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
     pool = _pool(problem, tuple(sorted(base.items())), on_cpu, seed >> 16)
     left = [d for d in pool.sizes if d.sizes not in [o.sizes for o in own.sizes]]
@@ -130,7 +133,7 @@ def _fitted(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
     """
     full, found = places(problem), dict[tuple[int, ...], Drawn]()
     for one in drawn:
-        large = {n for n, v in one.sizes.items() if v > max(LARGER * full.get(n, v), LEAST_LARGE)}
+        large = {n for n, v in one.sizes.items() if v > max(MOST_TIMES_LARGER * full.get(n, v), LEAST_LARGE)}
         sizes = {n: full[n] if n in large else v for n, v in one.sizes.items()}
         if large and (sizes == {n: full[n] for n in sizes} or not _runs(problem, sizes)):
             continue
@@ -158,7 +161,7 @@ def _crossing(
     found = sizes_that_reach(problem, small, thresholds, budget.with_(rows=MOST_ROWS)).sizes
     beyond = [d for d in found if any(small.get(n, v) < t < v for n, v in d.sizes.items() for t in thresholds)]
     by_dimension = {tuple(n for n, v in d.sizes.items() if v > max(small.get(n, 0), 16)): d for d in reversed(beyond)}
-    return tuple(by_dimension.values())[:REACHING]
+    return tuple(by_dimension.values())[:MOST_REACHING_SIZES]
 
 
 def thresholds_in(source: str) -> tuple[int, ...]:
@@ -190,7 +193,7 @@ def _thin(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, .
 
 @functools.lru_cache(maxsize=256)
 def _pool(problem: Problem, base: tuple[tuple[str, int], ...], on_cpu: bool, epoch: int) -> DrawnSizes:
-    drawn = draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, POOL, CPU_BUDGET if on_cpu else GPU_BUDGET)
+    drawn = draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, POOL_SIZES, CPU_BUDGET if on_cpu else GPU_BUDGET)
     return drawn if on_cpu else drawn.with_(sizes=_fitted(drawn.sizes, problem))
 
 
@@ -215,7 +218,7 @@ def reaching(problem: Problem, source: str, selection: Selection, device: str) -
     found = sizes_that_reach(problem, base, numbers_in(source), budget)
     return [
         AtSize(index=i + 1, problem=d.applied(problem), sizes=d.sizes, why=d.why)
-        for i, d in enumerate(found.sizes[:REACHING])
+        for i, d in enumerate(found.sizes[:MOST_REACHING_SIZES])
     ]
 
 

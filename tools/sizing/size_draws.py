@@ -40,9 +40,9 @@ CPU_BUDGET = Budget(elements=1 << 16, operations=10_000_000, rows=512)
 GPU_BUDGET = Budget(elements=1 << 24, operations=20_000_000_000)
 DRAWING_CALLS = 8_000
 """aten calls of all dry runs of one call of `draw_sizes` or `sizes_that_reach`."""
-ATTEMPTS = 3
+MOST_ATTEMPTS = 3
 """Sets of multipliers that are tried for each size that is wanted."""
-SLACK = 1.5
+COST_SLACK = 1.5
 """By how much a dry run may weigh more than was estimated, where sizes are over the budget in any case."""
 OTHER_INPUTS = re.compile(r"get_inputs_\w+")
 LONGEST_WHY = 4
@@ -103,7 +103,7 @@ def draw_sizes(
         notes.append("the smallest sizes that the reference takes are over the budget")
     random = Random(f"{seed}/{problem.hash}")
     drawing = _Drawing(problem, structure, usable_blocks(blocks, random), room, must, [base])
-    drawing.most = room.times(SLACK) if wide else room
+    drawing.most = room.times(COST_SLACK) if wide else room
     drawing.draw(max(0, count - len(must)), random)
     if len(drawing.found) < count:
         notes.append(f"{len(drawing.found)} of {count} sizes: {_why_few(problem, structure)}")
@@ -159,7 +159,7 @@ class _Drawing:
             return
         most = len(self.found) + wanted
         chooser = Chooser(self.structure, self.blocks, self.written, self.budget, random)
-        for multipliers, _ in zip(chooser, range(ATTEMPTS * wanted + ATTEMPTS), strict=False):
+        for multipliers, _ in zip(chooser, range(MOST_ATTEMPTS * wanted + MOST_ATTEMPTS), strict=False):
             self.take(multipliers)
             if len(self.found) >= most or self.trials.left <= 0:
                 return

@@ -10,19 +10,19 @@ import re
 from itertools import chain, product
 
 from kernelwright.tools.problem import Problem, inner_integers, module_integers, parse
-from kernelwright.tools.references.dry_run import OPS, DryRunFailed, Weight, weigh
+from kernelwright.tools.references.dry_run import MOST_OPERATOR_CALLS, DryRunFailed, Weight, weigh
 
-ELEMENTS = 1 << 18
+MOST_ELEMENTS = 1 << 18
 """Of inputs, outputs and weights together that shrunk shapes should stay under."""
-OPERATIONS = 50_000_000
+MOST_OPERATIONS = 50_000_000
 """Of one call that shrunk shapes should stay under."""
-BUDGET = 8_000
+SEARCH_CALLS = 8_000
 """aten calls of all dry runs of one search: it ends at the same place on every machine."""
 JUMP_OPS = 1_600
 """aten calls of one dry run of a reference that took too long at its own sizes."""
-FAILED = 40
+FAILED_CALLS = 40
 """aten calls charged for a dry run that raises, beside those that it made."""
-GOALS = ((16, 5), (64, 7), (128, 9), (256, 17), (1024, 35), (8192, 67), (65_536, 131))
+GOAL_SIZES = ((16, 5), (64, 7), (128, 9), (256, 17), (1024, 35), (8192, 67), (65_536, 131))
 """Sizes up to the first number are brought to the second; larger ones to LARGEST_GOAL.
 
 Odd, so never a multiple of a block.
@@ -32,7 +32,7 @@ KEPT_VALUE = 8
 """Integers up to this stay in the first round: axes, layers, groups."""
 KEPT_NAME = re.compile(r"kernel|stride|padding|dilation|pool")
 """These say what is computed, not how much of it."""
-ROUNDS = 4
+MOST_ROUNDS = 4
 """Each halves the goals, as long as the whole is too large."""
 SPLITS = (2, 3, 4, 8, 16, 32, 64)
 """Numbers of heads, groups and patches that sizes are often multiples of."""
@@ -41,7 +41,7 @@ DIVISORS = (8, 4, 2)
 
 
 def fits(weight: Weight) -> bool:
-    return weight.elements <= ELEMENTS and weight.operations <= OPERATIONS
+    return weight.elements <= MOST_ELEMENTS and weight.operations <= MOST_OPERATIONS
 
 
 class Search:
@@ -53,7 +53,7 @@ class Search:
         self.sizes: dict[str, int] = {}
         self.trouble = ""
         """What the reference raised at its own sizes."""
-        self._left = BUDGET
+        self._left = SEARCH_CALLS
         self.weight = self._weigh({})
 
     def run(self) -> None:
@@ -68,14 +68,14 @@ class Search:
         left it.
         """
         after_first = (self.sizes, self.weight)
-        for step in range(ROUNDS):
+        for step in range(MOST_ROUNDS):
             before, held = self.sizes, self._held()
             for name in sorted(self.original, key=lambda n: -self.value(n)):
                 self._reduce(name, step)
             if self.weight is not None and fits(self.weight):
                 return
             after_first = after_first if step else (self.sizes, self.weight)
-            if (step and self.sizes == before) or (held == self._held() and held > ELEMENTS):
+            if (step and self.sizes == before) or (held == self._held() and held > MOST_ELEMENTS):
                 break
         self.sizes, self.weight = after_first
 
@@ -89,7 +89,7 @@ class Search:
         large = {n: v for n, v in self.original.items() if v > KEPT_VALUE and not KEPT_NAME.search(n)}
         goals = {n: min(v, goal_of(v) * self.factor) for n, v in large.items()}
         longest = max(large, key=lambda n: large[n], default="")
-        for step in range(ROUNDS if large else 0):
+        for step in range(MOST_ROUNDS if large else 0):
             sizes = {**goals, longest: goals[longest] >> 2 * step | 1}
             if (weight := self._weigh(sizes, JUMP_OPS)) is not None:
                 self.sizes, self.weight = sizes, weight
@@ -137,14 +137,14 @@ class Search:
         if self.weight is None or _lighter(weight, self.weight):
             self.sizes, self.weight = sizes, weight
 
-    def _weigh(self, sizes: dict[str, int], most: int = OPS) -> Weight | None:
+    def _weigh(self, sizes: dict[str, int], most: int = MOST_OPERATOR_CALLS) -> Weight | None:
         """None where the reference does not run with these sizes, takes too long to try, or computes nothing."""
         if self._left <= 0:
             return None
         try:
             weight = weigh(self.problem.with_sizes(sizes), min(most, self._left))
         except DryRunFailed as failed:
-            self._left -= failed.ops + FAILED
+            self._left -= failed.ops + FAILED_CALLS
             self.trouble = self.trouble if sizes else str(failed)
             return None
         self._left -= weight.ops
@@ -175,7 +175,7 @@ def _read_by_model(source: str) -> set[str]:
 
 
 def goal_of(value: int) -> int:
-    return next((goal for most, goal in GOALS if value <= most), LARGEST_GOAL)
+    return next((goal for most, goal in GOAL_SIZES if value <= most), LARGEST_GOAL)
 
 
 def ladder(goal: int, value: int, others: set[int]) -> list[int]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import DryRunFailed, Weight, held, run_once, weigh
 from kernelwright.tools.report import Value
-from kernelwright.tools.sizing.size_search import ELEMENTS, Search, fits, goal_of, places
+from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, Search, fits, goal_of, places
 
 RUNNABLE = (1 << 25, 2_000_000_000)
 """Elements and operations up to which a reference that stays too large is run for real."""
@@ -115,11 +115,11 @@ def _described(problem: Problem, sizes: dict[str, int], weight: Weight, note: st
 
 def _what_stays(problem: Problem, sizes: dict[str, int], weight: Weight) -> str:
     """Why it is still too large."""
-    heavy = f"{weight.elements:,} elements" if weight.elements > ELEMENTS else f"{weight.operations:,} operations"
+    heavy = f"{weight.elements:,} elements" if weight.elements > MOST_ELEMENTS else f"{weight.operations:,} operations"
     held = sum(_numel(shape) for shape in weight.weights)
     if not places(problem):
         return f"{heavy}: no size is written where it could be changed"
-    if held > ELEMENTS:
+    if held > MOST_ELEMENTS:
         return f"{heavy}: {held:,} of them weights of layers whose widths are written inside Model"
     return f"{heavy}: nothing more can be made smaller"
 
@@ -127,7 +127,7 @@ def _what_stays(problem: Problem, sizes: dict[str, int], weight: Weight) -> str:
 def _as_it_is(problem: Problem) -> Shrunk | None:
     """A reference that does not run without data (it reads values), where its own sizes are small."""
     try:
-        if held(problem) > ELEMENTS:
+        if held(problem) > MOST_ELEMENTS:
             return None
         finite, flat = _look(run_once(problem))
     except Exception:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from random import Random
 
-SMALL = 12
+SMALL_NUMBER = 12
 """Numbers below it are shown as they are."""
-SPREAD = 64
+PRIME_SPREAD = 64
 """Numbers on either side among which a prime is looked for."""
 
 
@@ -23,7 +23,7 @@ def prime_at_most(number: int, least: int) -> int:
     """The largest prime of at most `number`, not below `least` and not far below `number`; `number` itself where
     there is none.
     """
-    lowest = max(least, number - SPREAD)
+    lowest = max(least, number - PRIME_SPREAD)
     return next((n for n in range(number, lowest - 1, -1) if is_prime(n)), number)
 
 
@@ -58,7 +58,7 @@ def divisors(number: int, most: int, extra: Iterable[int] = ()) -> list[int]:
 
 def describe(value: int, blocks: Sequence[int]) -> str:
     """What is special about a size, in a few words."""
-    if value < SMALL:
+    if value < SMALL_NUMBER:
         return str(value)
     words = _about_blocks(value, blocks)
     if is_prime(value):

@@ -30,9 +30,9 @@ import kernelwright
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Environment, Number, Timing, Value
 
-SECONDS = 180.0
+BASELINE_SECONDS = 180.0
 """For compiling, and again for timing."""
-CALLS = 50
+TIMED_CALLS = 50
 COMPILED = "compiled"
 MOST_AT_ONCE = 4
 """Each holds a CUDA context, the weights and the inputs."""
@@ -140,7 +140,7 @@ class _Compiler:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        late = threading.Timer(SECONDS, self._kill)
+        late = threading.Timer(BASELINE_SECONDS, self._kill)
         late.start()
         try:
             stdin.write(line.encode() + b"\n")
@@ -153,7 +153,7 @@ class _Compiler:
 
     def _trouble(self) -> str:
         if self._process.wait() == -signal.SIGKILL:
-            return f"torch.compile was ended: it took longer than {SECONDS:g} s, or memory ran out"
+            return f"torch.compile was ended: it took longer than {BASELINE_SECONDS:g} s, or memory ran out"
         self._said.seek(0)
         said = self._said.read().decode("utf-8", "replace").strip().splitlines()
         return f"torch.compile failed: {said[-1][:200] if said else 'no word'}"
@@ -192,7 +192,7 @@ def measure(problem: Problem, device: str, ready: Callable[[], None]) -> Baselin
         ready()
         for _ in range(3):
             compiled(*inputs), model(*inputs)
-        for _ in range(CALLS):
+        for _ in range(TIMED_CALLS):
             for name, call in (("eager", model), ("compiled", compiled)):
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 flush.zero_()

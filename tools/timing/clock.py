@@ -15,10 +15,10 @@ from kernelwright.tools.hardware.gpus import read_driver
 from kernelwright.tools.replaying.gpu.stopwatch import flush
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.timing.measurement import Alternatives, Measurement
-from kernelwright.tools.timing.measuring import SECONDS, Asks, InputSet, Measuring, well_formed
+from kernelwright.tools.timing.measuring import ANSWER_SECONDS, Asks, InputSet, Measuring, well_formed
 from kernelwright.tools.timing.reference_clock import ReferenceClock
 
-SLOWED = 1.3
+SLOWED_FACTOR = 1.3
 """A write over the cache that takes so many times what it took at first: another program is at work on this GPU."""
 STEP_SECONDS = 20.0
 """For timing the alternatives of all choices."""
@@ -52,7 +52,7 @@ class Clock:
         Raises Failed where one of them ends the process.
         """
         message = {"do": "clock_choose", "seconds": seconds, "sets": [inputs.described]}
-        reply = process.ask(message, seconds=seconds + SECONDS, shared=inputs.shared)
+        reply = process.ask(message, seconds=seconds + ANSWER_SECONDS, shared=inputs.shared)
         with well_formed():
             times = {int(n): {int(k): float(ms) for k, ms in found} for n, found in reply["ms"]}
             return tuple(
@@ -88,7 +88,7 @@ class Clock:
         lies in every measurement.
         """
         now = _time_flush()
-        if now > SLOWED * self.flush_ms:
+        if now > SLOWED_FACTOR * self.flush_ms:
             raise InfrastructureError(
                 f"{self.device} is shared with another program (the judge's own fill takes {now:.3g} ms, "
                 f"{self.flush_ms:.3g} before): "

@@ -33,9 +33,9 @@ METRICS = {
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor_percent",
 }
 """By ncu's name. A GPU that lacks one of them gets the others in a second try."""
-WEIGHT = "gpu__time_duration.sum"
+WEIGHT_METRIC = "gpu__time_duration.sum"
 MOST_LAUNCHES = 20
-FOUND = 86
+FOUND_EXIT_CODE = 86
 """Exit code that the sanitizer is told to give when it finds something."""
 _AT = re.compile(
     r"^=+\s+at (?P<kernel>[^\n+(]+?)(?:\(.*?\))?(?:\+0x[0-9a-f]+)?(?: in (?P<file>[^\n]+?):(?P<line>\d+))?$", re.M
@@ -119,12 +119,12 @@ def read_counters(text: str) -> dict[str, float]:
     """ncu's raw CSV page: a header, a row of units, a row a launch. Averages by launch time."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(lines))
-    launches = [(w, row) for row in rows if (w := _number(row.get(WEIGHT))) is not None]
+    launches = [(w, row) for row in rows if (w := _number(row.get(WEIGHT_METRIC))) is not None]
     total = sum(w for w, _ in launches)
     found: dict[str, float] = {}
     for name, short in METRICS.items():
         values = [(w, v) for w, row in launches if (v := _number(row.get(name))) is not None]
-        if name != WEIGHT and values and total > 0:
+        if name != WEIGHT_METRIC and values and total > 0:
             found[short] = sum(w * v for w, v in values) / sum(w for w, _ in values)
     return found
 
@@ -151,7 +151,16 @@ def memory_check(
     if sanitizer is None:
         return Counted(note="compute-sanitizer is not installed: out-of-bounds accesses are looked for by margins only")
     log = scratch / "memcheck.log"
-    options = ["--tool", "memcheck", "--error-exitcode", str(FOUND), "--print-limit", "5", "--log-file", str(log)]
+    options = [
+        "--tool",
+        "memcheck",
+        "--error-exitcode",
+        str(FOUND_EXIT_CODE),
+        "--print-limit",
+        "5",
+        "--log-file",
+        str(log),
+    ]
     environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     code, _ = _run([*prefix, sanitizer, *options, *_once(spec)], scratch, seconds, environment)
     if code is None:

@@ -21,7 +21,7 @@ CANDIDATE_MS, REFERENCE_MS = 60.0, 20.0
 LEAST_CALLS, MOST_CALLS, BLOCKS = 6, 48, 3
 SLOW, FEW_CALLS = 3.0, 3
 """A candidate that takes so many times what the reference takes is timed in so few calls."""
-DRIFT = 0.015
+CLOCK_DRIFT = 0.015
 """Beyond which the reference is measured anew: the GPU's clocks have changed since its time of record."""
 WALL_SHARE = 0.7
 """The device events of a block claim at least this share of what the judge's clock saw."""
@@ -29,7 +29,7 @@ MOST_DOUBTED = 8
 """Blocks, none of which can be believed, before that is called a cheat."""
 BLOCK_SLACK, CALL_SLACK = 1.0, 0.1
 """Milliseconds of the judge's clock, a block and a call, that messages and host code take."""
-SECONDS = 60.0
+ANSWER_SECONDS = 60.0
 """For any one answer of the candidate's process."""
 
 
@@ -121,7 +121,7 @@ class Measuring:
             host_ms = self._open(everything=True)
             self._alternate()
         steps = self._steps()
-        self._process.ask({"do": "clock_close"}, seconds=SECONDS)
+        self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
         candidate = timing(self._blocks.samples)
         drift = self._check_drift()
         eager = self._reference.record
@@ -143,7 +143,7 @@ class Measuring:
             "do": "clock_open", "sets": [s.described for s in self._sets], "choices": list(self._choices.items()),
             "graphs": self._reference.graphs, "everything": everything,
         }  # fmt: skip
-        reply = self._process.ask(message, seconds=SECONDS, shared=[one for s in self._sets for one in s.shared])
+        reply = self._process.ask(message, seconds=ANSWER_SECONDS, shared=[one for s in self._sets for one in s.shared])
         with well_formed():
             captured, why, host_ms = bool(reply["captured"]), str(reply["why"]), float(reply["host_ms"])
             copied = bool(reply["copied"])
@@ -203,7 +203,7 @@ class Measuring:
         order = [(self._turn + i) % len(self._sets) for i in range(calls)]
         self._turn += calls
         begun = time.perf_counter()
-        reply = self._process.ask({"do": "clock_block", "order": order}, seconds=SECONDS)
+        reply = self._process.ask({"do": "clock_block", "order": order}, seconds=ANSWER_SECONDS)
         wall = (time.perf_counter() - begun) * 1e3
         with well_formed():
             times, block = [float(ms) for ms in reply["ms"]], float(reply["block_ms"])
@@ -225,7 +225,7 @@ class Measuring:
             place.memory.fill_(0xFF)
         specs = [[{"tensor": place.spec} for place in places]]
         message = {"do": "clock_check", "index": last, "sets": specs}
-        reply = self._process.ask(message, seconds=SECONDS, shared=list(places))
+        reply = self._process.ask(message, seconds=ANSWER_SECONDS, shared=list(places))
         if compare is not None:
             _compare_timed(compare, last)
         with well_formed():
@@ -235,7 +235,7 @@ class Measuring:
     def _steps(self) -> tuple[StepTime, ...]:
         calls = 1 if statistics.median(self._blocks.samples) > 100.0 else 3
         message = {"do": "clock_launches", "calls": calls, "index": random.randrange(len(self._sets))}
-        reply = self._process.ask(message, seconds=SECONDS)
+        reply = self._process.ask(message, seconds=ANSWER_SECONDS)
         with well_formed():
             total = float(reply["total_ms"])
             return tuple(_step_time(row, total) for row in reply["launches"])
@@ -246,7 +246,7 @@ class Measuring:
         """
         before = self._reference.record.median
         drift = statistics.median(self._eager) / before - 1.0
-        if abs(drift) > DRIFT:
+        if abs(drift) > CLOCK_DRIFT:
             self._clock.refuse_a_shared_gpu()
             self._reference.open(self._reference.graphs)
             self._reference.time_anew()

@@ -14,7 +14,7 @@ from kernelwright.tools.report import Cheat, Failure, Fault, Isolation, Value, c
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from kernelwright.tools.tracing.trace import Traced, TraceError, read
 
-ENTRY = "kernelwright.tools.tracing.tracer:serve"
+TRACER_ENTRY = "kernelwright.tools.tracing.tracer:serve"
 MOST_MESSAGES = 5_000
 MANY_CALLS = 12
 """Calls of forward at the first size: host code that changes what it does after some calls is seen here."""
@@ -72,7 +72,7 @@ def trace_candidate(
         }
         for i, s in enumerate(sizes)
     ]
-    with zygote.start(ENTRY, {"source": source, "target": target, "sizes": asked}) as process:
+    with zygote.start(TRACER_ENTRY, {"source": source, "target": target, "sizes": asked}) as process:
         first = _FirstSize(process, decided, allow_import)
         answer, failure = _listen(process, start + seconds, seconds, first)
         found = first.alone()

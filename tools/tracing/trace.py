@@ -31,7 +31,7 @@ from pydantic import ConfigDict, ValidationError
 
 from kernelwright.tools.report import Value
 
-VERSION = 1
+TRACE_VERSION = 1
 """Raised when a field changes its meaning."""
 Json = Any
 
@@ -45,7 +45,7 @@ LONGEST_FUNCTION = 200_000
 LONGEST_NAME = 200
 MOST_DATA = 4 << 20
 """Bytes of all constant tensors of one trace, base64 included."""
-DEEPEST = 24
+DEEPEST_NESTING = 24
 """Nesting of a value."""
 MOST_VALUES = 400_000
 """Nodes of all values of one trace."""
@@ -198,7 +198,7 @@ class Trace(Strict):
 class Traced(Strict):
     """Everything that one candidate's process said, of all sizes that it was asked for."""
 
-    version: int = VERSION
+    version: int = TRACE_VERSION
     functions: dict[str, Function] = {}
     kernels: dict[str, Kernel] = {}
     traces: tuple[Trace | None, ...] = ()
@@ -230,7 +230,7 @@ def _check_size(message: Json) -> None:
     while waiting:
         value, depth = waiting.pop()
         seen += 1
-        if seen > MOST_VALUES or depth > DEEPEST:
+        if seen > MOST_VALUES or depth > DEEPEST_NESTING:
             raise TraceError("the trace is too large or nested too deeply")
         if isinstance(value, dict):
             if any(len(k) > LONGEST_NAME for k in value):
@@ -243,8 +243,8 @@ def _check_size(message: Json) -> None:
 
 
 def _check_bounds(traced: Traced) -> None:
-    if traced.version != VERSION:
-        raise TraceError(f"the trace is of version {traced.version}, not {VERSION}")
+    if traced.version != TRACE_VERSION:
+        raise TraceError(f"the trace is of version {traced.version}, not {TRACE_VERSION}")
     if len(traced.kernels) > MOST_KERNELS or len(traced.functions) > MOST_FUNCTIONS:
         raise TraceError("the trace names too many kernels")
     if any(len(f.text) > LONGEST_FUNCTION for f in traced.functions.values()):

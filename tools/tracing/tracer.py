@@ -31,7 +31,7 @@ from kernelwright.tools.tracing.kernels import NotPlain, Texts
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.pretended_gpu.offline_driver import LaunchRefused
 from kernelwright.tools.tracing.tape import Step, Tape, TooLong
-from kernelwright.tools.tracing.trace import VERSION, leaves
+from kernelwright.tools.tracing.trace import TRACE_VERSION, leaves
 from kernelwright.tools.tracing.trouble import failure_of
 
 NAME = "candidate"
@@ -111,7 +111,7 @@ class Tracer:
         ignored = [f"{name} is not done while tracing ({n} times)" for name, n in pretend_gpu.ignored.items()]
         return {
             "traced": {
-                "version": VERSION, "traces": traces,
+                "version": TRACE_VERSION, "traces": traces,
                 "functions": {k: f.model_dump(mode="json") for k, f in self._texts.functions.items()},
                 "kernels": {k: f.model_dump(mode="json") for k, f in self._texts.kernels.items()},
             },

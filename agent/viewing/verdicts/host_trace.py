@@ -22,13 +22,13 @@ def trace_host_code(
     A candidate that fails is a value. Raises ProblemError where the reference itself cannot be used,
     InfrastructureError where no process could be started.
     """
-    from kernelwright.tools.pipeline import WARM
+    from kernelwright.tools.pipeline import WARM_KINDS
     from kernelwright.tools.sizing.selection import requests, select
     from kernelwright.tools.tracing.client import trace_candidate
 
     selection = select(problem, source, device, seed=0, count=0)
     asked = requests(problem, selection, device, seed=0)
-    with Zygote(Kind.COMPILE, warm=WARM[Kind.COMPILE], spare=False) as zygote:
+    with Zygote(Kind.COMPILE, warm=WARM_KINDS[Kind.COMPILE], spare=False) as zygote:
         found = trace_candidate(zygote, source, target, asked, seconds=TRACE_TIMEOUT_SECONDS, allow_import=allow_import)
     labels = [({}, "the problem's own"), *((size.sizes, size.why) for size in selection.every)]
     traces = found.traced.traces or (None,) * len(found.failures)

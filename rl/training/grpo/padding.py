@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.policies.local.continuous_batch import has_a_ring
+from kernelwright.policies.local.continuous_batch import can_batch_model
 
 DENSE = frozenset({"sdpa", "eager"})
 """Attention that is given a mask over pairs of columns; the others (flash) leave padding out themselves."""
@@ -35,7 +35,7 @@ def let_padding_see_itself(model: Any) -> Any:
     model: a causal language model of transformers, or a PeftModel round one.
     """
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    if not has_a_ring(inner):
+    if not can_batch_model(inner):
         return None
 
     def widened(_: Any, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:

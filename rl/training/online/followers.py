@@ -143,18 +143,18 @@ def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> ByFolde
     Raises InputError, PolicyRefused, PolicyUnavailable.
     """
     from kernelwright.policies.open_policy import model_and_url
-    from kernelwright.policies.openai.openai_policy import OpenAICompatible
-    from kernelwright.policies.retrying import Patient
-    from kernelwright.policies.vllm.server import ServedVLLM
+    from kernelwright.policies.openai.openai_policy import OpenAIPolicy
+    from kernelwright.policies.retrying import RetryingPolicy
+    from kernelwright.policies.vllm.server import VLLMServerPolicy
 
     model, url = model_and_url(options.engine.removeprefix(SERVED))
-    policy = OpenAICompatible(model, url, key=options.key, at_once=min(512, options.prompts * options.group))
+    policy = OpenAIPolicy(model, url, key=options.key, at_once=min(512, options.prompts * options.group))
     try:
         refuse_other_model(policy, model, url, subject)
     except BaseException:
         policy.close()
         raise
-    server = ServedVLLM(Patient(policy), url, options.key, Path(subject.path))
+    server = VLLMServerPolicy(RetryingPolicy(policy), url, options.key, Path(subject.path))
     take = server.take_adapter if lora else server.take_weights
     return ByFolder(server, options.work / "sampled", subject, lora=lora, take=take, together=False)
 

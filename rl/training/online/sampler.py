@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Policy
-from kernelwright.policies.local.in_process_policy import LivePolicy
-from kernelwright.policies.local.process_policy import ApartPolicy
+from kernelwright.policies.local.in_process_policy import InProcessPolicy
+from kernelwright.policies.local.process_policy import ProcessPolicy
 from kernelwright.policies.small.quantised_weights import has_int8
 from kernelwright.rl.training.online.followers import SERVED, open_served, open_vllm
 from kernelwright.rl.training.online.options import OnlineOptions
@@ -46,7 +46,7 @@ class Sampler(Protocol):
 class InPlace:
     """A live policy in this process: whole weights, copied over the old ones; an adapter is folded in."""
 
-    opens: type[LivePolicy] | type[ApartPolicy] = LivePolicy
+    opens: type[InProcessPolicy] | type[ProcessPolicy] = InProcessPolicy
     together = False
 
     def __init__(self, subject: Subject, options: OnlineOptions) -> None:
@@ -74,7 +74,7 @@ class InPlace:
 class Apart(InPlace):
     """The same in a process of its own; the weights travel through a file."""
 
-    opens = ApartPolicy
+    opens = ProcessPolicy
 
 
 def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> list[Sampler]:

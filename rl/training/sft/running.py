@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.interrupts import stopping
 from kernelwright.errors import InputError
-from kernelwright.policies.model_identity import SIDECAR
+from kernelwright.policies.model_identity import IDENTITY_FILE
 from kernelwright.rl.data.rows import count_rows, read_rows, shards
 from kernelwright.rl.training.processes import refuse_several_gpus
 from kernelwright.rl.training.sft.base_model import (
@@ -223,7 +223,7 @@ def _publish(options: Options, trainer: Any, base: Base, trained: FineTuned, car
             "prompt_form": str(options.choice.form), "parameters": trained.parameters, "loss": round(trained.loss, 6),
             "rows": trained.rows, "base": options.base, "seed": options.seed,
         }  # fmt: skip
-        (partial / SIDECAR).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
+        (partial / IDENTITY_FILE).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
         card(partial)
         if options.output.is_dir():
             options.output.rmdir()

@@ -7,7 +7,7 @@ import pytest
 
 from kernelwright.agent.problems.finding import find
 from kernelwright.agent.solve.solving import note_of
-from kernelwright.policies.small.embedded import WEIGHTS, open_embedded
+from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS, open_embedded
 from kernelwright.rl.data.cleaning.suites import graphs_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Split
@@ -42,13 +42,13 @@ def test_the_softmax_alone_was_never_drawn_for_its_training():
 
 
 def test_it_says_what_it_is():
-    notes = json.loads((WEIGHTS / "kernelwright.json").read_text())
+    notes = json.loads((EMBEDDED_WEIGHTS / "kernelwright.json").read_text())
     assert notes["note"] == note_of("embedded") != ""
     assert note_of("scripted:x") == ""
-    card = (WEIGHTS / "README.md").read_text()
+    card = (EMBEDDED_WEIGHTS / "README.md").read_text()
     assert f"{notes['parameters']:,} weights" in card
     assert "not judged by the tools" in card
 
 
 def test_it_is_small():
-    assert sum(path.stat().st_size for path in Path(WEIGHTS).iterdir()) < MOST_BYTES
+    assert sum(path.stat().st_size for path in Path(EMBEDDED_WEIGHTS).iterdir()) < MOST_BYTES

@@ -16,7 +16,7 @@ from bench.tolerance import bf16, constant_rows, exp2_approx, fp16, headrooms, t
 from kernelwright.tools.comparing.comparison import measure
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw, apply
-from kernelwright.tools.references.prepared_problem import expect, moved_outputs, set_up, shaken_model
+from kernelwright.tools.references.prepared_problem import expect, outputs_of_perturbed_inputs, perturbed_model, set_up
 
 CATALOGUE = sorted((Path(__file__).parents[3] / "agent" / "problems" / "catalogue").glob("[!_]*.py"))
 
@@ -159,16 +159,16 @@ class _OtherWays(TorchFunctionMode):
 
 def _headrooms(problem, ways):
     """By draw: the worst output's error over what is allowed. And how many calls went another way."""
-    situation, found, used = set_up(problem, "cpu", 1), {}, 0
-    model = shaken_model(situation, 2)
+    prepared, found, used = set_up(problem, "cpu", 1), {}, 0
+    model = perturbed_model(prepared, 2)
     for seed, draw in enumerate(Draw):
-        expected = expect(situation, draw, 10 + seed, model=model)
+        expected = expect(prepared, draw, 10 + seed, model=model)
         if not expected.finite():
             continue
         with _OtherWays(ways) as mode:
-            other = situation.reference.run(model, [v.clone() for v in expected.inputs], expected.rng)
+            other = prepared.reference.run(model, [v.clone() for v in expected.inputs], expected.rng)
         used += mode.used
-        moved = moved_outputs(situation, expected)
+        moved = outputs_of_perturbed_inputs(prepared, expected)
         four = zip(other, expected.eager, expected.exact, moved, strict=False)
         found[str(draw)] = max(measure(c, e, r, draw=str(draw), shaken=s).headroom for c, e, r, s in four)
     return found, used
@@ -208,16 +208,16 @@ def _gelu_by_exp(x):
 def test_a_row_of_one_number_on_which_eager_is_right_by_luck_is_no_fault_and_no_pass_for_lower_precision():
     path = next(p for p in CATALOGUE if p.stem == "fused_gelu")
     problem = Problem(name=path.stem, source=path.read_text())
-    situation = set_up(problem.with_sizes(problem.cpu_sizes), "cpu", 1)
+    prepared = set_up(problem.with_sizes(problem.cpu_sizes), "cpu", 1)
     lucky = 0
     for seed in range(400):
-        expected = expect(situation, Draw.CONSTANT_ROWS, seed)
+        expected = expect(prepared, Draw.CONSTANT_ROWS, seed)
         [x], [eager], [exact] = expected.inputs, expected.eager, expected.exact
         honest = _gelu_by_exp(x)
         if measure(honest, eager, exact).check.passed:
             continue
         lucky += 1
-        [shaken] = moved_outputs(situation, expected)
+        [shaken] = outputs_of_perturbed_inputs(prepared, expected)
         assert measure(honest, eager, exact, shaken=shaken).headroom < 0.75, seed
         for cast in (tf32, bf16, fp16):
             cheat = within(cast, _gelu_by_exp)(x)
@@ -250,9 +250,9 @@ def get_init_inputs():
 
 
 def test_a_reference_that_refuses_inputs_nearby_is_moved_by_ulps_alone():
-    situation = set_up(Problem(name="marks", source=MARKS), "cpu", 1)
-    expected = expect(situation, Draw.CONSTANT_ROWS, 1)
-    [moved] = moved_outputs(situation, expected)
+    prepared = set_up(Problem(name="marks", source=MARKS), "cpu", 1)
+    expected = expect(prepared, Draw.CONSTANT_ROWS, 1)
+    [moved] = outputs_of_perturbed_inputs(prepared, expected)
     assert 0 < (moved - expected.eager[0]).abs().max() < 1e-4
 
 
@@ -291,11 +291,11 @@ def _term_by_term(query, key):
 
 
 def test_scores_of_constant_rows_added_term_by_term_pass_and_in_lower_precision_they_do_not():
-    situation = set_up(Problem(name="attention", source=ATTENTION), "cpu", 1)
+    prepared = set_up(Problem(name="attention", source=ATTENTION), "cpu", 1)
     for seed in range(4):
-        expected = expect(situation, Draw.CONSTANT_ROWS, seed)
+        expected = expect(prepared, Draw.CONSTANT_ROWS, seed)
         [query, key, value], [eager], [exact] = expected.inputs, expected.eager, expected.exact
-        [shaken] = moved_outputs(situation, expected)
+        [shaken] = outputs_of_perturbed_inputs(prepared, expected)
         honest = _causal(_term_by_term(query, key), value)
         assert measure(honest, eager, exact, shaken=shaken).headroom < 0.3, seed
         for cast in (tf32, bf16, fp16):
@@ -317,8 +317,8 @@ def get_init_inputs():
 
 
 def test_constant_rows_are_not_tiny_for_what_a_row_is_divided_by_its_own_size_shows_every_rounding():
-    situation = set_up(Problem(name="normalised", source=NORMALISED), "cpu", 1)
-    expected = expect(situation, Draw.CONSTANT_ROWS, 1)
+    prepared = set_up(Problem(name="normalised", source=NORMALISED), "cpu", 1)
+    expected = expect(prepared, Draw.CONSTANT_ROWS, 1)
     [x], [eager], [exact] = expected.inputs, expected.eager, expected.exact
     assert x.abs().min() > 0.1
     assert (x < 0).any()

@@ -206,6 +206,6 @@ def test_the_shipped_manifest_knows_the_catalogue_and_finds_none_of_it_degenerat
 
 
 def test_the_shipped_files_hold_facts_only():
-    for path in module.DATA.glob("manifest_*.json"):
+    for path in module.DATA_FOLDER.glob("manifest_*.json"):
         text = path.read_text()
         assert not any(word in text for word in ("import ", "class ", "def ", "nn.", "\\n"))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernelwright.tools.references.shared_tensors import MARGIN, Buffers
+from kernelwright.tools.references.shared_tensors import MARGIN_BYTES, Buffers
 
 
 @pytest.mark.parametrize("numbers", [1, 3, 8, 1001])
@@ -14,7 +14,7 @@ def test_one_byte_anywhere_in_a_margin_is_seen(numbers):
     shared.tensor.zero_()
     assert shared.margins_hold(0xFF)
     end = shared.start + shared.nbytes
-    for place in (0, 7, MARGIN - 1, end, end + 1, end + 7, end + 8, end + 4097, len(shared.memory) - 1):
+    for place in (0, 7, MARGIN_BYTES - 1, end, end + 1, end + 7, end + 8, end + 4097, len(shared.memory) - 1):
         shared.memory[place] = 0xFE
         assert not shared.margins_hold(0xFF), place
         shared.memory[place] = 0xFF

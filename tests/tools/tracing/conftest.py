@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.compiling.compiler import WORDS, Compiler
+from kernelwright.tools.compiling.compiler import OUTPUT_FILE, Compiler
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
 from kernelwright.tools.problem import Problem
@@ -71,6 +71,6 @@ def offline() -> Iterator[Offline]:
         Kind.COMPILE,
         warm="kernelwright.tools.tracing.pretended_gpu.warming:warm",
         private_scratch=True,
-        handed_out=(WORDS,),
+        handed_out=(OUTPUT_FILE,),
     ) as zygote:
         yield Offline(zygote)

@@ -22,7 +22,7 @@ from kernelwright.tools.tracing.trace import Function, Json
 
 MOST_NODES = 30_000
 """Nodes of one text's syntax tree."""
-DEEPEST = 300
+DEEPEST_NESTING = 300
 """Nesting of a syntax tree: Triton's code generator takes three frames of Python for each level, and Python stops
 at a thousand.
 """
@@ -137,8 +137,8 @@ class _Walk:
             seen += 1
             if seen > MOST_NODES:
                 raise _unsupported(f"the text of a kernel has more than {MOST_NODES} parts", place)
-            if depth > DEEPEST:
-                raise _unsupported(f"an expression is nested more than {DEEPEST} levels deep", place)
+            if depth > DEEPEST_NESTING:
+                raise _unsupported(f"an expression is nested more than {DEEPEST_NESTING} levels deep", place)
             if not isinstance(node, _FORMS):
                 raise _unsupported(f"unsupported AST node type: {type(node).__name__}", place)
             yield node

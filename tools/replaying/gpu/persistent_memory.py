@@ -13,7 +13,7 @@ ALWAYS_RESTORED = 64 << 20
 """Bytes of tensors that the candidate's own set-up made: so many are restored before every timed call, whether they
 change or not.
 """
-POISON = 0xFF
+POISON_BYTE = 0xFF
 BLOCK = 512
 """Bytes, of which torch's allocator gives a multiple, from an address that is one."""
 
@@ -126,7 +126,7 @@ def poison(ranges: Sequence[tuple[int, int]]) -> None:
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     for address, nbytes in ranges:
         place, size = ctypes.c_uint64(address), ctypes.c_size_t(nbytes)
-        check(driver().cuMemsetD8Async(place, ctypes.c_ubyte(POISON), size, stream), "cuMemsetD8Async")
+        check(driver().cuMemsetD8Async(place, ctypes.c_ubyte(POISON_BYTE), size, stream), "cuMemsetD8Async")
 
 
 def poison_free(ranges: Sequence[tuple[int, int]]) -> None:
@@ -137,7 +137,7 @@ def poison_free(ranges: Sequence[tuple[int, int]]) -> None:
 
     held = [torch.empty(nbytes, dtype=torch.uint8, device="cuda") for _, nbytes in ranges]
     for one in held:
-        one.fill_(POISON)
+        one.fill_(POISON_BYTE)
 
 
 def tensors_in(value: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from kernelwright.tools.replaying.values import Table
 from kernelwright.tools.report import Failure
 from kernelwright.tools.tracing.trace import Traced
 
-POISON = 0xFF
+POISON_BYTE = 0xFF
 """Of the set-up."""
 
 
@@ -24,7 +24,7 @@ class OnGpu:
     def __init__(self, device: str) -> None:
         self._device = device
         self._binaries: gpu.Binaries | None = None
-        self._allocations = self._fresh(POISON)
+        self._allocations = self._fresh(POISON_BYTE)
         self._lasting: list[Allocations] = []
         """Of the set-up, and of the first call where later ones go on with what it left."""
 
@@ -33,7 +33,7 @@ class OnGpu:
 
     def open(self, traced: Traced, binaries: Mapping[str, Mapping[str, Any]]) -> None:
         """Loads the binaries; those of the candidate before are unloaded, and its memory goes back where it is much."""
-        self._lasting, self._allocations = [], self._fresh(POISON)
+        self._lasting, self._allocations = [], self._fresh(POISON_BYTE)
         if self._binaries is not None:
             gpu.synchronize()
             self._binaries.unload()
@@ -50,13 +50,13 @@ class OnGpu:
         self._binaries.launch(key, grid, args)
 
     def call_of_setup(self) -> Call:
-        self._allocations = self._fresh(POISON)
+        self._allocations = self._fresh(POISON_BYTE)
         self._lasting = [self._allocations]
-        return Call(self._launch, self._allocations, poison=POISON)
+        return Call(self._launch, self._allocations, poison=POISON_BYTE)
 
     def prepared(self) -> None:
         """Memory that the set-up made belongs to its tensors."""
-        self._allocations = self._fresh(POISON)
+        self._allocations = self._fresh(POISON_BYTE)
 
     def call(self, replay: Replay, which: str, *, poison: int, shuffle: int) -> Call:
         if which != "later" or not replay.has_later:
@@ -71,7 +71,7 @@ class OnGpu:
         """
         if which != "later" and replay.has_later:
             self._lasting.append(self._allocations)
-        self._allocations = self._fresh(POISON)
+        self._allocations = self._fresh(POISON_BYTE)
 
     def finish(self) -> None:
         gpu.synchronize()

@@ -187,7 +187,7 @@ def _has_work(step: Any) -> bool:
     if isinstance(step, Launch):
         return True
     known = operators.known(step.op) if isinstance(step, Operator) else None
-    return known is not None and not known.view and known.name not in operators.UNSET
+    return known is not None and not known.view and known.name not in operators.UNINITIALISED
 
 
 def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> Timing:

@@ -12,10 +12,10 @@ from typing import Any
 
 from kernelwright.tools.report import Failed, Failure, Fault
 
-RESERVED = 4 << 30
+RESERVED_BYTES = 4 << 30
 """Bytes of address space. Only what is written takes memory (MOST_BYTES of steps.py bounds that)."""
-LEAST = 64 << 20
-GAP = 1 << 18
+LEAST_BYTES = 64 << 20
+GAP_BYTES = 1 << 18
 """Bytes between two tensors, as long as half of the reservation is free."""
 _NO_RESERVE = 0x4000
 """MAP_NORESERVE (Linux, mman.h), which Python 3.11 does not name."""
@@ -29,10 +29,10 @@ class Arena:
 
     made_on = "meta"
 
-    def __init__(self, reserved: int = RESERVED) -> None:
+    def __init__(self, reserved: int = RESERVED_BYTES) -> None:
         """Raises OSError where the limits of the process leave no room even for LEAST bytes."""
         self._memory = _reserve(reserved)
-        self._size, self._top, self._highest = len(self._memory), GAP, 0
+        self._size, self._top, self._highest = len(self._memory), GAP_BYTES, 0
         self.poison = 0xFF
 
     def mark(self) -> int:
@@ -46,7 +46,7 @@ class Arena:
             begin = -(-mark // _ALIGN) * _ALIGN
             self._memory.madvise(mmap.MADV_DONTNEED, begin, self._size - begin)
             self._highest = mark
-        self._top, self.poison = max(mark, GAP), poison
+        self._top, self.poison = max(mark, GAP_BYTES), poison
 
     def fresh(self, made: Any, fill: float | None) -> Any:
         """A tensor of the form of `made` (on the meta device), filled or poisoned. Raises Failed with MEMORY where the
@@ -57,8 +57,8 @@ class Arena:
         used = _extent(made)
         if not used or made.layout is not torch.strided:
             return torch.empty_strided(made.shape, made.stride(), dtype=made.dtype)
-        begin, gap = self._top, GAP if self._top < self._size // 2 else _ALIGN
-        if begin + used + GAP > self._size:
+        begin, gap = self._top, GAP_BYTES if self._top < self._size // 2 else _ALIGN
+        if begin + used + GAP_BYTES > self._size:
             raise Failed(
                 Failure(fault=Fault.MEMORY, message=f"one call of forward allocates more than {self._size >> 20} MiB")
             )
@@ -77,7 +77,7 @@ def _reserve(size: int) -> mmap.mmap:
         try:
             return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         except OSError:
-            if (size := size // 2) < LEAST:
+            if (size := size // 2) < LEAST_BYTES:
                 raise
 
 

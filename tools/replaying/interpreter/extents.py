@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-NEAR = 1 << 18
+NEAR_BYTES = 1 << 18
 """Bytes from a tensor within which a read is answered with poison; one farther off ends the call."""
 
 
@@ -52,7 +52,7 @@ class Extents:
         after = np.searchsorted(starts, addresses, side="right")
         above = addresses - ends[np.maximum(after - 1, 0)]
         below = starts[np.minimum(after, len(starts) - 1)] - addresses
-        near = ((after > 0) & (above <= NEAR)) | ((after < len(starts)) & (below <= NEAR))
+        near = ((after > 0) & (above <= NEAR_BYTES)) | ((after < len(starts)) & (below <= NEAR_BYTES))
         return not bool(near.all())
 
     def described(self, address: int) -> str:
@@ -60,13 +60,13 @@ class Extents:
         index = bisect_right(self.starts, address)
         before = address - self.ends[index - 1] if index else None
         after = self.starts[index] - address if index < len(self.starts) else None
-        if before is not None and before <= NEAR and (after is None or before <= after):
+        if before is not None and before <= NEAR_BYTES and (after is None or before <= after):
             return (
                 f"{max(before, 0)} bytes past the end of a tensor of "
                 f"{self.ends[index - 1] - self.starts[index - 1]} "
                 "bytes"
             )
-        if after is not None and after <= NEAR:
+        if after is not None and after <= NEAR_BYTES:
             return f"{after} bytes before a tensor of {self.ends[index] - self.starts[index]} bytes"
         return "far from every tensor"
 

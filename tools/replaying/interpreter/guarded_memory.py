@@ -17,7 +17,7 @@ from kernelwright.tools.replaying.interpreter.extents import Extents
 from kernelwright.tools.replaying.interpreter.races import Races
 from kernelwright.tools.report import Fault
 
-POISON = 0xFF
+POISON_BYTE = 0xFF
 
 
 class OutOfBounds(BaseException):
@@ -177,7 +177,7 @@ class Guard:
 def _poison(dtype: Any) -> Any:
     if dtype == np.bool_:
         return np.True_
-    return np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype)[0]
+    return np.frombuffer(bytes([POISON_BYTE]) * dtype.itemsize, dtype)[0]
 
 
 _native: Any = None

@@ -11,10 +11,10 @@ from typing import Any
 
 from kernelwright.tools.replaying.interpreter.races import Program, Races
 
-FEWEST = 8
+FEWEST_PROGRAMS = 8
 """Programs that are begun at once."""
-MOST = 64
-PATIENCE = 200
+MOST_PROGRAMS = 64
+TURNS_WITHOUT_AN_END = 200
 """Turns for each program that is begun, without one of them coming to its end, after which one more is begun."""
 
 
@@ -52,7 +52,7 @@ class Interleaving:
 
     def run_all(self) -> None:
         """Raises what the first failing program raised."""
-        for _ in range(FEWEST):
+        for _ in range(FEWEST_PROGRAMS):
             self._begin()
         self._hand_on()
         self._finished.wait()
@@ -62,7 +62,11 @@ class Interleaving:
     def turn(self) -> None:
         """Called by the program that runs: perhaps another one goes on instead."""
         self._idle_turns += 1
-        if self._idle_turns > PATIENCE * len(self._runners) and len(self._runners) < MOST and not self._exhausted:
+        if (
+            self._idle_turns > TURNS_WITHOUT_AN_END * len(self._runners)
+            and len(self._runners) < MOST_PROGRAMS
+            and not self._exhausted
+        ):
             self._idle_turns = 0
             self._begin()
         own = self._active

@@ -24,7 +24,7 @@ WARM_TEXT = """def warm(x, y, n, BLOCK: tl.constexpr):
     tl.atomic_add(y + i, c, mask=i < n)
 """
 """What a zygote interprets once, so that no process that it forks has to look anything up."""
-POISON = 0xFF
+POISON_BYTE = 0xFF
 """Of the set-up."""
 
 
@@ -70,9 +70,9 @@ class OnCpu:
         raise RuntimeError("there is no clock for interpreted kernels")
 
     def call_of_setup(self) -> Call:
-        self._arena.reset(0, POISON)
+        self._arena.reset(0, POISON_BYTE)
         self._kernels.begin_call(0)
-        return Call(self._kernels.launch, self._arena, poison=POISON)
+        return Call(self._kernels.launch, self._arena, poison=POISON_BYTE)
 
     def prepared(self) -> None:
         """What the set-up made stays where it is."""

@@ -21,7 +21,7 @@ MOST_SYNCHRONISING = 16
 """Addresses of one atomic operation that order programs; an operation on more of them adds numbers up and orders
 nothing.
 """
-SPINS = 256
+MOST_SPINS = 256
 """Atomic operations and volatile loads by one program that runs alone, after which it is taken to wait for another."""
 
 
@@ -134,7 +134,7 @@ class Races:
     def wait(self) -> None:
         """Before an atomic operation or a volatile load: a program that runs alone may not wait for ever."""
         self.now.waits += 1
-        if not self._interleaved and self.now.waits > SPINS:
+        if not self._interleaved and self.now.waits > MOST_SPINS:
             raise NeedsInterleaving
 
     def acquire(self, addresses: Any) -> None:

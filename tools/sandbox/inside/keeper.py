@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from kernelwright.tools.sandbox.inside import candidate
-from kernelwright.tools.sandbox.inside.usage_watch import TICK, Bound, Watch
+from kernelwright.tools.sandbox.inside.usage_watch import TICK_SECONDS, Bound, Watch
 from kernelwright.tools.sandbox.limits import Kind
 from kernelwright.tools.sandbox.request import Request
 from kernelwright.tools.sandbox.walls import cgroup
@@ -58,7 +58,7 @@ def keep(
         candidate.run(kind, layers, request, channel_fd, output_fd, common)
     os.close(channel_fd)
     os.close(output_fd)
-    how = _wait(pid, _watch(kind, layers, request), TICK_CUDA if kind is Kind.CUDA else TICK)
+    how = _wait(pid, _watch(kind, layers, request), TICK_CUDA if kind is Kind.CUDA else TICK_SECONDS)
     if OWN_SCRATCH in layers.active:
         for name in request.handed_out:
             with contextlib.suppress(OSError):

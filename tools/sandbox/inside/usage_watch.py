@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kernelwright.tools.sandbox.limits import Limits
 
-TICK = 0.1
+TICK_SECONDS = 0.1
 """Seconds between two looks."""
 SHARE_OF_TIME = 0.02
 """That looking through a folder takes at most."""

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PREFIX = "kernelwright-"
-WANTED = ("memory", "pids")
+GROUP_PREFIX = "kernelwright-"
+WANTED_CONTROLLERS = ("memory", "pids")
 REMOVING_SECONDS = 2.0
 _DELEGATED = ("trusted.delegate", "user.delegate")
 _counter = itertools.count()
@@ -86,7 +86,7 @@ class Groups:
         A file that this kernel lacks is left out; a folder that cannot be made raises OSError.
         """
         group = Group([])
-        name = f"{PREFIX}{os.getpid()}-{next(_counter)}"
+        name = f"{GROUP_PREFIX}{os.getpid()}-{next(_counter)}"
         try:
             for hierarchy in self.hierarchies:
                 folder = hierarchy.folder / name
@@ -103,8 +103,8 @@ class Groups:
     def sweep(self) -> None:
         """Removes what a killed owner left: empty groups whose maker is dead."""
         for hierarchy in self.hierarchies:
-            for folder in hierarchy.folder.glob(f"{PREFIX}*-*"):
-                owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+            for folder in hierarchy.folder.glob(f"{GROUP_PREFIX}*-*"):
+                owner = folder.name.removeprefix(GROUP_PREFIX).partition("-")[0]
                 if owner.isdigit() and not Path("/proc", owner).exists():
                     with contextlib.suppress(OSError):
                         folder.rmdir()
@@ -152,7 +152,7 @@ def _own_groups(proc: Path) -> Iterator[tuple[int, frozenset[str], Path, str]]:
     mounts = list(_mounts(proc))
     for line in (proc / "cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
-        wanted = frozenset(names.split(",")) & frozenset(WANTED)
+        wanted = frozenset(names.split(",")) & frozenset(WANTED_CONTROLLERS)
         for kind, options, root, point in mounts:
             if (not names and kind == "cgroup2") or (wanted and kind == "cgroup" and wanted <= options):
                 inside = os.path.relpath(path, root) if path.startswith(root) else path.lstrip("/")
@@ -191,14 +191,14 @@ def _usable(version: int, controllers: frozenset[str], folder: Path) -> frozense
     Raises OSError where no folder may be made.
     """
     if version == 2:
-        present = frozenset((folder / "cgroup.controllers").read_text().split()) & frozenset(WANTED)
+        present = frozenset((folder / "cgroup.controllers").read_text().split()) & frozenset(WANTED_CONTROLLERS)
         for name in present - frozenset((folder / "cgroup.subtree_control").read_text().split()):
             with contextlib.suppress(OSError):
                 _write(folder / "cgroup.subtree_control", f"+{name}")
         controllers = present & frozenset((folder / "cgroup.subtree_control").read_text().split())
     if not controllers:
         return controllers
-    trial = folder / f"{PREFIX}{os.getpid()}-{next(_counter)}"
+    trial = folder / f"{GROUP_PREFIX}{os.getpid()}-{next(_counter)}"
     trial.mkdir()
     trial.rmdir()
     return controllers

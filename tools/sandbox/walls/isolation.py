@@ -45,13 +45,13 @@ class Layers:
         return {"active": self.active, "missing": self.missing}
 
 
-CEILING = "process ceiling"
+PROCESS_CEILING = "process ceiling"
 OWN_SCRATCH = "bounded scratch folder"
 MEMORY_GROUP, MEMORY_WATCH = "memory cgroup", "memory watch"
 """Which of the two bounds the memory that all processes of a candidate hold together: the kernel, or the keeper's
 looking (watch.py).
 """
-OTHERS = 512
+OTHER_THREADS = 512
 """Threads that the same user may start elsewhere while a candidate lives: where RLIMIT_NPROC must be used, they
 count as if they were its own.
 """
@@ -69,7 +69,7 @@ def set_limits(kind: Kind, limits: Limits, ceiling: bool) -> None:
         resource.RLIMIT_NOFILE: limits.open_files,
     }
     if not ceiling:
-        wanted[resource.RLIMIT_NPROC] = limits.processes + _own_processes() + OTHERS
+        wanted[resource.RLIMIT_NPROC] = limits.processes + _own_processes() + OTHER_THREADS
     for name, value in wanted.items():
         _, hard = resource.getrlimit(name)
         bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -137,7 +137,7 @@ def open_session(layers: Layers, limits: Limits, *, own_mounts: bool, scratch: s
     if not own_mounts:
         return
     if "pid namespace" in layers.active and layers.enter("own /proc", kernel.mount_proc):
-        layers.enter(CEILING, lambda: cap_processes(limits))
+        layers.enter(PROCESS_CEILING, lambda: cap_processes(limits))
         layers.enter("read-only /proc/sys", protect_proc)
     layers.enter("own /dev/shm", kernel.mount_own_shm)
     if scratch:
@@ -157,7 +157,7 @@ def enter_process_walls(
 
     `memory_files`: whether memfd_create stays open.
     """
-    layers.enter("resource limits", lambda: set_limits(kind, limits, CEILING in layers.active))
+    layers.enter("resource limits", lambda: set_limits(kind, limits, PROCESS_CEILING in layers.active))
     layers.enter("no capabilities", kernel.drop_capabilities)
     layers.enter("no new privileges", kernel.no_new_privileges)
     if close_all_files is not None:

@@ -16,7 +16,7 @@ from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
 
 OUR_READABLE_PARTS = ("__init__.py", "tools")
 """Of our own package; a candidate has no business in the others."""
-SYSTEM = (
+SYSTEM_FOLDERS = (
     "/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/sys", "/etc/ld.so.cache", "/etc/alternatives",
     "/etc/nsswitch.conf", "/etc/localtime",
     "/etc/vulkan", "/etc/OpenCL", "/etc/nvidia",
@@ -26,7 +26,7 @@ SYSTEM = (
 def readable_paths() -> list[str]:
     """Returns Python, its packages, system libraries and CUDA; of our own package only OUR_READABLE_PARTS."""
     python = {sys.base_prefix, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), sys.base_exec_prefix}
-    paths = [*SYSTEM, *(p for p in python if p)]
+    paths = [*SYSTEM_FOLDERS, *(p for p in python if p)]
     ours = Path(kernelwright.__file__).parent
     paths += [str(ours / part) for part in OUR_READABLE_PARTS]
     for folder in _package_folders(ours):

@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from kernelwright.policies.base import Message, PolicyRefused, PolicyUnavailable, Request, Role, Sampling, Trouble  # noqa: E402
-from kernelwright.policies.local.in_process_policy import LivePolicy, fingerprint  # noqa: E402
-from kernelwright.policies.local.process_policy import ApartPolicy  # noqa: E402
+from kernelwright.policies.local.in_process_policy import InProcessPolicy, fingerprint  # noqa: E402
+from kernelwright.policies.local.process_policy import ProcessPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
 
@@ -27,7 +27,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def apart(tiny):
-    policy = ApartPolicy(tiny, device="cpu", places=4, ring=True)
+    policy = ProcessPolicy(tiny, device="cpu", places=4, ring=True)
     yield policy
     policy.close()
 
@@ -39,7 +39,7 @@ def request(word, seed, tokens=24, **more):
 
 def test_many_threads_get_what_a_policy_in_this_process_says(tiny, apart):
     asked = [request("softmax " * (1 + n % 3), n, 3 + n % 20) for n in range(24)]
-    here = LivePolicy(tiny, device="cpu", places=4, ring=True)
+    here = InProcessPolicy(tiny, device="cpu", places=4, ring=True)
     assert (apart.name, apart.prompt_form) == (here.name, here.prompt_form)
     answers, before = {}, apart.drawn[0]
     threads = [
@@ -61,7 +61,7 @@ def test_many_threads_get_what_a_policy_in_this_process_says(tiny, apart):
 
 
 def test_weights_travel_and_those_that_do_not_fit_are_refused(tiny, tmp_path):
-    policy = ApartPolicy(tiny, device="cpu", places=4)
+    policy = ProcessPolicy(tiny, device="cpu", places=4)
     before = policy.sample([request("add", 1)])[0]
     other = transformers.AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path / "other", seed=7))
     with pytest.raises(PolicyRefused, match="do not fit"):
@@ -70,7 +70,7 @@ def test_weights_travel_and_those_that_do_not_fit_are_refused(tiny, tmp_path):
     after = policy.sample([request("add", 1)])[0]
     policy.close()
     assert after.revision == revision == fingerprint(other.state_dict()) != before.revision
-    [wanted] = LivePolicy(str(tmp_path / "other"), device="cpu").sample([request("add", 1)])
+    [wanted] = InProcessPolicy(str(tmp_path / "other"), device="cpu").sample([request("add", 1)])
     assert after.token_ids == wanted.token_ids != before.token_ids
 
 
@@ -83,12 +83,12 @@ def test_one_that_cannot_be_answered_takes_no_other_with_it(apart):
 
 def test_a_model_that_is_not_there_is_refused_as_it_would_be_here(tmp_path):
     with pytest.raises(PolicyRefused) as caught:
-        ApartPolicy(str(tmp_path / "nothing"), device="cpu")
+        ProcessPolicy(str(tmp_path / "nothing"), device="cpu")
     assert caught.value.trouble is Trouble.MODEL
 
 
 def test_whoever_waits_is_told_when_the_process_has_ended(tiny):
-    policy = ApartPolicy(tiny, device="cpu", places=4, ring=True)
+    policy = ProcessPolicy(tiny, device="cpu", places=4, ring=True)
     told = []
 
     def ask():
@@ -112,7 +112,7 @@ def test_whoever_waits_is_told_when_the_process_has_ended(tiny):
 def test_who_waits_leaves_when_it_is_told_to(tmp_path):
     """Greedily the tiny model never ends by itself."""
     policy, ended = (
-        ApartPolicy(str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, ring=True),
+        ProcessPolicy(str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, ring=True),
         [],
     )
 

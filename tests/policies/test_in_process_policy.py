@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling, Trouble  # noqa: E402
-from kernelwright.policies.local.in_process_policy import PATIENCE, LivePolicy, Question, fingerprint  # noqa: E402
+from kernelwright.policies.local.in_process_policy import BURSTS_BEFORE_REFILL, InProcessPolicy, Question, fingerprint  # noqa: E402
 from kernelwright.policies.local.transformers_policy import TransformersPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
@@ -37,7 +37,7 @@ def requests(count=23):
 
 def test_rows_that_come_and_go_say_what_they_would_say_alone(tiny):
     asked = requests()
-    running = LivePolicy(tiny, device="cpu", places=4, ring=True).sample(asked)
+    running = InProcessPolicy(tiny, device="cpu", places=4, ring=True).sample(asked)
     plain = TransformersPolicy(tiny, device="cpu").sample(asked)
     for one, other in zip(running, plain, strict=True):
         assert one.token_ids == other.token_ids
@@ -47,7 +47,7 @@ def test_rows_that_come_and_go_say_what_they_would_say_alone(tiny):
 
 
 def test_a_ring_that_has_gone_round_many_times_is_still_right(tiny):
-    policy = LivePolicy(tiny, device="cpu", places=2, ring=True)
+    policy = InProcessPolicy(tiny, device="cpu", places=2, ring=True)
     asked = [request(WORDS[n % 5], n, tokens=40) for n in range(30)]
     running = policy.sample(asked)
     assert policy._ring.steps > 2 * policy._ring.length
@@ -56,7 +56,7 @@ def test_a_ring_that_has_gone_round_many_times_is_still_right(tiny):
 
 
 def test_many_threads_get_their_own_answers(tiny):
-    policy, asked, answers = LivePolicy(tiny, device="cpu", places=8, ring=True), requests(40), {}
+    policy, asked, answers = InProcessPolicy(tiny, device="cpu", places=8, ring=True), requests(40), {}
     threads = [
         threading.Thread(target=lambda n=n: answers.update({n: policy.sample([asked[n]])[0]})) for n in range(40)
     ]
@@ -70,13 +70,13 @@ def test_many_threads_get_their_own_answers(tiny):
 
 def test_what_the_ring_cannot_sample_goes_the_plain_way_beside_it(tiny):
     asked = [request("add", 1), request("add", 2, top_p=0.5), request("add", 3, stop=("e",))]
-    running = LivePolicy(tiny, device="cpu", places=4, ring=True).sample(asked)
+    running = InProcessPolicy(tiny, device="cpu", places=4, ring=True).sample(asked)
     plain = TransformersPolicy(tiny, device="cpu").sample(asked)
     assert [one.token_ids for one in running] == [other.token_ids for other in plain]
 
 
 def test_a_prompt_that_does_not_fit_is_refused_and_takes_no_other_with_it(tiny):
-    policy = LivePolicy(tiny, device="cpu", places=4, ring=True)
+    policy = InProcessPolicy(tiny, device="cpu", places=4, ring=True)
     with pytest.raises(PolicyRefused) as refused:
         policy.sample([request("add", 1), request("word " * 600, 2)])
     assert refused.value.trouble is Trouble.CONTEXT
@@ -84,7 +84,7 @@ def test_a_prompt_that_does_not_fit_is_refused_and_takes_no_other_with_it(tiny):
 
 
 def test_a_longer_question_gets_a_longer_ring(tiny):
-    policy = LivePolicy(tiny, device="cpu", places=4, ring=True)
+    policy = InProcessPolicy(tiny, device="cpu", places=4, ring=True)
     policy.sample([request("add", 1, tokens=4)])
     short = policy._ring.length
     long = policy.sample([request("add", 2, tokens=400)])[0]
@@ -93,7 +93,7 @@ def test_a_longer_question_gets_a_longer_ring(tiny):
 
 
 def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tiny):
-    policy = LivePolicy(tiny, device="cpu", places=16, ring=True)
+    policy = InProcessPolicy(tiny, device="cpu", places=16, ring=True)
     first, late = Question(request("add", 1, tokens=4)), Question(request("x", 2, tokens=4))
     others = [Question(request("add", seed, tokens=200, temperature=0.0)) for seed in range(15)]
     policy._waiting.append(first)
@@ -102,7 +102,7 @@ def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tin
     policy._waiting.extend(others)
     policy._work()
     policy._waiting.append(late)
-    for _ in range(PATIENCE + 1):
+    for _ in range(BURSTS_BEFORE_REFILL + 1):
         policy._work()
     assert late.answered
     assert not any(question.answered for question in others)
@@ -110,7 +110,7 @@ def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tin
 
 @pytest.mark.parametrize("ring", [True, False])
 def test_weights_move_in_place_and_the_revision_with_them(tiny, tmp_path, ring):
-    policy = LivePolicy(tiny, device="cpu", places=4, ring=ring)
+    policy = InProcessPolicy(tiny, device="cpu", places=4, ring=ring)
     before = policy.sample([request("add", 1)])[0]
     other = transformers.AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path / "other", seed=7))
     revision = policy.update(other.state_dict())
@@ -121,7 +121,7 @@ def test_weights_move_in_place_and_the_revision_with_them(tiny, tmp_path, ring):
 
 
 def test_weights_of_another_shape_are_refused_and_nothing_is_changed(tiny):
-    policy = LivePolicy(tiny, device="cpu", places=4)
+    policy = InProcessPolicy(tiny, device="cpu", places=4)
     before = policy.sample([request("add", 1)])[0]
     with pytest.raises(PolicyRefused, match="do not fit"):
         policy.update({"model.embed_tokens.weight": torch.zeros(3, 3)})
@@ -131,7 +131,7 @@ def test_weights_of_another_shape_are_refused_and_nothing_is_changed(tiny):
 @pytest.mark.gpu
 def test_the_replayed_graph_says_what_the_plain_batch_says_on_a_gpu(tiny):
     asked = requests(64)
-    running = LivePolicy(tiny, device="cuda", dtype="float32", places=16).sample(asked)
+    running = InProcessPolicy(tiny, device="cuda", dtype="float32", places=16).sample(asked)
     plain = TransformersPolicy(tiny, device="cuda", dtype="float32").sample(asked)
     same = sum(one.token_ids == other.token_ids for one, other in zip(running, plain, strict=True))
     assert same >= 60  # rounding may turn a draw at the edge of two tokens
@@ -143,7 +143,7 @@ def test_the_replayed_graph_says_what_the_plain_batch_says_on_a_gpu(tiny):
 @pytest.mark.parametrize("ring", [True, False])
 def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tmp_path, ring):
     policy, ended = (
-        LivePolicy(str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, ring=ring),
+        InProcessPolicy(str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, ring=ring),
         [],
     )
     endless = [request("add", n, tokens=5_000, temperature=0.0) for n in range(12)]  # greedily it never ends by itself

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from kernelwright.policies.base import Completion, Message, PolicyRefused, PolicyUnavailable, Request, Role, Trouble
-from kernelwright.policies.retrying import Patient
+from kernelwright.policies.retrying import RetryingPolicy
 from kernelwright.policies.scripted import ScriptedPolicy
 
 ASK = Request(messages=(Message(role=Role.USER, content="add"),))
@@ -29,7 +29,9 @@ class Flaky(ScriptedPolicy):
 
 def test_it_asks_again_until_there_is_an_answer_and_tells_of_each_wait():
     policy, waits, told = Flaky(3), [], []
-    patient = Patient(policy, sleep=waits.append, on_wait=lambda error, seconds: told.append((error.trouble, seconds)))
+    patient = RetryingPolicy(
+        policy, sleep=waits.append, on_wait=lambda error, seconds: told.append((error.trouble, seconds))
+    )
     assert patient.sample([ASK])[0].text == "one"
     assert policy.calls == 4
     assert [seconds for _, seconds in told] == waits
@@ -39,14 +41,14 @@ def test_it_asks_again_until_there_is_an_answer_and_tells_of_each_wait():
 def test_it_gives_up_after_its_budget_with_the_last_error():
     policy = Flaky(10_000)
     with pytest.raises(PolicyUnavailable, match="the line is down"):
-        Patient(policy, budget=0.3, first_wait=0.05).sample([ASK])
+        RetryingPolicy(policy, budget=0.3, first_wait=0.05).sample([ASK])
     assert 2 <= policy.calls < 10
 
 
 def test_it_never_asks_a_refusal_again():
     policy = Flaky(0, answers=["only one"])
     with pytest.raises(PolicyRefused) as caught:
-        Patient(policy, sleep=lambda seconds: pytest.fail("waited")).sample([ASK, ASK])
+        RetryingPolicy(policy, sleep=lambda seconds: pytest.fail("waited")).sample([ASK, ASK])
     assert policy.calls == 1
     assert caught.value.finished[0].text == "only one"
 
@@ -54,13 +56,13 @@ def test_it_never_asks_a_refusal_again():
 def test_no_budget_asks_once():
     policy = Flaky(1)
     with pytest.raises(PolicyUnavailable):
-        Patient(policy, budget=0).sample([ASK])
+        RetryingPolicy(policy, budget=0).sample([ASK])
     assert policy.calls == 1
 
 
 def test_it_says_of_itself_what_the_policy_says():
     policy = ScriptedPolicy(["x"], name="scripted:here")
-    patient = Patient(policy)
+    patient = RetryingPolicy(policy)
     assert (patient.name, patient.capabilities, patient.prompt_form) == (
         policy.name,
         policy.capabilities,

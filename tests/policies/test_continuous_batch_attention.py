@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 pytest.importorskip("transformers")
 
 from kernelwright.policies.base import Message, Request, Role, Sampling  # noqa: E402
-from kernelwright.policies.local.in_process_policy import LivePolicy  # noqa: E402
+from kernelwright.policies.local.in_process_policy import InProcessPolicy  # noqa: E402
 from kernelwright.policies.local.transformers_policy import TransformersPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
@@ -136,7 +136,7 @@ def differences(one, other) -> list[float]:
 @pytest.mark.parametrize(("dtype", "same", "near"), [("float32", 46, 1e-4), ("bfloat16", 24, 2e-2)])
 def test_on_a_gpu_the_ring_of_windows_says_greedily_what_the_plain_batch_says(tmp_path, dtype, same, near):
     folder, questions = str(save_tiny_model(tmp_path / "tiny")), asked(48, 0.0)
-    policy = LivePolicy(folder, device="cuda", dtype=dtype, places=16)
+    policy = InProcessPolicy(folder, device="cuda", dtype=dtype, places=16)
     running = policy.sample(questions)
     assert policy._ring._attention is not None
     plain = TransformersPolicy(folder, device="cuda", dtype=dtype).sample(questions)
