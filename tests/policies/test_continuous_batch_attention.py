@@ -50,7 +50,7 @@ RING = """
 import json, sys, torch
 from kernelwright.policies.base import Sampling
 from kernelwright.policies.local.decoding import Row
-from kernelwright.policies.local.continuous_batch import Ring
+from kernelwright.policies.local.continuous_batch import ContinuousBatch
 from transformers import AutoModelForCausalLM
 
 def answers(model, windows):
@@ -60,7 +60,7 @@ def answers(model, windows):
             sampling=Sampling(max_tokens=64, temperature=(1.0, 0.0)[n % 2]))
         for n in range(6)
     ]
-    ring, waiting = Ring(model, 2, 12, 8, frozenset({2}), windows=windows), list(rows)
+    ring, waiting = ContinuousBatch(model, 2, 12, 8, frozenset({2}), windows=windows), list(rows)
     while waiting or ring.busy:
         now = min(ring.free, len(waiting))
         if now:

@@ -348,7 +348,7 @@ def test_constant_rows_are_the_same_in_pieces_and_in_other_layouts(monkeypatch):
     whole = torch.randn(3, 5, 11, 7)
     pieces, other = whole.clone(), whole.clone(memory_format=torch.channels_last)
     apply(Draw.CONSTANT_ROWS, [whole])
-    monkeypatch.setattr("kernelwright.tools.references.input_distributions.CHUNK", 16)
+    monkeypatch.setattr("kernelwright.tools.references.input_distributions.CHUNK_ELEMENTS", 16)
     apply(Draw.CONSTANT_ROWS, [pieces, other])
     assert torch.equal(pieces, whole)
     assert torch.equal(other, whole)
