@@ -159,7 +159,7 @@ def away(mark):
         os._exit(0)
 for mark in "abc":
     away(mark)
-while len(os.listdir(".")) < 3:
+while not all(os.path.exists(mark) for mark in "abc"):
     time.sleep(0.01)
 """
 
