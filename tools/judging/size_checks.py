@@ -329,22 +329,33 @@ class SizeChecks:
         return all(same_bits(a, b) for a, b in zip(kept, second, strict=True) if isinstance(a, torch.Tensor))
 
     def gives_back_an_input(self, expected: Expected) -> bool:
-        """Whether some expected output holds just what an input holds: a kernel that copies is right then."""
+        """Whether some expected output holds just what an input holds, perhaps in another type: a kernel that copies
+        is right then.
+        """
         import torch
 
         given = [v.reshape(-1) for v in expected.inputs if isinstance(v, torch.Tensor)]
         wanted = [o.reshape(-1) for o in expected.eager if isinstance(o, torch.Tensor)]
-        return any(w.shape == g.shape and w.dtype == g.dtype and torch.equal(w, g) for w in wanted for g in given)
+        return any(w.shape == g.shape and torch.equal(w, g.to(w.dtype)) for w in wanted for g in given)
 
     def right_without_launches(self, expected: Expected, shuffle: int) -> bool:
         """Whether the answer is there when no kernel of the candidate's runs.
 
-        Another model of the same trace, so static buffers hold no earlier answer.
+        Another model of the same trace, so static buffers hold no earlier answer. Memory that nothing wrote reads as
+        True in a boolean output, which may be right everywhere; there it must be right as False, too.
         """
+        import torch
+
+        poisons = [POISON_BYTES[1]]
+        if any(isinstance(o, torch.Tensor) and o.dtype == torch.bool for o in expected.eager):
+            poisons.append(0)
+        return all(self._right_without_launches(expected, shuffle, poison) for poison in poisons)
+
+    def _right_without_launches(self, expected: Expected, shuffle: int, poison: int) -> bool:
         try:
             self._replayer.set_up()
             self._fresh = True
-            got, reply = self.call(expected, POISON_BYTES[1], shuffle, launches=False)
+            got, reply = self.call(expected, poison, shuffle, launches=False)
         except Failed:
             return False
         finally:

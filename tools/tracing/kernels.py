@@ -29,6 +29,7 @@ class Texts:
         self._path = path
         self._keys: dict[int, str] = {}
         self._alive: list[Any] = []
+        self._constexpr_functions: dict[int, Any] = {}
 
     # -------------------------------------------------------------- functions
     def function(self, fn: Any) -> str:
@@ -70,13 +71,23 @@ class Texts:
         scope = _scope(fn)
         tree = ast.parse(text)
         members = _members(tree)
+        in_constexpr = type(fn).__name__ == "ConstexprFunction"
         found: dict[str, Json] = {}
         for name in {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}:
             if name in scope:
-                found[name] = self._named(scope[name], members.get(name, {}))
+                found[name] = self._named(scope[name], members.get(name, {}), in_constexpr)
         return found
 
-    def _named(self, value: Any, members: dict[str, Any]) -> Json:
+    def _constexpr_function(self, plain: types.FunctionType) -> Any:
+        """Python over constants that is called while a kernel is compiled, as `@triton.constexpr_function` marks it."""
+        from triton.runtime.jit import ConstexprFunction
+
+        if id(plain) not in self._constexpr_functions:
+            self._constexpr_functions[id(plain)] = ConstexprFunction(plain)
+        return self._constexpr_functions[id(plain)]
+
+    def _named(self, value: Any, members: dict[str, Any], in_constexpr: bool = False) -> Json:
+        """in_constexpr: the name is one of a constexpr function, which calls plain Python functions."""
         from triton.runtime.jit import JITFunction
 
         if isinstance(value, JITFunction) and not _of_triton(value.fn):
@@ -88,7 +99,11 @@ class Texts:
         if (place := _place_in_triton(value)) is not None:
             return {"triton": place}
         if type(value).__name__ == "constexpr" and _of_triton(type(value)):
+            if isinstance(value.value, types.FunctionType):
+                return {"constexpr_function": self.function(self._constexpr_function(value.value))}
             return {"constexpr": self.value(value.value)}
+        if in_constexpr and isinstance(value, types.FunctionType):
+            return {"constexpr_function": self.function(self._constexpr_function(value))}
         if isinstance(value, types.ModuleType | type):
             return {"members": {m: self._member(value, m, inner) for m, inner in members.items() if hasattr(value, m)}}
         try:

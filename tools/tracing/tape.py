@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -167,13 +167,31 @@ class Tape(TorchDispatchMode):
         if own is not None:
             with self:
                 return own(*args, **kwargs)
-        if func.namespace in _SILENT:
+        if func.namespace in _SILENT or _is_symbolic([*args, *kwargs.values()]):
             return func(*args, **kwargs)
         # arguments first: what the host made itself is written down before it is used
         written = [self.value(a) for a in args], {k: self.value(v) for k, v in kwargs.items()}
         made = func(*args, **kwargs)
+        if not _has_tensor([*args, *kwargs.values(), made]):
+            return made  # of types alone (promote_types): there is nothing to replay
         self._append({"op": str(func), "args": written[0], "kwargs": written[1], "out": self.value(made)})
         return made
+
+
+def _is_symbolic(values: Iterable[Any]) -> bool:
+    """Whether an operator is asked of sizes that are symbols: a compiler of the candidate's is at work, and nothing is
+    computed.
+    """
+    return any(
+        value._has_symbolic_sizes_strides
+        if isinstance(value, torch.Tensor)
+        else isinstance(value, torch.SymInt) or (isinstance(value, list | tuple) and _is_symbolic(value))
+        for value in values
+    )
+
+
+def _has_tensor(values: Iterable[Any]) -> bool:
+    return any(isinstance(v, torch.Tensor) or (isinstance(v, list | tuple) and _has_tensor(v)) for v in values)
 
 
 def _wrapped_tensor(value: Any) -> torch.Tensor | None:

@@ -29,6 +29,7 @@ from kernelwright.tools.tracing import deferred, recorded, slicing
 from kernelwright.tools.tracing.compile_errors import chain
 from kernelwright.tools.tracing.kernels import NotPlain, Texts
 from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
+from kernelwright.tools.tracing.pretended_gpu import helion_inputs
 from kernelwright.tools.tracing.pretended_gpu.offline_driver import LaunchRefused
 from kernelwright.tools.tracing.tape import Step, Tape, TooLong
 from kernelwright.tools.tracing.trace import TRACE_VERSION, leaves
@@ -43,6 +44,7 @@ MANY_CALLS_SECONDS, SEVERAL = 0.5, 5
 def serve(channel: Channel, payload: dict[str, Any]) -> None:
     """Traces one candidate at every size that was asked for."""
     os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
+    helion_inputs.choose_default_configurations()
     tempfile.tempdir = str(Path.cwd())
     path = Path.cwd() / "candidate.py"
     path.write_text(payload["source"], "utf-8")
@@ -128,6 +130,8 @@ class Tracer:
             with self._tape.diverted() as steps:
                 module = load(self._path)
             self._history += steps
+            if note := helion_inputs.make_sizes_symbolic():
+                self._notes.append(note)
             if not isinstance(getattr(module, "ModelNew", None), type):
                 return module, Failure(
                     fault=Fault.ENTRY_POINT, message="TypeError: the candidate defines no class ModelNew"

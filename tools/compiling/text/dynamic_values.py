@@ -4,8 +4,8 @@ Under Triton's interpreter a kernel is Python: the variable of a loop is an int,
 3)` may be 3. Compiled, all of them are tensors. A kernel that asks a loop's variable for `.to(tl.int64)` would fail
 where nothing is wrong, and one that asks what it is could tell the two apart. So the syntax tree of a kernel is
 rewritten before Triton's own rewriting: the same cases as in Triton's code generator (visit_For, visit_AugAssign,
-visit_Assign, visit_NamedExpr, visit_IfExp, visit_BoolOp, visit_UnaryOp), with functions of this module under names that
-no kernel can spell.
+visit_Assign, visit_NamedExpr, visit_IfExp, visit_BoolOp, visit_UnaryOp, visit_Attribute), with functions of
+this module under names that no kernel can spell.
 """
 
 from __future__ import annotations
@@ -70,6 +70,12 @@ class Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return _call("negated", node, node.operand) if isinstance(node.op, ast.Not) else node
 
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if node.attr == "value" and isinstance(node.ctx, ast.Load):
+            return _call("value_of", node, node.value)
+        return node
+
     def _is_range(self, function: ast.expr) -> bool:
         """Python's or Triton's `range`, whose variable is a tensor; that of `static_range` is a constant."""
         if isinstance(function, ast.Attribute):
@@ -101,7 +107,7 @@ def world() -> dict[str, Any]:
     """What rewritten kernels call, by name, and the builtins of Python that answer as Triton's code generator lets
     them.
     """
-    functions = (loop, assigned, chosen, both, either, negated)
+    functions = (loop, assigned, chosen, both, either, negated, value_of)
     return {_PREFIX + function.__name__: function for function in functions}
 
 
@@ -130,6 +136,13 @@ def _unwrapped(value: Any) -> Any:
     import triton.language as tl
 
     return value.value if isinstance(value, tl.constexpr) else value
+
+
+def value_of(holder: Any) -> Any:
+    """`holder.value`. A parameter that is a constant is a constexpr where it is compiled, and itself here."""
+    import triton.language as tl
+
+    return holder if isinstance(holder, bool | int | float | str | tl.dtype) else holder.value
 
 
 def loop(start: Any, end: Any = None, step: Any = None, **_: Any) -> Iterator[Any]:

@@ -1,0 +1,58 @@
+"""Helion's kernels on the tracer's tensors.
+
+Helion takes a fake tensor for one of an outer trace and its sizes for constants. In a process that calls one kernel at
+several sizes it would use the code made for the first at all others, which it does not do with tensors that hold data.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+NOT_TUNED = "Helion's autotuner needs a GPU and data: kernels without a configuration are judged with its default one"
+
+
+def choose_default_configurations() -> None:
+    """Before a candidate is imported: Helion takes its default configuration where a kernel names none."""
+    os.environ.setdefault("HELION_AUTOTUNE_EFFORT", "none")
+
+
+def make_sizes_symbolic() -> str:
+    """From now on Helion gives the sizes of every input symbols, as for tensors with data, unless a kernel asks for
+    static shapes. Returns a note for the report.
+
+    Does nothing where the candidate did not import Helion, or where its version has no such place.
+    """
+    if "helion" not in sys.modules:
+        return ""
+    try:
+        from helion._compiler.compile_environment import CompileEnvironment
+    except ImportError:
+        return ""
+    original = getattr(CompileEnvironment, "_to_fake_tensor", None)
+    if original is None:
+        return NOT_TUNED
+
+    def to_fake_tensor(self: Any, tensor: Any, source: Any) -> Any:
+        return original(self, tensor if self.settings.static_shapes else _symbolic(self, tensor), source)
+
+    CompileEnvironment._to_fake_tensor = to_fake_tensor
+    return NOT_TUNED
+
+
+def _symbolic(owner: Any, tensor: Any) -> Any:
+    """A fake tensor like this one whose sizes are symbols. Equal sizes of one owner's tensors share a symbol."""
+    import torch
+    from torch._dynamo.source import LocalSource
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    mode = vars(owner).setdefault("_kernelwright_mode", FakeTensorMode(shape_env=ShapeEnv()))
+    number = vars(owner)["_kernelwright_inputs"] = vars(owner).get("_kernelwright_inputs", 0) + 1
+    context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DUCK] * tensor.dim())
+    sizes, strides, _ = mode.shape_env.create_symbolic_sizes_strides_storage_offset(
+        tensor, LocalSource(f"input_{number}"), symbolic_context=context
+    )
+    with mode:
+        return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
