@@ -17,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 _SHELL = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-LAST_LINES = 60
+LAST_LINES = {1: 40, 2: 1}
+"""Lines of output that are kept of each block."""
 
 
 def shell_block(number: int) -> str:
@@ -36,7 +37,7 @@ def record(number: int) -> int:
     )
     took = time.perf_counter() - start
     sys.stdout.write(done.stdout + done.stderr)
-    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()][-LAST_LINES:]
+    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()][-LAST_LINES[number] :]
     note = f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s, exit status {done.returncode}."
     body = "\n".join(["```text", *lines, "```", note])
     text = README.read_text(encoding="utf-8")
