@@ -1,4 +1,6 @@
-"""How fast a small policy answers on a CPU: `python -m bench.decoding [--model DIR ...] [--out bench/results/decoding.md]`.
+"""How fast a small policy answers on a CPU.
+
+    python -m bench.decoding [--model DIR ...] [--out bench/results/decoding.md]
 
 Three ways draw the same requests: transformers' own `generate`, one token a step (policies/local/stepping.py), and
 several tokens a step (policies/local/lookahead.py). Processor seconds are reported beside wall seconds: the machine may

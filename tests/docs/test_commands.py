@@ -14,13 +14,12 @@ from typer.main import get_command
 
 import kernelwright.agent.cli
 import kernelwright.rl.cli
-
-
 from tests.docs.pages import NEEDS, RECORDED, ROOT, Block, blocks, commands, inline_code, pages
 
 GROUPS = ("tutorials", "how-to", "others")
 """The pages of a group are followed by one reader: in order, in one folder."""
 BLOCK_SECONDS = 180
+"""After so long a block and all that it started are ended."""
 OF_OTHER_PROGRAMS = {"--lora-modules", "--dtype"}
 """Options of vLLM's server that a page names in its text."""
 PROGRAMS = {"agent": get_command(kernelwright.agent.cli.app), "rl": get_command(kernelwright.rl.cli.build())}
@@ -127,9 +126,10 @@ def test_the_commands_of_the_pages_run(group, tmp_path):
             if block.title:
                 (folder / block.title).write_text(block.text, encoding="utf-8")
                 continue
+            shell = ["timeout", "-k", "5", str(BLOCK_SECONDS), "bash", "-euo", "pipefail", "-c", block.text]
             done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block.text], cwd=folder, env=reader, timeout=BLOCK_SECONDS,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                shell, cwd=folder, env=reader, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
             assert done.returncode == 0, f"{page.relative_to(ROOT)}:\n{block.text}\n{done.stdout[-3000:]}"
             ran += 1
