@@ -114,6 +114,14 @@ def test_the_recorded_commands_of_the_readme_are_those_that_ci_runs():
     assert all(f"docs/record.py --print {number}" in ci for number in range(1, RECORDED + 1))
 
 
+def test_the_training_recipe_draws_groups_that_can_have_variance():
+    """Several samples of each problem, at a temperature at which the policy that ships does not always succeed."""
+    text = "".join(block.text for block in blocks(ROOT / "docs" / "how-to" / "train-from-a-log.md"))
+    [collected] = [words for words in commands(text) if words[:3] == ["agent", "batch", "deep"]]
+    assert int(collected[collected.index("--samples") + 1]) >= 8
+    assert float(collected[collected.index("--temperature") + 1]) > 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_commands_of_the_pages_run(group, tmp_path):
