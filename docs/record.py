@@ -7,7 +7,9 @@ python docs/record.py 1                # runs it and records its output in the b
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -38,7 +40,8 @@ def record(number: int) -> int:
     took = time.perf_counter() - start
     sys.stdout.write(done.stdout + done.stderr)
     lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()][-LAST_LINES[number] :]
-    note = f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s, exit status {done.returncode}."
+    machine = f"{os.cpu_count()} cores, {'a GPU' if shutil.which('nvidia-smi') else 'no GPU'}"
+    note = f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s on {machine}, exit status {done.returncode}."
     body = "\n".join(["```text", *lines, "```", note])
     text = README.read_text(encoding="utf-8")
     mark = re.compile(rf"(<!-- recorded: {number} -->\n).*?(<!-- end -->)", re.DOTALL)
