@@ -40,7 +40,8 @@ def record(number: int) -> int:
     took = time.perf_counter() - start
     sys.stdout.write(done.stdout + done.stderr)
     lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()][-LAST_LINES[number] :]
-    machine = f"{os.cpu_count()} cores, {'a GPU' if shutil.which('nvidia-smi') else 'no GPU'}"
+    gpu = "a GPU" if shutil.which("nvidia-smi") else "no GPU"
+    machine = f"{os.cpu_count()} cores ({gpu}, load average {os.getloadavg()[2]:.0f} over 15 minutes)"
     note = f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s on {machine}, exit status {done.returncode}."
     body = "\n".join(["```text", *lines, "```", note])
     text = README.read_text(encoding="utf-8")
