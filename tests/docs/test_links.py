@@ -32,6 +32,17 @@ def test_every_path_that_is_named_in_code_exists(page):
     assert not [path for path in named if not (ROOT / path).exists() and path != str(GENERATED.relative_to(ROOT))]
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_dotted_name_of_ours_exists(page):
+    """`kernelwright.policies.vllm.worker.NAME` and the like: the module is there, and has that name."""
+    for dotted in set(re.findall(r"\bkernelwright(?:\.[A-Za-z_]\w*)+", page.read_text(encoding="utf-8"))):
+        place, names = ROOT / "src" / "kernelwright", dotted.split(".")[1:]
+        while names and ((place / names[0]).is_dir() or (place / f"{names[0]}.py").is_file()):
+            place = place / names.pop(0)
+        module = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
+        assert not names or re.search(rf"\b{names[0]}\b", module.read_text(encoding="utf-8")), dotted
+
+
 def test_every_page_is_in_the_navigation_and_the_other_way_round():
     names = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     there = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
