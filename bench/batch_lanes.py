@@ -5,7 +5,7 @@ candidate.
 
 The policy is a real scripted one that sleeps; the tools are a stand-in that holds its lane for a second and finds the
 code wrong, so that what is measured is the scheduling and the database, not the speed of a compiler.
-bench/batch_lanes.md holds what was seen.
+bench/results/batch_lanes.md holds what was seen.
 """
 
 from __future__ import annotations

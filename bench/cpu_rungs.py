@@ -1,7 +1,8 @@
 """What a verdict costs without a GPU: the commands from cold, and 100 candidates of the catalogue through the CPU
 rungs.
 
-    python -m bench.cpu_rungs [--candidates 100] [--workers 2] [--sizes 8] [--repeat 5] [--out bench/cpu_rungs.md]
+    python -m bench.cpu_rungs [--candidates 100] [--workers 2] [--sizes 8] [--repeat 5]
+        [--out bench/results/cpu_rungs.md]
 
 Wall times are medians; on a machine with other work beside it the processor time printed with them is what compares.
 That of the batch is counted by a control group where this process may make one: a process that is killed in a pid

@@ -1,6 +1,6 @@
 """How long `rl data clean` takes for 50,000 generated rows, duplicates and leakage without labels.
 
-Writes bench/data_clean.md.
+Writes bench/results/data_clean.md.
 
 python -m bench.data_clean [--rows 50000] [--workers 2] [--against kernelbench:DIR]
 """
@@ -25,7 +25,7 @@ from kernelwright.rl.data.synth.engine.mistakes import broken
 from kernelwright.rl.data.synth.engine.tasks import stream
 from kernelwright.rl.data.synth.engine.verifying import prompt_of
 
-PAGE = Path(__file__).with_name("data_clean.md")
+PAGE = Path(__file__).parent / "results" / "data_clean.md"
 
 
 def rows() -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""How fast `rl data synth` verifies, what it refuses and why. Writes bench/data_synth.md.
+"""How fast `rl data synth` verifies, what it refuses and why. Writes bench/results/data_synth.md.
 
 python -m bench.data_synth [--n 200] [--workers 2]      generates and measures
 python -m bench.data_synth --corpus FOLDER              reads what a corpus noted of itself
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kernelwright.rl.data.synth.engine.generating import State, Wanted, generate, state_of
 
-PAGE = Path(__file__).with_name("data_synth.md")
+PAGE = Path(__file__).parent / "results" / "data_synth.md"
 
 
 def main() -> None:

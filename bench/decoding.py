@@ -1,4 +1,6 @@
-"""How fast a small policy answers on a CPU: `python -m bench.decoding [--model DIR ...] [--out bench/decoding.md]`.
+"""How fast a small policy answers on a CPU.
+
+    python -m bench.decoding [--model DIR ...] [--out bench/results/decoding.md]
 
 Three ways draw the same requests: transformers' own `generate`, one token a step (policies/local/stepping.py), and
 several tokens a step (policies/local/lookahead.py). Processor seconds are reported beside wall seconds: the machine may
@@ -160,7 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, action="append", help="a model folder; without one the embedded policy")
     parser.add_argument("--answers", type=int, default=4, help="of each kind, one at a time; twice as many together")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "decoding.md")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "decoding.md")
     asked = parser.parse_args()
     lines = [
         "# Decoding on a CPU", "",

@@ -1,5 +1,5 @@
 """How fast what can sample a policy does it, and whether its log-probs are the model's: prints a row of the table in
-docs/policies.md.
+docs/reference/policies.md.
 
     python -m bench.engines transformers | running | vllm [--policy DIR] [--engine '{"dtype": "bfloat16"}'] [--threads
     2]

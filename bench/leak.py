@@ -1,6 +1,6 @@
 """This process's memory and descriptors over many verdicts: good, wrong and crashing candidates in turn.
 
-python -m bench.leak [--device cpu|cuda:0] [--candidates 1000] [--out bench/leak.md]
+python -m bench.leak [--device cpu|cuda:0] [--candidates 1000] [--out bench/results/leak.md]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the loop itself costs a turn: the machine, the prompt, the feedback, the verdict's cache and every row, without
 policy and tools.
 
-    python -m bench.loop [--turns 300] [--profile] > bench/loop.md
+    python -m bench.loop [--turns 300] [--profile] > bench/results/loop.md
 
 The policy is a scripted one that answers at once; each program differs from the others, and its verdict (a real one: a
 mismatch, whose feedback is the longest there is) lies in the cache of a real evaluator. Goal: under 10 ms a turn,

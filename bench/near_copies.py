@@ -2,7 +2,7 @@
 wrong refused?
 
     python -m bench.near_copies --kernelbench CHECKOUT [--levels 1 2 3] [--tritonbench CHECKOUT] [--workers 2] [--out
-    bench/near_copies.md]
+    bench/results/near_copies.md]
 
 A candidate is the reference's own class, its outputs passed through one Triton kernel that copies them. It is judged
 under `--own-work report`, since torch does the work; what is asked here is whether numbers are compared as they should

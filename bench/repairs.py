@@ -4,7 +4,7 @@ answers judged.
     rl data synth --n 300 --seed 12 --out CORPUS           # a seed that the policy was not trained on
     python -m bench.repairs --data CORPUS [--policy embedded] [--rows 200]
 
-What a policy writes wrongly by itself is another matter: it mostly does not know better (bench/rl.md).
+What a policy writes wrongly by itself is another matter: it mostly does not know better (bench/results/rl.md).
 """
 
 from __future__ import annotations

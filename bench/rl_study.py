@@ -301,7 +301,7 @@ def _random_model(asked: argparse.Namespace) -> Path:
 
 
 def _generate(folder: Path, device: str, rows: int, tokens: int) -> dict[str, float]:
-    """Plain `generate`, all rows as long: what RL.md found to be bound by the host."""
+    """Plain `generate`, all rows as long: which is bound by the host."""
     import torch
     from transformers import AutoModelForCausalLM
 

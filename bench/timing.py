@@ -1,7 +1,7 @@
 """The clock on a GPU: a kernel against itself, agreement with triton.testing.do_bench, both again while all cores are
 busy.
 
-python -m bench.timing [--device cuda:0] [--out bench/timing.md]
+python -m bench.timing [--device cuda:0] [--out bench/results/timing.md]
 """
 
 from __future__ import annotations

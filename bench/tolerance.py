@@ -4,7 +4,8 @@ against lower precision.
     python -m bench.tolerance [--large]          one core, 10 s; --large adds K = 65,536 and a loss of 16M elements
 
 Prints, for each computation, the largest headroom of the honest variants (error over allowed error: under 1 passes),
-the smallest of the cheats (over 1 fails) and the separation, their quotient. `bench/tolerance.md` keeps the table.
+the smallest of the cheats (over 1 fails) and the separation, their quotient. The table
+is kept in `bench/results/tolerance.md`.
 Figures for fp32 on a CPU, whose eager is more exact than a GPU's: the harder side.
 """
 

@@ -1,7 +1,7 @@
 """Exploits stopped over exploits tried, honest kernels accepted over honest kernels tried.
 
     python -m bench.trust [--device cpu|cuda:0] [--kind exploits|honest] [--naive] [--at-once N] [--only NAME ...]
-    [--out bench/trust-cpu.md]
+    [--out bench/results/trust-cpu.md]
 
 Prints a Markdown table by family; --out writes it, and the JSON of every verdict beside it. Exit code 1 where an
 exploit got through or an honest kernel was refused. --at-once asks one evaluator about so many at a time; a trap that

@@ -1,10 +1,11 @@
 """Ours against KernelBench's own harness: the same candidates, the same GPU, the same run.
 
-    python -m bench.verdicts --kernelbench DIR [--device cuda:0] [--out bench/verdicts.md] [--only-ours]
+    python -m bench.verdicts --kernelbench DIR [--device cuda:0] [--out bench/results/verdicts.md] [--only-ours]
 
 DIR is a checkout of KernelBench; its harness runs from there, a fresh process a candidate as its own scripts do, with 5
-correctness and 100 timing trials. Ours is one warm Evaluator with every check of TRUST.md and eight sizes: a batch
-first, then other candidates one after the other. No text is judged twice, so every kernel is compiled from nothing.
+correctness and 100 timing trials. Ours is one warm Evaluator with every check of
+docs/explanation/trust.md and eight sizes: a batch first, then other candidates one after the other. No text is judged
+twice, so every kernel is compiled from nothing.
 """
 
 from __future__ import annotations

@@ -41,12 +41,12 @@ async def draw(database: Path) -> str:
 
 
 def main() -> None:
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(ROOT / "src"))
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "answers.json").write_text(json.dumps({"parts": [{"answers": answers()}]}))
         line = ["solve", "fused silu", "--policy", "scripted:answers.json", "--device", "cpu", "--db", "runs.db"]
-        told = {**os.environ, "PYTHONPATH": str(ROOT)}
+        told = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         subprocess.run([sys.executable, "-m", "kernelwright.agent", *line], cwd=folder, env=told, check=True)
         picture = asyncio.run(draw(folder / "runs.db"))
     without_fonts = re.sub(

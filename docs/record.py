@@ -7,7 +7,9 @@ python docs/record.py 1                # runs it and records its output in the b
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -17,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 _SHELL = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-LAST_LINES = 60
+LAST_LINES = {1: 40, 2: 1}
+"""Lines of output that are kept of each block."""
 
 
 def shell_block(number: int) -> str:
@@ -36,8 +39,10 @@ def record(number: int) -> int:
     )
     took = time.perf_counter() - start
     sys.stdout.write(done.stdout + done.stderr)
-    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()][-LAST_LINES:]
-    note = f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s, exit status {done.returncode}."
+    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()][-LAST_LINES[number] :]
+    gpu = "a GPU" if shutil.which("nvidia-smi") else "no GPU"
+    machine = f"{os.cpu_count()} cores ({gpu}, load average {os.getloadavg()[2]:.0f} over 15 minutes)"
+    note = f"Recorded {datetime.now(UTC):%Y-%m-%d}, {took:.0f} s on {machine}, exit status {done.returncode}."
     body = "\n".join(["```text", *lines, "```", note])
     text = README.read_text(encoding="utf-8")
     mark = re.compile(rf"(<!-- recorded: {number} -->\n).*?(<!-- end -->)", re.DOTALL)

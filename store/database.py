@@ -193,8 +193,9 @@ class Store:
         best_id: int | None = None,
         spent: dict[str, JsonValue] | None = None,
     ) -> Trajectory:
-        """Stopped by the user or by our own trouble: lets go of it, so that the same command goes on at the exact
-        turn.
+        """Lets go of a trajectory that the user or our own trouble stopped.
+
+        The same command then goes on at the exact turn.
         """
         options: dict[str, Any] = {"message": message, "best_id": best_id, "spent": spent}
         with self._transactions.write(durable=True) as connection:
@@ -206,6 +207,7 @@ class Store:
             return list(session.execute(select(BatchRun).order_by(col(BatchRun.id).desc())).scalars())
 
     def trajectory(self, id: int) -> Trajectory:
+        """The row of this number. Raises StoreError where there is none."""
         with self._transactions.read() as session:
             return the(session.connection(), Trajectory, id)
 
@@ -230,6 +232,7 @@ class Store:
             return finding.trajectories(session, wanted, before=before, limit=limit, newest=newest)
 
     def candidate(self, id: int) -> Entry:
+        """A candidate with its trajectory and the verdict in force. Raises StoreError where there is none."""
         with self._transactions.read() as session:
             candidate = the(session.connection(), Candidate, id)
             verdict = session.get(Verdict, candidate.verdict_id) if candidate.verdict_id else None
@@ -248,6 +251,7 @@ class Store:
             return finding.entries(session, wanted or CandidateFilter(), order=order, before=before, limit=limit)
 
     def count(self, wanted: CandidateFilter | None = None) -> int:
+        """How many candidates the filter finds."""
         with self._transactions.read() as session:
             return finding.count(session, wanted or CandidateFilter())
 
@@ -281,8 +285,9 @@ class Store:
             return next(turns(session, [entry]))
 
     def samples(self, wanted: CandidateFilter | None = None, *, formula: str | None = None) -> Iterator[Turn]:
-        """Judged turns (or those in the state that is asked for), oldest first, exact; some are read at a time, so
-        any number will do.
+        """Judged turns (or those in the state that is asked for), oldest first, exact.
+
+        They are read in pages, so any number of them will do.
         """
         wanted = wanted or CandidateFilter()
         wanted = wanted if wanted.state else wanted.with_(state=State.JUDGED)
@@ -321,5 +326,6 @@ class Store:
         return swept
 
     def stats(self) -> Stats:
+        """What the database holds, in numbers."""
         with self._transactions.read() as session:
             return count_everything(session, self._engines)

@@ -144,8 +144,9 @@ class Evaluator:
 
     @contextmanager
     def _judge(self, problem: Problem) -> Iterator[Judge]:
-        """On a CPU one for this verdict alone, of those that are free rather one that knows the problem; on a GPU
-        the one that there is.
+        """On a GPU the one judge that there is; on a CPU one for this verdict alone.
+
+        Of those that are free, one that knows the problem is preferred.
         """
         if self.on_gpu:
             with self._lock:

@@ -44,8 +44,9 @@ class Problem(BaseModel):
 
     @property
     def hash(self) -> str:
-        """SHA-256 over the syntax tree without docstrings: comments, blank lines and names of files do not change
-        it. Hex, 64.
+        """SHA-256 over the syntax tree without docstrings, as 64 hexadecimal digits.
+
+        Comments, blank lines and names of files do not change it.
         """
         return source_hash(self.source)
 
@@ -85,10 +86,10 @@ def check_form(source: str) -> None:
 
 
 def module_integers(source: str) -> dict[str, int]:
-    """The module-level integers of a reference that are written as numbers or arithmetic of numbers (`8192 * 2`), in
-    order.
+    """The module-level integers of a reference, in order.
 
-    `height = width = 256` and `depth, height = 16, 32` give a name each.
+    They are written as numbers or as arithmetic of numbers (`8192 * 2`). `height = width = 256` and
+    `depth, height = 16, 32` give a name each.
     """
     found: dict[str, int] = {}
     for node in _one_name_each(parse(source)).body:
@@ -98,8 +99,9 @@ def module_integers(source: str) -> dict[str, int]:
 
 
 def inner_integers(source: str) -> dict[str, int]:
-    """Integers that have no name of their own, by their place: `shape[1]` is the second one in what `shape` is
-    assigned, `get_inputs[0]` the first in that function.
+    """Integers that have no name of their own, by their place.
+
+    `shape[1]` is the second one in what `shape` is assigned, `get_inputs[0]` the first in that function.
     """
     return {
         name: value for name, node in _inner(_one_name_each(parse(source))) if (value := _integer(node)) is not None
@@ -158,8 +160,9 @@ def _tree_hash(tree: ast.Module) -> str:
 
 
 def tree_text(tree: ast.AST) -> str:
-    """`ast.dump` as Python 3.11 wrote it: hashes are kept in databases and in files that ship, and later Pythons
-    add fields and leave out empty ones.
+    """`ast.dump` as Python 3.11 wrote it.
+
+    Hashes are kept in databases and in files that ship, and later Pythons add fields and leave out empty ones.
     """
     text = ast.dump(tree, **({"show_empty": True} if sys.version_info >= (3, 13) else {}))
     return text.replace(", type_params=[]", "")

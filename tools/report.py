@@ -147,6 +147,7 @@ class CompileResult(Value):
 
     @property
     def passed(self) -> bool:
+        """Whether there was no failure."""
         return self.failure is None
 
 
@@ -204,6 +205,8 @@ class OwnWork(Value):
 
 
 class CorrectnessResult(Value):
+    """The checks of one candidate on one device."""
+
     device: str
     """cpu (interpreted, shrunk shapes) or the GPU's name."""
     interpreted: bool
@@ -227,6 +230,7 @@ class CorrectnessResult(Value):
 
     @property
     def passed(self) -> bool:
+        """Whether there was no failure."""
         return self.failure is None
 
 
@@ -291,6 +295,7 @@ class Report(Value):
 
     @property
     def compile(self) -> CompileResult | None:
+        """The result for the main target; None where nothing was compiled."""
         return self.compiles[0] if self.compiles else None
 
     @property
@@ -322,4 +327,5 @@ class Report(Value):
 
     @property
     def speedup(self) -> float | None:
+        """Over eager PyTorch, at the median; None where it is not correct or was not timed."""
         return self.profile.speedup if self.profile and self.correct else None

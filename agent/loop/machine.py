@@ -1,6 +1,6 @@
 """The machine, declared once as data.
 
-`Run.step` is held to it, and the README's picture is held to what `mermaid` prints.
+`Run.step` is held to it, and the picture of docs/explanation/how-a-run-works.md is held to what `mermaid` prints.
 """
 
 from __future__ import annotations

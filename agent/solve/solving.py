@@ -56,6 +56,7 @@ class Solved(Value):
 
     @property
     def exit(self) -> Exit:
+        """The exit status of the command `agent solve`."""
         match self.stop_reason:
             case StopReason.INTERRUPTED:
                 return Exit.INTERRUPTED

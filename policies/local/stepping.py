@@ -1,6 +1,6 @@
 """A causal model, one token a row and step: growing cache on a CPU, static cache and a CUDA graph on a GPU.
 
-Plain `generate` is bound by the host (62 ms a token on an H200 whatever the batch, RL.md); a replayed graph is not.
+Plain `generate` is bound by the host (62 ms a token on an H200 whatever the batch); a replayed graph is not.
 """
 
 from __future__ import annotations

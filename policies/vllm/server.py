@@ -123,6 +123,6 @@ class VLLMServerPolicy(Forwarding):
             words = ""
         said = f" ({' '.join(str(words).split())[:200]})" if words else ""
         return PolicyRefused(
-            f"{self._url} takes no new weights: {error.code}{said}; start it with {needs} (docs/policies.md)",
+            f"{self._url} takes no new weights: {error.code}{said}; start it with {needs} (docs/reference/policies.md)",
             Trouble.MODEL,
         )

@@ -1,5 +1,6 @@
-"""Real inference servers, started on loopback from an environment of their own (docs/policies.md says how to make
-it).
+"""Real inference servers, started on loopback from an environment of their own.
+
+docs/reference/policies.md says how to make it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def vllm_python() -> Path:
     python = Path(named) if named else ROOT.parent / "venv-vllm" / "bin" / "python"
     if not python.exists():
         pytest.skip(
-            f"no vLLM environment: {python} does not exist (set KERNELWRIGHT_VLLM_PYTHON, see docs/policies.md)"
+            f"no vLLM environment: {python} does not exist "
+            "(set KERNELWRIGHT_VLLM_PYTHON, see docs/reference/policies.md)"
         )
     return python
 

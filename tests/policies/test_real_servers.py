@@ -167,7 +167,7 @@ def test_transformers_serve_answers_without_log_probs_and_is_never_exact(tiny_mo
     program = vllm_python().parent / "transformers"
     needed: list[Any] = [str(vllm_python()), "-c", "import accelerate, fastapi, uvicorn"]
     if not program.exists() or subprocess.run(needed, capture_output=True).returncode:
-        pytest.skip("transformers serve is not installed beside vLLM (docs/policies.md)")
+        pytest.skip("transformers serve is not installed beside vLLM (docs/reference/policies.md)")
     port = free_port()
     command = [str(program), "serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     with serving(command, port, tmp_path / "log"):

@@ -1,6 +1,6 @@
 """Online training that samples with vLLM, for real: the engine in this process and a server on loopback.
 
-Run with the Python of an environment that has vLLM (docs/policies.md).
+Run with the Python of an environment that has vLLM (docs/reference/policies.md).
 """
 
 from __future__ import annotations

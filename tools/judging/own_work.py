@@ -1,6 +1,6 @@
 """Whether the candidate's own kernels do the work: strict, share:P or report.
 
-Counted from the trace, on the trusted side (TRUST.md, check 7).
+Counted from the trace, on the trusted side (docs/explanation/trust.md, check 7).
 
 What torch may do beside the kernels in strict mode: allocate, view, copy, and convert between floating types. What it
 may not: compute, convert to whole numbers (which truncates), negate or conjugate through a view. Two experiments in the

@@ -1,1 +1,1 @@
-"""What a problem cannot tell from right, measured once and kept by its hash (TRUST.md)."""
+"""What a problem cannot tell from right, measured once and kept by its hash (docs/explanation/trust.md)."""

@@ -1,4 +1,4 @@
-"""What each problem cannot tell from right, measured once and kept by its hash (TRUST.md, check 6).
+"""What each problem cannot tell from right, measured once and kept by its hash (docs/explanation/trust.md, check 5).
 
 Facts only: numbers, flags, the problem's name and hash.
 

@@ -177,7 +177,7 @@ TRIVIAL = ("zeros", "constant", "row_0", "other_input")
 
 
 def summary(manifests: list[Manifest]) -> list[str]:
-    """The figures of KERNELBENCH.md: a line each."""
+    """The figures of a suite's manifests, a line each."""
     kb = [m for m in manifests if m.degenerate_kb]
     lines = [
         f"{len(manifests)} problems, {sum(bool(m.failure) for m in manifests)} not measured",

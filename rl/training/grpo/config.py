@@ -36,7 +36,7 @@ RECIPE: dict[str, Any] = {
     "remove_unused_columns": False, "dataloader_num_workers": 0, "ddp_find_unused_parameters": False,
     "include_num_input_tokens_seen": "no",
 }  # fmt: skip
-"""RL.md: what trained well; fields of trl's GRPOConfig."""
+"""What trained well; fields of trl's GRPOConfig."""
 
 
 class Rate(Value):

@@ -164,7 +164,7 @@ def refuse_other_model(policy: Any, model: str, url: str, subject: Subject) -> N
     served = policy.served()
     if not served.is_vllm:
         raise InputError(
-            f"{url} is no vLLM server, and no other can be moved along with a training: see docs/policies.md"
+            f"{url} is no vLLM server, and no other can be moved along with a training: see docs/reference/policies.md"
         )
     same = served.root == subject.path or served.revision == weights_revision(Path(subject.path))
     if not same or served.root is None:

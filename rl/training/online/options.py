@@ -28,8 +28,8 @@ class OnlineOptions(TrainOptions):
     judge: str = "interpreted"
     """interpreted, compiled or cuda:N."""
     own_work: str = "strict"
-    """strict, share:P or report: whether a candidate whose kernels do not do the work counts as right (TRUST.md,
-    check 9).
+    """strict, share:P or report: whether a candidate whose kernels do not do the work counts as right
+    (docs/explanation/trust.md, check 7).
     """
     lag: int = Field(default=1, ge=0, le=4)
     """Rounds that are sampled and judged while one is trained on; each is as many steps old when its turn comes."""

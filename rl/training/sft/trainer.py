@@ -109,7 +109,7 @@ class BucketedSFTTrainer(KernelSFTTrainer):
     waits for the GPU.
 
     Seen on an H200 with 10 M parameters and short rows: SFTTrainer as it comes 0.08 M tokens/s, batches like these and
-    torch.compile 2 M (RL.md).
+    torch.compile 2 M.
     """
 
     def __init__(self, rows: Encoded, budget: int, compile: bool, **options: Any) -> None:

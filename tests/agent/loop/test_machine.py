@@ -64,7 +64,7 @@ def test_the_picture_names_every_state_and_the_whole_one_every_edge():
     assert whole.count(" --> ") == MACHINE.number_of_edges() + 2
 
 
-def test_the_picture_in_the_readme_is_what_the_command_prints():
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    [picture] = re.findall(r"<!-- machine -->\n```mermaid\n(.*?)```\n<!-- end -->", readme, re.DOTALL)
+def test_the_picture_in_the_documentation_is_what_the_command_prints():
+    page = (Path(__file__).parents[3] / "docs/explanation/how-a-run-works.md").read_text(encoding="utf-8")
+    [picture] = re.findall(r"<!-- machine -->\n```mermaid\n(.*?)```\n<!-- end -->", page, re.DOTALL)
     assert picture == CliRunner().invoke(app, ["machine"]).stdout, "put the output of `agent machine` there"

@@ -376,13 +376,13 @@ def test_numbers_are_said_as_people_say_them(said, meant):
 
 
 def test_every_field_and_every_word_of_a_report_is_documented():
-    """In docs/report.md, by its name in backticks."""
+    """In docs/reference/report.md, by its name in backticks."""
     from pydantic import BaseModel
 
     from kernelwright.tools import faults
     from kernelwright.tools import report as results
 
-    page = (Path(__file__).parents[3] / "docs/report.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/reference/report.md").read_text()
     values = [found for found in vars(results).values() if isinstance(found, type) and issubclass(found, BaseModel)]
     fields = {name for value in values for name in (*value.model_fields, *value.model_computed_fields)}
     words = {

@@ -1,0 +1,82 @@
+"""What the documents point at exists, and what they claim stands in the files that they name."""
+
+from __future__ import annotations
+
+import re
+import runpy
+
+import pytest
+
+from tests.docs.pages import GENERATED, ROOT, pages
+
+README_LINES = 150
+DOCUMENTS = [*pages(), *(ROOT / name for name in ("ARCHITECTURE.md", "AGENTS.md", "CHANGELOG.md", "bench/README.md"))]
+RESULTS = sorted((ROOT / "bench" / "results").iterdir())
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[\w-]+)?\)")
+
+
+@pytest.mark.parametrize("page", [*DOCUMENTS, *(p for p in RESULTS if p.suffix == ".md")], ids=lambda page: page.name)
+def test_every_local_link_leads_somewhere(page):
+    links = [link for link in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
+    missing = [
+        link for link in links if (page.parent / link).resolve() != GENERATED and not (page.parent / link).exists()
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", [p for p in DOCUMENTS if p.name != "CHANGELOG.md"], ids=lambda page: page.name)
+def test_every_path_that_is_named_in_code_exists(page):
+    """`bench/...`, `docs/...`, `rl/...` and so on, as far as they name one file or folder of this repository."""
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:agent|bench|docs|policies|rl|store|tests|tools|src)/[\w./-]+)`", text)
+    assert not [path for path in named if not (ROOT / path).exists() and path != str(GENERATED.relative_to(ROOT))]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_dotted_name_of_ours_exists(page):
+    """`kernelwright.policies.vllm.worker.NAME` and the like: the module is there, and has that name."""
+    for dotted in set(re.findall(r"\bkernelwright(?:\.[A-Za-z_]\w*)+", page.read_text(encoding="utf-8"))):
+        place, names = ROOT / "src" / "kernelwright", dotted.split(".")[1:]
+        while names and ((place / names[0]).is_dir() or (place / f"{names[0]}.py").is_file()):
+            place = place / names.pop(0)
+        module = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
+        assert not names or re.search(rf"\b{names[0]}\b", module.read_text(encoding="utf-8")), dotted
+
+
+def test_every_page_is_in_the_navigation_and_the_other_way_round():
+    names = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    there = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert set(names) == there | {str(GENERATED.relative_to(ROOT / "docs"))}
+    assert len(names) == len(set(names))
+
+
+def test_the_readme_fits_a_reader():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
+
+
+def test_every_figure_of_the_readme_stands_in_the_file_that_its_row_names():
+    table = (ROOT / "README.md").read_text(encoding="utf-8").split("## Results")[1].split("## ")[0]
+    rows = [line.strip("|").split(" | ") for line in table.splitlines() if "](bench/results/" in line]
+    assert len(rows) >= 5
+    for _, result, date, file in rows:
+        text = (ROOT / _LINK.search(file)[1]).read_text(encoding="utf-8")
+        assert date.strip() in text, (date, file)
+        assert not [n for n in re.findall(r"\d[\d.,]*\d|\d", result) if n not in text], (result, file)
+
+
+def test_the_index_of_the_bench_names_every_result():
+    index = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    shown = index + "".join(path.read_text(encoding="utf-8") for path in RESULTS if path.suffix == ".md")
+    assert not [
+        path.name for path in RESULTS if f"({path.name})" not in shown and f"(results/{path.name})" not in index
+    ]
+
+
+def test_the_page_of_the_command_line_has_every_command_and_option():
+    script = runpy.run_path(str(ROOT / "docs" / "command_line_page.py"))
+    page, groups = script["page"](), script["command_lines"]()
+    for program, group in groups.items():
+        for words, command in script["commands"](program, group):
+            section = page.split(f"### {words}\n")[1].split("\n### ")[0]
+            names = [name for one in command.params for name in one.opts if name.startswith("--")]
+            assert not [name for name in names if name != "--help" and f"`{name}`" not in section], words
