@@ -35,7 +35,7 @@ def place_of(device: str) -> Place:
     from accelerate import PartialState
 
     state = PartialState(cpu=not device.startswith("cuda"))
-    all_of_them = "accelerate launch --config_file rl/configs/two_gpus.yaml -m rl train ..."
+    all_of_them = "accelerate launch --config_file rl/configs/two_gpus.yaml -m kernelwright.rl train ..."
     refuse_several_gpus(device, "train", f", or use them all with `{all_of_them}`")
     own = f"cuda:{state.local_process_index}" if state.num_processes > 1 and device.startswith("cuda") else device
     return Place(state.process_index, state.num_processes, own)

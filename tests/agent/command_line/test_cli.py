@@ -415,7 +415,11 @@ def test_a_full_disk_is_said_in_one_line(buffered):
 
 def test_output_that_nobody_reads_is_no_trouble():
     done = subprocess.run(
-        f"{sys.executable} -m agent problems | head -n 1", cwd=ROOT, shell=True, capture_output=True, text=True
+        f"{sys.executable} -m kernelwright.agent problems | head -n 1",
+        cwd=ROOT,
+        shell=True,
+        capture_output=True,
+        text=True,
     )
     assert done.stderr == ""
 
