@@ -319,7 +319,7 @@ class Evaluator:
         """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
         from contextlib import ExitStack
 
-        from kernelwright.tools.sizing.small_sizes import is_small
+        from kernelwright.tools.references.input_spec import is_small
         from kernelwright.tools.timing.extras import add_extras
 
         if not (asked.torch_compile or asked.ncu or asked.sanitizer):
