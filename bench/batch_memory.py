@@ -35,12 +35,13 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 {sizes}
+width = {width}
 
 
 class Model(nn.Module):
-    """Module {number} of the memory bench. Its widths stand in it, so that they cannot be made smaller."""
+    """Module {number} of the memory bench."""
 
-    def __init__(self):
+    def __init__(self, width):
         super().__init__()
 {init}
 
@@ -53,7 +54,7 @@ def get_inputs():
 
 
 def get_init_inputs():
-    return []
+    return [width]
 '''
 
 
@@ -64,7 +65,7 @@ class Template(NamedTuple):
     sizes: str
     """Module-level integers, a line each."""
     width: int
-    """What WIDTH stands for in its layers."""
+    """Of its layers, at full size."""
     init: str
     forward: str
     shape: str
@@ -75,8 +76,8 @@ TEMPLATES = (
         "a perceptron of three wide layers",
         "batch = 64\nfeatures = 4096",
         8192,
-        "self.first = nn.Linear(4096, WIDTH)\nself.second = nn.Linear(WIDTH, WIDTH)\n"
-        "self.third = nn.Linear(WIDTH, 1000)",
+        "self.first = nn.Linear(4096, width)\nself.second = nn.Linear(width, width)\n"
+        "self.third = nn.Linear(width, 1000)",
         "return self.third(F.relu(self.second(F.relu(self.first(x)))))",
         "batch, features",
     ),
@@ -85,8 +86,8 @@ TEMPLATES = (
         "batch = 8\nheight = 112",
         4096,
         "self.one = nn.Conv2d(3, 64, 3, padding=1)\nself.two = nn.Conv2d(64, 512, 3, padding=1)\n"
-        "self.pool = nn.AdaptiveAvgPool2d((7, 7))\nself.first = nn.Linear(512 * 49, WIDTH)\n"
-        "self.second = nn.Linear(WIDTH, WIDTH)\nself.third = nn.Linear(WIDTH, 1000)",
+        "self.pool = nn.AdaptiveAvgPool2d((7, 7))\nself.first = nn.Linear(512 * 49, width)\n"
+        "self.second = nn.Linear(width, width)\nself.third = nn.Linear(width, 1000)",
         "x = F.max_pool2d(F.relu(self.one(x)), 2)\nx = self.pool(F.relu(self.two(x))).flatten(1)\n"
         "return self.third(F.relu(self.second(F.relu(self.first(x)))))",
         "batch, 3, height, height",
@@ -95,10 +96,10 @@ TEMPLATES = (
         "residual blocks of convolutions",
         "batch = 8\nheight = 56",
         512,
-        "self.stem = nn.Conv2d(3, WIDTH, 3, stride=4, padding=1)\n"
-        "self.blocks = nn.ModuleList(nn.Conv2d(WIDTH, WIDTH, 3, padding=1) for _ in range(8))\n"
-        "self.norms = nn.ModuleList(nn.BatchNorm2d(WIDTH) for _ in range(8))\n"
-        "self.head = nn.Linear(WIDTH, 1000)",
+        "self.stem = nn.Conv2d(3, width, 3, stride=4, padding=1)\n"
+        "self.blocks = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(8))\n"
+        "self.norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in range(8))\n"
+        "self.head = nn.Linear(width, 1000)",
         "x = self.stem(x)\nfor block, norm in zip(self.blocks, self.norms):\n    x = x + F.relu(norm(block(x)))\n"
         "return self.head(x.mean(dim=(2, 3)))",
         "batch, 3, height, height",
@@ -107,16 +108,16 @@ TEMPLATES = (
         "blocks of attention and perceptrons",
         "batch = 4\nlength = 128",
         1024,
-        "self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(WIDTH, 16, 4 * WIDTH, dropout=0.0, batch_first=True)"
+        "self.blocks = nn.ModuleList(nn.TransformerEncoderLayer(width, 16, 4 * width, dropout=0.0, batch_first=True)"
         " for _ in range(4))",
         "for block in self.blocks:\n    x = block(x)\nreturn x",
-        "batch, length, WIDTH",
+        "batch, length, width",
     ),
     Template(
         "a recurrent network of several layers",
         "batch = 8\nlength = 16",
         1280,
-        "self.cells = nn.LSTM(512, WIDTH, 4, batch_first=True)\nself.head = nn.Linear(WIDTH, 512)",
+        "self.cells = nn.LSTM(512, width, 4, batch_first=True)\nself.head = nn.Linear(width, 512)",
         "return self.head(self.cells(x)[0][:, -1])",
         "batch, length, 512",
     ),
@@ -158,14 +159,14 @@ def chosen(asked: argparse.Namespace, folder: Path) -> list[Problem]:
 def module(number: int) -> str:
     """The text of one module: a template in its turn, a little wider or narrower than the last of its kind."""
     kind = TEMPLATES[number % len(TEMPLATES)]
-    width = str(kind.width + 64 * (number // len(TEMPLATES) - 2))
     return FORM.format(
         title=kind.title,
         number=number,
         sizes=kind.sizes,
-        init=_indented(kind.init.replace("WIDTH", width)),
+        width=kind.width + 64 * (number // len(TEMPLATES) - 2),
+        init=_indented(kind.init),
         forward=_indented(kind.forward),
-        shape=kind.shape.replace("WIDTH", width),
+        shape=kind.shape,
     )
 
 
