@@ -14,17 +14,17 @@ import typer
 
 from kernelwright.agent.command_line.batch import batch
 from kernelwright.agent.command_line.check import check
-from kernelwright.agent.command_line.compare import compare
-from kernelwright.agent.command_line.db import db
 from kernelwright.agent.command_line.doctor import doctor
-from kernelwright.agent.command_line.export import export
-from kernelwright.agent.command_line.inspect import inspect
 from kernelwright.agent.command_line.machine import machine
 from kernelwright.agent.command_line.problems import problems
-from kernelwright.agent.command_line.recheck import recheck
+from kernelwright.agent.command_line.records.compare import compare
+from kernelwright.agent.command_line.records.db import db
+from kernelwright.agent.command_line.records.export import export
+from kernelwright.agent.command_line.records.inspect import inspect
+from kernelwright.agent.command_line.records.recheck import recheck
+from kernelwright.agent.command_line.records.replay import replay
+from kernelwright.agent.command_line.records.report import report
 from kernelwright.agent.command_line.renamed_options import RenamingCommand
-from kernelwright.agent.command_line.replay import replay
-from kernelwright.agent.command_line.report import report
 from kernelwright.agent.command_line.solve import solve
 from kernelwright.agent.command_line.version import version
 

@@ -51,9 +51,9 @@ def _libraries(machine: Machine) -> list[Trouble]:
         version = machine.versions.get(name)
         span = f"{name}>={_dotted(lowest)},<{_dotted(beyond)}"
         if version is None:
-            found.append(_error(f"{name} is not installed", f"pip install -c constraints.txt '{span}'"))
+            found.append(_error(f"{name} is not installed", f"pip install '{span}'"))
         elif not lowest <= _pair(version) < beyond:
-            fix = f"pip install -c constraints.txt '{span}'"
+            fix = f"pip install '{span}'"
             found.append(_warning(f"{name} {version} is outside the range that is tested", fix))
     return found
 
@@ -118,7 +118,7 @@ def _targets(machine: Machine) -> list[Trouble]:
     return [
         _warning(
             f"cannot compile offline for {names}: {missing[0].reason}",
-            "pip install --force-reinstall -c constraints.txt triton",
+            f"pip install --force-reinstall 'triton=={machine.versions['triton']}'",
         )
     ]
 

@@ -27,6 +27,19 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+INSTALLED_BY = {
+    "torch": "torch>=2.11,<2.16",
+    "triton": "triton>=3.6,<3.10",
+    **dict.fromkeys(("transformers", "textual", "matplotlib", "openai", "networkx", "numpy"), "kernelwright"),
+    **dict.fromkeys(("trl", "peft", "accelerate", "datasets", "datasketch"), "kernelwright[train]"),
+    "bitsandbytes": "kernelwright[qlora]",
+    "psycopg": "kernelwright[postgres]",
+    "vllm": "kernelwright[vllm]",
+    "pyarrow": "pyarrow",
+}
+"""By the module that is missing: what pip installs it with."""
+
+
 def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
     """One line for people, and the exit code, for anything that ends a command of `program` early."""
     import typer
@@ -48,6 +61,11 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
             return str(error), Exit.BAD_INPUT if error.bad_input else Exit.INFRASTRUCTURE
         case PolicyUnavailable():
             return str(error), Exit.INFRASTRUCTURE
+        case ModuleNotFoundError(name=str(missing)) if missing.split(".")[0] in INSTALLED_BY:
+            name = missing.split(".")[0]
+            return f"{name} is not installed: pip install '{INSTALLED_BY[name]}' (agent doctor says what is missing)", (
+                Exit.INFRASTRUCTURE
+            )
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk", Exit.INFRASTRUCTURE
         case OSError():

@@ -28,7 +28,7 @@ if [ ! -d "$CORPUS" ]; then
     timeout --signal INT --kill-after 60 "${DATA_MINUTES}m" "$PYTHON" -m kernelwright.rl data synth --n "$ROWS" --seed "$SEED" --workers "$WORKERS" --out "$WORK/synth" || [ $? -eq 124 ]
     if [ "$MISTAKES" -gt 0 ]; then
         say "$MISTAKES of the policy's own mistakes"
-        [ -d "$WORK/mistakes" ] || rl data mistakes --policy embedded --n "$MISTAKES" --seed $((SEED + 31)) --samples 8 --workers "$WORKERS" --device "$DEVICE" --out "$WORK/mistakes"
+        [ -d "$WORK/mistakes" ] || rl data mistakes --policy embedded --n "$MISTAKES" --seed $((SEED + 31)) --samples 8 --workers "$WORKERS" --policy-device "$DEVICE" --out "$WORK/mistakes"
         for part in "$WORK"/mistakes/*.parquet; do cp "$part" "$WORK/synth/mistakes-$(basename "$part")"; done
     fi
     say "cleaning"
@@ -39,13 +39,13 @@ fi
 if [ ! -d "$WORK/tokenizer" ]; then
     say "tokenizer"
     [ -d "$WORK/idioms" ] || "$PYTHON" -m bench.drawn --n 20000 --out "$WORK/idioms" --workers "$WORKERS"
-    rl tokenizer --data "$WORK/idioms" --out "$WORK/tokenizer" --size 4096
+    rl tokenizer --data "$WORK/idioms" --out "$WORK/tokenizer" --vocabulary 4096
 fi
 
 if [ ! -d "$WORK/embedded" ]; then
     say "training new:$SIZE for $SFT_MINUTES minutes"
     rl sft --base "new:$SIZE" --preset scratch --data "$CORPUS" --tokenizer "$WORK/tokenizer" --out "$WORK/embedded" \
-        --device "$DEVICE" --seed "$SEED" --max-minutes "$SFT_MINUTES" --drawn "$DRAWN" --repeat-repairs "$REPAIRS" --set num_train_epochs=1000 --weights bf16
+        --device "$DEVICE" --seed "$SEED" --max-minutes "$SFT_MINUTES" --drawn "$DRAWN" --repeat-repairs "$REPAIRS" --set num_train_epochs=1000 --storage bf16
 fi
 
 MADE=$WORK/embedded
@@ -69,7 +69,7 @@ fi
 
 for suite in synth:composition synth:depth catalogue; do
     say "measuring on $suite"
-    rl evaluate --policy "transformers:$MADE" --suite "$suite" --n "$TASKS" --samples "$SAMPLES" --turns 4 \
+    rl evaluate --policy "transformers:$MADE" --suite "$suite" --limit "$TASKS" --samples "$SAMPLES" --turns 4 \
         --device cpu --workers "$WORKERS" --at-once 512 --out "$WORK/evaluate-${suite//:/-}" \
         $([ "$suite" = synth:composition ] && echo --card)
 done

@@ -1,4 +1,4 @@
-"""The command `rl`: names the commands and ends them well. No logic: each command is a module of `rl.commands`.
+"""The command `rl`: names the commands and ends them well. No logic: each command is a module of `rl/command_line/`.
 
 A module with a function of its own name is a command; one with a `typer.Typer` named `app` is a group of them. Nothing
 heavy at the top of either.
@@ -14,9 +14,6 @@ from collections.abc import Sequence
 import typer
 
 import kernelwright.rl.command_line
-
-RENAMED_OPTIONS = {"--output": "--out"}
-"""Options by their names of earlier releases, which are accepted for one more release."""
 
 
 def build() -> typer.Typer:
@@ -44,9 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits: 0 done, 2 bad input, 3 this machine's trouble, 130 interrupted."""
     import logging
 
-    from kernelwright.agent.command_line.renamed_options import with_current_names
+    from kernelwright.agent.command_line.renamed_options import RENAMED_IN_RL, with_current_names
     from kernelwright.agent.errors import run
 
     # It warns of a quicker kernel that it would have to download.
     logging.getLogger("bitsandbytes.backends").setLevel(logging.ERROR)
-    run(build(), "rl", with_current_names(sys.argv[1:] if arguments is None else arguments, RENAMED_OPTIONS))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = " ".join(given[: 2 if given[:1] == ["data"] else 1])
+    run(build(), "rl", with_current_names(given, RENAMED_IN_RL.get(command, {})))

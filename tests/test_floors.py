@@ -144,3 +144,94 @@ def test_help_comes_at_once():
 def test_every_package_says_what_it_is_for(package):
     tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
     assert ast.get_docstring(tree), f"{package}/__init__.py has no docstring"
+
+
+def module_of(path: Path) -> str:
+    """The full name of a file's module."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("kernelwright", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+MODULES = {module_of(path): path for path in FILES}
+COMMANDS_OF_A_MODULE = "__main__"
+
+
+def own_imports(path: Path) -> tuple[set[str], set[str]]:
+    """The modules of ours that a file imports when it is imported, and those that its functions import later.
+
+    What is imported for types alone, or only where the file is run as a program, is in neither.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    apart = [n for n in ast.walk(tree) if isinstance(n, ast.If) and _is_apart(n.test)]
+    left_out = {id(n) for block in apart for child in block.body for n in ast.walk(child)}
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    later = {id(n) for function in functions for n in ast.walk(function)}
+    first: set[str] = set()
+    second: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) not in left_out:
+            (second if id(node) in later else first).update(_ours(node))
+    own = module_of(path)
+    return first - {own}, second - {own}
+
+
+def _is_apart(test: ast.expr) -> bool:
+    return any(name in ast.unparse(test) for name in ("TYPE_CHECKING", COMMANDS_OF_A_MODULE))
+
+
+def _ours(node: ast.AST) -> set[str]:
+    """The modules that an import names: `from package import module` names the module."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+    else:
+        return set()
+    found = {name if name in MODULES else name.rpartition(".")[0] for name in names}
+    return found & MODULES.keys()
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    import networkx as nx
+
+    graph = nx.DiGraph([(one, other) for one, others in edges.items() for other in others])
+    return [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circles({name: own_imports(path)[0] for name, path in MODULES.items()}) == []
+
+
+def test_no_modules_import_each_other_in_a_circle_that_a_function_hides():
+    assert circles({name: set().union(*own_imports(path)) for name, path in MODULES.items()}) == []
+
+
+MOST_MODULES_IN_A_FOLDER = 15
+CATALOGUES = ("agent/problems/catalogue",)
+"""Folders with a problem a file."""
+NOT_YET_SPLIT = ("policies/inductor",)
+"""Folders that wait to be split: no other may be added."""
+MEDIAN_LINES = (120, 250)
+
+
+def test_a_folder_holds_a_handful_of_modules():
+    folders: dict[str, int] = {}
+    for path in FILES:
+        if path.name != "__init__.py":
+            place = str(path.parent.relative_to(ROOT))
+            folders[place] = folders.get(place, 0) + 1
+    full = {place for place, count in folders.items() if count > MOST_MODULES_IN_A_FOLDER}
+    assert full - {*CATALOGUES, *NOT_YET_SPLIT} == set()
+
+
+def test_files_are_neither_fragments_nor_scrolls():
+    read = [p for p in FILES if p.name != "__init__.py" and str(p.parent.relative_to(ROOT)) not in CATALOGUES]
+    lengths = [len(path.read_text(encoding="utf-8").splitlines()) for path in read]
+    shortest, longest = MEDIAN_LINES
+    assert shortest <= statistics.median(lengths) <= longest
+
+
+@pytest.mark.parametrize("folder", sorted({p.parent for p in FILES}), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_folder_says_what_belongs_there(folder):
+    text = (folder / "__init__.py").read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text)), f"{folder}/__init__.py has no docstring"

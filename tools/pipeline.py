@@ -80,7 +80,7 @@ class Evaluator:
         """device: cpu or cuda:N.
 
         cache_dir: where verdicts are kept; None keeps none. lane: entered for the time that a verdict works there.
-        sharers: processes with an evaluator on this GPU.
+        sharers: processes with an evaluator on this device.
 
         Raises InfrastructureError where the sandbox cannot start.
         """
@@ -90,6 +90,7 @@ class Evaluator:
         self._baselines = Baselines(device, cache_dir)
         self._cache = VerdictCache(cache_dir) if cache_dir else None
         self._cache_dir = cache_dir
+        self._workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
         self._zygotes: dict[Kind, Zygote] = {}
         self._front: Front | None = None
@@ -158,7 +159,7 @@ class Evaluator:
         zygote = self._zygote(Kind.INTERPRET)
         with self._lock:
             place = next((i for i, j in enumerate(self._free) if j.knows(problem)), len(self._free) - 1)
-            judge = self._free.pop(place) if self._free else Judge("cpu", zygote)
+            judge = self._free.pop(place) if self._free else Judge("cpu", zygote, sharers=self._sharers * self._workers)
             if judge not in self._judges:
                 self._judges.append(judge)
         try:
@@ -332,7 +333,7 @@ class Evaluator:
         """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
         from contextlib import ExitStack
 
-        from kernelwright.tools.sizing.small_sizes import is_small
+        from kernelwright.tools.references.input_spec import is_small
         from kernelwright.tools.timing.extras import add_extras
 
         if not (asked.torch_compile or asked.ncu or asked.sanitizer):

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import ast
-import copy
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernelwright.tools.parsing import parse_module
-
-CPU_SIZES = "CPU_SIZES"
-"""Module-level dict in a reference: the module-level integers that the CPU rungs use instead, such as
-{"batch_size": 4}.
-"""
+from kernelwright.tools.reference_integers import CPU_SIZES, assigned_name, inner, integer, one_name_each
 
 
 class ProblemError(ValueError):
@@ -92,8 +86,8 @@ def module_integers(source: str) -> dict[str, int]:
     `depth, height = 16, 32` give a name each.
     """
     found: dict[str, int] = {}
-    for node in _one_name_each(parse(source)).body:
-        if (name := _assigned_name(node)) and (value := _integer(getattr(node, "value", None))) is not None:
+    for node in one_name_each(parse(source)).body:
+        if (name := assigned_name(node)) and (value := integer(getattr(node, "value", None))) is not None:
             found[name] = value
     return found
 
@@ -101,17 +95,16 @@ def module_integers(source: str) -> dict[str, int]:
 def inner_integers(source: str) -> dict[str, int]:
     """Integers that have no name of their own, by their place.
 
-    `shape[1]` is the second one in what `shape` is assigned, `get_inputs[0]` the first in that function.
+    `shape[1]` is the second one in what `shape` is assigned, `x.shape[1]` the second extent of forward's argument `x`
+    (tools/reference_integers.py).
     """
-    return {
-        name: value for name, node in _inner(_one_name_each(parse(source))) if (value := _integer(node)) is not None
-    }
+    return {name: value for name, node in inner(one_name_each(parse(source))) if (value := integer(node)) is not None}
 
 
 def literal_dict(source: str, name: str) -> dict[str, int]:
     """A module-level `NAME = {"a": 1, ...}`; empty where there is none."""
     for node in parse(source).body:
-        if _assigned_name(node) == name and isinstance(value := _literal(node), dict):
+        if assigned_name(node) == name and isinstance(value := _literal(node), dict):
             return value
     return {}
 
@@ -127,14 +120,14 @@ def resized(source: str, sizes: Mapping[str, int]) -> str:
 @lru_cache(maxsize=1024)
 def _resized(source: str, items: tuple[tuple[str, int], ...]) -> str:
     sizes = dict(items)
-    tree = _one_name_each(parse(source))
+    tree = one_name_each(parse(source))
     unknown = set(sizes) - set(module_integers(source)) - set(inner_integers(source))
     if unknown:
         raise ProblemError(f"no module-level integer named {', '.join(sorted(unknown))} in the reference")
-    new = {id(node): ast.Constant(value=int(sizes[name])) for name, node in _inner(tree) if name in sizes}
+    new = {id(node): ast.Constant(value=int(sizes[name])) for name, node in inner(tree) if name in sizes}
     for node in tree.body:
-        name = _assigned_name(node) or ""
-        if name in sizes and isinstance(node, ast.Assign | ast.AnnAssign) and _integer(node.value) is not None:
+        name = assigned_name(node) or ""
+        if name in sizes and isinstance(node, ast.Assign | ast.AnnAssign) and integer(node.value) is not None:
             node.value = ast.Constant(value=int(sizes[name]))
     return ast.unparse(ast.fix_missing_locations(_Replace(new).visit(tree)))
 
@@ -172,14 +165,6 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _assigned_name(node: ast.stmt) -> str | None:
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-        return node.targets[0].id
-    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-        return node.target.id
-    return None
-
-
 def _literal(node: ast.stmt) -> object | None:
     value = getattr(node, "value", None)
     if value is None:
@@ -188,85 +173,6 @@ def _literal(node: ast.stmt) -> object | None:
         return ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, MemoryError):
         return None
-
-
-def _integer(node: ast.AST | None) -> int | None:
-    """What an expression of integers only comes to."""
-    if isinstance(node, ast.Constant):
-        return node.value if type(node.value) is int else None
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = _integer(node.operand)
-        return None if value is None else -value
-    if not isinstance(node, ast.BinOp):
-        return None
-    left, right = _integer(node.left), _integer(node.right)
-    if left is None or right is None:
-        return None
-    match node.op:
-        case ast.Add():
-            return left + right
-        case ast.Sub():
-            return left - right
-        case ast.Mult():
-            return left * right
-        case ast.FloorDiv() if right:
-            return left // right
-        case ast.Pow() if 0 <= right <= 64:
-            return int(left**right)
-    return None
-
-
-def _one_name_each(tree: ast.Module) -> ast.Module:
-    """`a = b = 1` and `a, b = 1, 2` as one assignment a name, where the values are integers."""
-    body: list[ast.stmt] = []
-    for node in tree.body:
-        pairs = _pairs(node) if isinstance(node, ast.Assign) else []
-        if len(pairs) > 1 and all(_integer(value) is not None for _, value in pairs):
-            body += [ast.Assign(targets=[ast.Name(n, ast.Store())], value=copy.deepcopy(v)) for n, v in pairs]
-        else:
-            body.append(node)
-    tree.body = body
-    return tree
-
-
-def _pairs(node: ast.Assign) -> list[tuple[str, ast.expr]]:
-    pairs: list[tuple[str, ast.expr]] = []
-    for target in node.targets:
-        if isinstance(target, ast.Name):
-            pairs.append((target.id, node.value))
-        elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            if len(target.elts) != len(node.value.elts):
-                return []
-            pairs += [(t.id, v) for t, v in zip(target.elts, node.value.elts, strict=True) if isinstance(t, ast.Name)]
-    return pairs
-
-
-def _inner(tree: ast.Module) -> list[tuple[str, ast.expr]]:
-    """Places of integers inside tuples, lists and the two functions that give inputs."""
-    found: list[tuple[str, ast.expr]] = []
-    for node in tree.body:
-        name = _assigned_name(node)
-        value = getattr(node, "value", None)
-        if name and name != CPU_SIZES and _holds_integers(value):
-            found += [(f"{name}[{i}]", inner) for i, inner in enumerate(_integers_within(value))]
-        elif isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
-            found += [(f"{node.name}[{i}]", inner) for i, inner in enumerate(_integers_within(node))]
-    return found
-
-
-def _holds_integers(node: ast.AST | None) -> TypeGuard[ast.expr]:
-    """A tuple, a list, or one repeated: `[1024] * 16`."""
-    sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node,)
-    return any(isinstance(side, ast.Tuple | ast.List) for side in sides)
-
-
-def _integers_within(node: ast.AST) -> Iterator[ast.expr]:
-    """The largest expressions of integers only, in the order of the text. A lone number is not inside anything."""
-    for child in ast.iter_child_nodes(node):
-        if _integer(child) is not None and isinstance(child, ast.expr):
-            yield child
-        else:
-            yield from _integers_within(child)
 
 
 class _Replace(ast.NodeTransformer):

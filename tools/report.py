@@ -223,6 +223,10 @@ class CorrectnessResult(Value):
     """Bitwise, over two calls on the same inputs."""
     seed: int | None = None
     """Of draws, sizes and the order of programs: `agent check --seed` repeats the verdict with it."""
+    random_outputs: tuple[int, ...] = ()
+    """Outputs of the reference that follow the state of torch's generators (dropout in training mode): a wrong answer
+    there is not the candidate's fault alone.
+    """
     tried: tuple[Tried, ...] = ()
     """The sizes that it was checked at, in order, with their outcomes."""
     notes: tuple[str, ...] = ()

@@ -57,8 +57,8 @@ class Standing(Value):
     busy_elsewhere: int
     """That another process works on."""
     correct: int
-    faster: int
-    """Correct and, on a GPU, faster than eager PyTorch."""
+    faster: int | None
+    """Correct and faster than eager PyTorch; None without a GPU, where nothing is timed."""
     seconds: float
     lanes: tuple[Traffic, ...] = ()
 
@@ -104,9 +104,10 @@ class Batch:
         with self._lock:
             paused = sum(reason in PAUSES for reason in self._reasons)
             here = len(self._reasons) - paused
+            faster = None if self._settings.device == "cpu" else self._faster
             return Standing(
                 jobs=len(self._jobs), done=self._before + here, here=here, paused=paused, busy_elsewhere=self._busy,
-                correct=self._correct, faster=self._faster, seconds=time.monotonic() - self._started,
+                correct=self._correct, faster=faster, seconds=time.monotonic() - self._started,
                 lanes=tuple(gate.traffic for gate in self._lanes.gates),
             )  # fmt: skip
 

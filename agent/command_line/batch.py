@@ -72,7 +72,7 @@ def batch(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write kernels for many problems at once; then a report: compiled, correct, fast_p, pass@k, speedups, cost.
+    """Write kernels for many problems at once; then a report: compiled, correct, pass@k, cost, and on a GPU speed.
 
     Budgets are a trajectory's. Ctrl-C pauses, and the same command goes on; with more --samples, or another --policy,
     it adds to the run. Exits with 0 where every trajectory is finished, 2 where you must change something, 3 for this

@@ -1,20 +1,23 @@
 """Options that several commands share: the same option has the same name, meaning and help panel in every command.
 
 A group is a frozen dataclass whose fields are typer options. A command that is decorated with `expand_groups` names
-groups as its parameters; on the command line each field of a group is an option of its own.
+groups as its parameters; on the command line each field of a group is an option of its own. Where a group has a PANEL,
+its options are shown under it in `--help`.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 if TYPE_CHECKING:
     from kernelwright.agent.loop.settings import Settings
@@ -272,7 +275,20 @@ def _parameters_of(group: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=_in_panel(hints[field.name], getattr(group, "PANEL", None)),
         )
         for field in fields(group)
     ]
+
+
+def _in_panel(annotation: Any, panel: str | None) -> Any:
+    """The annotation with its option in the help panel of its group, unless the option names one itself."""
+    kind, *more = get_args(annotation)
+    shown = [copy.copy(one) for one in more]
+    for one in shown:
+        if isinstance(one, OptionInfo):
+            one.rich_help_panel = one.rich_help_panel or panel
+    return Annotated[kind, *shown]

@@ -12,7 +12,18 @@ RENAMED_OPTIONS = {
     "solve": {"--output": "--out", "--samples": "--width"},
     "replay": {"--output": "--out"},
 }
-"""By command: the old name and the new one. To be removed with version 0.2."""
+"""By command of `agent`: the old name and the new one. To be removed with version 0.2."""
+RENAMED_IN_RL = {
+    "train": {"--output": "--out", "--prompts": "--problems-per-step"},
+    "loop": {"--output": "--out", "--prompts": "--problems-per-step", "--samples": "--held-out-samples"},
+    "sft": {"--output": "--out", "--weights": "--storage"},
+    "average": {"--output": "--out"},
+    "evaluate": {"--output": "--out", "--n": "--limit"},
+    "tokenizer": {"--output": "--out", "--size": "--vocabulary"},
+    "rewards": {"--formula": "--reward"},
+    "data mistakes": {"--device": "--policy-device"},
+}
+"""The same of `rl`."""
 
 
 class RenamingCommand(TyperCommand):

@@ -73,7 +73,7 @@ def _metrics(sides: Sequence[Metrics]) -> tuple[tuple[str, ...], ...]:
         _numbers("of the tools", sides, lambda m: m.cost.tool_seconds, ".1f"),
         _numbers("of the GPU", sides, lambda m: m.cost.gpu_seconds, ".1f"),
         _numbers("dollars", sides, lambda m: m.cost.dollars, ".4f"),
-        _numbers("best speedup", sides, lambda m: m.best_speedup, ".3g", against=not _apart(sides)),
+        _speedups(sides),
         ("judged on", *(", ".join(side.judged_on) or "-" for side in sides)),
         *([("environment", *map(_environments, sides))] if _apart(sides) else []),
         ("rungs reached", *(_rungs(side) for side in sides)),
@@ -92,6 +92,13 @@ def _numbers(
         moved = "" if value is None or first is None or not against else f" ({format(value - first, f'+{form}')})"
         cells.append("-" if value is None else format(value, form) + moved)
     return (name, *cells)
+
+
+def _speedups(sides: Sequence[Metrics]) -> tuple[str, ...]:
+    """The best speedups; of a side that no GPU judged, that nothing was timed."""
+    said = _numbers("best speedup", sides, lambda m: m.best_speedup, ".3g", against=not _apart(sides))
+    on_cpu = [side.judged_on == ("cpu",) for side in sides]
+    return (said[0], *("not timed on a CPU" if cpu else cell for cpu, cell in zip(on_cpu, said[1:], strict=True)))
 
 
 def _apart(sides: Sequence[Metrics]) -> bool:

@@ -18,7 +18,7 @@ from kernelwright.tools.problem import Problem, ProblemError, parse
 CATALOGUE = Path(__file__).parent / "catalogue"
 SUITES = ("catalogue", "kernelbench", "tritonbench-t")
 CHECKOUTS = {
-    "kernelbench": "https://github.com/ScalingIntelligence/KernelBench",
+    "kernelbench": kernelbench_suite.PUBLISHED,
     "tritonbench-t": "https://github.com/thunlp/TritonBench",
 }
 """Where the suites that do not ship with this package are published."""

@@ -12,6 +12,7 @@ from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.tools.problem import Problem, ProblemError
 
 PREFIX = "kernelbench:"
+PUBLISHED = "https://github.com/ScalingIntelligence/KernelBench"
 USUAL_LEVELS = (1, 2, 3)
 """What a suite is without a level: level 4 downloads models."""
 COLUMNS = ("code", "level", "name", "problem_id")
@@ -125,7 +126,9 @@ def _words(stem: str) -> str:
 
 def _given(path: Path | None) -> Path:
     if path is None:
-        raise ProblemError("a KernelBench problem needs its checkout or parquet file: give it with --kernelbench PATH")
+        raise ProblemError(
+            f"a KernelBench problem needs its checkout: git clone {PUBLISHED}, then give --kernelbench FOLDER"
+        )
     return path
 
 

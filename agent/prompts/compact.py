@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from kernelwright.tools.problem import CPU_SIZES, parse
+from kernelwright.tools.problem import parse
+from kernelwright.tools.reference_integers import CPU_SIZES
 
 _LEFT_OUT = {"FAMILY", "TAGS", "ALIASES", CPU_SIZES}
 

@@ -224,7 +224,7 @@ def _one(database: str, run: str | None, formula: str) -> RewardsAgain:
     name, _, version = formula.partition("@")
     chosen = ["--run", run] if run is not None else []
     if "+" in version:
-        again = f"rl rewards --db {database} --formula FILE.json"
+        again = f"rl rewards --db {database} --reward FILE.json"
         return RewardsAgain(formula=formula, note=f"its weights are in a file of yours: {again} computes them")
     command = [
         sys.executable,
@@ -233,7 +233,7 @@ def _one(database: str, run: str | None, formula: str) -> RewardsAgain:
         "rewards",
         "--db",
         database,
-        "--formula",
+        "--reward",
         name,
         *chosen,
         "--json",

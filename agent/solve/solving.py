@@ -17,6 +17,7 @@ from kernelwright.agent.loop.stopping import Spent, StopReason
 from kernelwright.agent.prompts import Prompts
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.solve.kernel_file import verified, write_kernel
+from kernelwright.agent.solve.next_steps import NextSteps, next_steps
 from kernelwright.policies.base import Policy, Value
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
@@ -51,6 +52,8 @@ class Solved(Value):
     spent: Spent
     report: Report | None = None
     """Of the best one; where none is correct of the last."""
+    next_steps: NextSteps | None = None
+    """What to do after a run that found no correct kernel; None after every other."""
     note: str = ""
     """What the embedded policy says of itself; empty for every other."""
 
@@ -146,6 +149,7 @@ def _solved(run: Run, output: Path, resumed: bool) -> Solved:
         resumed=resumed,
         spent=run.spent,
         report=report,
+        next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store),
         note=note_of(run.settings.policy),
     )
 

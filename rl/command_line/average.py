@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kernelwright.rl.training.training_arguments import AsJson, Debug, StorageName, parse_storage
+from kernelwright.rl.command_line.options.shared import AsJson, Debug, StorageName
+from kernelwright.rl.command_line.options.training import parse_storage
 
 Policies = Annotated[
     list[str], typer.Argument(help="Two policies or more, trained from the same one: transformers:DIR, or embedded.")

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelwright.rl.command_line.options.shared import (
+    Against,
+    AsJson,
+    Debug,
+    JudgingProcesses,
+    PolicyDevice,
+    SplitName,
+    TargetName,
+)
+
 if TYPE_CHECKING:
     from kernelwright.rl.data.importing.formats import Imported
 
 app = typer.Typer(help="Corpora: import, generate, clean, report.", no_args_is_help=True)
 
 Out = Annotated[Path, typer.Option("--out", help="The folder that is written.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
-Against = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--against",
-        help="kernelbench:DIR, tritonbench-t:DIR or a folder of problems; the catalogue's held-out ones always. "
-        "Many times.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object and nothing else.")]
 
 
 @app.command()
@@ -31,11 +31,9 @@ def synth(
     out: Out,
     n: Annotated[int, typer.Option("--n", min=1, help="Verified drafts, those that the folder holds among them.")],
     seed: Annotated[int, typer.Option(help="The same seed gives the same corpus.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that verify; about 1 GB each.")] = 2,
-    target: Annotated[str, typer.Option(help="GPU to compile for: sm_80 ... sm_120, gfx942.")] = "sm_90",
-    split: Annotated[
-        str, typer.Option(help="train, held_out_composition, held_out_depth or held_out_family.")
-    ] = "train",
+    workers: JudgingProcesses = 2,
+    target: TargetName = "sm_90",
+    split: SplitName = "train",
     repairs: Annotated[int, typer.Option(min=0, help="Broken versions that are tried of each kernel.")] = 2,
     no_repairs: Annotated[bool, typer.Option("--no-repairs", help="Drafts only.")] = False,
     against: Against = None,
@@ -94,15 +92,13 @@ def mistakes(
     out: Out,
     n: Annotated[int, typer.Option("--n", min=1, help="Repairs.")],
     seed: Annotated[int, typer.Option(help="Of the problems and of the sampling.")] = 0,
-    split: Annotated[
-        str, typer.Option(help="train, held_out_composition, held_out_depth or held_out_family.")
-    ] = "train",
+    split: SplitName = "train",
     samples: Annotated[int, typer.Option(min=1, help="Drafts of each problem.")] = 4,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of the policy's draws.")] = 1.0,
     at_once: Annotated[int, typer.Option(min=1, help="Problems that the policy is asked about together.")] = 16,
-    target: Annotated[str, typer.Option(help="GPU to compile for: sm_80 ... sm_120, gfx942.")] = "sm_90",
-    workers: Annotated[int, typer.Option(min=1, help="Processes that judge; about 1 GB each.")] = 2,
-    device: Annotated[str, typer.Option(help="Where the policy computes: auto, cpu or cuda:N.")] = "auto",
+    target: TargetName = "sm_90",
+    workers: JudgingProcesses = 2,
+    policy_device: PolicyDevice = "auto",
     against: Against = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -121,7 +117,7 @@ def mistakes(
         seed=seed, split=parse_split(split), target=parse_target_name(target), samples=samples, temperature=temperature,
         at_once=at_once,
     )  # fmt: skip
-    asked = open_policy(policy, device=choose_device(device))
+    asked = open_policy(policy, device=choose_device(policy_device))
     with progress(as_json) as say:
         found = harvest(asked, wanted, n, out, workers, say, graphs_of(*(against or ())))
     if as_json:
@@ -144,7 +140,7 @@ def import_(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Read a corpus of others into rows: all of it, or nothing is written."""
+    """Read a corpus of others into rows. Records that cannot be read are left out and counted."""
     from kernelwright.rl.data.corpus_arguments import parse_corpus_format
     from kernelwright.rl.data.importing.formats import ImportOptions
     from kernelwright.rl.data.importing.reading import import_corpus
@@ -194,7 +190,7 @@ def clean(
         bool,
         typer.Option("--correct", help="Label with the tools' verdict on a CPU: it costs about half a second a row."),
     ] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that compile and judge; about 1 GB each.")] = 2,
+    workers: JudgingProcesses = 2,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:

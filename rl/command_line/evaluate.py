@@ -4,70 +4,86 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
+
+from kernelwright.agent.command_line.options import expand_groups
+from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug, PolicyDevice
 
 if TYPE_CHECKING:
     from kernelwright.policies.base import Policy
     from kernelwright.rl.evaluating.running import Evaluated, EvaluationOptions
     from kernelwright.rl.evaluating.suites import Suite
 
-PolicyName = Annotated[
-    str, typer.Option(help="embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL or scripted:FILE.")
-]
-SuiteName = Annotated[
-    str,
-    typer.Option(
-        "--suite",
-        help="synth:composition, synth:depth, synth:family, catalogue, kernelbench:DIR, tritonbench-t:DIR, or a "
-        "folder of problems.",
-    ),
-]
-Samples = Annotated[int, typer.Option(min=1, help="Rollouts a problem. More can be added later.")]
-Turns = Annotated[int, typer.Option(min=1, help="A draft, and repairs of it.")]
-Number = Annotated[int | None, typer.Option("--n", min=1, help="Only the first so many problems.")]
-Level = Annotated[int | None, typer.Option(min=1, help="Of KernelBench.")]
-Device = Annotated[str, typer.Option(help="Where candidates are judged: auto, cpu or cuda:N.")]
-PolicyDevice = Annotated[str, typer.Option(help="Where the policy computes: auto, cpu or cuda:N.")]
-Temperature = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        max=2.0,
-        help="Of the policy's draws.",
-        show_default="0.8; with one sample a small policy's draft is greedy",
-    ),
-]
-Seed = Annotated[int, typer.Option(help="Of the policy's draws.")]
-TaskSeed = Annotated[int | None, typer.Option(help="Of generated tasks.")]
-Adapter = Annotated[str | None, typer.Option(help="A LoRA adapter (vllm, transformers).")]
-ReplyTokens = Annotated[int | None, typer.Option(min=1, help="The most that one reply may take.")]
-AtOnce = Annotated[int, typer.Option(min=1, help="Rollouts at once.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
 Out = Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/evaluate-POLICY-SUITE")]
 Card = Annotated[bool, typer.Option("--card", help="Write the figures into the model's own card as well.")]
-AsJson = Annotated[bool, typer.Option("--json", help="The figures as one JSON object and nothing else.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
 
+@dataclass(frozen=True)
+class SuiteOptions:
+    """Which problems."""
+
+    PANEL: ClassVar[str] = "Suite"
+    suite: Annotated[
+        str,
+        typer.Option("--suite", help="synth:composition, synth:depth, synth:family, catalogue, kernelbench:DIR, "
+        "tritonbench-t:DIR, or a folder of problems."),
+    ] = "synth:composition"  # fmt: skip
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many problems.")] = None
+    level: Annotated[int | None, typer.Option(min=1, help="Of KernelBench.")] = None
+    task_seed: Annotated[int | None, typer.Option(help="Of generated tasks.")] = None
+
+    def open(self) -> Suite:
+        """The suite. Raises InputError and ProblemError where there is none of that name."""
+        from kernelwright.rl.evaluating.suites import TASK_SEED, open_suite
+
+        return open_suite(self.suite, self.limit, self.level, TASK_SEED if self.task_seed is None else self.task_seed)
+
+
+@dataclass(frozen=True)
+class PolicyOptions:
+    """Which policy, and how it is asked."""
+
+    PANEL: ClassVar[str] = "Policy"
+    policy: Annotated[
+        str, typer.Option(help="embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL or scripted:FILE.")
+    ] = "embedded"
+    adapter: Adapter = None
+    policy_device: PolicyDevice = "auto"
+    temperature: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=2.0, help="Of the policy's draws.",
+        show_default="0.8; with one sample a small policy's draft is greedy"),
+    ] = None  # fmt: skip
+    seed: Annotated[int, typer.Option(help="Of the policy's draws.")] = 0
+    reply_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of one reply at most.")] = None
+
+    @property
+    def label(self) -> str:
+        """The policy's name as it is stored, with its adapter."""
+        return self.policy if self.adapter is None else f"{self.policy} with {self.adapter}"
+
+
+@dataclass(frozen=True)
+class RolloutCounts:
+    """How many rollouts of how many turns, and where they are judged."""
+
+    PANEL: ClassVar[str] = "Rollouts"
+    samples: Annotated[int, typer.Option(min=1, help="Rollouts a problem. More can be added later.")] = 1
+    turns: Annotated[int, typer.Option(min=1, help="Turns a rollout: a draft, and repairs of it.")] = 4
+    device: Annotated[str, typer.Option(help="Where candidates are judged: auto, cpu or cuda:N.")] = "auto"
+    at_once: Annotated[int, typer.Option(min=1, help="Rollouts at once.")] = 32
+    workers: Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")] = None
+
+
+@expand_groups
 def evaluate(
-    policy: PolicyName = "embedded",
-    suite: SuiteName = "synth:composition",
-    samples: Samples = 1,
-    turns: Turns = 4,
-    n: Number = None,
-    level: Level = None,
-    device: Device = "auto",
-    policy_device: PolicyDevice = "auto",
-    temperature: Temperature = None,
-    seed: Seed = 0,
-    task_seed: TaskSeed = None,
-    adapter: Adapter = None,
-    reply_tokens: ReplyTokens = None,
-    at_once: AtOnce = 32,
-    workers: Workers = None,
+    suite: SuiteOptions,
+    policy: PolicyOptions,
+    rollouts: RolloutCounts,
     out: Out = None,
     card: Card = False,
     as_json: AsJson = False,
@@ -80,21 +96,20 @@ def evaluate(
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets
     from kernelwright.rl.evaluating.running import EvaluationOptions
-    from kernelwright.rl.evaluating.suites import TASK_SEED, open_suite
 
-    chosen = open_suite(suite, n, level, TASK_SEED if task_seed is None else task_seed)
-    place = choose_device(device)
+    chosen = suite.open()
+    place = choose_device(rollouts.device)
     asked = EvaluationOptions(
-        policy=policy if adapter is None else f"{policy} with {adapter}", samples=samples, turns=turns, device=place,
-        temperature=temperature, seed=seed, targets=choose_targets([], place), reply_tokens=reply_tokens,
-        at_once=at_once, workers=workers or os.cpu_count() or 2,
+        policy=policy.label, samples=rollouts.samples, turns=rollouts.turns, device=place,
+        temperature=policy.temperature, seed=policy.seed, targets=choose_targets([], place),
+        reply_tokens=policy.reply_tokens, at_once=rollouts.at_once, workers=rollouts.workers or os.cpu_count() or 2,
     )  # fmt: skip
     _run(
         chosen,
         asked,
-        _opened(policy, adapter, policy_device),
-        out or _folder(policy, suite),
-        _card(policy if adapter is None else f"transformers:{adapter}", card),
+        _opened(policy.policy, policy.adapter, policy.policy_device),
+        out or _folder(policy.policy, suite.suite),
+        _card(policy.policy if policy.adapter is None else f"transformers:{policy.adapter}", card),
         as_json,
     )
 

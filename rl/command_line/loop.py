@@ -2,86 +2,80 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from kernelwright.rl.training.online.rollout_arguments import (
-    Against,
-    Database,
-    Group,
-    Judge,
-    Lag,
-    OwnWork,
-    Problems,
-    Prompts,
-    ReplyTokens,
-    Turns,
-    Workers,
-    rollout_fields,
-)
-from kernelwright.rl.training.training_arguments import (
-    AsJson,
-    BaselineName,
-    Debug,
-    Device,
-    Gamma,
-    Output,
-    PolicyName,
-    Reward,
-    Seed,
-    Settings,
-    StorageName,
-    training_fields,
-)
+from kernelwright.agent.command_line.options import expand_groups
+from kernelwright.rl.command_line.options.rollouts import RolloutOptions
+from kernelwright.rl.command_line.options.shared import AsJson, Debug
+from kernelwright.rl.command_line.options.training import PolicyName, RewardOptions, TrainerOptions
 
 if TYPE_CHECKING:
     from kernelwright.rl.training.online.options import LoopOptions
 
-HeldOut = Annotated[
-    list[str] | None,
-    typer.Option("--held-out", help="What decides a promotion.", show_default="synth's three held-out splits"),
+Out = Annotated[
+    Path, typer.Option("--out", help="The folder for the policies; checkpoints lie beside them in OUT.training.")
 ]
-Count = Annotated[int, typer.Option("--held-out-count", min=1, help="Problems of each held-out split.")]
-Samples = Annotated[int, typer.Option(min=1, help="Drafts of each held-out problem.")]
-Cycles = Annotated[int, typer.Option(min=1, help="How often; more continue a loop that ended.")]
-Steps = Annotated[int, typer.Option(min=1, help="Optimizer steps a cycle.")]
-How = Annotated[str, typer.Option(help="online, or log: collected once a cycle and trained from what was logged.")]
 
 
+@dataclass(frozen=True)
+class CycleOptions:
+    """How often a policy is trained and measured."""
+
+    PANEL: ClassVar[str] = "Cycles"
+    cycles: Annotated[int, typer.Option(min=1, help="How often; more continue a loop that ended.")] = 3
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps a cycle.")] = 20
+    how: Annotated[
+        str, typer.Option(help="online, or log: collected once a cycle and trained from what was logged.")
+    ] = "online"
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option("--held-out", help="What decides a promotion.", show_default="synth's three held-out splits"),
+    ] = None
+    held_out_count: Annotated[int, typer.Option("--held-out-count", min=1, help="Problems of each held-out split.")] = (
+        64
+    )
+    held_out_samples: Annotated[
+        int, typer.Option("--held-out-samples", min=1, help="Drafts of each held-out problem.")
+    ] = 4
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of LoopOptions. Raises InputError where one means nothing."""
+        from kernelwright.errors import InputError
+
+        if self.how not in ("online", "log"):
+            raise InputError(f"--how {self.how!r}: choose online or log")
+        return {
+            "held_out": tuple(self.held_out or ()), "held_out_count": self.held_out_count,
+            "samples": self.held_out_samples, "cycles": self.cycles, "steps": self.steps, "how": self.how,
+        }  # fmt: skip
+
+
+@expand_groups
 def loop(
-    policy: PolicyName = "embedded", output: Output = Path("loop"), problems: Problems = None, against: Against = None,
-    held_out: HeldOut = None,
-    held_out_count: Count = 64, samples: Samples = 4, cycles: Cycles = 3, steps: Steps = 20, how: How = "online",
-    db: Database = None,
-    prompts: Prompts = 32, group: Group = 12, turns: Turns = 2, workers: Workers = None, judge: Judge = "interpreted",
-    own_work: OwnWork = "strict", lag: Lag = 1,
-    reply_tokens: ReplyTokens = None, reward: Reward = "auto", gamma: Gamma = 0.4,
-    baseline: BaselineName = "leave-one-out",
-    settings: Settings = None, device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32",
+    cycle: CycleOptions,
+    rollouts: RolloutOptions,
+    reward: RewardOptions,
+    trainer: TrainerOptions,
+    policy: PolicyName = "embedded",
+    out: Out = Path("loop"),
     as_json: AsJson = False,
     debug: Debug = False,
-) -> None:  # fmt: skip
+) -> None:
     """Collect, train, measure on held-out problems, and promote only what is better; cycle after cycle.
 
     The same command goes on where it was stopped.
     """
-    from kernelwright.errors import InputError
     from kernelwright.rl.training.early import look_at_problems
     from kernelwright.rl.training.online.options import LoopOptions
 
-    if how not in ("online", "log"):
-        raise InputError(f"--how {how!r}: choose online or log")
-    shared = training_fields(
-        policy, None, output, reward, gamma, baseline, None, None, False, settings, device, seed, storage
-    )
-    own = rollout_fields(problems, against, db, prompts, group, turns, workers, judge, own_work, lag, reply_tokens)
-    asked: dict[str, Any] = {
-        **shared, **own, "held_out": tuple(held_out or ()), "held_out_count": held_out_count, "samples": samples,
-        "cycles": cycles, "steps": steps,
-        "how": how,
-    }  # fmt: skip
+    groups = (cycle, rollouts, reward, trainer)
+    asked: dict[str, Any] = {"policy": policy, "output": out}
+    for group in groups:
+        asked |= group.fields()  # type: ignore[attr-defined]
     options = LoopOptions(**asked)
     look_at_problems(options)
     _looped(options, as_json)

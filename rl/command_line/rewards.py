@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelwright.rl.command_line.options.shared import AsJson, Debug
+
 if TYPE_CHECKING:
     from kernelwright.rl.credit.formula import Formula
     from kernelwright.store.database import Store
@@ -18,12 +20,12 @@ def rewards(
         int | None,
         typer.Option(help="A candidate's number: prints each part of its reward, and why.", show_default=False),
     ] = None,
-    formula: Annotated[str, typer.Option(help="A preset, a .json file with weights, or auto.")] = "auto",
+    reward: Annotated[str, typer.Option(help="The formula: a preset, a .json file with weights, or auto.")] = "auto",
     run: Annotated[str | None, typer.Option(help="Only this run.", show_default=False)] = None,
     quarantine: Annotated[bool, typer.Option(help="Lists candidates that a person should look at.")] = False,
     presets: Annotated[bool, typer.Option(help="Lists the presets, and what each reproduces.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an internal error came from.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Compute the reward parts of every verdict and store them; or explain one, list the presets, or list what
     looks suspicious.
@@ -38,7 +40,7 @@ def rewards(
     readonly = explain is not None or quarantine
     with open_store(db, readonly=readonly) as store:
         chosen = CandidateFilter(run=run)
-        used = choose_formula(store, formula, chosen)
+        used = choose_formula(store, reward, chosen)
         if explain is not None:
             _explain(store, explain, used, as_json)
         elif quarantine:

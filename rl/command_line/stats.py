@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kernelwright.rl.command_line.options.shared import AsJson, Debug
+
 
 def stats(
     db: Annotated[Path, typer.Argument(help="The database that the agent logged to.")],
@@ -14,8 +16,8 @@ def stats(
     problem: Annotated[str | None, typer.Option(help="Only this problem.")] = None,
     revision: Annotated[str | None, typer.Option(help="Only turns of this policy revision.")] = None,
     reward: Annotated[str, typer.Option(help="Formula: a preset, a .json file, or auto.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an internal error came from.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """What a log holds for training: groups, rewards and their variance, turns, faults, policies, and what cannot
     be used.

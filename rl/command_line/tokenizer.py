@@ -7,16 +7,21 @@ from typing import Annotated
 
 import typer
 
+from kernelwright.rl.command_line.options.shared import AsJson, Debug
+
 Data = Annotated[Path, typer.Option(help="The corpus: a folder or file that rl data wrote.")]
 Out = Annotated[Path, typer.Option(help="The tokenizer's folder. Must be empty or not there.")]
-Size = Annotated[int, typer.Option(min=300, help="Tokens at most, 256 bytes and the special ones among them.")]
+Vocabulary = Annotated[int, typer.Option(min=300, help="Tokens at most, 256 bytes and the special ones among them.")]
 Longest = Annotated[int, typer.Option(min=1, help="Bytes of a token at most.")]
-AsJson = Annotated[bool, typer.Option("--json", help="What came of it as one JSON object.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
 
 
 def tokenizer(
-    data: Data, out: Out, size: Size = 4096, longest: Longest = 40, as_json: AsJson = False, debug: Debug = False
+    data: Data,
+    out: Out,
+    vocabulary: Vocabulary = 4096,
+    longest: Longest = 40,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:
     """Make the tokenizer of a small policy from a corpus: byte-level BPE whose tokens are idioms of Triton.
 
@@ -24,7 +29,7 @@ def tokenizer(
     """
     from kernelwright.rl.training.tokenizing import make_tokenizer
 
-    made = make_tokenizer(data, out, size, longest)
+    made = make_tokenizer(data, out, vocabulary, longest)
     if as_json:
         typer.echo(made.model_dump_json(indent=2))
         return

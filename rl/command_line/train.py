@@ -2,101 +2,118 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from kernelwright.rl.training.online.rollout_arguments import (
-    Against,
-    Database,
-    Engine,
-    Flat,
-    Group,
-    Judge,
-    Lag,
-    OwnWork,
-    Places,
-    Problems,
-    Prompts,
-    ReplyTokens,
-    Turns,
-    Workers,
-    rollout_fields,
-)
-from kernelwright.rl.training.training_arguments import (
-    Adapter,
-    AsJson,
-    BaselineName,
-    Debug,
-    Device,
-    Gamma,
-    Lora,
-    MaxMinutes,
-    MaxSteps,
-    Output,
-    PolicyName,
-    Reward,
-    Seed,
-    Settings,
-    StorageName,
-    training_fields,
-)
+from kernelwright.agent.command_line.options import expand_groups
+from kernelwright.rl.command_line.options.rollouts import EngineOptions, RolloutOptions
+from kernelwright.rl.command_line.options.shared import Adapter, AsJson, Debug
+from kernelwright.rl.command_line.options.training import PolicyName, RewardOptions, TrainerOptions
 
 if TYPE_CHECKING:
     from kernelwright.rl.training.online.options import OnlineOptions
     from kernelwright.rl.training.options import LogOptions
 
-Log = Annotated[
-    str | None, typer.Option("--from-trajectories", help="Train from this database alone.", show_default=False)
+Out = Annotated[
+    Path, typer.Option("--out", help="The folder for the policy; checkpoints lie beside it in OUT.training.")
 ]
 Online = Annotated[bool, typer.Option("--online", help="Sample, judge and train, round after round.")]
-Base = Annotated[
-    str | None, typer.Option(help="Instead of --policy: a model folder or a hub name.", show_default=False)
-]
-Filters = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--filter", help="NAME=VALUE: run, problem, policy_revision, since=2d ... May be repeated.", show_default=False
-    ),
-]
-MethodName = Annotated[
-    str | None,
-    typer.Option("--method", help="grpo, rft, dpo or kto.", show_default="what the log is good for"),
-]
-Epochs = Annotated[float, typer.Option(min=0.01, help="Passes over the log, where --max-steps says nothing.")]
-MaxAge = Annotated[
-    int | None, typer.Option(min=0, help="Refuse turns of policies further back, in revisions.", show_default=False)
-]
-MaxLength = Annotated[
-    int | None,
-    typer.Option(min=16, help="Refuse turns with more tokens, prompt and reply together.", show_default=False),
-]
-Decoupled = Annotated[
-    bool, typer.Option(help="trl's importance-sampling correction round a region that moves with the policy.")
-]
-Force = Annotated[bool, typer.Option(help="Train on a log that is worn out all the same.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be used, and stop.")]
 
 
+@dataclass(frozen=True)
+class ModelOptions:
+    """What is trained."""
+
+    PANEL: ClassVar[str] = "Policy"
+    policy: PolicyName = "embedded"
+    base: Annotated[
+        str | None, typer.Option(help="Instead of --policy: a model folder or a hub name.", show_default=False)
+    ] = None
+    adapter: Adapter = None
+    lora: Annotated[
+        bool, typer.Option("--lora", help="Train a LoRA adapter; without it all weights, or --adapter's.")
+    ] = False
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of TrainOptions. Raises InputError where two of them contradict each other."""
+        from kernelwright.errors import InputError
+
+        if self.lora and self.adapter is not None:
+            raise InputError(
+                "--adapter goes on with an adapter that is there, --lora begins a new one: give one of them"
+            )
+        return {"policy": self.base or self.policy, "adapter": self.adapter, "lora": self.lora}
+
+
+@dataclass(frozen=True)
+class LogChoice:
+    """Which turns of a log are trained on."""
+
+    PANEL: ClassVar[str] = "From a log"
+    from_trajectories: Annotated[
+        str | None, typer.Option("--from-trajectories", help="Train from this database alone.", show_default=False)
+    ] = None
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", help="NAME=VALUE: run, problem, policy_revision, since=2d ... May be repeated.",
+        show_default=False),
+    ] = None  # fmt: skip
+    max_age: Annotated[
+        int | None, typer.Option(min=0, help="Refuse turns of policies further back, in revisions.", show_default=False)
+    ] = None
+    max_length: Annotated[
+        int | None,
+        typer.Option(min=16, help="Refuse turns with more tokens, prompt and reply together.", show_default=False),
+    ] = None
+    force: Annotated[bool, typer.Option(help="Train on a log that is worn out all the same.")] = False
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """How it is learnt, and for how long."""
+
+    PANEL: ClassVar[str] = "Method and limits"
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help="grpo, rft, dpo or kto.", show_default="what the log is good for"),
+    ] = None
+    decoupled: Annotated[
+        bool, typer.Option(help="trl's importance-sampling correction round a region that moves with the policy.")
+    ] = False
+    epochs: Annotated[float, typer.Option(min=0.01, help="Passes over the log, where --max-steps says nothing.")] = 2.0
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.", show_default=False)] = None
+    max_minutes: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Saves and stops after so long; the same command goes on.", show_default=False),
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of TrainOptions. Raises InputError for a method that there is not."""
+        return {
+            "method": _method(self.method), "decoupled": self.decoupled, "epochs": self.epochs,
+            "max_steps": self.max_steps, "max_minutes": self.max_minutes,
+        }  # fmt: skip
+
+
+@expand_groups
 def train(
-    from_trajectories: Log = None, online: Online = False, policy: PolicyName = "embedded", base: Base = None,
-    adapter: Adapter = None,
-    output: Output = Path("trained"), method: MethodName = None, reward: Reward = "auto", filters: Filters = None,
-    gamma: Gamma = 0.4,
-    baseline: BaselineName = "leave-one-out", max_steps: MaxSteps = None, epochs: Epochs = 2.0,
-    max_minutes: MaxMinutes = None,
-    max_age: MaxAge = None, max_length: MaxLength = None, lora: Lora = False, decoupled: Decoupled = False,
-    settings: Settings = None,
-    device: Device = "auto", seed: Seed = 0, storage: StorageName = "fp32", force: Force = False,
+    log: LogChoice,
+    model: ModelOptions,
+    method: MethodOptions,
+    reward: RewardOptions,
+    trainer: TrainerOptions,
+    rollouts: RolloutOptions,
+    engine: EngineOptions,
+    online: Online = False,
+    out: Out = Path("trained"),
     dry_run: DryRun = False,
-    problems: Problems = None, against: Against = None, db: Database = None, prompts: Prompts = 32, group: Group = 12,
-    turns: Turns = 2, workers: Workers = None,
-    judge: Judge = "interpreted", own_work: OwnWork = "strict", lag: Lag = 1, zero_variance: Flat = "drop",
-    reply_tokens: ReplyTokens = None, engine: Engine = "auto",
-    places: Places = None, as_json: AsJson = False, debug: Debug = False,
-) -> None:  # fmt: skip
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
     """Train the policy on what the agent logged, or online.
 
     Says first what it will use; what cannot be trained on is refused with the reason.
@@ -106,25 +123,17 @@ def train(
     """
     from kernelwright.errors import InputError
 
-    if (from_trajectories is None) == (not online):
+    if (log.from_trajectories is None) == (not online):
         raise InputError("give --from-trajectories DB or --online")
-    shared = training_fields(
-        base or policy, adapter, output, reward, gamma, baseline, max_steps, max_minutes, lora, settings, device, seed,
-        storage
-    ) | {"method": _method(method), "max_age": max_age, "max_length": max_length, "decoupled": decoupled,
-    "epochs": epochs}  # fmt: skip
-    if from_trajectories is not None:
-        _from_log(
-            {**shared, "db": from_trajectories, "filters": tuple(filters or ()), "force": force}, dry_run, as_json
-        )
+    shared = {
+        **model.fields(), **method.fields(), **reward.fields(), **trainer.fields(), "output": out,
+        "max_age": log.max_age, "max_length": log.max_length,
+    }  # fmt: skip
+    if log.from_trajectories is not None:
+        own = {"db": log.from_trajectories, "filters": tuple(log.filters or ()), "force": log.force}
+        _from_log({**shared, **own}, dry_run, as_json)
         return
-    more = rollout_fields(problems, against, db, prompts, group, turns, workers, judge, own_work, lag, reply_tokens) | {
-        "engine": engine,
-        "key": os.environ.get("OPENAI_API_KEY"),
-        "places": places,
-        "resample": _resample(zero_variance),
-    }
-    _online({**shared, **more}, as_json)
+    _online({**shared, **rollouts.fields(), **engine.fields()}, as_json)
 
 
 def _method(asked: str | None) -> Any:
@@ -135,14 +144,6 @@ def _method(asked: str | None) -> Any:
         return None if asked is None else Method(asked)
     except ValueError:
         raise InputError(f"--method {asked!r}: choose {', '.join(Method)}") from None
-
-
-def _resample(asked: str) -> bool:
-    from kernelwright.errors import InputError
-
-    if asked not in ("drop", "resample"):
-        raise InputError(f"--zero-variance {asked!r}: choose drop or resample")
-    return asked == "resample"
 
 
 def _from_log(asked: dict[str, Any], dry_run: bool, as_json: bool) -> None:

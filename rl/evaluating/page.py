@@ -96,7 +96,7 @@ def _family_table(found: Evaluation) -> list[str]:
 
 
 def _fast(found: Evaluation) -> list[str]:
-    if found.device == "cpu":
+    if found.device == "cpu" or not found.fast:
         return ["No speed is measured on a CPU, so there is no fast_p.", ""]
     said = ", ".join(f"fast_{p:g} {percent(e)}" for p, e in found.fast.items())
     median = found.median_speedup.value

@@ -96,7 +96,9 @@ def open_server(url: URL, readonly: bool) -> Engines:
 def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engines:
     """Opens nothing yet. Raises StoreError where the file, or the folder it would be made in, is missing."""
     if not path.exists() and (readonly or not create):
-        raise StoreError(f"no database at {path}: check the name given with --db", StoreTrouble.MISSING)
+        raise StoreError(
+            f"no database at {path}: agent solve and agent batch write one; --db names another", StoreTrouble.MISSING
+        )
     if not path.parent.is_dir():
         raise StoreError(f"no folder {path.parent} for the database: make it first", StoreTrouble.MISSING)
     if not readonly and not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):

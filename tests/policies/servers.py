@@ -41,7 +41,7 @@ def vllm_python() -> Path:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, **_QUIET, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, **_QUIET, "PYTHONPATH": str(ROOT / "src")}
 
 
 def free_port() -> int:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.policies.accounting import Spent
 from kernelwright.policies.base import Message, Policy, PolicyRefused, Request, Role, Sampling, Trouble, Usage
 from kernelwright.policies.open_policy import FORMS, open_policy
 from kernelwright.policies.prices import SHIPPED_PRICES, Prices, read_prices
@@ -125,14 +124,6 @@ def test_a_price_file_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path,
     assert caught.value.trouble is Trouble.PRICES
     with pytest.raises(PolicyRefused, match="cannot read the prices"):
         read_prices(tmp_path / "none.toml")
-
-
-def test_totals_say_what_they_leave_out():
-    known = Usage(prompt_tokens=10, completion_tokens=5, dollars=0.25)
-    unknown = Usage(prompt_tokens=1, completion_tokens=1, estimated=True)
-    spent = Spent().plus(known).plus(unknown)
-    assert (spent.tokens, spent.dollars, spent.unpriced, spent.estimated, spent.answers) == (17, 0.25, 1, 1, 2)
-    assert spent + spent == Spent().plus(known).plus(unknown).plus(known).plus(unknown)
 
 
 def test_every_form_is_described():

@@ -29,7 +29,7 @@ def test_a_corpus_interrupted_as_from_a_terminal_ends_soon_and_leaves_no_process
         "--out",
         "corpus",
     ]
-    surroundings = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    surroundings = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     started = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=surroundings, start_new_session=True
     )

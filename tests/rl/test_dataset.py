@@ -232,6 +232,6 @@ def test_rl_rewards_explains_and_scores(store, tell, tmp_path, run_rl):
     [good, _] = pair(tell)
     db = tmp_path / "runs.db"
     assert "right on every check" in run_rl("rewards", "--db", db, "--explain", good)[1]
-    assert "2 of 2 verdicts scored by autotriton@1" in run_rl("rewards", "--db", db, "--formula", "autotriton")[1]
+    assert "2 of 2 verdicts scored by autotriton@1" in run_rl("rewards", "--db", db, "--reward", "autotriton")[1]
     assert "nothing suspicious" in run_rl("rewards", "--db", db, "--quarantine")[1]
     assert "arXiv:2507.11948" in run_rl("rewards", "--presets", "--json")[1]

@@ -42,7 +42,7 @@ def train(log: Path, model: Path, output: Path, processes: int) -> dict:
     command = [
         sys.executable, *(launcher if processes > 1 else []), "-m", "kernelwright.rl", "train", "--from-trajectories",
         str(log), "--policy", f"transformers:{model}",
-        "--output", str(output), "--method", "grpo", "--max-steps", "3", "--device", "cpu",
+        "--out", str(output), "--method", "grpo", "--max-steps", "3", "--device", "cpu",
         *[part for name, value in settings.items() for part in ("--set", f"{name}={value}")],
     ]  # fmt: skip
     done = subprocess.run(
@@ -103,9 +103,10 @@ def test_two_processes_sample_judge_and_train_together(tmp_path):
         str(28_900 + os.getpid() % 500),
         "-m", "kernelwright.rl", "train", "--online", "--policy", f"transformers:{save_novice(tmp_path / 'novice')}",
         "--engine", "process",
-        "--problems", str(write_problems(tmp_path / "toys")), "--max-steps", "4", "--lag", "2", "--prompts", "4",
+        "--problems", str(write_problems(tmp_path / "toys")), "--max-steps", "4", "--lag", "2",
+        "--problems-per-step", "4",
         "--group", "8", "--reply-tokens", "40", "--workers", "1",
-        "--device", "cpu", "--db", str(tmp_path / "runs.db"), "--output", str(tmp_path / "better"),
+        "--device", "cpu", "--db", str(tmp_path / "runs.db"), "--out", str(tmp_path / "better"),
     ]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"}

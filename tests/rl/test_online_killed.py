@@ -31,7 +31,7 @@ def command(novice: Path, problems: Path, output: Path) -> list[str]:
     return [
         sys.executable, "-m", "kernelwright.rl", "train", "--online", "--policy", f"transformers:{novice}",
         "--problems", str(problems),
-        "--output", str(output), "--max-steps", str(STEPS), "--prompts", "2", "--group", "4", "--turns", "1",
+        "--out", str(output), "--max-steps", str(STEPS), "--problems-per-step", "2", "--group", "4", "--turns", "1",
         "--reply-tokens", "40",
         "--workers", "1", "--lag", "0", "--device", "cpu", "--json", "--db", str(output.with_suffix(".db")),
         *[part for s in settings for part in ("--set", s)],

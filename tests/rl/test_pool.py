@@ -52,7 +52,7 @@ def test_a_killed_command_takes_its_processes_along(tmp_path):
     (tmp_path / "endless.py").write_text(ENDLESS)
     command = subprocess.Popen(
         [sys.executable, str(tmp_path / "endless.py")], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}
     )  # fmt: skip
     theirs = [int(word) for word in command.stdout.readline().split()]
     assert len(theirs) == 2

@@ -115,7 +115,7 @@ def test_recomputing_is_as_the_settings_say(corpus, tiny, tmp_path, monkeypatch,
 def test_too_little_memory_of_a_gpu_is_one_line(corpus, tiny, tmp_path, preset, ends, said):
     command = ["sft", "--base", tiny, "--data", str(corpus), "--preset", preset, "--form", "compact"]
     done = subprocess.run(
-        [sys.executable, "-c", SHORT_OF_MEMORY, *command, "--output", str(tmp_path / "model"), "--device", "cuda:0"],
+        [sys.executable, "-c", SHORT_OF_MEMORY, *command, "--out", str(tmp_path / "model"), "--device", "cuda:0"],
         env={**os.environ, "CUDA_VISIBLE_DEVICES": visible(0)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == ends, done.stderr[-2000:]

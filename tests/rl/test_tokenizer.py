@@ -74,7 +74,7 @@ def test_the_command_writes_a_folder_that_opens_and_refuses_one_that_is_there(co
         str(corpus),
         "--out",
         str(tmp_path / "t"),
-        "--size",
+        "--vocabulary",
         "600",
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

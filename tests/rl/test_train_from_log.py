@@ -194,9 +194,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(log, tiny, tmp_path, capsys,
     policy = [] if "--policy" in arguments else ["--policy", f"transformers:{tiny}"]
     method = [] if "--method" in arguments else ["--method", "grpo"]
     with pytest.raises(SystemExit) as ended:
-        main(
-            ["train", "--from-trajectories", str(log), "--output", str(tmp_path / "out"), *policy, *method, *arguments]
-        )
+        main(["train", "--from-trajectories", str(log), "--out", str(tmp_path / "out"), *policy, *method, *arguments])
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert ended.value.code == 2
     assert said in error
@@ -284,7 +282,7 @@ def test_a_dry_run_says_what_would_be_used_and_writes_nothing(log, tiny, tmp_pat
                 str(log),
                 "--policy",
                 f"transformers:{tiny}",
-                "--output",
+                "--out",
                 str(tmp_path / "out"),
                 "--dry-run",
                 "--json",
@@ -305,7 +303,7 @@ def command(log: Path, tiny: Path, output: Path, *more: str) -> list[str]:
     ]
     return [
         sys.executable, "-m", "kernelwright.rl", "train", "--from-trajectories", str(log), "--policy",
-        f"transformers:{tiny}", "--output", str(output),
+        f"transformers:{tiny}", "--out", str(output),
         "--method", "grpo", "--max-steps", "8", "--device", "cpu", *[part for s in settings for part in ("--set", s)],
         *more,
     ]  # fmt: skip

@@ -5,14 +5,15 @@ freed by the kernel when its holder dies.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kernelwright.tools.report import InfrastructureError
+
+POLL_SECONDS = 0.02
+EVERYBODY = 0o666
+"""Mode of the file: processes of other users measure on the same GPU."""
 
 
 def lock_file(gpu: str) -> Path:
@@ -24,30 +25,21 @@ def lock_file(gpu: str) -> Path:
 @contextlib.contextmanager
 def gpu_lease(gpu: str, seconds: float = 600.0, waiting: Callable[[str], None] = lambda _: None) -> Iterator[None]:
     """Raises InfrastructureError where another process keeps the GPU for longer than `seconds`."""
-    path = lock_file(gpu)
-    old = os.umask(0)
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(lock_file(gpu), mode=EVERYBODY, poll_interval=POLL_SECONDS)
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    finally:
-        os.umask(old)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            waiting("waiting for the GPU: another process is measuring on it")
+            lock.acquire(timeout=seconds)
+    except Timeout:
+        raise InfrastructureError(
+            f"another process has measured on this GPU for over {seconds:g} s: wait for it, or see who holds "
+            f"{lock.lock_file}"
+        ) from None
     try:
-        _wait(fd, path, seconds, waiting)
         yield
     finally:
-        os.close(fd)
-
-
-def _wait(fd: int, path: Path, seconds: float, waiting: Callable[[str], None]) -> None:
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise InfrastructureError(
-                    f"another process has measured on this GPU for over {seconds:g} s: wait for it, or see "
-                    f"who holds {path}"
-                ) from None
-            waiting("waiting for the GPU: another process is measuring on it")
-            time.sleep(0.02)
+        lock.release()

@@ -49,9 +49,10 @@ KEPT_MEMORY_PARTS = 8
 """Draws and shared memory are kept for the next candidate up to this part of a GPU's memory, each."""
 LARGE_DRAW_PARTS = 64
 """A draw that takes more than this part of a GPU's memory is made again for every candidate."""
-KEPT_DRAWS = 2048
 KEPT_PROBLEMS = 400
 """Problems at one size each that are kept, the last used ones."""
+KEPT_BYTES_ON_CPU = 1 << 30
+"""Of models, draws and expected outputs that all judges of one machine keep together on a CPU."""
 VERDICTS_A_SEED = 64
 """After so many verdicts on one problem its draws are made anew from another seed."""
 CPU_MARGIN = 4096
@@ -66,7 +67,7 @@ class Judge:
 
         zygote: of the replayer's process; it is not closed here. gpu: what the driver says of the device.
 
-        sharers: judges, of other processes too, that keep memory on this GPU.
+        sharers: judges, of other processes too, that keep memory on this GPU, or on this CPU.
         """
         self.device, self._sharers = device, sharers
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
@@ -74,6 +75,8 @@ class Judge:
         self.profiler = Profiler(device, gpu) if device != "cpu" else None
         self._prepared: OrderedDict[tuple[str, str], PreparedProblem] = OrderedDict()
         self._expected: OrderedDict[tuple[Any, ...], Expected] = OrderedDict()
+        self._held: dict[tuple[str, str], int] = {}
+        """Bytes by problem at one size, on a CPU."""
         self._seeds: dict[str, tuple[int, int]] = {}
 
     # -------------------------------------------------------------- seeds
@@ -97,26 +100,32 @@ class Judge:
 
         like: the same problem at another size. Raises ProblemError.
         """
-        key = (problem.hash, f"{problem.name} {seed >> 16}")
+        key = _key(problem, seed)
         if key in self._prepared:
             self._prepared.move_to_end(key)
             return self._prepared[key]
         while len(self._prepared) >= KEPT_PROBLEMS:
-            old, _ = self._prepared.popitem(last=False)
-            for kept in [k for k in self._expected if k[0] == old]:
-                del self._expected[kept]
-        self._prepared[key] = set_up(problem, self.device, seed >> 16, like=like)
-        return self._prepared[key]
+            self._drop_oldest_problem()
+        self._prepared[key] = made = set_up(problem, self.device, seed >> 16, like=like)
+        self._count(key, weights_of(made.model))
+        return made
+
+    def _drop_oldest_problem(self) -> None:
+        """The problem at one size that was used longest ago, and its draws."""
+        old, _ = self._prepared.popitem(last=False)
+        self._held.pop(old, None)
+        for kept in [k for k in self._expected if k[0] == old]:
+            del self._expected[kept]
 
     def expected(self, problem: Problem, seed: int, draw: Draw, number: int, *, shaken: bool = False) -> Expected:
         """A draw of the problem and what should come of it: the same for every candidate of one seed."""
         prepared = self.prepared(problem, seed)
-        key = ((problem.hash, f"{problem.name} {seed >> 16}"), draw, number, shaken)
+        key = (_key(problem, seed), draw, number, shaken)
         if key in self._expected:
             self._expected.move_to_end(key)
             return self._expected[key]
         seconds = prepared.exact_seconds
-        model = self._shaken(prepared, seed) if shaken else None
+        model = self._shaken(problem, prepared, seed) if shaken else None
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
         made = expect(prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact)
         self._keep(key, made)
@@ -129,11 +138,10 @@ class Judge:
         return expect(self.prepared(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs)
 
     def _keep(self, key: tuple[Any, ...], made: Expected) -> None:
-        """On a GPU within bounds; what was used longest ago goes first."""
+        """Within bounds; what was used longest ago goes first."""
         if self.device == "cpu":
             self._expected[key] = made
-            while len(self._expected) > KEPT_DRAWS:
-                self._expected.popitem(last=False)
+            self._count(key[0], nbytes_of(made))
             return
         import torch
 
@@ -144,9 +152,25 @@ class Judge:
         while sum(map(nbytes_of, self._expected.values())) > whole // KEPT_MEMORY_PARTS:
             self._expected.popitem(last=False)
 
-    def _shaken(self, prepared: PreparedProblem, seed: int) -> Any:
+    def _count(self, key: tuple[str, str], added: int) -> None:
+        """Notes that so many bytes more are kept of a problem; on a CPU then drops others until everything fits into
+        this judge's share of KEPT_BYTES_ON_CPU. A large module's weights are held once for each of its sizes. The
+        problem that was used last stays, however large it is.
+        """
+        if self.device != "cpu":
+            return
+        self._held[key] = self._held.get(key, 0) + added
+        while len(self._prepared) > 1 and self.kept_bytes() > KEPT_BYTES_ON_CPU // self._sharers:
+            self._drop_oldest_problem()
+
+    def kept_bytes(self) -> int:
+        """Bytes of the models, draws and expected outputs that are kept on a CPU for the next candidate."""
+        return sum(self._held.values())
+
+    def _shaken(self, problem: Problem, prepared: PreparedProblem, seed: int) -> Any:
         if prepared.shaken is None:
             prepared.shaken = perturbed_model(prepared, (seed >> 16) + 1)
+            self._count(_key(problem, seed), weights_of(prepared.shaken))
         return prepared.shaken
 
     # -------------------------------------------------------------- a verdict
@@ -276,6 +300,7 @@ class Judge:
         self.reopen_later()
         self._prepared.clear()
         self._expected.clear()
+        self._held.clear()
         if self.profiler is not None:
             self.profiler.forget()
         self.buffers.release()
@@ -313,6 +338,16 @@ def nbytes_of(expected: Expected) -> int:
     """Bytes of a draw: inputs, eager's outputs and float64's."""
     tensors = (*expected.inputs, *expected.eager, *(expected.exact or ()))
     return sum(t.nbytes for t in tensors if hasattr(t, "nbytes"))
+
+
+def weights_of(model: Any) -> int:
+    """Bytes of a module's parameters and buffers."""
+    return sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
+
+
+def _key(problem: Problem, seed: int) -> tuple[str, str]:
+    """A problem at one size, in one epoch of its draws."""
+    return problem.hash, f"{problem.name} {seed >> 16}"
 
 
 def _secret() -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import kernels_of
 from kernelwright.tools.judging.rules import AtSize, Judged, Rules
-from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
+from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, SizeChecks
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import PreparedProblem
@@ -105,10 +105,17 @@ class Verdict:
                     self._other(size, ALL if size is carrier else ONE_CALL)
                 self._whole(base, FEW)
         except Failed as failed:
-            return failed.failure
+            return self._blamed(failed.failure)
         except NeedsGpu as needs:
             self._needs_gpu = needs.reason
         return None
+
+    def _blamed(self, failure: Failure) -> Failure:
+        """The failure; where its numbers differ and the reference is random, with that said first."""
+        said = self._prepared.randomness if self._prepared else ""
+        if not said or failure.fault not in (*NUMERIC_FAULTS, Fault.NONDETERMINISM):
+            return failure
+        return failure.with_(message=f"{said} (the candidate: {failure.message})")
 
     def _carrier(self, others: Sequence[AtSize]) -> AtSize | None:
         """On a GPU, where the problem's own size is large: the small size at which every distribution is tried,
@@ -313,6 +320,7 @@ class Verdict:
             checks=tuple(self._checks), correct_kb=correct_kb,
             own_work=self._work, weights_reloaded=self._reloaded, deterministic=self._deterministic, seed=self._seed,
             notes=tuple(self._notes),
+            random_outputs=self._prepared.random_outputs if self._prepared else (),
             tried=tuple(self._tried), seconds=time.monotonic() - self._begun,
         )  # fmt: skip
         return Judged(result, self._needs_gpu)

@@ -128,19 +128,6 @@ def write(manifests: list[Manifest], path: Path) -> None:
     part.replace(path)
 
 
-def manifest(problem: Problem, device: str = "cpu", sizes: dict[str, int] | None = None) -> Manifest:
-    """Measures in this process.
-
-    sizes: module-level integers to run with instead of the problem's own; bytes and operations are always those of its
-    own.
-
-    Raises: ProblemError where the reference fails.
-    """
-    from kernelwright.tools.manifests.measuring import measured
-
-    return measured(problem, device, sizes or {})
-
-
 if __name__ == "__main__":
     from kernelwright.tools.manifests.suite import main
 

@@ -21,7 +21,13 @@ STRUCTURE_COST = {"cpu": (1 << 25, 1 << 29), "cuda": (1 << 31, 1 << 37)}
 """Bytes and operations of one call over which inputs and weights are not perturbed one by one."""
 
 
-def measured(problem: Problem, device: str, sizes: dict[str, int]) -> Manifest:
+def measured(problem: Problem, device: str = "cpu", sizes: dict[str, int] | None = None) -> Manifest:
+    """The manifest of one problem, measured in this process.
+
+    sizes: module-level integers to run with instead of the problem's own; bytes and operations are always those of its
+    own. Raises ProblemError where the reference fails.
+    """
+    sizes = sizes or {}
     start = time.monotonic()
     reference = Reference(problem.with_sizes(sizes), device)
     with exact_products():

@@ -91,11 +91,23 @@ class PreparedProblem:
     own_finite: bool = True
     exact_seconds: float | None = None
     """None where float64 does not work."""
+    random_outputs: tuple[int, ...] = ()
+    """Outputs that follow the state of torch's generators: dropout in training mode, torch.rand in forward."""
     operations: int | None = None
     """That the reference asks of torch in one call; counted on a CPU only."""
     notes: list[str] = field(default_factory=list)
     shaken: Any = None
     """The reference with moved weights, once somebody asked for it."""
+
+    @property
+    def randomness(self) -> str:
+        """One line on a reference that is random, which says what to do; empty where it is not."""
+        if not self.random_outputs:
+            return ""
+        return (
+            f"the reference is random: output {' and '.join(map(str, self.random_outputs))} follows torch's generator, "
+            "which a kernel's own random numbers cannot: put .eval() on the module, or set dropout to 0"
+        )
 
     @property
     def has_weights(self) -> bool:
@@ -108,8 +120,6 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedPr
     like: the same problem at another size, whose float64 time and operations stand for this one's.
     """
     import torch
-
-    from kernelwright.tools.references.operators import count_operations
 
     try:
         reference = Reference(problem, device)
@@ -126,6 +136,8 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedPr
         if isinstance(a, torch.Tensor) and not same_bits(a, b)
     )
     prepared.aliases = tuple(_input_of(o, inputs) for o in outputs)
+    if like is None:
+        _find_random_outputs(prepared, before, outputs)
     if _is_large(device, [*before, *outputs]):
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
         return prepared
@@ -133,12 +145,48 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedPr
         prepared.exact_seconds = like.exact_seconds
         return prepared
     prepared.exact_seconds = _time_exact(prepared, before)
-    if device == "cpu":
-        again = [v.clone() if isinstance(v, torch.Tensor) else v for v in before]
-        prepared.operations = count_operations(lambda: reference.run(prepared.model, again, 1))
     if prepared.exact_seconds is None:
         prepared.notes.append("no float64 reference: eager's own output stands in")
     return prepared
+
+
+def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: list[Any]) -> None:
+    """Notes the outputs that differ between two runs with different states of the generators on the same inputs. A
+    third run, in the first state, must agree with the first: where it does not, the reference is not deterministic in
+    other ways, and nothing is said. On a CPU the second run is the one whose operations are counted.
+    """
+    import torch
+
+    from kernelwright.tools.references.operators import count_operations
+
+    def run(rng: int) -> list[Any]:
+        own = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(given)]
+        return prepared.reference.run(prepared.model, own, rng)
+
+    found: list[list[Any]] = []
+    try:
+        if prepared.reference.device == "cpu":
+            prepared.operations = count_operations(lambda: found.append(run(2)))
+        else:
+            found.append(run(2))
+        moved = _differing(outputs, found[0])
+        if not moved or _differing(outputs, run(1)):
+            return
+    except torch.cuda.OutOfMemoryError:
+        return
+    prepared.random_outputs = moved
+    prepared.notes.append(prepared.randomness)
+
+
+def _differing(ones: list[Any], others: list[Any]) -> tuple[int, ...]:
+    """Places at which two lists of outputs are not the same, bit for bit."""
+    import torch
+
+    return tuple(
+        place
+        for place, (one, other) in enumerate(zip(ones, others, strict=True))
+        if (not same_bits(one, other) if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) else False)
+    )
 
 
 def _is_large(device: str, tensors: list[Any]) -> bool:

@@ -22,8 +22,8 @@ from kernelwright.tools.report import InfrastructureError
 MARGIN_BYTES = 1 << 18
 """Bytes before and after each tensor: an access past the end that is smaller than this is seen, not fatal."""
 _ALIGN = 512
-KEPT_ON_CPU = 1 << 31
-"""Bytes that wait to be used again, on a CPU."""
+KEPT_ON_CPU = 1 << 28
+"""Bytes that wait to be used again by one judge on a CPU, where mapping new ones costs little."""
 KEPT_BLOCKS = 16
 """Allocations that wait to be used again, on a CPU: each holds two descriptors, and 64 judges may be threads of one
 process.

@@ -230,6 +230,8 @@ def _is_light(problem: Problem, base: Mapping[str, int]) -> bool:
 
 def _may_be_a_size(name: str) -> bool:
     root = name.partition("[")[0]
+    if not root.isidentifier():
+        return True  # named after an argument: the name was not the author's
     return root not in AUTHOR_SHAPES and not KEPT_NAME.search(name) and not WHAT_NOT_HOW_MUCH.search(name)
 
 

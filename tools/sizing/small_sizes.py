@@ -235,15 +235,3 @@ def _is_other(weight: Weight | None, own: Weight) -> bool:
 
 def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-
-
-MORE_BYTES = 1 << 30
-"""Of inputs and weights, up to which a GPU tries a batch of one more besides the small sizes, and torch.compile's
-process may wait with them there.
-"""
-
-
-def is_small(problem: Problem) -> bool:
-    from kernelwright.tools.references.input_spec import input_spec
-
-    return input_spec(problem).bytes <= MORE_BYTES

@@ -15,6 +15,10 @@ from kernelwright.policies.base import Value
 if TYPE_CHECKING:
     import numpy as np
 
+NOT_TIMED = (
+    "nothing was timed: every sample was judged on a CPU; --device cuda, on a machine with a GPU, measures speed"
+)
+"""Why a run has no fast_p and no speedup."""
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
 KS = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
@@ -48,8 +52,10 @@ class Figures(Value):
     degenerate: int
     """Problems that cannot tell a right answer from some wrong one."""
     correct_without_degenerate: Estimate
+    not_timed: str = ""
+    """Why there is no speed at all, and so no fast_p; empty where a GPU judged, or would have."""
     fast: dict[float, Estimate]
-    """fast_p of one sample, by p."""
+    """fast_p of one sample, by p; empty where nothing was timed."""
     fast_best: dict[float, Estimate]
     """fast_p of the best of a problem's samples."""
     pass_at: dict[int, Estimate]
@@ -70,6 +76,7 @@ def by_problem(samples: Iterable[Sample], problems: Iterable[str] = ()) -> dict[
 
 def figures(attempts: Attempts, seed: int = SEED) -> Figures:
     samples = [sample for own in attempts.values() for sample in own]
+    thresholds = () if nothing_timed(attempts) else THRESHOLDS
     sound = {name: own for name, own in attempts.items() if not any(s.degenerate for s in own)}
     return Figures(
         problems=len(attempts),
@@ -81,13 +88,22 @@ def figures(attempts: Attempts, seed: int = SEED) -> Figures:
         correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
         degenerate=len(attempts) - len(sound),
         correct_without_degenerate=rate(sound, lambda s: s.correct, seed),
-        fast={p: rate(attempts, faster_than(p), seed) for p in THRESHOLDS},
-        fast_best={p: _best_rate(attempts, faster_than(p), seed) for p in THRESHOLDS},
+        not_timed=NOT_TIMED if nothing_timed(attempts) else "",
+        fast={p: rate(attempts, faster_than(p), seed) for p in thresholds},
+        fast_best={p: _best_rate(attempts, faster_than(p), seed) for p in thresholds},
         pass_at=pass_at_k(attempts, seed=seed),
         median_speedup=_estimate(fastest(attempts), _median, seed),
         mean_speedup=_estimate(fastest(attempts), _geometric_mean, seed),
         cost=total_cost(samples),
     )
+
+
+def nothing_timed(attempts: Attempts) -> bool:
+    """Whether there are samples and none of them had a GPU. A run with a GPU on which nothing is right was timed: its
+    fast_p is 0.
+    """
+    samples = [sample for own in attempts.values() for sample in own]
+    return bool(samples) and all(sample.without_gpu for sample in samples)
 
 
 def faster_than(p: float) -> Callable[[Sample], bool]:

@@ -36,7 +36,7 @@ def run_page(report: RunReport) -> str:
         report=report,
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.created)),
         plots=[plot for plot in (fast_p_plot(groups), pass_at_k_plot(groups)) if plot],
-        method=texts.METHOD,
+        method=texts.method(report),
         figure_rows=texts.figure_rows,
         against_head=texts.AGAINST_HEAD,
         against_rows=texts.against_rows,
@@ -97,7 +97,10 @@ STYLE: Any = {
 
 
 def fast_p_plot(groups: Sequence[tuple[str, Figures]]) -> str:
-    """Share of problems over p, with its interval."""
+    """Share of problems over p, with its interval. Empty where nothing was timed."""
+    groups = [(name, found) for name, found in groups if found.fast]
+    if not groups:
+        return ""
     with _styled():
         figure, axes = _axes("p: speedup over eager PyTorch, strictly more than", "fast_p (% of problems)")
         for name, found in groups:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from kernelwright.agent.viewing.report.figures import SEED, Attempts, faster_than
+from kernelwright.agent.viewing.report.figures import SEED, Attempts, faster_than, nothing_timed
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.policies.base import Value
 
@@ -33,12 +33,14 @@ class Paired(Value):
 
 
 def compare_runs(first: Attempts, second: Attempts, seed: int = SEED) -> list[Paired]:
-    """By correctness, by being faster than eager, and by the speedup where both are correct on a GPU."""
+    """By correctness; and, unless nothing of one of them was timed, by being faster than eager and by the speedup
+    where both are correct on a GPU.
+    """
     measures: list[tuple[str, Callable[[Sequence[Sample]], float | None]]] = [
         ("correct", lambda own: _share(own, lambda s: s.correct)),
-        ("faster than eager", lambda own: _share(own, faster_than(1.0))),
-        ("speedup", _log_speedup),
     ]
+    if not nothing_timed(first) and not nothing_timed(second):
+        measures += [("faster than eager", lambda own: _share(own, faster_than(1.0))), ("speedup", _log_speedup)]
     return [paired(name, *_both(first, second, value), seed=seed) for name, value in measures]
 
 

@@ -71,6 +71,13 @@ class Sample(Value):
         return self.judged_on not in ("", "cpu")
 
     @property
+    def without_gpu(self) -> bool:
+        """Whether nothing could be timed: it was judged on a CPU, or its run was told to use one."""
+        return self.judged_on == "cpu" or (
+            not self.judged_on and json.loads(self.options or "{}").get("device") == "cpu"
+        )
+
+    @property
     def timed(self) -> float | None:
         """The speedup that counts: correct, and judged on a GPU."""
         return self.speedup if self.correct and self.on_gpu else None

@@ -44,17 +44,20 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
     ]
     if found.unfinished:
         rows.insert(1, ("not finished", f"{found.unfinished} samples"))
-    if found.correct_on_cpu_only:
+    if found.correct_on_cpu_only and not found.not_timed:
         rows.append(("correct on a CPU only", f"{found.correct_on_cpu_only} problems, which enter no speed figure"))
     rows += [(f"fast_{p:g}", _both(found.fast[p], found.fast_best[p])) for p in found.fast]
     rows += [(f"pass@{k}", estimate(value)) for k, value in found.pass_at.items()]
+    rows += [("speed", found.not_timed)] if found.not_timed else _speedup_rows(found)
+    return [*rows, ("cost", cost_text(found.cost))]
+
+
+def _speedup_rows(found: Figures) -> list[tuple[str, str]]:
     timed = f" over {found.median_speedup.problems} problems" if found.median_speedup.problems else ""
-    rows += [
+    return [
         ("median speedup over the correct", estimate(found.median_speedup, share=False) + timed),
         ("geometric mean of the same", estimate(found.mean_speedup, share=False)),
-        ("cost", cost_text(found.cost)),
     ]
-    return rows
 
 
 def _both(one: Estimate, best: Estimate) -> str:
@@ -113,7 +116,7 @@ def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
 
 def markdown(report: RunReport) -> str:
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.created))
-    lines = [f"# Run {plain(report.run)}", "", f"From `{plain(report.database)}`, {made}. {METHOD}", ""]
+    lines = [f"# Run {plain(report.run)}", "", f"From `{plain(report.database)}`, {made}. {method(report)}", ""]
     for group in report.groups:
         lines += [f"## {plain(group.label)}", "", *markdown_table(("figure", "value"), figure_rows(group.figures)), ""]
     for against in report.against:
@@ -129,10 +132,12 @@ def markdown(report: RunReport) -> str:
     return "\n".join(lines)
 
 
-METHOD = (
-    "Intervals are 95 %, bootstrapped over problems. Problems that were never attempted count as failed. "
-    "What was judged on a CPU only enters neither fast_p nor a speedup."
-)
+def method(report: RunReport) -> str:
+    """How the figures are made; of speeds only where a group has some."""
+    said = "Intervals are 95 %, bootstrapped over problems. Problems that were never attempted count as failed."
+    if all(group.figures.not_timed for group in report.groups):
+        return said
+    return f"{said} What was judged on a CPU only enters neither fast_p nor a speedup."
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -78,8 +78,9 @@ def standing_line(standing: Standing) -> Text:
     parts = [
         f"{standing.done} of {standing.jobs} done",
         f"{standing.correct} correct here",
-        f"{standing.faster} faster than eager",
     ]
+    if standing.faster is not None:
+        parts.append(f"{standing.faster} faster than eager")
     if standing.paused:
         parts.append(f"{standing.paused} paused")
     if standing.busy_elsewhere:

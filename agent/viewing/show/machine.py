@@ -28,7 +28,7 @@ def machine_view(machine: Machine, troubles: tuple[Trouble, ...]) -> RenderableT
             *([] if machine.gpus else [("GPU", "none")]),
             ("driver", _driver(machine)),
             ("ncu", _ncu(machine)),
-            ("targets", _marks(machine.targets)),
+            ("targets", _targets(machine.targets)),
             ("isolation", _marks(machine.layers)),
             ("disk", "\n".join(f"{disk.path}: {size(disk.free_bytes)} free" for disk in machine.disks)),
         ]
@@ -63,6 +63,13 @@ def _ncu(machine: Machine) -> str:
         return "not found"
     permitted = {True: ", counters permitted", False: ", counters for administrators only", None: ""}
     return machine.ncu.path + permitted[machine.ncu.permitted]
+
+
+def _targets(targets: tuple[OfflineTarget, ...]) -> Text:
+    """Those that kernels can be compiled for here; where there are none, why."""
+    if targets and not any(target.available for target in targets):
+        return Text(f"none: {targets[0].reason}", style=BAD)
+    return _marks(targets)
 
 
 def _marks(things: tuple[Layer, ...] | tuple[OfflineTarget, ...]) -> Text:

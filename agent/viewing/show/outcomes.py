@@ -12,6 +12,7 @@ from kernelwright.agent.replay.rechecking import Changed, Rechecks
 from kernelwright.agent.replay.rejudging import Replays, RewardsAgain
 from kernelwright.agent.replay.replaying import Replayed, ReplayedTurn
 from kernelwright.agent.solve.dry_run import DryRun
+from kernelwright.agent.solve.next_steps import NextSteps
 from kernelwright.agent.solve.solving import Solved
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts, times
 from kernelwright.agent.viewing.verdicts.failure import failure_view
@@ -25,6 +26,8 @@ def solved_view(solved: Solved) -> RenderableType:
     if not solved.correct and solved.report and solved.report.failure:
         parts.append(failure_view(solved.report.failure))
     parts.append(facts(_rows(solved)))
+    if solved.next_steps is not None:
+        parts += [Text("what to do next", style=LABEL), facts(_next_rows(solved.next_steps))]
     if solved.note:
         parts.append(Text(f"note: {solved.note}", style=WARN))
     return Group(*parts)
@@ -39,6 +42,14 @@ def _rows(solved: Solved) -> list[tuple[str, object]]:
         ("goal", f"{solved.goal} ({'reached' if solved.goal_reached else 'not reached'})"),
         ("took", _took(solved)),
         ("kept", f"trajectory {solved.trajectory_id} in {solved.database}"),
+    ]
+
+
+def _next_rows(steps: NextSteps) -> list[tuple[str, object]]:
+    return [
+        ("reached", data(steps.reached, limit=400)),
+        ("nearest", data(steps.nearest)),
+        ("try", data("\n".join(steps.options))),
     ]
 
 

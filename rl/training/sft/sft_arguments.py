@@ -45,8 +45,8 @@ def parse_prompt_form(text: str | None, base: str) -> PromptForm:
 
 
 def parse_weight_storage(text: str) -> Storage:
-    """The number format of the written weights, as `--weights` names it."""
-    return _parse_enum(Storage, text, "--weights")
+    """The number format of the written weights, as `--storage` names it."""
+    return _parse_enum(Storage, text, "--storage")
 
 
 def parse_row_selection(

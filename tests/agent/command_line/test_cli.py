@@ -237,10 +237,10 @@ def test_kernels_of_a_package_are_judged_where_it_is_allowed_and_nowhere_else(tm
     (tmp_path / "kernel.py").write_text(USES_IT)
     asked = ("check", str(tmp_path / "kernel.py"), "--problem", "fused_silu", "--device", "cpu", "--sizes", "1",
         "--show-trace")  # fmt: skip
-    allowed = agent(*asked, "--allow-import", "own_kernels", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    allowed = agent(*asked, "--allow-import", "own_kernels", PYTHONPATH=f"{tmp_path}:{ROOT}/src")
     assert allowed.returncode == Exit.DONE, allowed.stdout + allowed.stderr
     assert "own_kernels.activations.silu_kernel[" in allowed.stdout
-    refused_one = agent(*asked, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    refused_one = agent(*asked, PYTHONPATH=f"{tmp_path}:{ROOT}/src")
     assert refused_one.returncode == Exit.INCORRECT
     assert "--allow-import own_kernels allows it" in " ".join(refused_one.stdout.split())
 
@@ -415,7 +415,11 @@ def test_a_full_disk_is_said_in_one_line(buffered):
 
 def test_output_that_nobody_reads_is_no_trouble():
     done = subprocess.run(
-        f"{sys.executable} -m agent problems | head -n 1", cwd=ROOT, shell=True, capture_output=True, text=True
+        f"{sys.executable} -m kernelwright.agent problems | head -n 1",
+        cwd=ROOT,
+        shell=True,
+        capture_output=True,
+        text=True,
     )
     assert done.stderr == ""
 
@@ -456,7 +460,7 @@ def test_an_interrupt_while_a_text_is_executed_ends_with_the_exit_status_of_one(
         "import atexit\natexit.register(print, 'cleaned')\n"
         "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    leave(130)\n"
     )
-    surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}/src"}
     done = subprocess.run([sys.executable, "-m", "interrupted"], env=surroundings, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "cleaned\n")
 

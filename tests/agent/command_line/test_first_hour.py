@@ -76,12 +76,14 @@ def test_an_export_into_a_folder_that_is_missing_an_empty_database_and_an_unknow
     assert "there is no folder /nowhere" in refused("export", "--out", "/nowhere/kernel.py", "--db", "empty.db")
     assert "agent solve or agent batch writes the first" in refused("export", "--format", "jsonl", "--db", "empty.db")
     assert "agent solve writes the first" in refused("inspect", "--db", "empty.db")
+    assert "agent solve and agent batch write one; --db names another" in refused("report", "nope")
     said = refused("report", "nope", "--db", "empty.db")
     assert "'nope' is no trajectory and no run" in said
 
 
 def test_a_suite_without_its_checkout_says_where_it_is_published(refused):
     assert "git clone https://github.com/ScalingIntelligence/KernelBench" in refused("batch", "kernelbench")
+    assert "git clone https://github.com/ScalingIntelligence/KernelBench" in refused("solve", "kernelbench:1/23")
 
 
 def test_options_that_need_a_gpu_are_refused_on_a_cpu(refused, tmp_path):

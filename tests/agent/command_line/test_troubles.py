@@ -134,7 +134,7 @@ def test_ctrl_c_while_a_slow_server_is_asked_pauses_at_once(tmp_path):
     with loopback(lambda handler: time.sleep(60)) as server:
         line = [sys.executable, "-m", "kernelwright.agent", "solve", "fused silu", "--policy", f"openai:m@{server.url}",
             "--device", "cpu", "--json"]  # fmt: skip
-        told = {**os.environ, "PYTHONPATH": str(ROOT)}
+        told = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         process = subprocess.Popen(line, cwd=tmp_path, env=told, stdout=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 200
         while not server.asked and process.poll() is None and time.monotonic() < deadline:
@@ -266,7 +266,7 @@ def test_a_terminal_that_is_too_small_for_the_live_view_harms_nothing(script, tm
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     line = [sys.executable, "-m", "kernelwright.agent", "solve", "fused silu", *script, "--device", "cpu"]
-    told = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    told = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm"}
     told.pop("COLUMNS", None)
     process = subprocess.Popen(line, cwd=tmp_path, env=told, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)

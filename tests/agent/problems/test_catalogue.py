@@ -7,7 +7,8 @@ import ast
 import pytest
 import torch
 
-from kernelwright.agent.problems.finding import catalogue
+from kernelwright.agent.problems.finding import catalogue, find
+from kernelwright.tools.manifests.manifest import load
 from kernelwright.tools.problem import Problem, check_form, module_integers
 from kernelwright.tools.references.dry_run import run_once, weigh
 
@@ -145,3 +146,17 @@ def _outputs(problem: Problem, seed: int) -> list[torch.Tensor]:
 
 def _flat(output: object) -> list[torch.Tensor]:
     return [o.detach() for o in (output if isinstance(output, tuple) else (output,))]
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [("rope", "rope"), ("RoPE", "rope"), ("rotary embedding", "rope"), ("rotary position embedding kernel", "rope"),
+    ("conv2d", "conv2d"), ("2d convolution", "conv2d"), ("depthwise conv2d", "depthwise_conv2d"), ("conv1d", "conv1d")],
+)  # fmt: skip
+def test_rope_and_conv2d_are_found_under_the_names_that_people_use(said: str, name: str):
+    assert find(said).name == name
+
+
+def test_the_manifests_of_the_catalogue_are_shipped():
+    missing = [p.name for p in PROBLEMS if (kept := load(p)) is None or kept.failure]
+    assert not missing, "python -m kernelwright.tools.manifests.manifest --suite catalogue computes them"

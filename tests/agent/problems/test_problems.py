@@ -91,7 +91,8 @@ def test_a_name_that_is_nothing_like_any_is_an_error_that_lists_near_ones(asked:
 
 
 def test_near_names_share_words_with_what_was_asked():
-    assert set(near("conv2d", 3)) == {"depthwise_conv2d", "pointwise_conv2d", "conv1d"}
+    assert near("conv2d", 4)[0] == "conv2d"
+    assert set(near("conv2d", 4)) == {"conv2d", "depthwise_conv2d", "pointwise_conv2d", "conv1d"}
     assert [p.name for p in nearest("attention", 1)] == ["attention"]
 
 
@@ -311,3 +312,38 @@ def test_a_hash_is_the_same_on_every_python():
         "None]\n"
     )
     assert source_hash(text) == "7a17734b25dfac9e7b384f6139bdfa9b4b1ccfd54544f2df3cd544de19f9697a"
+
+
+NAMED = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, width, kernel):
+        super().__init__()
+
+    def forward(self, x, scale, index, *more):
+        return x * scale
+
+def get_inputs():
+    mask = torch.zeros((3, 67))
+    return [torch.randn(12, 67) * 4, 5, torch.randint(0, 100, (4, 9)), mask.bool(), torch.randn(2, 8).view(4, 4)]
+
+def get_init_inputs():
+    return [64, (3, 5)]
+"""
+
+
+def test_a_size_without_a_name_is_called_after_the_argument_that_it_makes():
+    from kernelwright.tools.problem import inner_integers, resized
+
+    assert inner_integers(NAMED) == {
+        "more[0].shape[0]": 3, "more[0].shape[1]": 67,
+        "x.shape[0]": 12, "x.shape[1]": 67, "x.number[2]": 4, "forward.scale": 5,
+        "index.low": 0, "index.high": 100, "index.shape[0]": 4, "index.shape[1]": 9,
+        "more[1].number[0]": 2, "more[1].number[1]": 8, "more[1].number[2]": 4, "more[1].number[3]": 4,
+        "Model.width": 64, "Model.kernel[0]": 3, "Model.kernel[1]": 5,
+    }  # fmt: skip
+    text = resized(NAMED, {"x.shape[1]": 31, "index.high": 7, "Model.width": 16})
+    assert "torch.randn(12, 31) * 4" in text
+    assert "torch.randint(0, 7, (4, 9))" in text
+    assert "return [16, (3, 5)]" in text

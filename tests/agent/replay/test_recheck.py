@@ -122,7 +122,7 @@ def test_rewards_are_computed_for_the_new_verdict_and_stay_with_the_old_one(judg
     found = recheck(Asked(workers=1), path, quiet)
     by_name = {one.formula: one for one in found.rewards}
     assert by_name["execution@1"].stored == 1
-    assert "--formula FILE.json" in by_name["mine@3+0123abcd"].note
+    assert "--reward FILE.json" in by_name["mine@3+0123abcd"].note
     [now] = store.turns(id)
     assert (now.formula, now.rewards["correct"]) == ("execution@1", 1.0)
     assert now.verdict_id != turn.verdict_id

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def command(folder: Path, *arguments: str) -> tuple[list[str], dict]:
-    told = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+    told = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200", "NO_COLOR": "1"}
     told.pop("OPENAI_API_KEY", None)
     return [sys.executable, "-m", "kernelwright.agent", "solve", *arguments], {"cwd": folder, "env": told, "text": True}
 

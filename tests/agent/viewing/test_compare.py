@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from kernelwright.agent.cli import main
-from kernelwright.agent.command_line.compare import _compared
+from kernelwright.agent.command_line.records.compare import _compared
 from kernelwright.agent.comparison.runs import compare_batches
 from kernelwright.agent.comparison.tables import parting_words, run_tables, tables_markdown, trajectory_tables
 from kernelwright.agent.comparison.trajectories import Kind, compare_trajectories

@@ -6,16 +6,18 @@ import math
 import pytest
 
 from kernelwright.agent.viewing.report.figures import by_problem, faster_than, figures, pass_at, rate, total_cost
+from kernelwright.agent.viewing.report.files import fast_p_plot
 from kernelwright.agent.viewing.report.pairing import compare_runs, paired, permutation_test, sign_test
 from kernelwright.agent.viewing.report.samples import Cost, Sample
+from kernelwright.agent.viewing.report.texts import figure_rows
 
 
 def sample(problem, number=0, *, speedup=None, correct=None, judged_on="NVIDIA H200", **more):
     correct = speedup is not None if correct is None else correct
     return Sample(
         trajectory_id=number + 1, problem=problem, problem_hash=problem, suite="catalogue", policy="scripted",
-        options="{}",
-        number=number, finished=True, compiled=True, correct=correct, judged_on=judged_on, speedup=speedup, **more,
+        options=more.pop("options", "{}"), number=number, finished=True, compiled=True, correct=correct,
+        judged_on=judged_on, speedup=speedup, **more,
     )  # fmt: skip
 
 
@@ -51,6 +53,26 @@ def test_a_verdict_of_a_cpu_is_correct_but_enters_no_speed():
     assert found.fast[0.0].value == 0.5
     assert found.median_speedup.value == pytest.approx(2.0)
     assert found.median_speedup.problems == 1
+
+
+def test_a_run_that_no_gpu_judged_has_no_fast_p_and_says_why():
+    cpu = {"judged_on": "cpu", "options": '{"device": "cpu"}'}
+    broken = {"judged_on": "", "options": '{"device": "cpu"}', "correct": False}
+    attempts = by_problem([sample("a", correct=True, **cpu), sample("b", **broken)])
+    found = figures(attempts)
+    assert (found.fast, found.fast_best, found.median_speedup.value) == ({}, {}, None)
+    rows = dict(figure_rows(found))
+    assert not any(name.startswith("fast_") or "speedup" in name for name in rows)
+    assert "every sample was judged on a CPU" in rows["speed"]
+    assert [test.measure for test in compare_runs(attempts, attempts)] == ["correct"]
+    assert fast_p_plot([("cpu", found)]) == ""
+
+
+def test_a_run_with_a_gpu_on_which_nothing_compiled_was_timed_and_has_a_fast_p_of_zero():
+    broken = {"judged_on": "", "options": '{"device": "cuda"}', "correct": False}
+    found = figures(by_problem([sample("a", **broken)]))
+    assert found.not_timed == ""
+    assert dict(figure_rows(found))["fast_1"] == "0 %"
 
 
 def test_problems_weigh_the_same_however_many_samples_they_have():

@@ -518,7 +518,7 @@ def test_an_empty_database_and_a_missing_one_are_one_line_each(tmp_path, agent):
 
 def test_in_a_real_terminal_the_viewer_starts_and_q_ends_it(kept):
     main, side = pty.openpty()
-    told = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "110", "LINES": "30"}
+    told = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm-256color", "COLUMNS": "110", "LINES": "30"}
     command = [sys.executable, "-m", "kernelwright.agent", "inspect", "1", "--db", str(kept)]
     with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=told) as process:
         os.close(side)

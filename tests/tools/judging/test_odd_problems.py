@@ -50,6 +50,30 @@ ODD = {
     "torch.randn(4, 8), torch.tensor([1, 2])"),
 }  # fmt: skip
 
+RANDOM = {
+    "dropout in training mode": "return F.dropout(x, 0.5, training=True) * 2.0",
+    "torch.rand in forward": "return x + torch.rand_like(x)",
+}
+"""References whose answer follows torch's generator."""
+KERNEL_ALONE = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) * 2.0, mask=at < n)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        double[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
+        return y
+"""
+
 WITHOUT_VALUES = {
     "fails on anything negative": ("if torch.any(x <= 0):\n            raise ValueError('not positive')\n        ", ""),
     "reads what it checks": ("if not torch.allclose(a, a.mT):\n            raise ValueError('not symmetric')\n        ",
@@ -126,3 +150,22 @@ def test_whole_numbers_as_inputs_do_not_hide_half_precision(evaluator, change, i
     wrong = evaluator.evaluate(problem, candidate(problem, change), options)
     assert wrong.failure is not None
     assert wrong.failure.fault in ("mismatch", "precision")
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_reference_that_is_random_is_said_to_be_so_where_the_candidate_would_be_blamed(evaluator, name):
+    problem = Problem(name=name, source=FORM.format(arguments="x", body=RANDOM[name], inputs="torch.randn(6, 50)"))
+    report = evaluator.evaluate(problem, KERNEL_ALONE, Options(profile=False, torch_compile=False))
+    assert not report.correct
+    assert report.failure.message.startswith("the reference is random: output 0 follows torch's generator")
+    assert "put .eval() on the module, or set dropout to 0" in report.failure.message
+    assert report.interpreted.random_outputs == (0,)
+
+
+def test_a_candidate_that_draws_what_a_random_reference_draws_is_right_as_before(evaluator):
+    body = RANDOM["dropout in training mode"]
+    problem = Problem(name="live dropout", source=FORM.format(arguments="x", body=body, inputs="torch.randn(6, 50)"))
+    kept = KERNEL_ALONE.replace("(x, y, x.numel()", "(torch.nn.functional.dropout(x, 0.5), y, x.numel()")
+    report = evaluator.evaluate(problem, kept, Options(profile=False, torch_compile=False, own_work="report"))
+    assert report.interpreted.random_outputs == (0,)
+    assert report.correct, report.explanation

@@ -1,6 +1,11 @@
 """The ladder's own parts: the cache of verdicts, the lease of a GPU, the statistics of the clock, shared memory."""
 
 import asyncio
+import os
+import stat
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 
@@ -8,7 +13,7 @@ import pytest
 import torch
 
 from bench.suite import problem_of
-from kernelwright.tools.hardware.lease import gpu_lease
+from kernelwright.tools.hardware.lease import gpu_lease, lock_file
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.pipeline import Evaluator, Options
@@ -17,6 +22,14 @@ from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.report import Environment, Failure, Fault, InfrastructureError, Report, Rung
 from kernelwright.tools.timing.measurement import ratio, settled, timing
 
+HOLD = """
+import sys, tempfile, time
+tempfile.tempdir = sys.argv[1]
+from kernelwright.tools.hardware.lease import gpu_lease
+with gpu_lease("GPU-1/2"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
 SOFTMAX = "tests/kernels/good/fused_softmax.py"
 
 
@@ -180,3 +193,26 @@ def test_waiting_for_a_place_is_no_part_of_what_a_verdict_took():
         wall = time.monotonic() - start
     assert all(report.correct for report in reports)
     assert wall / 2 < sum(report.seconds for report in reports) < wall * 1.2
+
+
+def test_the_lease_of_a_gpu_lies_in_a_file_that_every_user_may_lock_and_says_when_it_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    said: list[str] = []
+    before = os.umask(0o077)
+    try:
+        with gpu_lease("GPU-1/2"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(lock_file("GPU-1/2").stat().st_mode) == 0o666
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(InfrastructureError, match="another process"), gpu_lease("GPU-1/2", 0.1, said.append):
+        pass
+    holder.kill()
+    holder.wait()
+    with gpu_lease("GPU-1/2", 5.0):
+        pass
+    assert said == ["waiting for the GPU: another process is measuring on it"]

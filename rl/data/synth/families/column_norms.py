@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kernelwright.rl.data.synth.blocks.axes import INNER, Walk
+from kernelwright.rl.data.synth.blocks.chain import draw_steps
+from kernelwright.rl.data.synth.blocks.norm_layers import batch_layer
 from kernelwright.rl.data.synth.engine.program import Program, finished
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
-from kernelwright.rl.data.synth.families.axes import INNER, Walk
-from kernelwright.rl.data.synth.families.chain import draw_steps
-from kernelwright.rl.data.synth.families.norm_layers import batch_layer
 from kernelwright.rl.data.synth.families.reductions import centred
 
 

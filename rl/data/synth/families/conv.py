@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kernelwright.rl.data.synth.blocks.conv_layers import draw_layer
+from kernelwright.rl.data.synth.blocks.convolution import conv_kernel
 from kernelwright.rl.data.synth.engine.following import draw_parts, follow
 from kernelwright.rl.data.synth.engine.program import Program, finished
 from kernelwright.rl.data.synth.engine.sketch import Sketch
-from kernelwright.rl.data.synth.families.conv_layers import draw_layer
-from kernelwright.rl.data.synth.families.convolution import conv_kernel
 
 
 def convolution(sketch: Sketch, depth: int) -> Program:

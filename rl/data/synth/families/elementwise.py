@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
-from kernelwright.rl.data.synth.families.chain import Extra, Site, draw_steps, kernel_lines
 
 BLOCKS = (1024, 1024, 1024, 2048)
 

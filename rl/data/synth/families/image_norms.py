@@ -6,11 +6,11 @@ joined per channel in the second kernel.
 
 from __future__ import annotations
 
+from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.norm_layers import batch_layer, group_layer, instance_layer
 from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
-from kernelwright.rl.data.synth.families.chain import Extra, Site, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.families.norm_layers import batch_layer, group_layer, instance_layer
 
 
 def image_norm_program(sketch: Sketch, depth: int) -> Program:

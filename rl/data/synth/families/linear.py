@@ -4,10 +4,10 @@ two kernels on its rows or columns.
 
 from __future__ import annotations
 
+from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.engine.following import draw_parts, follow
 from kernelwright.rl.data.synth.engine.program import Program, finished
 from kernelwright.rl.data.synth.engine.sketch import Sketch
-from kernelwright.rl.data.synth.families.chain import draw_steps
 from kernelwright.rl.data.synth.families.matmul import Product, product_kernel
 
 FLAGGED = 0.15

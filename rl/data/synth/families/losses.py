@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
-from kernelwright.rl.data.synth.families.chain import Extra, Site, draw_steps, kernel_lines
 
 TOTAL = [
     "    acc = tl.zeros((BLOCK,), tl.float32)",

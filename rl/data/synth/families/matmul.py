@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kernelwright.rl.data.synth.blocks.chain import Extra, Site, Step, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.following import draw_parts, follow
 from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
-from kernelwright.rl.data.synth.families.chain import Extra, Site, Step, draw_steps, kernel_lines
 
 TILES = ((64, 64, 32, 4), (128, 64, 32, 8), (128, 128, 32, 8), (128, 128, 32, 8))
 """BLOCK_M, BLOCK_N, BLOCK_K, warps: 141, 135 and 207 registers a thread on sm_90, nothing spilled."""

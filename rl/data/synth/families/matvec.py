@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kernelwright.rl.data.synth.blocks.axes import ROW, Walk
+from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
-from kernelwright.rl.data.synth.families.axes import ROW, Walk
-from kernelwright.rl.data.synth.families.chain import Extra, Site, draw_steps, kernel_lines
 
 GATES = (
     ("silu", "F.silu({g})", "gate * tl.sigmoid(gate)"),

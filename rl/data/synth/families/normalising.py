@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kernelwright.rl.data.synth.blocks.axes import INNER, ROW, Walk
+from kernelwright.rl.data.synth.blocks.chain import draw_steps
+from kernelwright.rl.data.synth.blocks.row_layers import Scaled, layer_norm, rms_norm
 from kernelwright.rl.data.synth.engine.program import Program, finished
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
-from kernelwright.rl.data.synth.families.axes import INNER, ROW, Walk
-from kernelwright.rl.data.synth.families.chain import draw_steps
 from kernelwright.rl.data.synth.families.reductions import LOWEST, centred, online
-from kernelwright.rl.data.synth.families.row_layers import Scaled, layer_norm, rms_norm
 
 
 @dataclass(frozen=True)

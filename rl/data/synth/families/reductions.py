@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kernelwright.rl.data.synth.blocks.axes import INNER, ROW, Walk
+from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.engine.program import Program, finished
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
-from kernelwright.rl.data.synth.families.axes import INNER, ROW, Walk
-from kernelwright.rl.data.synth.families.chain import draw_steps
 
 LOWEST, HIGHEST = '-float("inf")', 'float("inf")'
 

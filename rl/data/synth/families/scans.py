@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kernelwright.rl.data.synth.blocks.axes import INNER, ROW, Axis, Walk
+from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.engine.program import Program, finished
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
-from kernelwright.rl.data.synth.families.axes import INNER, ROW, Axis, Walk
-from kernelwright.rl.data.synth.families.chain import draw_steps
 
 FORMS = (("cumsum", 4.0), ("reverse_cumsum", 2.0), ("exclusive_cumsum", 1.5), ("masked_cumsum", 2.0), ("cumprod", 1.5))
 

@@ -5,10 +5,10 @@ Parts first, then their sum in one order, then the elements.
 
 from __future__ import annotations
 
+from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
-from kernelwright.rl.data.synth.families.chain import Extra, Site, draw_steps, kernel_lines
 
 # name, reference, term of an element, what the total becomes, what an element becomes ("" where the number is the
 # answer)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kernelwright.rl.data.synth.blocks.chain import Extra, Site, Step, kernel_lines
 from kernelwright.rl.data.synth.engine.program import kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
-from kernelwright.rl.data.synth.families.chain import Extra, Site, Step, kernel_lines
 
 
 @dataclass(frozen=True)

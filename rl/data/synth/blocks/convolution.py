@@ -4,10 +4,10 @@ too; depthwise ones tap by tap.
 
 from __future__ import annotations
 
+from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
+from kernelwright.rl.data.synth.blocks.conv_layers import Layer
 from kernelwright.rl.data.synth.engine.program import kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
-from kernelwright.rl.data.synth.families.chain import Extra, Site, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.families.conv_layers import Layer
 
 WINDOW = ("K", "S", "P", "L")
 """Kernel, stride, padding and dilation, each before the axis's letter."""

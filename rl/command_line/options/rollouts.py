@@ -1,0 +1,91 @@
+"""What `rl train --online` and `rl loop` share: the problems, how they are sampled, and what judges the candidates."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from kernelwright.rl.command_line.options.shared import Against
+
+
+@dataclass(frozen=True)
+class RolloutOptions:
+    """Which problems, how many trajectories of how many turns, and where they are logged."""
+
+    PANEL: ClassVar[str] = "Rollouts"
+    problems: Annotated[
+        list[str] | None,
+        typer.Option("--problems", help="synth, synth:SPLIT, catalogue, a folder, a file. May be repeated.",
+        show_default=False),
+    ] = None  # fmt: skip
+    against: Against = None
+    db: Annotated[
+        str | None,
+        typer.Option("--db", help="The database that rollouts are logged to.", show_default=".kernelwright/runs.db"),
+    ] = None
+    problems_per_step: Annotated[
+        int, typer.Option("--problems-per-step", min=1, help="Problems a step; of a loop from its log, a cycle.")
+    ] = 32
+    group: Annotated[int, typer.Option(min=2, help="Trajectories a problem: a group of GRPO.")] = 12
+    turns: Annotated[int, typer.Option(min=1, help="Turns a trajectory; the first is a draft.")] = 2
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that judge.", show_default="cores less two")] = (
+        None
+    )
+    judge: Annotated[
+        str, typer.Option(help="What judges: interpreted, compiled (offline compile, then interpreted) or cuda:N.")
+    ] = "interpreted"
+    own_work: Annotated[
+        str,
+        typer.Option("--own-work", help="strict: its own kernels must do the work; share:P: at least this part of the "
+        "GPU time; report: only told."),
+    ] = "strict"  # fmt: skip
+    lag: Annotated[
+        int,
+        typer.Option(min=0, max=4, help="Rounds that are sampled and judged while one is trained on; 0: one after the "
+        "other."),
+    ] = 1  # fmt: skip
+    reply_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of one reply at most.", show_default="the agent's own")
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of OnlineOptions. Raises InputError where one means nothing."""
+        from kernelwright.agent.command_line.arguments import own_work_mode
+
+        return {
+            "problems": tuple(self.problems or ["synth"]), "against": tuple(self.against or ()), "db": self.db,
+            "prompts": self.problems_per_step, "group": self.group, "turns": self.turns, "workers": self.workers,
+            "judge": self.judge, "own_work": own_work_mode(self.own_work), "lag": self.lag,
+            "reply_tokens": self.reply_tokens,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What samples, and what becomes of a group that teaches nothing."""
+
+    PANEL: ClassVar[str] = "Rollouts"
+    engine: Annotated[
+        str, typer.Option(help="What samples: transformers, process, vllm, openai:MODEL@URL (a vLLM server), or auto.")
+    ] = "auto"
+    places: Annotated[
+        int | None, typer.Option(min=1, help="Rows of the running batch.", show_default="512 on a GPU")
+    ] = None
+    zero_variance: Annotated[
+        str,
+        typer.Option("--zero-variance", help="Drop groups that all earned the same, or resample for others."),
+    ] = "drop"
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of OnlineOptions. Raises InputError where one means nothing."""
+        from kernelwright.errors import InputError
+
+        if self.zero_variance not in ("drop", "resample"):
+            raise InputError(f"--zero-variance {self.zero_variance!r}: choose drop or resample")
+        return {
+            "engine": self.engine, "key": os.environ.get("OPENAI_API_KEY"), "places": self.places,
+            "resample": self.zero_variance == "resample",
+        }  # fmt: skip

@@ -1,0 +1,73 @@
+"""What `rl train` and `rl loop` share: the reward, the trainer and the model that is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from kernelwright.rl.command_line.options.shared import Settings, StorageName
+
+PolicyName = Annotated[
+    str, typer.Option("--policy", help="The policy that is trained: embedded, transformers:DIR or vllm:DIR.")
+]
+
+
+@dataclass(frozen=True)
+class RewardOptions:
+    """What a verdict is worth, and how turns share it."""
+
+    PANEL: ClassVar[str] = "Reward and credit"
+    reward: Annotated[
+        str, typer.Option(help="default, execution, autotriton, kevin, drkernel, a .json file, or auto.")
+    ] = "auto"
+    gamma: Annotated[float, typer.Option(min=0.0, max=1.0, help="Discount of what later turns of a lineage earn.")] = (
+        0.4
+    )
+    baseline: Annotated[str, typer.Option("--baseline", help="leave-one-out or mean, inside (problem, turn).")] = (
+        "leave-one-out"
+    )
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of TrainOptions. Raises InputError for a baseline or a formula that there is not."""
+        from kernelwright.errors import InputError
+        from kernelwright.rl.credit.formula import find_formula
+        from kernelwright.rl.credit.turn_credit import Baseline
+
+        if self.baseline not in list(Baseline):
+            raise InputError(f"--baseline {self.baseline!r}: choose {', '.join(Baseline)}")
+        if self.reward != "auto":
+            find_formula(self.reward)
+        return {"reward": self.reward, "gamma": self.gamma, "baseline": Baseline(self.baseline)}
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """trl's trainer, and how the weights are written."""
+
+    PANEL: ClassVar[str] = "Trainer"
+    settings: Settings = None
+    device: Annotated[str, typer.Option(help="Where the policy is trained: auto, cpu or cuda:N.")] = "auto"
+    seed: Annotated[int, typer.Option(min=0, help="Of the problems and the draws.")] = 0
+    storage: StorageName = "fp32"
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of TrainOptions. Raises InputError where a value means nothing."""
+        from kernelwright.agent.command_line.arguments import choose_device
+        from kernelwright.rl.training.sft.presets import read_settings
+
+        return {
+            "settings": read_settings(self.settings or []), "device": choose_device(self.device), "seed": self.seed,
+            "storage": parse_storage(self.storage),
+        }  # fmt: skip
+
+
+def parse_storage(name: str) -> Any:
+    """The number format in which a trained policy is written. Raises InputError."""
+    from kernelwright.errors import InputError
+    from kernelwright.rl.training.options import Storage
+
+    if name not in list(Storage):
+        raise InputError(f"--storage {name!r}: choose {', '.join(Storage)}")
+    return Storage(name)

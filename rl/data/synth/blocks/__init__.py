@@ -1,0 +1,3 @@
+"""What several families of generated programs are built from: walks along an axis, chains of elementwise steps, layers
+with weights, the kernel of a convolution. A family of programs itself belongs in `families/`.
+"""
