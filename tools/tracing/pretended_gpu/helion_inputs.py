@@ -50,7 +50,7 @@ def _symbolic(owner: Any, tensor: Any) -> Any:
 
     mode = vars(owner).setdefault("_kernelwright_mode", FakeTensorMode(shape_env=ShapeEnv()))
     number = vars(owner)["_kernelwright_inputs"] = vars(owner).get("_kernelwright_inputs", 0) + 1
-    context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DUCK] * tensor.dim())
+    context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DUCK] * tensor.dim())
     sizes, strides, _ = mode.shape_env.create_symbolic_sizes_strides_storage_offset(
         tensor, LocalSource(f"input_{number}"), symbolic_context=context
     )
