@@ -1,7 +1,7 @@
 """How much memory a batch over large modules takes on a CPU: the proportional set size of all its processes.
 
     python -m bench.batch_memory [--modules 30] [--kernelbench CHECKOUT --level 3] [--workers 2] [--most-gib 6] [--out
-    bench/batch_memory.md]
+    bench/results/batch_memory.md]
 
 Without a checkout the modules are of our own writing and of the size of KernelBench's level 3: multilayer perceptrons,
 stacks of convolutions with wide heads, residual networks, transformers, recurrent networks, 20 to 140 million weights

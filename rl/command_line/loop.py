@@ -75,7 +75,7 @@ def loop(
     groups = (cycle, rollouts, reward, trainer)
     asked: dict[str, Any] = {"policy": policy, "output": out}
     for group in groups:
-        asked |= group.fields()  # type: ignore[attr-defined]
+        asked |= group.fields()
     options = LoopOptions(**asked)
     look_at_problems(options)
     _looped(options, as_json)
