@@ -50,7 +50,7 @@ def _prepare() -> None:
     """Once a process: the patches stay."""
     if _prepared:
         return
-    from kernelwright.policies.inductor.functional import replace_functions
+    from kernelwright.policies.inductor.tracing.functional import replace_functions
     from kernelwright.policies.inductor.private_torch import accept_symbols, pretend_gpu
 
     pretend_gpu()
@@ -97,8 +97,8 @@ def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
     """The text that is traced, and which numbers are sizes: as many as possible first."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from kernelwright.policies.inductor.sizes import sizes_among, sizes_over
-    from kernelwright.policies.inductor.tracing import numbers_of
+    from kernelwright.policies.inductor.tracing.sizes import sizes_among, sizes_over
+    from kernelwright.policies.inductor.tracing.graph import numbers_of
 
     guesses = [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
     if not varied:
@@ -113,9 +113,9 @@ def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
 
 
 def _attempt(source: str, free: Any, strict: bool) -> dict[str, Any]:
-    from kernelwright.policies.inductor.candidate import write_candidate
-    from kernelwright.policies.inductor.generating import generate
-    from kernelwright.policies.inductor.tracing import trace
+    from kernelwright.policies.inductor.writing.candidate import write_candidate
+    from kernelwright.policies.inductor.lowering.generating import generate
+    from kernelwright.policies.inductor.tracing.graph import trace
 
     traced = trace(source, free)
     made = write_candidate(traced, generate(traced))
@@ -136,9 +136,9 @@ class _lowerings:
     def __enter__(self) -> None:
         from torch._inductor import lowering
 
-        from kernelwright.policies.inductor.convolutions import own_convolutions
+        from kernelwright.policies.inductor.lowering.convolutions import own_convolutions
         from kernelwright.policies.inductor.private_torch import configure
-        from kernelwright.policies.inductor.products import own_products
+        from kernelwright.policies.inductor.lowering.products import own_products
 
         self._before = dict(lowering.lowerings), dict(lowering._maybe_layout_constraints)
         configure(self._strict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from kernelwright.policies.inductor.tracing import Traced
+from kernelwright.policies.inductor.tracing.graph import Traced
 
 
 def model_and_what_it_needs(traced: Traced, lines: list[str], constants: dict[str, str]) -> tuple[list[str], str]:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from kernelwright.policies.inductor.helpers import helper_name
+from kernelwright.policies.inductor.writing.helpers import helper_name
 
 LONGEST = 92
 """Characters of an expression that something is put into."""
@@ -80,9 +80,10 @@ class _Runtime(ast.NodeTransformer):
             return ast.parse(f"tl.math.{node.attr}", mode="eval").body
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """`tl.arange(0, XBLOCK)[:]` is the range itself."""
         self.generic_visit(node)
-        return node
+        return node.value if isinstance(node.slice, ast.Slice) and ast.unparse(node.slice) == ":" else node
 
 
 def _converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
@@ -145,8 +146,9 @@ class _Constants(ast.NodeTransformer):
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self._values: dict[str, tuple[ast.expr, str]] = {}
+        counted = Counter(name for name, _ in assignments(function))
         for name, value in assignments(function):
-            if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.full" and not name.startswith("_"):
+            if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.full" and counted[name] == 1:
                 self._values[name] = (value.args[1], ast.unparse(value.args[2]))
 
     def _constant(self, node: ast.expr, compared: bool) -> ast.expr | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from kernelwright.policies.inductor.helpers import BODIES
-from kernelwright.policies.inductor.kernels import Kernel
-from kernelwright.policies.inductor.plain import assignments
+from kernelwright.policies.inductor.writing.helpers import BODIES
+from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.plain import assignments
 
 ROLES = {
     "element": {"x": "element"},

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kernelwright.policies.inductor.blocks import block_sizes, fitted, stages, warps
-from kernelwright.policies.inductor.kernels import Kernel
-from kernelwright.policies.inductor.naming import Names, plural, roles_of
-from kernelwright.policies.inductor.plain import plain_function, renamed, uses
+from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
+from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.naming import Names, plural, roles_of
+from kernelwright.policies.inductor.writing.plain import plain_function, renamed, uses
 from kernelwright.policies.inductor.refusing import Refused
-from kernelwright.policies.inductor.tracing import simple_path
+from kernelwright.policies.inductor.tracing.graph import simple_path
 
 SKIPPED = re.compile(
     r"(args\b|with |torch\.cuda|raw_stream|stream\d|assert_|device_guard|\w+_size = |s\d+ = arg)|.* = args$|del "
 )
+STEPS = "torch.ops.kernelwright.steps"
 LIBRARY = re.compile(r"(?:extern_kernels|torch\.ops\.\w+|\baten)\.(\w+)")
 
 
@@ -29,20 +31,48 @@ class Launch:
 
 
 @dataclass
+class Loop:
+    """A loop over a size: `for step in range(count)` round the launches of one step."""
+
+    count: str
+    step: str
+    """What the number of the step is called."""
+    first: dict[str, str]
+    """Tensor that is carried -> what it is before the loop."""
+    rows: dict[str, str]
+    """Tensor that the steps fill, a row each -> its allocation."""
+    given: dict[str, str]
+    """Names for what the steps read, where it is no name yet."""
+    host: Host
+
+
+@dataclass
 class Host:
     """What forward does, in order."""
 
-    steps: list[Launch | ast.stmt] = field(default_factory=list)
+    steps: list[Launch | Loop | ast.stmt] = field(default_factory=list)
     library: list[str] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
 
+    def launches(self) -> list[Launch]:
+        """All of them, those inside loops too."""
+        inside = [s.host.launches() if isinstance(s, Loop) else [s] for s in self.steps if isinstance(s, Loop | Launch)]
+        return [launch for some in inside for launch in some]
 
-def read_call(text: str, kernels: dict[str, Kernel], arguments: list[str], symbols: dict[str, str]) -> Host:
+
+Looped = Callable[[ast.Call], "tuple[Loop, list[str]]"]
+"""The operator of a loop -> the loop, and the names of what it gives."""
+
+
+def read_call(
+    text: str, kernels: dict[str, Kernel], arguments: list[str], symbols: dict[str, str], looped: Looped
+) -> Host:
     """arguments: what ModelNew passes for each of the graph's; symbols: symbol -> its name in forward."""
     tree = ast.parse(text)
     call = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "call")
     new = dict(symbols)
     host = Host()
+    gives: dict[str, list[str]] = {}
     for statement in _flat(call.body):
         line = ast.unparse(statement)
         if line.endswith(" = args") and isinstance(statement, ast.Assign):
@@ -51,9 +81,13 @@ def read_call(text: str, kernels: dict[str, Kernel], arguments: list[str], symbo
             new |= dict(zip(names, arguments, strict=True))
         elif isinstance(statement, ast.Assign) and re.fullmatch(r"\w+_(\w)?numel", ast.unparse(statement.targets[0])):
             new[ast.unparse(statement.targets[0])] = f"({ast.unparse(_Plain(new).visit(statement.value))})"
+        elif STEPS in line and isinstance(statement, ast.Assign):
+            loop, gives[ast.unparse(statement.targets[0])] = looped(_Plain(new).visit(statement.value))
+            host.steps.append(loop)
+        elif (found := re.fullmatch(r"(\w+) = (\w+)\[(\d+)\]", line)) and found[2] in gives:
+            new[found[1]] = gives[found[2]][int(found[3])]
         elif not SKIPPED.match(line) and not re.fullmatch(r"s\d+ = \w+", line):
             _read_statement(host, _Plain(new).visit(statement), kernels)
-    _name_buffers(host)
     return host
 
 
@@ -131,24 +165,33 @@ def _contiguous(shape: str) -> str:
     return f"({made},)" if len(strides) == 1 else f"({made})"
 
 
-def _name_buffers(host: Host) -> None:
-    """`buf3` is called after the kernel that writes it."""
+def name_buffers(host: Host, taken: set[str]) -> None:
+    """`buf3` is called after the kernel that writes it; nothing gets a name that is taken."""
     new: dict[str, str] = {}
-    taken: set[str] = set()
-    for step in host.steps:
-        if isinstance(step, Launch):
-            words = step.kernel.name.removesuffix("_kernel").removesuffix("_row")
-            for parameter, value in step.given.items():
-                if "out_ptr" in parameter and re.fullmatch(r"buf\d+", value) and value not in new:
-                    made, number = f"{words}_result" if words in ("sum", "copy") else words, 2
-                    while made in taken:
-                        made, number = f"{re.sub(r'_[0-9]+$', '', words)}_{number}", number + 1
-                    taken.add(made)
-                    new[value] = made
-    rename = lambda text: re.sub(r"\bbuf\d+\b", lambda m: new.get(m[0], m[0].replace("buf", "tensor_")), text)  # noqa: E731
+    for launch in host.launches():
+        words = launch.kernel.name.removesuffix("_kernel").removesuffix("_row")
+        for parameter, value in launch.given.items():
+            if "out_ptr" in parameter and re.fullmatch(r"buf\d+", value) and value not in new:
+                made, number = f"{words}_result" if words in ("sum", "copy") else words, 2
+                while made in taken:
+                    made, number = f"{re.sub(r'_[0-9]+$', '', words)}_{number}", number + 1
+                taken.add(made)
+                new[value] = made
+
+    def rename(text: str) -> str:
+        return re.sub(r"\bbuf\d+\b", lambda m: new.get(m[0], m[0].replace("buf", "tensor_")), text)
+
+    _rename_in(host, rename)
+
+
+def _rename_in(host: Host, rename: Callable[[str], str]) -> None:
     for place, step in enumerate(host.steps):
         if isinstance(step, Launch):
             step.given = {p: rename(v) for p, v in step.given.items()}
+        elif isinstance(step, Loop):
+            step.first = {n: rename(v) for n, v in step.first.items()}
+            step.given = {n: rename(v) for n, v in step.given.items()}
+            _rename_in(step.host, rename)
         else:
             host.steps[place] = ast.parse(rename(ast.unparse(step))).body[0]
     host.returned = [rename(v) for v in host.returned]

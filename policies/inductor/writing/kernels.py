@@ -10,17 +10,19 @@ from kernelwright.policies.inductor.refusing import Refused
 
 KINDS = {"persistent_reduction": "reduction", "reduction": "reduction", "pointwise": "pointwise", "split_scan": "scan"}
 """Inductor's decorators, in words."""
+MATMUL = r"mm(?![a-z])"
+"""mm, bmm, addmm, not cummax."""
 FAMILIES = (
     ("softmax", "softmax"), ("layer_norm", "layer_norm"), ("batch_norm", "batch_norm"), ("convolution", "convolution"),
-    ("mm", "matmul"), ("embedding", "embedding"), ("cumsum", "cumsum"), ("max_pool", "max_pool"),
+    (MATMUL, "matmul"), ("embedding", "embedding"), ("cumsum", "cumsum"), ("max_pool", "max_pool"),
     ("avg_pool", "average_pool"),
     ("gelu", "gelu"), ("silu", "silu"), ("sigmoid", "sigmoid"), ("tanh", "tanh"), ("relu", "relu"),
     ("cat", "concatenate"),
     ("var_mean", "variance"), ("mean", "mean"), ("amax", "maximum"), ("sum", "sum"), ("clone", "copy"),
 )  # fmt: skip
-"""Part of an operator's name -> the word that a kernel is called by; the first that fits."""
+"""A regular expression over an operator's name -> the word that a kernel is called by; the first that fits."""
 QUIET = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t",
-    "_unsafe_view", "alias"}  # fmt: skip
+    "_unsafe_view", "alias", "kernelwright.steps"}  # fmt: skip
 """Operators that move nothing: they are not named in comments."""
 
 
@@ -107,12 +109,12 @@ def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
     """softmax_row, matmul_gelu, add_mul: at most two words of what it covers, and how it goes over the elements."""
     words: list[str] = []
     for part, word in FAMILIES:
-        if any(part in o for o in operators) and word not in words:
+        if any(re.search(part, o) for o in operators) and word not in words:
             words.append(word)
     if dot:
         words = [w for w in words if w in ("matmul", "convolution")][:1] + [w for w in words if w not in ("matmul",
             "convolution", "copy")]  # fmt: skip
-    own = [o.strip("_") for o in operators if o.strip("_") not in QUIET and not any(p in o for p, _ in FAMILIES)]
+    own = [o.strip("_") for o in operators if o.strip("_") not in QUIET and not any(re.search(p, o) for p, _ in FAMILIES)]
     chosen = (words or own or ["copy"])[:2]
     if kind == "reduction" and not dot:
         chosen.append("row")
