@@ -179,17 +179,20 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = print) 
             folder.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     start = time.monotonic()
-    with Drafter() as drafter, Evaluator(arguments.device, workers=1) as evaluator:
-        with ThreadPoolExecutor(arguments.workers) as pool:
-            jobs = pool.map(lambda a: measured(*a, drafter, evaluator, arguments.keep), asked)
-            for done, row in enumerate(jobs, 1):
-                rows.append(row)
-                state = "correct" if row.correct else row.reason
-                say(f"{done}/{len(asked)} {row.problem} {row.mode} {row.draft_seconds:.1f}+{row.verdict_seconds:.1f} s: {state}")
-                written = text(rows, command, machine_of(arguments.device), time.monotonic() - start)
-                arguments.out.with_suffix(".md").write_text(written, encoding="utf-8")
-                dumped = [r.model_dump(mode="json") for r in rows]
-                arguments.out.with_suffix(".json").write_text(json.dumps(dumped, indent=1) + "\n", encoding="utf-8")
+    with (
+        Drafter() as drafter,
+        Evaluator(arguments.device, workers=1) as evaluator,
+        ThreadPoolExecutor(arguments.workers) as pool,
+    ):
+        jobs = pool.map(lambda a: measured(*a, drafter, evaluator, arguments.keep), asked)
+        for done, row in enumerate(jobs, 1):
+            rows.append(row)
+            took = f"{row.draft_seconds:.1f} + {row.verdict_seconds:.1f} s"
+            say(f"{done}/{len(asked)} {row.problem} {row.mode} {took}: {'correct' if row.correct else row.reason}")
+            written = text(rows, command, machine_of(arguments.device), time.monotonic() - start)
+            arguments.out.with_suffix(".md").write_text(written, encoding="utf-8")
+            dumped = json.dumps([r.model_dump(mode="json") for r in rows], indent=1)
+            arguments.out.with_suffix(".json").write_text(dumped + "\n", encoding="utf-8")
     say("\n".join(table(rows)))
     say(f"{time.monotonic() - start:.0f} s in all")
     return 0

@@ -14,15 +14,16 @@ def replace_functions() -> None:
     import torch.nn.functional as functional
 
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
+    from kernelwright.policies.inductor.tracing.pooling import pooling_functions
     from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
 
     own = {
         "max_pool1d": max_pool1d, "group_norm": group_norm, "scaled_dot_product_attention": attention,
         "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
-        "conv1d": conv1d,
+        "bilinear": bilinear, "conv1d": conv1d,
     }  # fmt: skip
-    for name, function in own.items():
+    for name, function in (own | pooling_functions()).items():
         setattr(functional, name, function)
     for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
         setattr(functional, name, _dropout(name))
@@ -35,10 +36,12 @@ def replace_functions() -> None:
     replaced: list[tuple[Any, str, Any]] = [
         (torch, "group_norm", group_norm_of_torch),
         *((torch._VF, name, function) for name, function in recurrent_functions().items()),
-        (torch, "repeat_interleave", repeat_interleave), (torch.Tensor, "repeat_interleave", repeat_interleave),
-        (torch, "bincount", bincount), (torch.Tensor, "bincount", bincount),
-        (torch.Tensor, "__getitem__", element), (torch, "stack", stack), (torch, "cat", cat), (torch, "chunk", chunk), (torch.Tensor, "chunk", chunk), (torch.Tensor, "unfold", unfold),
-    ]  # fmt: skip
+        (torch, "stack", stack),
+        (torch, "cat", cat),
+        (torch.Tensor, "__getitem__", element),
+        (torch.Tensor, "unfold", unfold),
+        *((owner, f.__name__, f) for owner in (torch, torch.Tensor) for f in (repeat_interleave, bincount, chunk)),
+    ]
     for owner, name, function in replaced:
         setattr(owner, name, function)
 
@@ -206,6 +209,14 @@ def pixel_unshuffle(x: Any, downscale_factor: Any) -> Any:
     n = len(lead)
     order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
     return made.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
+
+
+def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
+    """left[i] weight[o, i, j] right[j], by one product and one sum."""
+    out, inner, outer = weight.shape
+    rows = left.reshape(-1, inner) @ weight.permute(1, 0, 2).reshape(inner, out * outer)
+    made = (rows.reshape(*left.shape[:-1], out, outer) * right.unsqueeze(-2)).sum(-1)
+    return made if bias is None else made + bias
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernelwright.policies.inductor.refusing import PROBLEM, Refused
 from kernelwright.policies.inductor.tracing.loop_syntax import loop, with_loops
 from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracing_loops
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.refusing import PROBLEM, Refused
 from kernelwright.policies.inductor.tracing.sizes import Sizes, leaves
 
 MOST_OPERATORS = 4000

@@ -37,7 +37,9 @@ def _rewrite(method: ast.FunctionDef) -> None:
             loop = body[place]
             if isinstance(loop, ast.For) and _fits(loop):
                 before = arguments | _stored([s for s in ast.walk(method) if getattr(s, "lineno", 0) < loop.lineno])
-                after = {n.id for n in ast.walk(method) if isinstance(n, ast.Name) and n.lineno > (loop.end_lineno or 0)}
+                after = {
+                    n.id for n in ast.walk(method) if isinstance(n, ast.Name) and n.lineno > (loop.end_lineno or 0)
+                }
                 body[place : place + 1] = _called(loop, before, after, number)
                 number += 1
 
@@ -246,4 +248,6 @@ def stack(tensors: Any, dim: int = 0) -> Any:
 def cat(tensors: Any, dim: Any = 0, **options: Any) -> Any:
     import torch
 
-    return tensors.cat(dim) if isinstance(tensors, Stacked) else torch._C._VariableFunctions.cat(tensors, dim, **options)
+    return (
+        tensors.cat(dim) if isinstance(tensors, Stacked) else torch._C._VariableFunctions.cat(tensors, dim, **options)
+    )

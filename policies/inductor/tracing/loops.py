@@ -199,7 +199,7 @@ def _substituting(new: dict[int, Any]) -> Iterator[None]:
         yield
 
 
-# ----------------------------------------------------------------------------------------------- the loop as an operator
+# ------------------------------------------------------------------------------------------ the loop as an operator
 _current: list[Loops] = []
 """The loops of the module that is being traced."""
 

@@ -1,11 +1,13 @@
-"""Sorting and the largest elements without a library: each element's rank is counted, and the rank says where it goes.
+"""Sorting and the largest elements without a library.
 
-It takes the square of the length, which is right for experts, classes and short rows. What it does not do: rows over
-`LONGEST` elements.
+Each element's rank is counted, and the rank says where it goes: it takes the square of the length, which is right for
+experts, classes and short rows. A few of the largest of a long row are taken one after the other. What it does not do:
+sorting rows over `LONGEST` elements.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,8 @@ from kernelwright.policies.inductor.refusing import Refused
 
 LONGEST = 8192
 """Elements of a row that are ranked."""
+LONG, FEW = 512, 16
+"""Of rows over `LONG` elements up to `FEW` of the largest are taken one after the other."""
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -21,8 +25,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
     aten = torch.ops.aten
     return {
-        aten.topk.default: topk, aten.sort.default: sort, aten.sort.stable: sort_stable, aten.argsort.default: argsort,
-        aten.kthvalue.default: kthvalue, aten.median.dim: median, aten.nanmedian.dim: nanmedian,
+        aten.scatter_reduce.two: scatter_reduce, aten.topk.default: topk, aten.sort.default: sort,
+        aten.sort.stable: sort_stable, aten.argsort.default: argsort, aten.kthvalue.default: kthvalue,
+        aten.median.dim: median, aten.nanmedian.dim: nanmedian,
     }  # fmt: skip
 
 
@@ -50,20 +55,90 @@ def _ranks(x: Any, descending: bool) -> Any:
 
 
 def _taken(x: Any, ranks: Any, count: Any) -> tuple[Any, Any]:
-    """Values and indices of the elements of rank 0, 1, ... count - 1."""
+    """Values and indices of the elements of rank 0, 1, ... count - 1: each element is written where its rank says."""
     import torch
 
-    slots = torch.arange(count, device=x.device)
-    here = ranks.unsqueeze(-2) == slots.unsqueeze(-1)
-    indices = torch.where(here, torch.arange(x.shape[-1], device=x.device), 0).sum(-1)
-    values = torch.where(here, x.unsqueeze(-2), torch.zeros((), dtype=x.dtype, device=x.device)).sum(-1)
-    return values.to(x.dtype), indices
+    places = torch.arange(x.shape[-1], device=x.device).expand(x.shape)
+    values = torch.empty_like(x).scatter(-1, ranks, x)
+    indices = torch.empty_like(ranks).scatter(-1, ranks, places)
+    return values.narrow(-1, 0, count), indices.narrow(-1, 0, count)
 
 
 def topk(x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
+    import torch
+
+    if x.dim() == 0:
+        return x.clone(), x.new_zeros((), dtype=torch.int64)
     moved = x.movedim(dim, -1)
-    values, indices = _taken(moved, _ranks(moved, largest), k)
+    length = moved.shape[-1]
+    hint = length.node.hint if isinstance(length, torch.SymInt) else length
+    if isinstance(k, int) and 0 < k <= FEW and (hint is None or hint > LONG):
+        values, indices = _one_after_the_other(moved, k, largest)
+    else:
+        values, indices = _taken(moved, _ranks(moved, largest), k)
     return values.movedim(-1, dim), indices.movedim(-1, dim)
+
+
+def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
+    """Of the last dimension; NaN counts as the largest, of equal elements the first is taken first."""
+    import torch
+
+    length = x.shape[-1]
+    places = torch.arange(length, device=x.device)
+    floating = x.dtype.is_floating_point
+    worst: Any = (-math.inf if largest else math.inf) if floating else _end(x.dtype, lowest=largest)
+    nan = x != x
+    taken = torch.zeros_like(x, dtype=torch.bool)
+    values, indices = [], []
+    for _ in range(k):
+        left = torch.logical_not(taken)
+        known = torch.where(taken | nan, worst, x)
+        best = known.amax(-1, keepdim=True) if largest else known.amin(-1, keepdim=True)
+        here = left & torch.logical_not(nan) & (x == best)
+        if floating:
+            number = here.to(torch.int32).sum(-1, keepdim=True) > 0
+            nans = left & nan
+            some = nans.to(torch.int32).sum(-1, keepdim=True) > 0
+            here = torch.where(some if largest else torch.logical_not(number), nans, here)
+        index = torch.where(here, places, length).amin(-1, keepdim=True)
+        chosen = places == index
+        values.append(torch.where(chosen, x, torch.zeros((), dtype=x.dtype, device=x.device)).sum(-1).to(x.dtype))
+        indices.append(index.squeeze(-1))
+        taken = taken | chosen
+    return torch.stack(values, -1), torch.stack(indices, -1)
+
+
+def _end(dtype: Any, lowest: bool) -> int:
+    import torch
+
+    return int(torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max)
+
+
+def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """The largest, smallest or product of what is scattered to one place: each place looks at all that is scattered.
+
+    Sums and means are left to Inductor, which has atomic additions for them.
+    """
+    import torch
+
+    if reduce not in ("amax", "amin", "prod") or x.dim() == 0:
+        return NotImplemented
+    dim = dim % x.dim()
+    moved, index, src = (v.movedim(dim, -1) for v in (x, index, src.narrow(dim, 0, index.shape[dim])))
+    here = index.unsqueeze(-2) == torch.arange(moved.shape[-1], device=x.device).unsqueeze(-1)
+    if reduce == "prod":
+        neutral: Any = 1
+    elif x.dtype.is_floating_point:
+        neutral = -math.inf if reduce == "amax" else math.inf
+    else:
+        neutral = _end(x.dtype, lowest=reduce == "amax")
+    wide = torch.where(here, src.unsqueeze(-2), torch.full((), neutral, dtype=x.dtype, device=x.device))
+    made = wide.prod(-1).to(x.dtype) if reduce == "prod" else getattr(wide, reduce)(-1)
+    if include_self:
+        both = {"amax": torch.maximum, "amin": torch.minimum, "prod": torch.mul}[reduce](moved, made)
+    else:
+        both = torch.where(here.to(torch.int32).sum(-1) > 0, made, moved)
+    return both.movedim(-1, dim)
 
 
 def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:

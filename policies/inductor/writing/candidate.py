@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelwright.policies.inductor.lowering.generating import Generated
+from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.tracing.graph import Traced
 from kernelwright.policies.inductor.writing.helpers import helpers_for
 from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
 from kernelwright.policies.inductor.writing.kernels import covered, kernels_of
 from kernelwright.policies.inductor.writing.launches import Host, Written, name_buffers, read_call, write_kernel
+from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
-from kernelwright.policies.inductor.refusing import Refused
-from kernelwright.policies.inductor.tracing.graph import Traced
 
 SPLIT = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
@@ -51,7 +52,7 @@ def write_candidate(traced: Traced, generated: Generated) -> Candidate:
     names = _symbol_names(traced)
     taken = {*names.values(), *TAKEN, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
     looped = LoopReading(traced, generated, kernels, names, taken)
-    host = read_call(generated.text, kernels, traced.arguments, names, looped)
+    host = read_call(generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names))
     name_buffers(host, taken)
     launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
     written = {
@@ -99,6 +100,17 @@ def _is_import(text: str) -> bool:
 def _what_remains(text: str) -> str:
     called = dict.fromkeys(re.findall(r"(?:extern_kernels|torch\.ops\.aten)\.(\w+)", text))
     return ", ".join(called) or "views alone"
+
+
+def _input_layouts(traced: Traced, names: dict[str, str]) -> dict[str, Layout]:
+    """Sizes and strides of the inputs that forward makes contiguous."""
+    found: dict[str, Layout] = {}
+    for path, value in zip(traced.arguments, traced.flat, strict=True):
+        if path in traced.contiguous:
+            sizes = [str(getattr(getattr(n, "node", None), "expr", n)) for n in value.shape]
+            sizes = [re.sub(r"\b[a-z]+\d+\b", lambda m: names.get(m[0], m[0]), s) for s in sizes]
+            found[path] = tuple(sizes), tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
+    return found
 
 
 def _symbol_names(traced: Traced) -> dict[str, str]:

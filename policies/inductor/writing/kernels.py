@@ -17,8 +17,8 @@ FAMILIES = (
     (MATMUL, "matmul"), ("embedding", "embedding"), ("cumsum", "cumsum"), ("max_pool", "max_pool"),
     ("avg_pool", "average_pool"),
     ("gelu", "gelu"), ("silu", "silu"), ("sigmoid", "sigmoid"), ("tanh", "tanh"), ("relu", "relu"),
-    ("cat", "concatenate"),
-    ("var_mean", "variance"), ("mean", "mean"), ("amax", "maximum"), ("sum", "sum"), ("clone", "copy"),
+    (r"^cat\b", "concatenate"), ("scatter|index_put", "scatter"),
+    ("var_mean", "variance"), ("mean", "mean"), ("amax", "maximum"), ("(?<!cum)sum", "sum"), ("clone", "copy"),
 )  # fmt: skip
 """A regular expression over an operator's name -> the word that a kernel is called by; the first that fits."""
 QUIET = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t",
@@ -114,7 +114,9 @@ def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
     if dot:
         words = [w for w in words if w in ("matmul", "convolution")][:1] + [w for w in words if w not in ("matmul",
             "convolution", "copy")]  # fmt: skip
-    own = [o.strip("_") for o in operators if o.strip("_") not in QUIET and not any(re.search(p, o) for p, _ in FAMILIES)]
+    own = [
+        o.strip("_") for o in operators if o.strip("_") not in QUIET and not any(re.search(p, o) for p, _ in FAMILIES)
+    ]
     chosen = (words or own or ["copy"])[:2]
     if kind == "reduction" and not dot:
         chosen.append("row")

@@ -45,7 +45,7 @@ class LoopReading:
         sizes = [symbols.get(str(v.node.expr), str(v.node.expr)) for v in body.sizes]
         places = [f"{row}[{step}]" for row in rows]
         arguments = [step, *sizes, *names, *ahead, *places, *read]
-        host = read_call(self._texts[number], self._kernels, arguments, symbols, self)
+        host = read_call(self._texts[number], self._kernels, arguments, symbols, self, {})
         filled = {r: self._allocation(ast.unparse(count), shape, dtype, symbols)
                   for r, (shape, dtype) in zip(rows, body.shapes, strict=True)}  # fmt: skip
         first = dict(zip(names, map(ast.unparse, carried.elts), strict=True))
@@ -60,7 +60,8 @@ class LoopReading:
 
     def _allocation(self, count: str, shape: list[object], dtype: object, symbols: Mapping[str, str]) -> str:
         sizes = [re.sub(r"\b[a-z]+\d+\b", lambda m: symbols.get(m[0], m[0]), str(n)) for n in shape]
-        return f"torch.empty(({', '.join([count, *sizes])},), device=device, dtype={dtype})".replace(",,", ",")
+        extents = ", ".join([count, *sizes]) + "," * (not sizes)
+        return f"torch.empty(({extents}), device=device, dtype={dtype})"
 
 
 def host_lines(host: Host, written: Mapping[str, Written]) -> list[str]:

@@ -156,6 +156,13 @@ class _Constants(ast.NodeTransformer):
         fits = known is not None and (known[1] in ("tl.float32", "tl.int32") or (compared and known[1] == "tl.int64"))
         return copy.deepcopy(known[0]) if known is not None and fits else None
 
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """What is stored is converted to what it is stored in."""
+        self.generic_visit(node)
+        if ast.unparse(node.func) == "tl.store" and (value := self._constant(node.args[1], True)) is not None:
+            node.args[1] = value
+        return node
+
     def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
         self.generic_visit(node)
         left, right = self._constant(node.left, False), self._constant(node.right, False)
