@@ -170,7 +170,11 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = print) -> int:
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print) -> int:
     arguments = parsed(argv)
     command = "python -m bench.compiler_drafts " + " ".join(argv or sys.argv[1:])
     asked = [(p, m) for p in chosen(arguments) for m in arguments.modes]

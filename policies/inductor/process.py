@@ -8,7 +8,7 @@ import time
 import warnings
 from typing import Any, Protocol
 
-from kernelwright.policies.inductor.refusing import Refused, reason_of
+from kernelwright.policies.inductor.refusing import Refused, line_of, line_text, reason_of
 
 
 class Channel(Protocol):
@@ -78,8 +78,20 @@ def answer(source: str, mode: str, partial: bool, varied: list[str]) -> dict[str
     try:
         made = drafted(source, mode == "strict", partial, varied)
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
-        made = {"refused": reason_of(error, source)}
+        made = {"refused": _reason(error, source)}
     return {**made, "seconds": time.monotonic() - start}
+
+
+def _reason(error: Exception, source: str) -> str:
+    """One line with the operator and the line of the problem, as far as they are known."""
+    reason = reason_of(error, source)
+    operator = error.operator if isinstance(error, Refused) else ""
+    if operator and not line_of(error, source):
+        from kernelwright.policies.inductor.tracing.finding import line_that_calls
+
+        if (number := line_that_calls(source, operator)) is not None:
+            reason += f" at {line_text(source, number)}"
+    return reason
 
 
 def drafted(source: str, strict: bool, partial: bool, varied: list[str]) -> dict[str, Any]:
@@ -131,10 +143,11 @@ def _attempt(source: str, free: Any, strict: bool) -> dict[str, Any]:
     from kernelwright.policies.inductor.tracing.graph import trace
     from kernelwright.policies.inductor.writing.candidate import write_candidate
 
-    traced = trace(source, free)
+    traced = trace(source, free, partial=not strict)
     made = write_candidate(traced, generate(traced))
     if strict and made.library_calls:
-        raise Refused(f"no kernel of its own for {', '.join(dict.fromkeys(made.library_calls))}")
+        left = dict.fromkeys(made.library_calls)
+        raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
     return {
         "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
         "fixed_sizes": list(traced.fixed),

@@ -38,6 +38,7 @@ def replace_functions() -> None:
         *((torch._VF, name, function) for name, function in recurrent_functions().items()),
         (torch, "stack", stack),
         (torch, "cat", cat),
+        (torch, "cdist", cdist),
         (torch.Tensor, "__getitem__", element),
         (torch.Tensor, "unfold", unfold),
         *((owner, f.__name__, f) for owner in (torch, torch.Tensor) for f in (repeat_interleave, bincount, chunk)),
@@ -209,6 +210,20 @@ def pixel_unshuffle(x: Any, downscale_factor: Any) -> Any:
     n = len(lead)
     order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
     return made.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
+
+
+def cdist(left: Any, right: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
+    """Distances between all rows of two matrices."""
+    import torch
+
+    apart = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
+    if p == math.inf:
+        return apart.amax(-1)
+    if p == 0:
+        return (apart != 0).to(left.dtype).sum(-1)
+    if p == 1:
+        return apart.sum(-1)
+    return torch.sqrt((apart * apart).sum(-1)) if p == 2 else (apart**p).sum(-1) ** (1 / p)
 
 
 def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:

@@ -5,6 +5,7 @@ found in `ModelNew`.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -91,15 +92,19 @@ def _constructor(text: ProblemText, init: Any) -> list[tuple[str, Any]]:
     return [(f"self.{text.attribute_of(n)}", v) for n, v in zip(names, values, strict=False)]
 
 
-def trace(source: str, free: Callable[[int, str], bool]) -> Traced:
-    """Raises Refused, and whatever the problem or torch raises."""
+def trace(source: str, free: Callable[[int, str], bool], *, partial: bool = False) -> Traced:
+    """The module as a graph.
+
+    partial: operators that cannot be written with others stay as they are. Raises Refused, and whatever the problem
+    or torch raises.
+    """
     try:
-        return _trace(source, free, False)
+        return _trace(source, free, False, partial)
     except Unsuited:
-        return _trace(source, free, True)
+        return _trace(source, free, True, partial)
 
 
-def _trace(source: str, free: Callable[[int, str], bool], unrolling: bool) -> Traced:
+def _trace(source: str, free: Callable[[int, str], bool], unrolling: bool, partial: bool) -> Traced:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     text = ProblemText(source)
@@ -118,11 +123,11 @@ def _trace(source: str, free: Callable[[int, str], bool], unrolling: bool) -> Tr
             else module["Model"](*values)
         )
         given = [sizes.given(v, p) for p, v in zip(paths, inputs, strict=True)]
-    _make_graph(traced, model, paths, given, unrolling)
+    _make_graph(traced, model, paths, given, unrolling, partial)
     return traced
 
 
-def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], unrolling: bool) -> None:
+def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], unrolling: bool, partial: bool) -> None:
     import torch
     from torch._dispatch.python import enable_python_dispatcher
 
@@ -148,7 +153,8 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
         traced.form = torch.utils._pytree.tree_map(lambda _: None, made)
         return made
 
-    traced.loops = Loops(traced.sizes, _graph_of)
+    make = functools.partial(_graph_of, partial=partial)
+    traced.loops = Loops(traced.sizes, make)
     traced.loops.unrolling = unrolling
     with (
         torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False),
@@ -158,7 +164,7 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
             traced.loops.begin(learning=True)
             call(*flat)
         traced.loops.begin(learning=False)
-        traced.graph = _graph_of(call, flat)
+        traced.graph = make(call, flat)
         traced.flat = [_on_gpu(v) for v in flat]
         _move(traced.graph, traced.flat, traced.mode)
         for body in traced.loops.bodies:
@@ -167,7 +173,7 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
     _name_symbols(traced, places)
 
 
-def _graph_of(function: Any, flat: list[Any]) -> Any:
+def _graph_of(function: Any, flat: list[Any], partial: bool) -> Any:
     """The function's graph over these arguments, without mutations but those of its arguments. Raises Refused."""
     import torch
     from torch._inductor.decomposition import select_decomp_table
@@ -176,7 +182,7 @@ def _graph_of(function: Any, flat: list[Any]) -> Any:
     from kernelwright.policies.inductor.tracing.ranking import decompositions
 
     functional = torch.func.functionalize(function, remove="mutations")
-    table = select_decomp_table() | decompositions()
+    table = select_decomp_table() | decompositions(partial)
     graph = make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
     graph.graph.eliminate_dead_code()
     _refuse(graph)
@@ -233,7 +239,8 @@ def _refuse(graph: Any) -> None:
     for node in graph.graph.nodes:
         tags = getattr(node.target, "tags", ())
         if torch.Tag.nondeterministic_seeded in tags:
-            raise Refused(f"{node.target} draws random numbers")
+            name = str(node.target).split(".")[1]
+            raise Refused(f"{name} draws random numbers", operator=name)
     count = len(graph.graph.nodes)
     if count > MOST_OPERATORS:
         raise Refused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")

@@ -7,6 +7,7 @@ sorting rows over `LONGEST` elements.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,8 +20,27 @@ LONG, FEW = 512, 16
 """Of rows over `LONG` elements up to `FEW` of the largest are taken one after the other."""
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """aten's operator -> the same in operators that Inductor has kernels for."""
+def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
+    """aten's operator -> the same in operators that Inductor has kernels for.
+
+    partial: what would be refused stays the operator that it is.
+    """
+    own = _operators()
+    return {operator: _or_left(function) for operator, function in own.items()} if partial else own
+
+
+def _or_left(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def attempt(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except Refused:
+            return NotImplemented
+
+    return attempt
+
+
+def _operators() -> dict[Any, Callable[..., Any]]:
     import torch
 
     aten = torch.ops.aten
@@ -41,7 +61,7 @@ def _ranks(x: Any, descending: bool) -> Any:
     length = x.shape[-1]
     hint = length.node.hint if isinstance(length, torch.SymInt) else length
     if hint is not None and hint > LONGEST:
-        raise Refused(f"sort or topk of rows of {hint} elements: at most {LONGEST} are ranked")
+        raise Refused(f"sort or topk of rows of {hint} elements: at most {LONGEST} are ranked", operator="topk")
     own, other = x.unsqueeze(-1), x.unsqueeze(-2)
     place = torch.arange(length, device=x.device)
     earlier = place.unsqueeze(0) < place.unsqueeze(1)
