@@ -26,7 +26,8 @@ def line_that_calls(source: str, operator: str) -> int | None:
 
     class Finding(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if str(getattr(function, "overloadpacket", function)).rpartition(".")[2].strip("_") == wanted:
+            name = str(getattr(function, "overloadpacket", function)).rpartition(".")[2].strip("_")
+            if name == wanted or name.startswith(f"{wanted}_"):
                 frames = [f for f in traceback.extract_stack() if f.filename == PROBLEM]
                 if frames and frames[-1].lineno is not None:
                     raise _Found(frames[-1].lineno)

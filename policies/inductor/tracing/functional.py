@@ -15,6 +15,7 @@ def replace_functions() -> None:
 
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
     from kernelwright.policies.inductor.tracing.pooling import pooling_functions
+    from kernelwright.policies.inductor.tracing.ranking import ordering_functions
     from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
 
     own = {
@@ -41,6 +42,7 @@ def replace_functions() -> None:
         (torch, "cdist", cdist),
         (torch.Tensor, "__getitem__", element),
         (torch.Tensor, "unfold", unfold),
+        *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in ordering_functions().items()),
         *((owner, f.__name__, f) for owner in (torch, torch.Tensor) for f in (repeat_interleave, bincount, chunk)),
     ]
     for owner, name, function in replaced:

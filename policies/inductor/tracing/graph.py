@@ -21,7 +21,7 @@ MOST_OPERATORS = 4000
 """Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
 
 
-MAY_LOOP = re.compile(r"\bfor \w+ in range\(|\b(LSTM|GRU|RNN)\b")
+MAY_LOOP = re.compile(r"\bfor \w+ in range\(|\b(LSTM|GRU|RNN)\b|sort|topk|kthvalue|median")
 """Texts of problems that may have a loop over a size."""
 
 

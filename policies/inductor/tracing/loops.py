@@ -66,15 +66,18 @@ class Loops:
         if learning:
             self.bodies.clear()
 
-    def over(self, body: Body, count: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def over(
+        self, body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Runs a body `count` times: what is carried at the end, and what the steps gave, stacked.
 
-        Raises Refused where a carried tensor changes its shape.
+        keep: a loop also where the count is a number. Raises Refused where a carried tensor changes its shape.
         """
         import torch
         from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
-        if not isinstance(count, torch.SymInt) or self._inside or self.unrolling or not count.node.expr.free_symbols:
+        size = keep or (isinstance(count, torch.SymInt) and bool(count.node.expr.free_symbols))
+        if not size or self._inside or self.unrolling:
             return _unrolled(body, count, state)
         leaves, form = torch.utils._pytree.tree_flatten(state)
         tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
@@ -213,9 +216,11 @@ def tracing_loops(loops: Loops) -> Iterator[None]:
         _current.pop()
 
 
-def over_steps(body: Body, count: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def over_steps(
+    body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """See `Loops.over`; outside of a trace the loop is run as it is."""
-    return _current[-1].over(body, count, state) if _current else _unrolled(body, count, state)
+    return _current[-1].over(body, count, state, keep=keep) if _current else _unrolled(body, count, state)
 
 
 _library: list[Any] = []

@@ -1,8 +1,7 @@
 """Sorting and the largest elements without a library.
 
-Each element's rank is counted, and the rank says where it goes: it takes the square of the length, which is right for
-experts, classes and short rows. A few of the largest of a long row are taken one after the other. What it does not do:
-sorting rows over `LONGEST` elements.
+A few of the largest are taken one after the other; whole rows are sorted bit by bit; for a median each element's rank
+is counted, which takes the square of the length. What it does not do: medians of rows over `LONGEST` elements.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.tracing.loops import over_steps
 
 LONGEST = 8192
 """Elements of a row that are ranked."""
-LONG, FEW = 512, 16
-"""Of rows over `LONG` elements up to `FEW` of the largest are taken one after the other."""
+FEW = 8
+"""So many of the largest are taken one after the other."""
 
 
 def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
@@ -61,7 +61,7 @@ def _ranks(x: Any, descending: bool) -> Any:
     length = x.shape[-1]
     hint = length.node.hint if isinstance(length, torch.SymInt) else length
     if hint is not None and hint > LONGEST:
-        raise Refused(f"sort or topk of rows of {hint} elements: at most {LONGEST} are ranked", operator="topk")
+        raise Refused(f"the median of rows of {hint} elements: at most {LONGEST} are ranked", operator="median")
     own, other = x.unsqueeze(-1), x.unsqueeze(-2)
     place = torch.arange(length, device=x.device)
     earlier = place.unsqueeze(0) < place.unsqueeze(1)
@@ -74,29 +74,58 @@ def _ranks(x: Any, descending: bool) -> Any:
     return (before | (equal & earlier)).to(torch.int64).sum(-1)
 
 
-def _taken(x: Any, ranks: Any, count: Any) -> tuple[Any, Any]:
-    """Values and indices of the elements of rank 0, 1, ... count - 1: each element is written where its rank says."""
-    import torch
-
-    places = torch.arange(x.shape[-1], device=x.device).expand(x.shape)
-    values = torch.empty_like(x).scatter(-1, ranks, x)
-    indices = torch.empty_like(ranks).scatter(-1, ranks, places)
-    return values.narrow(-1, 0, count), indices.narrow(-1, 0, count)
-
-
 def topk(x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
     import torch
 
     if x.dim() == 0:
         return x.clone(), x.new_zeros((), dtype=torch.int64)
     moved = x.movedim(dim, -1)
-    length = moved.shape[-1]
-    hint = length.node.hint if isinstance(length, torch.SymInt) else length
-    if isinstance(k, int) and 0 < k <= FEW and (hint is None or hint > LONG):
+    if isinstance(k, int) and 0 < k <= FEW:
         values, indices = _one_after_the_other(moved, k, largest)
     else:
-        values, indices = _taken(moved, _ranks(moved, largest), k)
+        values, indices = _by_digits(moved, largest)
+        values, indices = values.narrow(-1, 0, k), indices.narrow(-1, 0, k)
     return values.movedim(-1, dim), indices.movedim(-1, dim)
+
+
+def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
+    """The last dimension sorted, equal elements in their order, and where each element was: a radix sort, a bit at a
+    time, whose passes are a loop.
+    """
+    import torch
+
+    key = _keys(x)
+    key = torch.bitwise_not(key) if descending else key
+    places = torch.arange(x.shape[-1], device=x.device, dtype=torch.int32).expand(x.shape).contiguous()
+
+    def one_bit(at: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        key, place = state["key"], state["place"]
+        zero = (torch.bitwise_right_shift(key, at) & 1) == 0
+        before = torch.cumsum(zero.to(torch.int32), -1, dtype=torch.int32)
+        zeros = zero.to(torch.int32).sum(-1, keepdim=True, dtype=torch.int32)
+        slot = torch.arange(x.shape[-1], device=x.device, dtype=torch.int32)
+        rank = torch.where(zero, before - 1, zeros + slot - before).to(torch.int64)
+        moved = {"key": torch.empty_like(key).scatter(-1, rank, key),
+                 "place": torch.empty_like(place).scatter(-1, rank, place)}  # fmt: skip
+        return moved, {}
+
+    bits = torch.iinfo(key.dtype).bits
+    after, _ = over_steps(one_bit, bits, {"key": key.contiguous(), "place": places}, keep=True)
+    indices = after["place"].to(torch.int64)
+    return torch.gather(x, -1, indices), indices
+
+
+def _keys(x: Any) -> Any:
+    """Integers whose bits, read as an unsigned number, are in the order of the elements; NaN is the largest."""
+    import torch
+
+    if not x.dtype.is_floating_point:
+        wide = x.to(torch.int64 if x.dtype == torch.int64 else torch.int32)
+        return wide ^ torch.iinfo(wide.dtype).min
+    wide, whole = (x, torch.int64) if x.dtype == torch.float64 else (x.float(), torch.int32)
+    wide = torch.where(wide != wide, math.nan, wide + 0.0)  # one NaN, and one zero
+    bits = wide.view(whole)
+    return torch.where(bits < 0, torch.bitwise_not(bits), bits ^ torch.iinfo(whole).min)
 
 
 def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
@@ -134,6 +163,22 @@ def _end(dtype: Any, lowest: bool) -> int:
     return int(torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max)
 
 
+def ordering_functions() -> dict[str, Any]:
+    """Name in torch and of tensors' methods -> the function, with the form that torch's answer has."""
+    import torch
+
+    def sorted_(input: Any, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
+        return torch.return_types.sort(sort(input, dim, descending))
+
+    def topk_(input: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        return torch.return_types.topk(topk(input, k, dim, largest))
+
+    def argsort_(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+        return sort(input, dim, descending)[1]
+
+    return {"sort": sorted_, "topk": topk_, "argsort": argsort_}
+
+
 def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
     """The largest, smallest or product of what is scattered to one place: each place looks at all that is scattered.
 
@@ -162,7 +207,9 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
 
 
 def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
-    return topk(x, x.shape[dim], dim, descending)
+    moved = x.movedim(dim, -1)
+    values, indices = _by_digits(moved, descending)
+    return values.movedim(-1, dim), indices.movedim(-1, dim)
 
 
 def sort_stable(x: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:

@@ -21,6 +21,8 @@ FAMILIES = (
     ("var_mean", "variance"), ("mean", "mean"), ("amax", "maximum"), ("(?<!cum)sum", "sum"), ("clone", "copy"),
 )  # fmt: skip
 """A regular expression over an operator's name -> the word that a kernel is called by; the first that fits."""
+ADDING = ["tmp0 = arg0_0 + arg1_0", "return tmp0"]
+"""The body of the function that a running sum combines with."""
 QUIET = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t",
     "_unsafe_view", "alias", "kernelwright.steps"}  # fmt: skip
 """Operators that move nothing: they are not named in comments."""
@@ -79,6 +81,7 @@ def kernels_of(text: str) -> dict[str, Kernel]:
 def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     functions = [n for n in ast.parse(body).body if isinstance(n, ast.FunctionDef)]
     function = functions[-1]
+    others = _plain_scans(function, functions[:-1], taken)
     maker = next((d for d in function.decorator_list if isinstance(d, ast.Call)), None)
     if maker is None or not isinstance(maker.func, ast.Attribute):
         raise Refused(f"Inductor wrote {original} in a form that is not known here")
@@ -94,7 +97,7 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
         original=original,
         name=_unique(f"{_family(operators, KINDS[heuristic], dot)}_kernel", taken),
         function=function,
-        others=functions[:-1],
+        others=others,
         kind=KINDS[heuristic],
         dot=dot,
         persistent=heuristic == "persistent_reduction",
@@ -103,6 +106,42 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
         inner="INNER" in ast.unparse(words["reduction_hint"]) if "reduction_hint" in words else False,
         grid=(re.search(r"'grid_type': '(\w+)'", meta) or ["", "Grid1D"])[1],
     )
+
+
+def _plain_scans(function: ast.FunctionDef, others: list[ast.FunctionDef], taken: set[str]) -> list[ast.FunctionDef]:
+    """Running sums by `tl.cumsum`; what else a scan combines with gets a name. Gives the functions that are left."""
+    adding = {f.name for f in others if [ast.unparse(s) for s in f.body][-2:] == ADDING}
+    _Cumulative(adding).visit(function)
+    ast.fix_missing_locations(function)
+    read = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+    left = [f for f in others if f.name in read]
+    for other in left:
+        new = _unique("combine_kernel", taken).removesuffix("_kernel")
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and node.id == other.name:
+                node.id = new
+        other.name = new
+    return left
+
+
+class _Cumulative(ast.NodeTransformer):
+    def __init__(self, adding: set[str]) -> None:
+        self._adding = adding
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        call, target = node.value, node.targets[0]
+        if (
+            isinstance(call, ast.Call)
+            and ast.unparse(call.func) == "tl.associative_scan"
+            and ast.unparse(call.args[2]) in self._adding
+            and isinstance(target, ast.Tuple)
+            and isinstance(call.args[0], ast.Tuple)
+        ):
+            node.targets = [target.elts[0]]
+            node.value = ast.parse(
+                f"tl.cumsum({ast.unparse(call.args[0].elts[0])}, {ast.unparse(call.args[1])})", mode="eval"
+            ).body
+        return node
 
 
 def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:

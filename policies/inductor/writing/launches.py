@@ -98,6 +98,8 @@ def read_call(
                 plain.visit(ast.parse(f"{row} = {allocation}").body[0])  # for its layout
         elif (found := re.fullmatch(r"(\w+) = (\w+)\[(\d+)\]", line)) and found[2] in gives:
             new[found[1]] = gives[found[2]][int(found[3])]
+        elif found := re.fullmatch(r"(buf\d+) = (buf\d+)", line):
+            new[found[1]] = new.get(found[2], found[2])
         elif not SKIPPED.match(line) and not re.fullmatch(r"s\d+ = \w+", line):
             _read_statement(host, plain.visit(statement), kernels)
     return host

@@ -16,7 +16,7 @@ LONGEST = 92
 """Characters of an expression that something is put into."""
 TEMPORARY = re.compile(r"_?tmp\d+$|[xyzr]\d*_?offset$")
 KEPT_APART = re.compile(
-    r"\b(tl\.(load|dot|sum|max|min|reduce|associative_scan|argmax|atomic)|row_|welford|any_of|select_one)"
+    r"\b(tl\.(load|dot|sum|cumsum|max|min|reduce|associative_scan|argmax|atomic)|row_|welford|any_of|select_one)"
 )
 """Calls that deserve a line of their own."""
 
