@@ -24,6 +24,9 @@ CONTRACT = (
     "torch._inductor.config:triton.native_matmul",
     "torch._inductor.debug:DebugContext",
     "torch._inductor.decomposition:select_decomp_table",
+    "torch._inductor.fx_passes.reinplace:_generalized_scatter",
+    "torch._inductor.fx_passes.reinplace:_inplace_generalized_scatter",
+    "torch._inductor.fx_passes.reinplace:graph_call_function",
     "torch._inductor.graph:GraphLowering.codegen",
     "torch._inductor.ir:Reduction.create",
     "torch._inductor.kernel.mm_common:use_native_matmul",
@@ -143,6 +146,7 @@ def own_scatters() -> None:
     """Lets Inductor scatter integers by its own kernels: `tl.atomic_add` takes them, and plain stores take all."""
     import torch
     from torch._inductor import decomposition, lowering
+    from torch._inductor.fx_passes import reinplace
 
     small = (torch.bool, torch.bfloat16, torch.int8, torch.int16, torch.uint8)
 
@@ -152,6 +156,18 @@ def own_scatters() -> None:
     for module in (decomposition, lowering):
         module.use_scatter_fallback = without_kernel  # type: ignore[attr-defined]
         module.needs_fallback_due_to_atomic_add_limitations = lambda dtype: dtype in small  # type: ignore[attr-defined]
+    made = reinplace.graph_call_function
+    scatters = (reinplace._generalized_scatter, reinplace._inplace_generalized_scatter)
+
+    def call(graph: Any, function: Any, *args: Any, **options: Any) -> Any:
+        """What is written into a part of a tensor has the tensor's shape; to try it would need a real device."""
+        if function not in scatters:
+            return made(graph, function, *args, **options)
+        node = graph.call_function(function, args, options)
+        node.meta["val"] = args[0].meta["val"]
+        return node
+
+    reinplace.graph_call_function = call
 
 
 def configure(own_products: bool) -> None:

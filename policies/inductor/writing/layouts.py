@@ -27,7 +27,10 @@ def _expression(text: str) -> Any:
 
     plain = ATOM.sub(symbol, text)
     by_name = {str(s): sympy.Symbol(original, positive=True, integer=True) for original, s in names.items()}
-    return sympy.expand(sympy.sympify(plain, locals=by_name))
+    try:
+        return sympy.expand(sympy.sympify(plain, locals=by_name))
+    except (TypeError, SyntaxError, sympy.SympifyError):  # a call, such as sym_max: equal to itself only
+        return sympy.Symbol(text)
 
 
 def same(left: str, right: str) -> bool:
