@@ -151,7 +151,7 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
         new = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaf_values]
         made = torch.func.functional_call(model, weights, tuple(torch.utils._pytree.tree_unflatten(new, form)))
         traced.form = torch.utils._pytree.tree_map(lambda _: None, made)
-        return made
+        return torch.utils._pytree.tree_leaves(made)
 
     make = functools.partial(_graph_of, partial=partial)
     traced.loops = Loops(traced.sizes, make)

@@ -270,8 +270,10 @@ def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
             made = values[0].replace(" * ", "_by_") if not values[0][0].isdigit() else _numbered("size", numbers)
         else:
             made = _numbered("size", numbers)
+        base, number = made.removesuffix("_pointer"), 2
         while made in found.values():
-            made += "_2" if "pointer" not in made else "_again"
+            made = f"{base}_{number}" if "ptr" not in old else f"{base}_{'out_' * ('out' in old)}pointer"
+            base, number = (base, number + 1) if made not in found.values() else (f"{base}_{number}", number + 1)
         found[old] = made
         if "ptr" not in old:
             by_value[values] = made
