@@ -240,8 +240,11 @@ def folded(opening: str, items: list[str], closing: str, indent: str = "") -> li
     whole = f"{opening}{', '.join(items)}{closing}"
     if len(whole) + len(indent) <= WIDTH:
         return [whole]
-    inside = textwrap.wrap(", ".join(items) + ",", WIDTH - 4 - len(indent), break_long_words=False,
-        break_on_hyphens=False)  # fmt: skip
+    words = ", ".join(item.replace(" ", "\0") for item in items) + ","  # breaks between items only
+    inside = [
+        line.replace("\0", " ")
+        for line in textwrap.wrap(words, WIDTH - 4 - len(indent), break_long_words=False, break_on_hyphens=False)
+    ]
     return [opening, *(f"    {line}" for line in inside), closing]
 
 
