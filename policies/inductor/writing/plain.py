@@ -92,6 +92,8 @@ def _converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
     What is converted twice is converted once.
     """
     inner = function.value
+    if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]).startswith("tl.int"):
+        return inner
     if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]) == "tl.float32":
         return ast.parse(f"{inner.id} * 1.0", mode="eval").body
     if ast.unparse(node.args[0]) == "tl.float32" and re.fullmatch(r"ks\d+ \* 1\.0", ast.unparse(inner)):
