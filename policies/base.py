@@ -95,6 +95,17 @@ class FinishReason(StrEnum):
     """The server said something else, or nothing."""
 
 
+class Origin(StrEnum):
+    """Who wrote a candidate's text."""
+
+    POLICY = "policy"
+    """A model, or a person behind one."""
+    COMPILER = "compiler"
+    """torch's compiler: no model sampled it, so nothing of it trains one by GRPO."""
+    FILE = "file"
+    """The user."""
+
+
 class Completion(Value):
     """What a policy said, with all that exact training needs."""
 
@@ -103,6 +114,7 @@ class Completion(Value):
     usage: Usage
     policy: str
     """The name that `open_policy` opens."""
+    origin: Origin = Origin.POLICY
     prompt_token_ids: tuple[int, ...] | None = None
     token_ids: tuple[int, ...] | None = None
     """Every token drawn, the end token and the stop string's among them. Never re-tokenised text."""

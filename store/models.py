@@ -14,7 +14,7 @@ from pydantic import StringConstraints
 from sqlalchemy import BigInteger, Column, ForeignKey, Integer, LargeBinary, String, UniqueConstraint
 from sqlmodel import Field
 
-from kernelwright.policies.base import FinishReason
+from kernelwright.policies.base import FinishReason, Origin
 from kernelwright.store.connection.column_types import EnumText, JsonText, Row
 from kernelwright.tools.report import Cheat, Fault, Rung
 
@@ -188,6 +188,8 @@ class Candidate(Row, table=True):
     judged: float | None = None
     verdict_id: int | None = Field(default=None, sa_column=reference("verdict", cycle="candidate_verdict"))
     """The verdict in force."""
+    origin: Origin = Field(default=Origin.POLICY, sa_column=enum(Origin))
+    """Who wrote it: the policy, the compiler, or the user's file."""
 
 
 class Verdict(Row, table=True):

@@ -138,6 +138,7 @@ def _answer(completion: Completion) -> dict[str, Any]:
     usage = completion.usage
     return {
         "policy": completion.policy,
+        "origin": completion.origin,
         "policy_revision": completion.revision,
         "adapter_revision": completion.adapter_revision,
         "tokenizer_hash": completion.tokenizer_hash,

@@ -117,6 +117,7 @@ def _completion(row: Candidate, texts: Texts) -> Completion | None:
             estimated=row.usage_estimated,
         ),
         policy=row.policy,
+        origin=row.origin,
         prompt_token_ids=texts.tokens(row.prompt_tokens_id),
         token_ids=texts.numbers(row.completion_tokens_id),
         logprobs=texts.numbers(row.logprobs_id),

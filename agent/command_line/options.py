@@ -204,6 +204,10 @@ class JudgingOptions:
     own_work: OwnWork = "strict"
 
 
+PARTIAL_OWN_WORK = "share:0.01"
+"""What is asked of own work where `--partial` leaves operators to torch, and nothing else is said."""
+
+
 def settings_of(
     policy: str,
     sampling: SamplingOptions,
@@ -211,6 +215,7 @@ def settings_of(
     budget: BudgetOptions,
     judging: JudgingOptions,
     draft: str = "policy",
+    partial: bool = False,
 ) -> Settings:
     """Returns the settings of a run, checked. Raises InputError for a value that no option has.
 
@@ -232,11 +237,12 @@ def settings_of(
         policy=sampling.policy_label(policy),
         targets=choose_targets(judging.target or [], device),
         device=device,
-        own_work=own_work_mode(judging.own_work),
+        own_work=own_work_mode(PARTIAL_OWN_WORK if partial and judging.own_work == "strict" else judging.own_work),
         search=choose_search(search.search),
         samples=search.width,
         goal=choose_goal(search.goal, device),
         draft=draft_kind(draft, policy),
+        partial=partial,
         budgets=budgets.with_(turns=1) if policy == "compiler" else budgets,
         temperature=sampling.temperature,
         reply_tokens=sampling.reply_tokens,

@@ -36,6 +36,14 @@ DraftKindText = Annotated[
         rich_help_panel=SEARCH_PANEL,
     ),
 ]
+Partial = Annotated[
+    bool,
+    typer.Option(
+        "--partial",
+        help="An operator that the compiler has no kernel for stays in torch, and own work is judged by its share.",
+        rich_help_panel=SEARCH_PANEL,
+    ),
+]
 KernelFile = Annotated[
     Path | None,
     typer.Option(
@@ -56,6 +64,7 @@ def solve(
     judging: JudgingOptions,
     policy: PolicyName = "embedded",
     draft: DraftKindText = "auto",
+    partial: Partial = False,
     kernelbench: KernelBench = None,
     db: Database = None,
     out: KernelFile = None,
@@ -71,7 +80,7 @@ def solve(
     from kernelwright.agent.problems.finding import find
 
     found = find(problem, kernelbench=kernelbench)
-    settings = settings_of(policy, sampling, search, budget, judging, draft)
+    settings = settings_of(policy, sampling, search, budget, judging, draft, partial)
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)
     return finish_solve(found, sampling.open_policy(policy), settings, db, out, as_json)

@@ -8,7 +8,7 @@ from kernelwright.agent.comparison.runs import ComparedRuns, ProblemRow
 from kernelwright.agent.comparison.sides import Metrics, Side
 from kernelwright.agent.comparison.trajectories import Cell, Compared, Kind, Parting
 from kernelwright.agent.viewing.report.texts import AGAINST_HEAD, markdown_table, paired_cells, plain
-from kernelwright.policies.base import Value
+from kernelwright.policies.base import Origin, Value
 from kernelwright.tools.report import Rung
 
 WORDS = {
@@ -119,6 +119,9 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()) or "-"
 
 
+WRITTEN_BY = {Origin.COMPILER.value: " by the compiler", Origin.FILE.value: " of a file"}
+
+
 def _cell(cell: Cell | None, place: int, number: int) -> str:
     if cell is None:
         return ""
@@ -128,7 +131,8 @@ def _cell(cell: Cell | None, place: int, number: int) -> str:
     same = ""
     if place and cell.same_as is not None:
         same = ", same program" if cell.same_as == number else f", the program of turn {cell.same_as}"
-    return f"{cell.action}{of}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
+    by = WRITTEN_BY.get(cell.origin, "")
+    return f"{cell.action}{by}{of}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
 
 
 def run_tables(found: ComparedRuns) -> list[ComparisonTable]:

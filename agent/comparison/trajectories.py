@@ -46,6 +46,8 @@ class Cell(Value):
 
     candidate_id: int
     action: str
+    origin: str
+    """policy, compiler or file."""
     parent: int | None
     """Number of the turn that it mends or refines."""
     verdict: str
@@ -169,6 +171,7 @@ def _cell(column: Mapping[int, Entry], number: int, first: Mapping[str | None, i
     return Cell(
         candidate_id=candidate.id,
         action=candidate.action.value,
+        origin=candidate.origin.value,
         parent=parents.get(candidate.parent_id or 0),
         verdict=(
             candidate.state.value

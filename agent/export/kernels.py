@@ -34,6 +34,7 @@ def kernel_text(store: Store, candidate_id: int) -> str:
         f"{MARK}, {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(turn.created))} UTC.",
         f"# problem    {turn.problem} ({turn.problem_hash[:16]})",
         f"# policy     {turn.completion.policy if turn.completion else ''}",
+        f"# origin     {turn.completion.origin if turn.completion else ''}",
         f"# candidate  {candidate_id}, turn {turn.turn + 1}, {turn.action}, of trajectory "
         f"{turn.trajectory_id} in "
         f"{store.where}",

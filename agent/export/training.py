@@ -168,6 +168,7 @@ def _origin(turn: Turn) -> dict[str, Any]:
         "problem": turn.problem,
         "action": turn.action.value,
         "policy": turn.completion.policy if turn.completion else "",
+        "origin": turn.completion.origin.value if turn.completion else "",
         "correct": report.correct if report else None,
         "judged_on": report.judged_on if report else "",
         "speedup": report.speedup if report else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from kernelwright.policies.base import FinishReason, Usage, Value
+from kernelwright.policies.base import FinishReason, Origin, Usage, Value
 from kernelwright.store.models import Action
 from kernelwright.store.records import Turn
 from kernelwright.tools.report import Fault, Report, Rung
@@ -21,6 +21,7 @@ class Attempt(Value):
     parent_id: int | None
     source: str | None = None
     """None where the reply held no code."""
+    origin: Origin = Origin.POLICY
     hash: str = ""
     finish: FinishReason | None = None
     usage: Usage | None = None
@@ -80,7 +81,11 @@ def from_turn(turn: Turn, earlier: Sequence[Attempt]) -> Attempt:
     if completion is None:
         return attempt
     answered = attempt.with_(
-        finish=completion.finish, usage=completion.usage, policy_seconds=completion.latency, source=turn.source
+        finish=completion.finish,
+        usage=completion.usage,
+        policy_seconds=completion.latency,
+        source=turn.source,
+        origin=completion.origin,
     )
     return with_identity(answered, earlier)
 

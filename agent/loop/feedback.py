@@ -6,23 +6,38 @@ Text that came from programs is capped, stripped of control characters and quote
 from __future__ import annotations
 
 from kernelwright.agent.loop.advice import suggestion
+from kernelwright.policies.base import Origin
 from kernelwright.tools.report import CompileResult, Failure, Mismatch, Report, clean_text
 
 LONGEST_MESSAGE = 1200
 LONGEST_TRACE = 1500
 LONGEST_OUTPUT = 800
 LONGEST_COMPACT = 300
+MOST_LAUNCHES = 8
+"""Launches whose times are listed."""
 
 
-def told(report: Report, tried: int = 0) -> str:
+COMPILED = (
+    "torch's compiler (Inductor) drafted it: operators that follow each other are fused already, block sizes are not "
+    "tuned. It keeps the order of operations that the reference has, stores every result that a product or a second "
+    "reduction reads, and knows one way to tile each. Do what it cannot: compute attention and normalisation online, "
+    "in one pass without storing scores; keep a small product's operand in registers; merge products that read the "
+    "same input; choose tiles, warps, stages and input_precision for these sizes; use what is true of the numbers."
+)
+"""What a policy is told of the compiler's draft."""
+
+
+def told(report: Report, tried: int = 0, origin: Origin = Origin.POLICY) -> str:
     """In full, for a policy that reads sentences.
 
-    `tried`: how many refinements there were, so that each gets another suggestion.
+    `tried`: how many refinements there were, so that each gets another suggestion. `origin`: who wrote the candidate.
     """
     if report.failure is not None:
         parts = [_headline(report, report.failure), *_failure(report.failure), _printed(report)]
     else:
-        parts = [_passed(report), *_speed(report), _resources(report.compile), suggestion(report, tried)]
+        by = COMPILED if origin is Origin.COMPILER else ""
+        parts = [_passed(report), by, *_speed(report), _launches(report), _resources(report.compile),
+                 suggestion(report, tried)]  # fmt: skip
     return "\n".join(part for part in parts if part)
 
 
@@ -108,6 +123,20 @@ def _speed(report: Report) -> list[str]:
         bound = profile.roofline.bound or "unknown"
         lines.append(f"That is {profile.speed_of_light:.0%} of the speed of light; the bottleneck is {bound}.")
     return lines
+
+
+def _launches(report: Report) -> str:
+    """Where the time of a call goes: the launches that take most of it."""
+    launches = report.profile.launches if report.profile else ()
+    timed = sorted((one for one in launches if one.ms is not None), key=lambda one: -(one.ms or 0.0))
+    if not timed:
+        return ""
+    lines = [
+        f"  {clean_text(one.kernel, 80)}: {one.ms:.4g} ms" + (f", {one.share:.0%}" if one.share is not None else "")
+        for one in timed[:MOST_LAUNCHES]
+    ]
+    more = f"\n  and {len(timed) - MOST_LAUNCHES} more" if len(timed) > MOST_LAUNCHES else ""
+    return f"Its {len(timed)} launches, timed each by itself:\n" + "\n".join(lines) + more
 
 
 def _resources(compiled: CompileResult | None) -> str:

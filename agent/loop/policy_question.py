@@ -50,7 +50,7 @@ class Asking:
         if parent is not None and parent.report is not None:
             tried = sum(attempt.action is Action.REFINE for attempt in attempts)
             compact = self._form is PromptForm.COMPACT
-            feedback = told_compactly(parent.report) if compact else told(parent.report, tried)
+            feedback = told_compactly(parent.report) if compact else told(parent.report, tried, parent.origin)
         return Asked(
             problem=self._problem,
             action=plan.action,
@@ -73,6 +73,7 @@ class Asking:
             finish=completion.finish,
             usage=completion.usage,
             policy_seconds=completion.latency,
+            origin=completion.origin,
         )
         return attempt, source
 

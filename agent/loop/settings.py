@@ -28,6 +28,8 @@ class Settings(Value):
     own_work: str = "strict"
     draft: str = "policy"
     """Who writes the first candidate: policy, compiler, auto (agent/solve/drafting.py), or a file with a kernel."""
+    partial: bool = False
+    """Whether the compiler's draft may leave to torch what it has no kernel for."""
     search: SearchKind = SearchKind.SERIAL
     samples: int = 4
     goal: Goal = Goal()
@@ -56,6 +58,7 @@ class Settings(Value):
             device=told.get("device", "cpu"),
             own_work=told.get("own_work", "strict"),
             draft=told.get("draft", "policy"),
+            partial=told.get("partial", False),
             search=told.get("search", SearchKind.SERIAL),
             samples=told.get("samples", 4),
             goal=Goal.parse(trajectory.goal or "correct"),
@@ -81,6 +84,8 @@ class Settings(Value):
         }
         if self.draft != "policy":  # so that commands of earlier versions stay the same commands
             options["draft"] = self.draft
+        if self.partial:
+            options["partial"] = True
         return Start(
             problem=problem,
             policy=self.policy,

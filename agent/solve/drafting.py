@@ -11,7 +11,7 @@ from threading import Lock, Semaphore
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.policies.base import Policy
+from kernelwright.policies.base import Origin, Policy
 from kernelwright.policies.inductor.draft import NAME, WARM, Draft, Mode, draft
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import InfrastructureError
@@ -20,7 +20,6 @@ from kernelwright.tools.problem import Problem
 if TYPE_CHECKING:
     from kernelwright.tools.sandbox import Zygote
 
-FILE = "file"
 VARIED = 3
 """Other sizes of a problem whose differences tell which numbers are sizes."""
 
@@ -66,17 +65,22 @@ class Drafter(AbstractContextManager["Drafter"]):
             return policy
         if settings.draft not in {kind.value for kind in DraftKind}:
             source = Path(settings.draft).read_text(encoding="utf-8")
-            return DraftedTurn(policy, lambda: Draft(source=source), FILE)
+            return DraftedTurn(policy, lambda: Draft(source=source), Origin.FILE)
         turn = 1 if settings.draft == DraftKind.AUTO else 0
-        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work), turn=turn)
+        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work, settings.partial), turn=turn)
 
-    def draft(self, problem: Problem, own_work: str = "strict") -> Draft:
-        """The compiler's, strict or with a library's products as the rule of own work allows."""
+    def draft(self, problem: Problem, own_work: str = "strict", partial: bool = False) -> Draft:
+        """The compiler's, strict or with a library's products as the rule of own work allows.
+
+        partial: products are the draft's own, and what there is no kernel for stays in torch.
+        """
         self._say("the compiler drafts")
-        strict = own_work == "strict"
+        strict = own_work == "strict" or partial
         mode = Mode.STRICT if strict else Mode.SHARE
         try:
-            made = draft(problem.source, self.run, mode=mode, partial=not strict, varied=varied_sources(problem))
+            made = draft(
+                problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied_sources(problem)
+            )
         except InfrastructureError as error:
             made = Draft(mode=mode, refused=str(error))
         if not made.usable:

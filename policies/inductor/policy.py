@@ -10,6 +10,7 @@ from kernelwright.policies.base import (
     Capabilities,
     Completion,
     FinishReason,
+    Origin,
     Policy,
     PolicyRefused,
     PromptForm,
@@ -42,13 +43,15 @@ class DraftedTurn(Forwarding):
     The completion names `compiler` (or `file`) as its policy and holds no token ids, so it is never a row of GRPO.
     """
 
-    def __init__(self, policy: Policy, make: Callable[[], Draft], origin: str = NAME, turn: int = 0) -> None:
+    def __init__(
+        self, policy: Policy, make: Callable[[], Draft], origin: Origin = Origin.COMPILER, turn: int = 0
+    ) -> None:
         """Wraps a policy.
 
         Args:
             policy: Who answers every other turn, and this one where the draft is refused.
             make: Makes the draft; called once, when its turn comes.
-            origin: What the stored turn names as its policy.
+            origin: Who wrote the draft; the stored turn names it as its policy too.
             turn: The turn that the draft answers, from 0.
         """
         super().__init__(policy)
@@ -69,5 +72,10 @@ class DraftedTurn(Forwarding):
         text = f"```python\n{draft.source}```\n" if draft.usable else f"No draft: {draft.refused}"
         usage = Usage(prompt_tokens=0, completion_tokens=0, dollars=0.0)
         return Completion(
-            text=text, finish=FinishReason.STOP, usage=usage, policy=self._origin, latency=max(0.0, draft.seconds)
+            text=text,
+            finish=FinishReason.STOP,
+            usage=usage,
+            policy=self._origin.value,
+            origin=self._origin,
+            latency=max(0.0, draft.seconds),
         )

@@ -24,19 +24,26 @@ CONTRACT = (
     "torch._inductor.config:triton.native_matmul",
     "torch._inductor.debug:DebugContext",
     "torch._inductor.decomposition:select_decomp_table",
+    "torch._inductor.fx_passes.reinplace:_generalized_scatter",
+    "torch._inductor.fx_passes.reinplace:_inplace_generalized_scatter",
+    "torch._inductor.fx_passes.reinplace:graph_call_function",
     "torch._inductor.graph:GraphLowering.codegen",
     "torch._inductor.ir:Reduction.create",
     "torch._inductor.kernel.mm_common:use_native_matmul",
     "torch._inductor.lowering:_maybe_layout_constraints",
     "torch._inductor.lowering:lowerings",
+    "torch._inductor.lowering:needs_fallback_due_to_atomic_add_limitations",
+    "torch._inductor.lowering:use_scatter_fallback",
     "torch._inductor.sizevars:SizeVarAllocator.guard_or_false",
     "torch._inductor.virtualized:V.set_graph_handler",
     "torch._inductor.virtualized:ops",
     "torch._subclasses.fake_tensor:FakeTensorMode",
+    "torch.fx.experimental.proxy_tensor:disable_proxy_modes_tracing",
     "torch.fx.experimental.symbolic_shapes:ShapeEnv.create_symbol",
     "torch.fx.experimental.symbolic_shapes:ShapeEnv.create_symintnode",
     "torch.fx.experimental.symbolic_shapes:ShapeEnv.evaluate_expr",
     "torch.fx.passes.fake_tensor_prop:FakeTensorProp.propagate_dont_convert_inputs",
+    "torch.library:register_fake",
     "torch.nn.init:_calculate_fan_in_and_fan_out",
     "torch.utils._sympy.functions:FloorDiv",
     "torch.utils._sympy.functions:ModularIndexing",
@@ -121,6 +128,8 @@ def accept_symbols() -> None:
     for name in [n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_")]:
         setattr(nn.init, name, lambda tensor, *_, **__: tensor)
     nn.init._calculate_fan_in_and_fan_out = _constant((1, 1))
+    rnn: Any = torch.nn.modules.rnn
+    rnn.isinstance = lambda value, kind: isinstance(value, kind) or (kind is int and isinstance(value, torch.SymInt))
     torch.Tensor.__invert__ = lambda x: torch.ops.aten.bitwise_not(x)  # type: ignore[method-assign]
 
 
@@ -131,6 +140,36 @@ def _symbolic(plain: Any, symbolic: Any) -> Any:
         return symbolic(value) if isinstance(value, torch.SymInt | torch.SymFloat) and not more else plain(value, *more)
 
     return either
+
+
+def own_scatters() -> None:
+    """Lets Inductor scatter integers by its own kernels: `tl.atomic_add` takes them, and plain stores take all."""
+    import torch
+    from torch._inductor import decomposition, lowering
+    from torch._inductor.fx_passes import reinplace
+
+    small = (torch.bool, torch.bfloat16, torch.int8, torch.int16, torch.uint8)
+
+    def without_kernel(operator: Any, reduction: Any, own: Any, source: Any, device: str, is_tensor: bool) -> bool:
+        return reduction not in (None, "add", "sum") or (reduction is not None and own in small)
+
+    for module in (decomposition, lowering):
+        module.use_scatter_fallback = without_kernel  # type: ignore[attr-defined]
+        module.needs_fallback_due_to_atomic_add_limitations = lambda dtype: dtype in small  # type: ignore[attr-defined]
+    made = reinplace.graph_call_function
+
+    # Only ever run for the shape of what they give, for which a copy would ask for a real device.
+    reinplace._generalized_scatter.__code__ = (lambda inp, src, view_ops: inp.clone()).__code__
+    reinplace._inplace_generalized_scatter.__code__ = (lambda inp, src, view_ops: inp).__code__
+
+    def call(graph: Any, function: Any, *args: Any, **options: Any) -> Any:
+        if function is not torch.ops.aten.copy_.default:
+            return made(graph, function, *args, **options)
+        node = graph.call_function(function, args, options)
+        node.meta["val"] = args[0].meta["val"]
+        return node
+
+    reinplace.graph_call_function = call
 
 
 def configure(own_products: bool) -> None:

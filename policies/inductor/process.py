@@ -8,7 +8,7 @@ import time
 import warnings
 from typing import Any, Protocol
 
-from kernelwright.policies.inductor.refusing import Refused, reason_of
+from kernelwright.policies.inductor.refusing import Refused, line_of, line_text, reason_of
 
 
 class Channel(Protocol):
@@ -35,6 +35,10 @@ def get_init_inputs():
 """Drafted once in the warm process, so that forked ones have everything imported."""
 
 
+AGAIN = 10.0
+"""Seconds after which a draft that fixes a size is good enough."""
+
+
 def warm() -> None:
     """Pretends the GPU and drafts an example: forked processes inherit imports and torch's tables."""
     _prepare()
@@ -50,11 +54,12 @@ def _prepare() -> None:
     """Once a process: the patches stay."""
     if _prepared:
         return
-    from kernelwright.policies.inductor.functional import replace_functions
-    from kernelwright.policies.inductor.private_torch import accept_symbols, pretend_gpu
+    from kernelwright.policies.inductor.private_torch import accept_symbols, own_scatters, pretend_gpu
+    from kernelwright.policies.inductor.tracing.functional import replace_functions
 
     pretend_gpu()
     accept_symbols()
+    own_scatters()
     replace_functions()
     _prepared.append(True)
 
@@ -73,22 +78,43 @@ def answer(source: str, mode: str, partial: bool, varied: list[str]) -> dict[str
     try:
         made = drafted(source, mode == "strict", partial, varied)
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
-        made = {"refused": reason_of(error, source)}
+        made = {"refused": _reason(error, source)}
     return {**made, "seconds": time.monotonic() - start}
+
+
+def _reason(error: Exception, source: str) -> str:
+    """One line with the operator and the line of the problem, as far as they are known."""
+    reason = reason_of(error, source)
+    operator = error.operator if isinstance(error, Refused) else ""
+    if operator and not line_of(error, source):
+        from kernelwright.policies.inductor.tracing.finding import line_that_calls
+
+        if (number := line_that_calls(source, operator)) is not None:
+            reason += f" at {line_text(source, number)}"
+    return reason
 
 
 def drafted(source: str, strict: bool, partial: bool, varied: list[str]) -> dict[str, Any]:
     """Raises the first attempt's exception where no attempt gives a draft."""
+    start = time.monotonic()
     base, attempts = _attempts(source, varied)
     first: Exception | None = None
+    best: dict[str, Any] | None = None
     with _lowerings(strict):
         for free in attempts:
             try:
-                return _attempt(base, free, strict and not partial)
+                made = _attempt(base, free, strict and not partial)
             except Exception as error:
                 first = first or error
                 if isinstance(error, Refused) and not str(error).startswith("Inductor"):
                     break
+                continue
+            if best is None or len(made["fixed_sizes"]) < len(best["fixed_sizes"]):
+                best = made
+            if not best["fixed_sizes"] or time.monotonic() - start > AGAIN:
+                break
+    if best is not None:
+        return best
     assert first is not None
     raise first
 
@@ -97,8 +123,8 @@ def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
     """The text that is traced, and which numbers are sizes: as many as possible first."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from kernelwright.policies.inductor.sizes import sizes_among, sizes_over
-    from kernelwright.policies.inductor.tracing import numbers_of
+    from kernelwright.policies.inductor.tracing.graph import numbers_of
+    from kernelwright.policies.inductor.tracing.sizes import sizes_among, sizes_over
 
     guesses = [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
     if not varied:
@@ -109,18 +135,19 @@ def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
     base = source
     if any(own[p] == 1 for p in varying):  # what is one in the problem would be taken for a broadcast
         base = next((v for v, o in zip(varied, others, strict=True) if all(o.get(p) != 1 for p in varying)), source)
-    return base, [sizes_among(varying, 1 << 62), *guesses]
+    return base, [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
 
 
 def _attempt(source: str, free: Any, strict: bool) -> dict[str, Any]:
-    from kernelwright.policies.inductor.candidate import write_candidate
-    from kernelwright.policies.inductor.generating import generate
-    from kernelwright.policies.inductor.tracing import trace
+    from kernelwright.policies.inductor.lowering.generating import generate
+    from kernelwright.policies.inductor.tracing.graph import trace
+    from kernelwright.policies.inductor.writing.candidate import write_candidate
 
-    traced = trace(source, free)
+    traced = trace(source, free, partial=not strict)
     made = write_candidate(traced, generate(traced))
     if strict and made.library_calls:
-        raise Refused(f"no kernel of its own for {', '.join(dict.fromkeys(made.library_calls))}")
+        left = dict.fromkeys(made.library_calls)
+        raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
     return {
         "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
         "fixed_sizes": list(traced.fixed),
@@ -136,9 +163,9 @@ class _lowerings:
     def __enter__(self) -> None:
         from torch._inductor import lowering
 
-        from kernelwright.policies.inductor.convolutions import own_convolutions
+        from kernelwright.policies.inductor.lowering.convolutions import own_convolutions
+        from kernelwright.policies.inductor.lowering.products import own_products
         from kernelwright.policies.inductor.private_torch import configure
-        from kernelwright.policies.inductor.products import own_products
 
         self._before = dict(lowering.lowerings), dict(lowering._maybe_layout_constraints)
         configure(self._strict)

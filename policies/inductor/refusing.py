@@ -19,6 +19,11 @@ DEPENDS_ON_DATA = (
 class Refused(Exception):
     """There is no draft. The message is one line."""
 
+    def __init__(self, message: str, operator: str = "") -> None:
+        """operator: whose line the message lacks, such as `scatter_add`; empty where there is none."""
+        super().__init__(message)
+        self.operator = operator
+
 
 def line_of(error: BaseException, source: str) -> str:
     """`line 12 (y = x[x > 0])`: the deepest line of the problem that the error came through; empty where there is
@@ -27,8 +32,12 @@ def line_of(error: BaseException, source: str) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == PROBLEM]
     if not frames or frames[-1].lineno is None:
         return ""
+    return line_text(source, frames[-1].lineno)
+
+
+def line_text(source: str, number: int) -> str:
+    """`line 12 (y = x[x > 0])`."""
     lines = source.splitlines()
-    number = frames[-1].lineno
     text = lines[number - 1].strip() if number <= len(lines) else ""
     return f"line {number} ({text[:100]})"
 

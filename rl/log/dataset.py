@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kernelwright.agent.export.training import MEASURING, is_held_out
-from kernelwright.policies.base import Completion, FinishReason, Value
+from kernelwright.policies.base import Completion, FinishReason, Origin, Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import compiled, on_gpu, reply_of, score
 from kernelwright.rl.credit.turn_credit import GAMMA, Baseline, Move, credit
@@ -238,6 +238,8 @@ def _inexact(turn: Turn, wanted: Wanted) -> Refusal | None:
     """Why its log-probs cannot stand for the old policy."""
     completion = turn.completion
     assert completion is not None
+    if completion.origin is not Origin.POLICY:
+        return Refusal.NOT_SAMPLED
     if not completion.token_ids or not completion.prompt_token_ids:
         return Refusal.NO_TOKENS
     if completion.logprobs is None or len(completion.logprobs) != len(completion.token_ids):

@@ -13,6 +13,7 @@ class Refusal(StrEnum):
     UNJUDGED = "unjudged"
     UNANSWERED = "unanswered"
     MEASURING = "measuring"
+    NOT_SAMPLED = "not_sampled"
     DEGENERATE = "degenerate"
     REJECTED = "rejected"
     NO_TOKENS = "no_tokens"
@@ -38,6 +39,8 @@ WORDS: dict[Refusal, tuple[str, str]] = {
     Refusal.UNANSWERED: ("the reply is empty", "nothing to do"),
     Refusal.MEASURING: ("of a benchmark, or of a held-out problem: it is for measuring, not for training",
     "name other problems with --filter"),
+    Refusal.NOT_SAMPLED: ("written by torch's compiler or a file of the user's, not sampled from a policy",
+    "nothing to do: --method rft learns from it"),
     Refusal.DEGENERATE: ("the problem is passed by zeros, a constant or the identity: it earns no reward",
     "leave the problem out"),
     Refusal.REJECTED: ("the reward formula rejects a correct kernel that leaves the work to others",

@@ -11,9 +11,9 @@ from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, insert,
 from sqlalchemy.engine import Connection
 
 from kernelwright.store.errors import StoreError, StoreTrouble
-from kernelwright.store.migrations import m0001_tables, m0002_search
+from kernelwright.store.migrations import m0001_tables, m0002_search, m0003_origin
 
-MIGRATIONS: tuple[ModuleType, ...] = (m0001_tables, m0002_search)
+MIGRATIONS: tuple[ModuleType, ...] = (m0001_tables, m0002_search, m0003_origin)
 """Each has `apply(connection)`; the first makes version 1."""
 
 CURRENT = len(MIGRATIONS)

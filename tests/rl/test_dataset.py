@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kernelwright.errors import InputError
-from kernelwright.policies.base import FinishReason
+from kernelwright.policies.base import FinishReason, Origin
 from kernelwright.rl.cli import main
 from kernelwright.rl.credit.formula import PRESETS
 from kernelwright.rl.log.dataset import Wanted, age_of, load
@@ -50,6 +50,8 @@ def test_samples_carry_the_stored_ids_and_log_probs(store, tell):
         ({"exact": False}, Refusal.INEXACT),
         ({"tokenizer_hash": "another"}, Refusal.TOKENIZER),
         ({"chat_template_hash": "another"}, Refusal.TEMPLATE),
+        ({"origin": Origin.COMPILER, "token_ids": None, "logprobs": None, "exact": False}, Refusal.NOT_SAMPLED),
+        ({"origin": Origin.FILE}, Refusal.NOT_SAMPLED),
         ({"text": "", "token_ids": None, "logprobs": None}, Refusal.UNANSWERED),
     ],
 )

@@ -298,6 +298,7 @@ def as_version_1(path):
     with plainly(path) as plain:
         plain.execute("DROP TABLE candidate_text")
         plain.execute("DROP TABLE verdict_text")
+        plain.execute("ALTER TABLE candidate DROP COLUMN origin")
         plain.execute("PRAGMA user_version = 1")
 
 

@@ -165,6 +165,7 @@ def _turn_facts(turn: Turn) -> tuple[tuple[str, str], ...]:
             facts.append(("of the speed of light", f"{report.profile.speed_of_light:.1%}"))
     if completion is not None:
         usage = completion.usage
+        facts.append(("written by", completion.origin.value))
         facts.append(
             ("policy", f"{usage.prompt_tokens} + {usage.completion_tokens} tokens, {completion.latency:.2f} s")
         )

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from kernelwright.agent.viewing.report.samples import best_entry
 from kernelwright.agent.viewing.show.words import BAD, GOOD, QUIET, WARN
+from kernelwright.policies.base import Origin
 from kernelwright.store.database import Store
 from kernelwright.store.lineage import best, lineage
 from kernelwright.store.models import Trajectory
@@ -138,6 +139,8 @@ def _line(trail: Trail, id: int, rails: str, shown: int | None) -> Text:
     style = GOOD if correct else QUIET if entry.verdict is None else BAD
     foreign = entry.candidate.trajectory_id != trail.row.id
     name = f"{entry.candidate.turn + 1} {entry.candidate.action.value}"
+    if entry.candidate.origin is not Origin.POLICY:
+        name += f" ({entry.candidate.origin.value})"
     line = Text.assemble(
         (">" if id == shown else " ", WARN),
         (rails, QUIET),

@@ -21,6 +21,7 @@ from kernelwright.agent.viewing.verdicts.measurements import config_text
 from kernelwright.agent.viewing.verdicts.verdict import report_view
 from kernelwright.agent.viewing.viewer.trail import Trail
 from kernelwright.errors import InputError
+from kernelwright.policies.base import Origin
 from kernelwright.store.database import Store
 from kernelwright.store.records import Turn
 from kernelwright.tools.compiling.assembly import Assembly, Listing
@@ -72,6 +73,9 @@ def turn_view(turn: Turn, trail: Trail) -> RenderableType:
     return Group(*parts, Text("answer", style=LABEL), answer_text(turn))
 
 
+WRITERS = {Origin.POLICY: "the policy", Origin.COMPILER: "torch's compiler", Origin.FILE: "a file of the user's"}
+
+
 def turn_facts(turn: Turn, trail: Trail) -> list[tuple[str, object]]:
     """What was asked of whom, and what it took."""
     completion = turn.completion
@@ -80,6 +84,7 @@ def turn_facts(turn: Turn, trail: Trail) -> list[tuple[str, object]]:
     return [
         ("candidate", f"{turn.candidate_id}, {turn.action.value}{_parent(turn, trail)}, {turn.state.value}"),
         ("policy", data(f"{completion.policy} {revision or ''}".strip(), limit=200) if completion else ""),
+        ("written by", WRITERS[completion.origin] if completion else ""),
         ("took", _took(turn)),
         ("at", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(turn.created))),
         ("reward", f"{rewards} ({turn.formula})" if rewards else ""),

@@ -6,13 +6,14 @@ from kernelwright.agent.loop.feedback import told, told_compactly
 from kernelwright.agent.problems.finding import find
 from kernelwright.agent.prompts import Asked, Prompts, compact_reference
 from kernelwright.errors import InputError
-from kernelwright.policies.base import PromptForm, Role
+from kernelwright.policies.base import Origin, PromptForm, Role
 from kernelwright.store.models import Action
 from kernelwright.tools.report import (
     CompileResult,
     Failure,
     Fault,
     KernelResources,
+    LaunchTime,
     Mismatch,
     Pattern,
     ProfileResult,
@@ -108,6 +109,20 @@ def test_a_correct_kernel_is_told_its_speed_its_bottleneck_and_one_suggestion_at
     assert first.count("Try this:") == 1
     assert "spills" in first.split("Try this:")[1]
     assert "spills" not in second.split("Try this:")[1]
+
+
+def test_of_the_compiler_s_draft_a_policy_is_told_the_launches_and_what_a_compiler_cannot_do():
+    launches = tuple(LaunchTime(kernel=f"step_{n}_kernel", ms=0.01 * (n + 1), share=0.02) for n in range(9))
+    timing = Timing(median=1.0, low=0.9, high=1.1, mean=1.0, std=0.0, minimum=0.9, calls=9)
+    profile = ProfileResult(device="H200", candidate=timing, speedup=0.5, launches=launches)
+    good = report(correct=True, judged_on="NVIDIA H200", profile=profile)
+    text = told(good, origin=Origin.COMPILER)
+    assert "torch's compiler (Inductor) drafted it" in text
+    assert "Do what it cannot" in text
+    assert text.index("step_8_kernel: 0.09 ms, 2%") < text.index("step_1_kernel"), "the longest first"
+    assert "step_0_kernel" not in text
+    assert "and 1 more" in text
+    assert "compiler (Inductor)" not in told(good)
 
 
 ALIASES = """

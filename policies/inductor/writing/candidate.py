@@ -7,13 +7,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernelwright.policies.inductor.generating import Generated
-from kernelwright.policies.inductor.helpers import helpers_for
-from kernelwright.policies.inductor.keeping import model_and_what_it_needs
-from kernelwright.policies.inductor.kernels import covered, kernels_of
-from kernelwright.policies.inductor.launches import Host, Launch, launch_lines, read_call, write_kernel
+from kernelwright.policies.inductor.lowering.generating import Generated
 from kernelwright.policies.inductor.refusing import Refused
-from kernelwright.policies.inductor.tracing import Traced
+from kernelwright.policies.inductor.tracing.graph import Traced
+from kernelwright.policies.inductor.writing.helpers import helpers_for
+from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
+from kernelwright.policies.inductor.writing.kernels import covered, kernels_of
+from kernelwright.policies.inductor.writing.launches import Host, Written, name_buffers, read_call, write_kernel
+from kernelwright.policies.inductor.writing.layouts import Layout, product
+from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
 
 SPLIT = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
@@ -22,6 +24,8 @@ SPLIT = '''def split(blocks):
 BLOCK_FOR = '''def block_for(extent, most, least=1):
     """A power of two that holds the extent, within bounds."""
     return min(most, max(least, triton.next_power_of_2(extent)))'''
+TAKEN = {"device", "self"}
+"""Names in forward that nothing else may have."""
 IMPORTS = {
     "import torch": r"\btorch\.", "import torch.nn as nn": r"\bnn\.", "import triton": r"\btriton\.",
     "import triton.language as tl": r"\btl\.",
@@ -42,12 +46,15 @@ class Candidate:
 
 def write_candidate(traced: Traced, generated: Generated) -> Candidate:
     """Raises Refused where Inductor's text holds something that has no plain form."""
-    kernels = kernels_of(generated.text)
+    kernels = kernels_of("\n".join([generated.text, *generated.bodies]))
     if not kernels:
         raise Refused(f"nothing is left for a kernel: it is {_what_remains(generated.text)}")
     names = _symbol_names(traced)
-    host = read_call(generated.text, kernels, traced.arguments, names)
-    launches = {k: [s for s in host.steps if isinstance(s, Launch) and s.kernel is kernels[k]] for k in kernels}
+    taken = {*names.values(), *TAKEN, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
+    looped = LoopReading(traced, generated, kernels, names, taken)
+    host = read_call(generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names))
+    name_buffers(host, taken)
+    launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
     written = {
         k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.") for k in kernels if launches[k]
     }
@@ -95,10 +102,21 @@ def _what_remains(text: str) -> str:
     return ", ".join(called) or "views alone"
 
 
+def _input_layouts(traced: Traced, names: dict[str, str]) -> dict[str, Layout]:
+    """Sizes and strides of the inputs that forward makes contiguous."""
+    found: dict[str, Layout] = {}
+    for path, value in zip(traced.arguments, traced.flat, strict=True):
+        if path in traced.contiguous:
+            sizes = [str(getattr(getattr(n, "node", None), "expr", n)) for n in value.shape]
+            sizes = [re.sub(r"\b[a-z]+\d+\b", lambda m: names.get(m[0], m[0]), s) for s in sizes]
+            found[path] = tuple(sizes), tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
+    return found
+
+
 def _symbol_names(traced: Traced) -> dict[str, str]:
     """Symbol -> its name in forward; no two places have the same name, and none has an input's."""
     found: dict[str, str] = {}
-    taken = set(traced.contiguous) | {"device", "self"} | {a.arg for a in traced.text.forward.args.args}
+    taken = set(traced.contiguous) | TAKEN | {a.arg for a in traced.text.forward.args.args}
     by_place: dict[str, str] = {}
     for symbol, place in traced.symbols.items():
         if place in by_place or not re.search(r"[a-zA-Z]", place):
@@ -113,13 +131,8 @@ def _symbol_names(traced: Traced) -> dict[str, str]:
     return found
 
 
-def _forward_lines(traced: Traced, host: Host, written: Mapping[str, object], names: dict[str, str]) -> list[str]:
-    body: list[str] = []
-    for step in host.steps:
-        if isinstance(step, Launch):
-            body += launch_lines(step, written[step.kernel.original])  # type: ignore[arg-type]
-        else:
-            body.append(ast.unparse(step))
+def _forward_lines(traced: Traced, host: Host, written: Mapping[str, Written], names: dict[str, str]) -> list[str]:
+    body = host_lines(host, written)
     made = iter(host.returned)
     body.append("return " + _returned(traced.form, made))
     text = "\n".join(body)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.policies.inductor.reading import COMPUTED, ProblemText, readable
+from kernelwright.policies.inductor.tracing.loops import HINT, Unsuited
+from kernelwright.policies.inductor.tracing.problem_text import COMPUTED, ProblemText, readable
 
 SMALLEST = 5
 """Sizes are taken to be at least so large where the problem's are."""
@@ -54,6 +55,28 @@ class Sizes:
         known = self._integers.get(value, [])
         self.names[path] = readable(name or (known[0] if len(known) == 1 else path.replace("self.", "")))
         return self.where[path]
+
+    def step(self, number: int) -> Any:
+        """The step of a loop: any number from 0."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+        from torch.utils._sympy.numbers import int_oo
+        from torch.utils._sympy.value_ranges import ValueRanges
+
+        source = ConstantSource(f"step_{number}_{len(self.env.var_to_range)}")
+        symbol = self.env.create_symbol(HINT, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None,
+            positive=None, do_not_specialize_zero_one=True)  # fmt: skip
+        self.env.var_to_range[symbol] = ValueRanges(0, int_oo)
+        return self.env.create_symintnode(symbol, hint=HINT, source=source)
+
+    def hold_for_every(self, step: Any) -> None:
+        """Raises Unsuited where tracing decided something by which step it was."""
+        import sympy
+
+        symbol = step.node._expr
+        asked = [g.expr for g in self.env.guards if symbol in g.expr.free_symbols]
+        if symbol in self.env.replacements or any(isinstance(e, sympy.Eq | sympy.Ne) for e in asked):
+            raise Unsuited("a loop over a size decides something by the number of the step")
 
     def tensor(self, like: Any, path: str) -> Any:
         """A tensor without values whose sizes over one are symbols, in the order of memory of `like`."""

@@ -4,17 +4,25 @@ found in `ModelNew`.
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelwright.policies.inductor.reading import ProblemText
 from kernelwright.policies.inductor.refusing import PROBLEM, Refused
-from kernelwright.policies.inductor.sizes import Sizes, leaves
+from kernelwright.policies.inductor.tracing.loop_syntax import loop, with_loops
+from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracing_loops
+from kernelwright.policies.inductor.tracing.problem_text import ProblemText
+from kernelwright.policies.inductor.tracing.sizes import Sizes, leaves
 
 MOST_OPERATORS = 4000
 """Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
+
+
+MAY_LOOP = re.compile(r"\bfor \w+ in range\(|\b(LSTM|GRU|RNN)\b|sort|topk|kthvalue|median")
+"""Texts of problems that may have a loop over a size."""
 
 
 @dataclass
@@ -40,6 +48,8 @@ class Traced:
     """Symbol -> the expression that gives it in ModelNew."""
     names: dict[str, str] = field(default_factory=dict)
     """Symbol -> what a person calls it."""
+    loops: Loops | None = None
+    """Loops over sizes, in the order of their operators in the graph."""
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -53,7 +63,8 @@ def namespace(source: str) -> dict[str, Any]:
 
     module = types.ModuleType("problem")
     sys.modules["problem"] = module  # dataclasses look there
-    exec(compile(source, PROBLEM, "exec"), module.__dict__)
+    module.__dict__["__loop__"] = loop
+    exec(compile(with_loops(ast.parse(source)), PROBLEM, "exec"), module.__dict__)
     return module.__dict__
 
 
@@ -81,8 +92,19 @@ def _constructor(text: ProblemText, init: Any) -> list[tuple[str, Any]]:
     return [(f"self.{text.attribute_of(n)}", v) for n, v in zip(names, values, strict=False)]
 
 
-def trace(source: str, free: Callable[[int, str], bool]) -> Traced:
-    """Raises Refused, and whatever the problem or torch raises."""
+def trace(source: str, free: Callable[[int, str], bool], *, partial: bool = False) -> Traced:
+    """The module as a graph.
+
+    partial: operators that cannot be written with others stay as they are. Raises Refused, and whatever the problem
+    or torch raises.
+    """
+    try:
+        return _trace(source, free, False, partial)
+    except Unsuited:
+        return _trace(source, free, True, partial)
+
+
+def _trace(source: str, free: Callable[[int, str], bool], unrolling: bool, partial: bool) -> Traced:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     text = ProblemText(source)
@@ -101,17 +123,13 @@ def trace(source: str, free: Callable[[int, str], bool]) -> Traced:
             else module["Model"](*values)
         )
         given = [sizes.given(v, p) for p, v in zip(paths, inputs, strict=True)]
-    _make_graph(traced, model, paths, given)
+    _make_graph(traced, model, paths, given, unrolling, partial)
     return traced
 
 
-def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any]) -> None:
+def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], unrolling: bool, partial: bool) -> None:
     import torch
     from torch._dispatch.python import enable_python_dispatcher
-    from torch._inductor.decomposition import select_decomp_table
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    from kernelwright.policies.inductor.ranking import decompositions
 
     held = dict(model.named_parameters()) | dict(model.named_buffers())
     plain = list(_plain_tensors(model))
@@ -133,16 +151,42 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any]) 
         new = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaf_values]
         made = torch.func.functional_call(model, weights, tuple(torch.utils._pytree.tree_unflatten(new, form)))
         traced.form = torch.utils._pytree.tree_map(lambda _: None, made)
-        return made
+        return torch.utils._pytree.tree_leaves(made)
 
-    functional = torch.func.functionalize(call, remove="mutations")
-    table = select_decomp_table() | decompositions()
-    with torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False):
-        traced.graph = make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
-        _refuse(traced.graph)
+    make = functools.partial(_graph_of, partial=partial)
+    traced.loops = Loops(traced.sizes, make)
+    traced.loops.unrolling = unrolling
+    with (
+        torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False),
+        tracing_loops(traced.loops),
+    ):  # fmt: skip
+        if not unrolling and MAY_LOOP.search(traced.text.source):
+            traced.loops.begin(learning=True)
+            call(*flat)
+        traced.loops.begin(learning=False)
+        traced.graph = make(call, flat)
         traced.flat = [_on_gpu(v) for v in flat]
-    _move(traced)
+        _move(traced.graph, traced.flat, traced.mode)
+        for body in traced.loops.bodies:
+            body.flat = [_on_gpu(v) for v in body.flat]
+            _move(body.graph, body.flat, traced.mode)
     _name_symbols(traced, places)
+
+
+def _graph_of(function: Any, flat: list[Any], partial: bool) -> Any:
+    """The function's graph over these arguments, without mutations but those of its arguments. Raises Refused."""
+    import torch
+    from torch._inductor.decomposition import select_decomp_table
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from kernelwright.policies.inductor.tracing.ranking import decompositions
+
+    functional = torch.func.functionalize(function, remove="mutations")
+    table = select_decomp_table() | decompositions(partial)
+    graph = make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
+    graph.graph.eliminate_dead_code()
+    _refuse(graph)
+    return graph
 
 
 def _recompute_floats(model: Any, sizes: dict[str, Any], traced: Traced) -> None:
@@ -195,7 +239,8 @@ def _refuse(graph: Any) -> None:
     for node in graph.graph.nodes:
         tags = getattr(node.target, "tags", ())
         if torch.Tag.nondeterministic_seeded in tags:
-            raise Refused(f"{node.target} draws random numbers")
+            name = str(node.target).split(".")[1]
+            raise Refused(f"{name} draws random numbers", operator=name)
     count = len(graph.graph.nodes)
     if count > MOST_OPERATORS:
         raise Refused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")
@@ -209,13 +254,12 @@ def _on_gpu(value: Any) -> Any:
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cuda")
 
 
-def _move(traced: Traced) -> None:
+def _move(graph: Any, flat: list[Any], mode: Any) -> None:
     """It was traced on a CPU, where tensors without values can do everything; from here on it is a GPU's."""
     import torch
     from torch._dispatch.python import enable_python_dispatcher
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-    graph = traced.graph
     graph.graph.set_codegen(torch.fx.graph.CodeGen())  # flat arguments and outputs
     for node in graph.graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload):
@@ -223,7 +267,7 @@ def _move(traced: Traced) -> None:
             if isinstance(node.kwargs.get("device"), torch.device):
                 node.kwargs = {**node.kwargs, "device": torch.device("cuda")}
     with enable_python_dispatcher():
-        FakeTensorProp(graph, traced.mode).propagate_dont_convert_inputs(*traced.flat)
+        FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*flat)
 
 
 def _name_symbols(traced: Traced, places: list[tuple[str, Any]]) -> None:

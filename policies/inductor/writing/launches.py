@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kernelwright.policies.inductor.blocks import block_sizes, fitted, stages, warps
-from kernelwright.policies.inductor.kernels import Kernel
-from kernelwright.policies.inductor.naming import Names, plural, roles_of
-from kernelwright.policies.inductor.plain import plain_function, renamed, uses
 from kernelwright.policies.inductor.refusing import Refused
-from kernelwright.policies.inductor.tracing import simple_path
+from kernelwright.policies.inductor.tracing.graph import simple_path
+from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
+from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
+from kernelwright.policies.inductor.writing.naming import Names, plural, roles_of
+from kernelwright.policies.inductor.writing.plain import plain_function, renamed, uses
 
 SKIPPED = re.compile(
     r"(args\b|with |torch\.cuda|raw_stream|stream\d|assert_|device_guard|\w+_size = |s\d+ = arg)|.* = args$|del "
 )
+WIDTH = 120
+STEPS = "torch.ops.kernelwright.steps"
 LIBRARY = re.compile(r"(?:extern_kernels|torch\.ops\.\w+|\baten)\.(\w+)")
 
 
@@ -29,31 +34,74 @@ class Launch:
 
 
 @dataclass
+class Loop:
+    """A loop over a size: `for step in range(count)` round the launches of one step."""
+
+    count: str
+    step: str
+    """What the number of the step is called."""
+    first: dict[str, str]
+    """Tensor that is carried -> what it is before the loop."""
+    rows: dict[str, str]
+    """Tensor that the steps fill, a row each -> its allocation."""
+    given: dict[str, str]
+    """Names for what the steps read, where it is no name yet."""
+    host: Host
+
+
+@dataclass
 class Host:
     """What forward does, in order."""
 
-    steps: list[Launch | ast.stmt] = field(default_factory=list)
+    steps: list[Launch | Loop | ast.stmt] = field(default_factory=list)
     library: list[str] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
 
+    def launches(self) -> list[Launch]:
+        """All of them, those inside loops too."""
+        inside = [s.host.launches() if isinstance(s, Loop) else [s] for s in self.steps if isinstance(s, Loop | Launch)]
+        return [launch for some in inside for launch in some]
 
-def read_call(text: str, kernels: dict[str, Kernel], arguments: list[str], symbols: dict[str, str]) -> Host:
-    """arguments: what ModelNew passes for each of the graph's; symbols: symbol -> its name in forward."""
+
+Looped = Callable[[ast.Call], "tuple[Loop, list[str]]"]
+"""The operator of a loop -> the loop, and the names of what it gives."""
+
+
+def read_call(
+    text: str,
+    kernels: dict[str, Kernel],
+    arguments: list[str],
+    symbols: dict[str, str],
+    looped: Looped,
+    layouts: dict[str, Layout],
+) -> Host:
+    """arguments: what ModelNew passes for each of the graph's; symbols: symbol -> its name in forward; layouts: of
+    the tensors that are there, to which those that are allocated are added.
+    """
     tree = ast.parse(text)
     call = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "call")
-    new = dict(symbols)
-    host = Host()
+    new, host = dict(symbols), Host()
+    plain = _Plain(new, layouts)
+    gives: dict[str, list[str]] = {}
     for statement in _flat(call.body):
         line = ast.unparse(statement)
         if line.endswith(" = args") and isinstance(statement, ast.Assign):
             target = statement.targets[0]
             names = [ast.unparse(e) for e in target.elts] if isinstance(target, ast.Tuple) else [ast.unparse(target)]
             new |= dict(zip(names, arguments, strict=True))
-        elif isinstance(statement, ast.Assign) and re.fullmatch(r"\w+_(\w)?numel", ast.unparse(statement.targets[0])):
-            new[ast.unparse(statement.targets[0])] = f"({ast.unparse(_Plain(new).visit(statement.value))})"
+        elif isinstance(statement, ast.Assign) and re.fullmatch(r"\w+_(\w)?numel|ps\d+", line.split(" = ")[0]):
+            new[line.split(" = ")[0]] = f"({ast.unparse(plain.visit(statement.value))})"
+        elif STEPS in line and isinstance(statement, ast.Assign):
+            loop, gives[ast.unparse(statement.targets[0])] = looped(plain.visit(statement.value))
+            host.steps.append(loop)
+            for row, allocation in loop.rows.items():
+                plain.visit(ast.parse(f"{row} = {allocation}").body[0])  # for its layout
+        elif (found := re.fullmatch(r"(\w+) = (\w+)\[(\d+)\]", line)) and found[2] in gives:
+            new[found[1]] = gives[found[2]][int(found[3])]
+        elif found := re.fullmatch(r"(buf\d+) = (buf\d+)", line):
+            new[found[1]] = new.get(found[2], found[2])
         elif not SKIPPED.match(line) and not re.fullmatch(r"s\d+ = \w+", line):
-            _read_statement(host, _Plain(new).visit(statement), kernels)
-    _name_buffers(host)
+            _read_statement(host, plain.visit(statement), kernels)
     return host
 
 
@@ -83,11 +131,19 @@ def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, Kernel])
 class _Plain(ast.NodeTransformer):
     """Names as ModelNew has them, and torch's own calls for those of Inductor's runtime."""
 
-    def __init__(self, new: dict[str, str]) -> None:
-        self._new = new
+    def __init__(self, new: dict[str, str], layouts: dict[str, Layout]) -> None:
+        self._new, self._layouts = new, layouts
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.parse(self._new.get(node.id, node.id), mode="eval").body
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in ("torch.empty", "torch.empty_strided"):
+            sizes, *strides = [elements(ast.unparse(a)) for a in node.value.args]
+            contiguous = tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
+            self._layouts[ast.unparse(node.targets[0])] = sizes, strides[0] if strides else contiguous
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -95,8 +151,11 @@ class _Plain(ast.NodeTransformer):
         if name.startswith("empty_strided_"):
             return _allocation(*given[:3])
         if name == "reinterpret_tensor":  # counts from where its tensor begins, as_strided from where the storage does
-            shift = "" if given[3] == "0" else f", {given[0]}.storage_offset() + {given[3]}"
-            return ast.parse(f"torch.as_strided({', '.join(given[:3])}{shift})", mode="eval").body
+            if given[3] == "0":
+                wanted = elements(given[1]), elements(given[2])
+                return ast.parse(view_of(given[0], self._layouts.get(given[0]), wanted), mode="eval").body
+            shift = f"{given[0]}.storage_offset() + {given[3]}"
+            return ast.parse(f"torch.as_strided({', '.join(given[:3])}, {shift})", mode="eval").body
         if name == "torch.device" or any(k.arg == "device" for k in node.keywords):
             for keyword in node.keywords:
                 if keyword.arg == "device":
@@ -106,49 +165,38 @@ class _Plain(ast.NodeTransformer):
 
 def _allocation(shape: str, strides: str, dtype: str) -> ast.expr:
     """torch.empty where the strides are those of a contiguous tensor."""
-    plain = strides.replace(" ", "") == _contiguous(shape)
-    text = f"torch.empty_strided({shape}, {strides}, device=device, dtype={dtype})"
-    if plain:
-        text = f"torch.empty({shape}, device=device, dtype={dtype})"
-    return ast.parse(text, mode="eval").body
+    plain = is_contiguous((elements(shape), elements(strides)))
+    made = f"torch.empty({shape}, " if plain else f"torch.empty_strided({shape}, {strides}, "
+    return ast.parse(f"{made}device=device, dtype={dtype})", mode="eval").body
 
 
-def _contiguous(shape: str) -> str:
-    """The strides of a contiguous tensor where every size is a name or a number, in Inductor's order of factors; ""
-    elsewhere.
-    """
-    sizes = [ast.unparse(e) for e in getattr(ast.parse(shape, mode="eval").body, "elts", [])]
-    if not all(s.isidentifier() or s.isdigit() for s in sizes):
-        return ""
-    strides = []
-    for place in range(len(sizes)):
-        factors = [s for s in sizes[place + 1 :] if s != "1"]
-        numbers = [f for f in factors if f.isdigit()]
-        if len(numbers) > 1:
-            return ""
-        strides.append("*".join([*numbers, *sorted(f for f in factors if not f.isdigit())]) or "1")
-    made = ",".join(strides)
-    return f"({made},)" if len(strides) == 1 else f"({made})"
-
-
-def _name_buffers(host: Host) -> None:
-    """`buf3` is called after the kernel that writes it."""
+def name_buffers(host: Host, taken: set[str]) -> None:
+    """`buf3` is called after the kernel that writes it; nothing gets a name that is taken."""
     new: dict[str, str] = {}
-    taken: set[str] = set()
-    for step in host.steps:
-        if isinstance(step, Launch):
-            words = step.kernel.name.removesuffix("_kernel").removesuffix("_row")
-            for parameter, value in step.given.items():
-                if "out_ptr" in parameter and re.fullmatch(r"buf\d+", value) and value not in new:
-                    made, number = f"{words}_result" if words in ("sum", "copy") else words, 2
-                    while made in taken:
-                        made, number = f"{re.sub(r'_[0-9]+$', '', words)}_{number}", number + 1
-                    taken.add(made)
-                    new[value] = made
-    rename = lambda text: re.sub(r"\bbuf\d+\b", lambda m: new.get(m[0], m[0].replace("buf", "tensor_")), text)  # noqa: E731
+    for launch in host.launches():
+        words = launch.kernel.name.removesuffix("_kernel").removesuffix("_row")
+        for parameter, value in launch.given.items():
+            if "out_ptr" in parameter and re.fullmatch(r"buf\d+", value) and value not in new:
+                made, number = f"{words}_result" if words in ("sum", "copy") else words, 2
+                while made in taken:
+                    made, number = f"{re.sub(r'_[0-9]+$', '', words)}_{number}", number + 1
+                taken.add(made)
+                new[value] = made
+
+    def rename(text: str) -> str:
+        return re.sub(r"\bbuf\d+\b", lambda m: new.get(m[0], m[0].replace("buf", "tensor_")), text)
+
+    _rename_in(host, rename)
+
+
+def _rename_in(host: Host, rename: Callable[[str], str]) -> None:
     for place, step in enumerate(host.steps):
         if isinstance(step, Launch):
             step.given = {p: rename(v) for p, v in step.given.items()}
+        elif isinstance(step, Loop):
+            step.first = {n: rename(v) for n, v in step.first.items()}
+            step.given = {n: rename(v) for n, v in step.given.items()}
+            _rename_in(step.host, rename)
         else:
             host.steps[place] = ast.parse(rename(ast.unparse(step))).body[0]
     host.returned = [rename(v) for v in host.returned]
@@ -180,7 +228,24 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
     names = Names(kernel, {k: v for k, v in parameters.items() if k not in kernel.blocks})
     names.give(function)
     renamed(function, names)
-    return Written(f"{comment}\n{ast.unparse(ast.fix_missing_locations(function))}", kept)
+    head, rest = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
+    decorator, head = head.split("\n", 1)
+    opening, parameters_text = head.split("(", 1)
+    head = folded(f"{opening}(", parameters_text.split(", "), "):")
+    return Written("\n".join([comment, decorator, *head, rest]), kept)
+
+
+def folded(opening: str, items: list[str], closing: str, indent: str = "") -> list[str]:
+    """A list in brackets: on one line where that is short, otherwise on as few lines as hold it."""
+    whole = f"{opening}{', '.join(items)}{closing}"
+    if len(whole) + len(indent) <= WIDTH:
+        return [whole]
+    words = ", ".join(item.replace(" ", "\0") for item in items) + ","  # breaks between items only
+    inside = [
+        line.replace("\0", " ")
+        for line in textwrap.wrap(words, WIDTH - 4 - len(indent), break_long_words=False, break_on_hyphens=False)
+    ]
+    return [opening, *(f"    {line}" for line in inside), closing]
 
 
 def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
@@ -208,8 +273,10 @@ def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
             made = values[0].replace(" * ", "_by_") if not values[0][0].isdigit() else _numbered("size", numbers)
         else:
             made = _numbered("size", numbers)
+        base, number = made.removesuffix("_pointer"), 2
         while made in found.values():
-            made += "_2" if "pointer" not in made else "_again"
+            made = f"{base}_{number}" if "ptr" not in old else f"{base}_{'out_' * ('out' in old)}pointer"
+            base, number = (base, number + 1) if made not in found.values() else (f"{base}_{number}", number + 1)
         found[old] = made
         if "ptr" not in old:
             by_value[values] = made
@@ -237,7 +304,10 @@ def launch_lines(launch: Launch, written: Written) -> list[str]:
     if (number := stages(kernel)) is not None:
         options.append(f"num_stages={number}")
     grid = _grid(kernel, extents, counts, names)
-    return [f"{kernel.name}[{grid}](", f"    {', '.join(passed)},", f"    {', '.join([*blocks, *options])},", ")"]
+    arguments = folded("", passed, "", " " * 12)
+    arguments = [f"    {passed_line.strip()}" for passed_line in arguments if passed_line.strip()]
+    arguments[-1] = arguments[-1].rstrip(",") + ","
+    return [f"{kernel.name}[{grid}](", *arguments, f"    {', '.join([*blocks, *options])},", ")"]
 
 
 def _grid(kernel: Kernel, extents: dict[str, str], counts: dict[str, int], names: dict[str, str]) -> str:

@@ -13,12 +13,18 @@ def replace_functions() -> None:
     import torch
     import torch.nn.functional as functional
 
+    from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
+    from kernelwright.policies.inductor.tracing.pooling import pooling_functions
+    from kernelwright.policies.inductor.tracing.ranking import ordering_functions
+    from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
+
     own = {
         "max_pool1d": max_pool1d, "group_norm": group_norm, "scaled_dot_product_attention": attention,
         "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
+        "bilinear": bilinear, "conv1d": conv1d,
     }  # fmt: skip
-    for name, function in own.items():
+    for name, function in (own | pooling_functions()).items():
         setattr(functional, name, function)
     for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
         setattr(functional, name, _dropout(name))
@@ -30,12 +36,39 @@ def replace_functions() -> None:
 
     replaced: list[tuple[Any, str, Any]] = [
         (torch, "group_norm", group_norm_of_torch),
-        (torch._VF, "gru_cell", gru_cell), (torch._VF, "lstm_cell", lstm_cell),
-        (torch, "repeat_interleave", repeat_interleave), (torch.Tensor, "repeat_interleave", repeat_interleave),
-        (torch, "chunk", chunk), (torch.Tensor, "chunk", chunk), (torch.Tensor, "unfold", unfold),
-    ]  # fmt: skip
+        *((torch._VF, name, function) for name, function in recurrent_functions().items()),
+        (torch, "stack", stack),
+        (torch, "cat", cat),
+        (torch, "cdist", cdist),
+        (torch.Tensor, "__getitem__", element),
+        (torch.Tensor, "unfold", unfold),
+        *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in ordering_functions().items()),
+        *((owner, f.__name__, f) for owner in (torch, torch.Tensor) for f in (repeat_interleave, bincount, chunk)),
+    ]
     for owner, name, function in replaced:
         setattr(owner, name, function)
+
+
+def element(x: Any, index: Any) -> Any:
+    """x[index]; an integer that is a symbol selects, where C++ would ask for its number."""
+    import torch
+
+    words = list(index) if isinstance(index, tuple) else [index]
+    if any(isinstance(w, torch.SymInt) for w in words):
+        dim, places = 0, []
+        for place, word in enumerate(words):
+            if isinstance(word, torch.SymInt):
+                places.append((place, dim))
+            if word is Ellipsis:
+                dim += x.dim() - sum(w is not None and w is not Ellipsis for w in words)
+            elif word is not None:
+                dim += 1
+        for place, dim in reversed(places):
+            x = x.select(dim, words.pop(place))
+        index = tuple(words)
+        if all(isinstance(w, slice) and w == slice(None) for w in words):
+            return x
+    return torch._C.TensorBase.__getitem__(x, index)
 
 
 def _dropout(name: str) -> Any:
@@ -55,29 +88,6 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
         return torch._C._nn.linear(x, weight, bias)
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     return torch.addmm(bias, rows, weight.t()).reshape(*x.shape[:-1], weight.shape[0])
-
-
-def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    import torch
-
-    size = h.shape[-1]
-    own, kept = linear(x, w_ih, b_ih), linear(h, w_hh, b_hh)
-    reset = torch.sigmoid(own[..., :size] + kept[..., :size])
-    update = torch.sigmoid(own[..., size : 2 * size] + kept[..., size : 2 * size])
-    new = torch.tanh(own[..., 2 * size :] + reset * kept[..., 2 * size :])
-    return new + update * (h - new)
-
-
-def lstm_cell(x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> tuple[Any, Any]:
-    import torch
-
-    h, c = state
-    size = h.shape[-1]
-    gates = linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh)
-    put, forget = torch.sigmoid(gates[..., :size]), torch.sigmoid(gates[..., size : 2 * size])
-    candidate, out = torch.tanh(gates[..., 2 * size : 3 * size]), torch.sigmoid(gates[..., 3 * size :])
-    c = forget * c + put * candidate
-    return out * torch.tanh(c), c
 
 
 def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
@@ -202,6 +212,48 @@ def pixel_unshuffle(x: Any, downscale_factor: Any) -> Any:
     n = len(lead)
     order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
     return made.permute(order).reshape(*lead, channels * r * r, height // r, width // r)
+
+
+def cdist(left: Any, right: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
+    """Distances between all rows of two matrices."""
+    import torch
+
+    apart = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
+    if p == math.inf:
+        return apart.amax(-1)
+    if p == 0:
+        return (apart != 0).to(left.dtype).sum(-1)
+    if p == 1:
+        return apart.sum(-1)
+    return torch.sqrt((apart * apart).sum(-1)) if p == 2 else (apart**p).sum(-1) ** (1 / p)
+
+
+def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:
+    """left[i] weight[o, i, j] right[j], by one product and one sum."""
+    out, inner, outer = weight.shape
+    rows = left.reshape(-1, inner) @ weight.permute(1, 0, 2).reshape(inner, out * outer)
+    made = (rows.reshape(*left.shape[:-1], out, outer) * right.unsqueeze(-2)).sum(-1)
+    return made if bias is None else made + bias
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number below `minlength` occurs; without a bound its size would depend on data."""
+    import torch
+
+    if isinstance(minlength, int) and minlength == 0:
+        raise Refused("bincount without minlength has a size that depends on data")
+    here = x.unsqueeze(-1) == torch.arange(minlength, device=x.device)
+    if weights is None:
+        return here.to(torch.int64).sum(0)
+    return torch.where(here, weights.unsqueeze(-1), torch.zeros((), dtype=weights.dtype, device=x.device)).sum(0)
+
+
+def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: Any = 1) -> Any:  # fmt: skip
+    """Of a contiguous input: shapes of others are asked of a real device."""
+    import torch
+
+    return torch.conv1d(x.contiguous(), weight, bias, stride, padding, dilation, groups)
 
 
 def one_hot(x: Any, num_classes: Any = -1) -> Any:

@@ -10,13 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from kernelwright.policies.inductor.helpers import helper_name
+from kernelwright.policies.inductor.writing.helpers import helper_name
 
 LONGEST = 92
 """Characters of an expression that something is put into."""
 TEMPORARY = re.compile(r"_?tmp\d+$|[xyzr]\d*_?offset$")
 KEPT_APART = re.compile(
-    r"\b(tl\.(load|dot|sum|max|min|reduce|associative_scan|argmax|atomic)|row_|welford|any_of|select_one)"
+    r"\b(tl\.(load|dot|sum|cumsum|max|min|reduce|associative_scan|argmax|atomic)|row_|welford|any_of|select_one)"
 )
 """Calls that deserve a line of their own."""
 
@@ -80,9 +80,10 @@ class _Runtime(ast.NodeTransformer):
             return ast.parse(f"tl.math.{node.attr}", mode="eval").body
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """`tl.arange(0, XBLOCK)[:]` is the range itself."""
         self.generic_visit(node)
-        return node
+        return node.value if isinstance(node.slice, ast.Slice) and ast.unparse(node.slice) == ":" else node
 
 
 def _converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
@@ -91,6 +92,8 @@ def _converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
     What is converted twice is converted once.
     """
     inner = function.value
+    if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]).startswith("tl.int"):
+        return inner
     if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]) == "tl.float32":
         return ast.parse(f"{inner.id} * 1.0", mode="eval").body
     if ast.unparse(node.args[0]) == "tl.float32" and re.fullmatch(r"ks\d+ \* 1\.0", ast.unparse(inner)):
@@ -145,14 +148,22 @@ class _Constants(ast.NodeTransformer):
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self._values: dict[str, tuple[ast.expr, str]] = {}
+        counted = Counter(name for name, _ in assignments(function))
         for name, value in assignments(function):
-            if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.full" and not name.startswith("_"):
+            if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.full" and counted[name] == 1:
                 self._values[name] = (value.args[1], ast.unparse(value.args[2]))
 
     def _constant(self, node: ast.expr, compared: bool) -> ast.expr | None:
         known = self._values.get(node.id) if isinstance(node, ast.Name) else None
         fits = known is not None and (known[1] in ("tl.float32", "tl.int32") or (compared and known[1] == "tl.int64"))
         return copy.deepcopy(known[0]) if known is not None and fits else None
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """What is stored is converted to what it is stored in."""
+        self.generic_visit(node)
+        if ast.unparse(node.func) == "tl.store" and (value := self._constant(node.args[1], True)) is not None:
+            node.args[1] = value
+        return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
         self.generic_visit(node)

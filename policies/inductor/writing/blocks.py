@@ -6,7 +6,7 @@ import ast
 import math
 import re
 
-from kernelwright.policies.inductor.kernels import Kernel
+from kernelwright.policies.inductor.writing.kernels import Kernel
 
 SIDES = ("X", "Y", "Z", "R0", "R1")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from kernelwright.policies.inductor.helpers import BODIES
-from kernelwright.policies.inductor.kernels import Kernel
-from kernelwright.policies.inductor.plain import assignments
+from kernelwright.policies.inductor.writing.helpers import BODIES
+from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.plain import assignments
 
 ROLES = {
     "element": {"x": "element"},
@@ -25,7 +25,8 @@ RESULTS = (
     ("tl.sum", "total"), ("any_of", "found"), ("exp2", "power"), ("exp", "exponential"), ("rsqrt", "inverse_root"),
     ("sqrt", "root"),
     ("tanh", "hyperbolic"), ("erf", "error_function"), ("log", "logarithm"), ("sin", "sine"), ("cos", "cosine"),
-    ("associative_scan", "running"), ("tl.where", "chosen"), ("maximum", "larger"), ("minimum", "smaller"),
+    ("associative_scan", "running"), ("cumsum", "running"), ("tl.where", "chosen"),
+    ("maximum", "larger"), ("minimum", "smaller"),
     ("sigmoid", "gate"),
     ("tl.reshape", "tile"), ("tl.trans", "tile"), ("tl.broadcast_to", "wide"), ("tl.full", "constant"),
     (".to", "converted"),

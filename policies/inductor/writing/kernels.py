@@ -10,17 +10,21 @@ from kernelwright.policies.inductor.refusing import Refused
 
 KINDS = {"persistent_reduction": "reduction", "reduction": "reduction", "pointwise": "pointwise", "split_scan": "scan"}
 """Inductor's decorators, in words."""
+MATMUL = r"mm(?![a-z])"
+"""mm, bmm, addmm, not cummax."""
 FAMILIES = (
     ("softmax", "softmax"), ("layer_norm", "layer_norm"), ("batch_norm", "batch_norm"), ("convolution", "convolution"),
-    ("mm", "matmul"), ("embedding", "embedding"), ("cumsum", "cumsum"), ("max_pool", "max_pool"),
+    (MATMUL, "matmul"), ("embedding", "embedding"), ("cumsum", "cumsum"), ("max_pool", "max_pool"),
     ("avg_pool", "average_pool"),
     ("gelu", "gelu"), ("silu", "silu"), ("sigmoid", "sigmoid"), ("tanh", "tanh"), ("relu", "relu"),
-    ("cat", "concatenate"),
-    ("var_mean", "variance"), ("mean", "mean"), ("amax", "maximum"), ("sum", "sum"), ("clone", "copy"),
+    (r"^cat\b", "concatenate"), ("scatter|index_put", "scatter"),
+    ("var_mean", "variance"), ("mean", "mean"), ("amax", "maximum"), ("(?<!cum)sum", "sum"), ("clone", "copy"),
 )  # fmt: skip
-"""Part of an operator's name -> the word that a kernel is called by; the first that fits."""
+"""A regular expression over an operator's name -> the word that a kernel is called by; the first that fits."""
+ADDING = ["tmp0 = arg0_0 + arg1_0", "return tmp0"]
+"""The body of the function that a running sum combines with."""
 QUIET = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t",
-    "_unsafe_view", "alias"}  # fmt: skip
+    "_unsafe_view", "alias", "kernelwright.steps"}  # fmt: skip
 """Operators that move nothing: they are not named in comments."""
 
 
@@ -77,6 +81,7 @@ def kernels_of(text: str) -> dict[str, Kernel]:
 def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     functions = [n for n in ast.parse(body).body if isinstance(n, ast.FunctionDef)]
     function = functions[-1]
+    others = _plain_scans(function, functions[:-1], taken)
     maker = next((d for d in function.decorator_list if isinstance(d, ast.Call)), None)
     if maker is None or not isinstance(maker.func, ast.Attribute):
         raise Refused(f"Inductor wrote {original} in a form that is not known here")
@@ -92,7 +97,7 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
         original=original,
         name=_unique(f"{_family(operators, KINDS[heuristic], dot)}_kernel", taken),
         function=function,
-        others=functions[:-1],
+        others=others,
         kind=KINDS[heuristic],
         dot=dot,
         persistent=heuristic == "persistent_reduction",
@@ -103,16 +108,54 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     )
 
 
+def _plain_scans(function: ast.FunctionDef, others: list[ast.FunctionDef], taken: set[str]) -> list[ast.FunctionDef]:
+    """Running sums by `tl.cumsum`; what else a scan combines with gets a name. Gives the functions that are left."""
+    adding = {f.name for f in others if [ast.unparse(s) for s in f.body][-2:] == ADDING}
+    _Cumulative(adding).visit(function)
+    ast.fix_missing_locations(function)
+    read = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+    left = [f for f in others if f.name in read]
+    for other in left:
+        new = _unique("combine_kernel", taken).removesuffix("_kernel")
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and node.id == other.name:
+                node.id = new
+        other.name = new
+    return left
+
+
+class _Cumulative(ast.NodeTransformer):
+    def __init__(self, adding: set[str]) -> None:
+        self._adding = adding
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        call, target = node.value, node.targets[0]
+        if (
+            isinstance(call, ast.Call)
+            and ast.unparse(call.func) == "tl.associative_scan"
+            and ast.unparse(call.args[2]) in self._adding
+            and isinstance(target, ast.Tuple)
+            and isinstance(call.args[0], ast.Tuple)
+        ):
+            node.targets = [target.elts[0]]
+            node.value = ast.parse(
+                f"tl.cumsum({ast.unparse(call.args[0].elts[0])}, {ast.unparse(call.args[1])})", mode="eval"
+            ).body
+        return node
+
+
 def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
     """softmax_row, matmul_gelu, add_mul: at most two words of what it covers, and how it goes over the elements."""
     words: list[str] = []
     for part, word in FAMILIES:
-        if any(part in o for o in operators) and word not in words:
+        if any(re.search(part, o) for o in operators) and word not in words:
             words.append(word)
     if dot:
         words = [w for w in words if w in ("matmul", "convolution")][:1] + [w for w in words if w not in ("matmul",
             "convolution", "copy")]  # fmt: skip
-    own = [o.strip("_") for o in operators if o.strip("_") not in QUIET and not any(p in o for p, _ in FAMILIES)]
+    own = [
+        o.strip("_") for o in operators if o.strip("_") not in QUIET and not any(re.search(p, o) for p, _ in FAMILIES)
+    ]
     chosen = (words or own or ["copy"])[:2]
     if kind == "reduction" and not dot:
         chosen.append("row")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from kernelwright.policies.inductor.tracing import Traced
+from kernelwright.policies.inductor.tracing.graph import Traced
 
 
 def model_and_what_it_needs(traced: Traced, lines: list[str], constants: dict[str, str]) -> tuple[list[str], str]:
@@ -33,7 +33,8 @@ def model_and_what_it_needs(traced: Traced, lines: list[str], constants: dict[st
         if argument is not None:
             argument.annotation = None
     body = "\n".join("        " + line for line in lines)
-    text = f"{ast.unparse(model)}\n\n    def forward({ast.unparse(arguments)}):\n{body}"
+    head = ast.unparse(model).removesuffix("\n    pass")
+    text = f"{head}\n\n    def forward({ast.unparse(arguments)}):\n{body}"
     return [ast.unparse(s) for s in tree.body if s in wanted[1:]], text
 
 
@@ -71,7 +72,7 @@ def _without_computation(node: ast.ClassDef) -> None:
         growing = bool(more)
     node.body = [
         n for n in node.body if (n.name in kept if isinstance(n, ast.FunctionDef) else not _is_docstring(n))
-    ] or [ast.Pass()]
+    ] or [ast.Pass()]  # goes where forward is written beside it
     for method in node.body:
         if isinstance(method, ast.FunctionDef) and _is_docstring(method.body[0]):
             method.body = method.body[1:] or [ast.Pass()]

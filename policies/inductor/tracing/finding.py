@@ -1,0 +1,47 @@
+"""Which line of a problem calls an operator."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from kernelwright.policies.inductor.refusing import PROBLEM
+from kernelwright.policies.inductor.tracing.graph import examples
+
+
+class _Found(Exception):
+    """The operator was called; its argument is the number of the line."""
+
+
+def line_that_calls(source: str, operator: str) -> int | None:
+    """The first line of the problem that leads to the operator (`scatter_add`); None where none is seen.
+
+    The reference runs once on tensors without values.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    wanted = operator.strip("_")
+
+    class Finding(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = str(getattr(function, "overloadpacket", function)).rpartition(".")[2].strip("_")
+            if name == wanted or name.startswith(f"{wanted}_"):
+                frames = [f for f in traceback.extract_stack() if f.filename == PROBLEM]
+                if frames and frames[-1].lineno is not None:
+                    raise _Found(frames[-1].lineno)
+            return function(*args, **(kwargs or {}))
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        module, inputs, init = examples(source, mode)
+        with mode, torch.no_grad():
+            model = module["Model"](**init) if isinstance(init, dict) else module["Model"](*init)
+            with Finding():
+                model(*inputs)
+    except _Found as found:
+        return int(found.args[0])
+    except Exception:  # whatever else the reference does without values says nothing about the operator
+        return None
+    return None

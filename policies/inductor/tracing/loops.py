@@ -1,0 +1,246 @@
+"""Loops over a size, traced once: what one step computes becomes a graph of its own, and the loop itself an operator
+that the candidate writes as `for step in range(...)` round the launches of that graph.
+
+A step may read whatever is there before the loop, carries tensors from step to step (their shapes stay), and gives
+tensors that are stacked. A loop whose count is a number, or inside another loop, is unrolled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelwright.policies.inductor.refusing import Refused
+
+OPERATOR = "kernelwright::steps"
+HINT = 2
+"""The step at which a loop's body is traced; nothing may depend on its being this one."""
+
+Body = Callable[[Any, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
+"""Step and what is carried -> what is carried on, and what is stacked."""
+
+
+@dataclass
+class LoopBody:
+    """One step of one loop as a graph."""
+
+    carried: list[str]
+    """A name for each carried tensor."""
+    stacked: list[str]
+    """A name for each tensor that the steps give."""
+    shapes: list[tuple[list[Any], Any]]
+    """Sizes and dtype of each tensor that is stacked, of one step."""
+    given: int = 0
+    """Tensors that a step reads besides."""
+    step: Any = None
+    """The symbol of the step."""
+    graph: Any = None
+    flat: list[Any] = field(default_factory=list)
+    """Step, sizes, carried, carried on, stacked, given: the graph's arguments."""
+    sizes: list[Any] = field(default_factory=list)
+    """Symbols of sizes among the arguments."""
+
+
+class Unsuited(Refused):
+    """A loop that has to be unrolled."""
+
+
+class Loops:
+    """The loops of one module, in the order in which forward comes to them."""
+
+    def __init__(self, sizes: Any, make: Callable[[Any, list[Any]], Any]) -> None:
+        """make: a function and its arguments -> a graph."""
+        self.bodies: list[LoopBody] = []
+        self._sizes, self._make = sizes, make
+        self._place = 0
+        self._inside = False
+        self.learning = False
+        self.unrolling = False
+        """Whether all loops are run as they are."""
+
+    def begin(self, learning: bool) -> None:
+        """Before forward is run: to learn the bodies, and then to trace it."""
+        self._place, self.learning = 0, learning
+        if learning:
+            self.bodies.clear()
+
+    def over(
+        self, body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Runs a body `count` times: what is carried at the end, and what the steps gave, stacked.
+
+        keep: a loop also where the count is a number. Raises Refused where a carried tensor changes its shape.
+        """
+        import torch
+        from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+
+        size = keep or (isinstance(count, torch.SymInt) and bool(count.node.expr.free_symbols))
+        if not size or self._inside or self.unrolling:
+            return _unrolled(body, count, state)
+        leaves, form = torch.utils._pytree.tree_flatten(state)
+        tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
+        step = self._sizes.step(self._place) if self.learning else self.bodies[self._place].step
+        self._inside = True
+        try:
+            with disable_proxy_modes_tracing(), _collecting(tensors) as given:
+                body(step, dict(state))
+            if self.learning:
+                self.bodies.append(self._learnt(body, step, state, tensors, given))
+        finally:
+            self._inside = False
+        known = self.bodies[self._place]
+        found = _operator()(tensors, list(given), count, self._place)
+        self._place += 1
+        after = iter(found[: len(tensors)])
+        carried = [next(after) if isinstance(v, torch.Tensor) else v for v in leaves]
+        stacked = dict(zip(known.stacked, found[len(tensors) :], strict=True))
+        return torch.utils._pytree.tree_unflatten(carried, form), stacked
+
+    def _learnt(self, body: Body, step: Any, state: dict[str, Any], tensors: list[Any], given: list[Any]) -> LoopBody:
+        import torch
+
+        paths = torch.utils._pytree.tree_flatten_with_path(state)[0]
+        names = ["_".join(str(getattr(k, "key", getattr(k, "idx", k))) for k in p) for p, v in paths
+                 if isinstance(v, torch.Tensor)]  # fmt: skip
+        with _substituting({}):
+            _, gives = body(step, dict(state))
+        shapes = [(list(v.shape), v.dtype) for v in gives.values()]
+        sizes = list(self._sizes.where.values())
+        carried = [_fresh(v, contiguous=True) for v in tensors]
+        ahead = [_fresh(v, contiguous=True) for v in tensors]
+        slots = [torch.empty(shape, dtype=dtype) for shape, dtype in shapes]
+        read = [_fresh(v) for v in given]
+        flat = [step, *sizes, *carried, *ahead, *slots, *read]
+        form = torch.utils._pytree.tree_structure(state)
+        leaves = torch.utils._pytree.tree_leaves(state)
+
+        def run(at: Any, *values: Any) -> None:
+            rest = list(values[len(sizes) :])
+            now, on, puts, new = (rest[a:b] for a, b in _cuts(len(tensors), len(tensors), len(shapes), len(given)))
+            waiting = iter(now)
+            own = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaves]
+            with _substituting(dict(zip(map(id, given), new, strict=True))):
+                after, made = body(at, torch.utils._pytree.tree_unflatten(own, form))
+            after = [v for v in torch.utils._pytree.tree_leaves(after) if isinstance(v, torch.Tensor)]
+            if len(after) != len(on):
+                raise Unsuited("a loop over a size carries a number of tensors that changes")
+            for place, value in [*zip(on, after, strict=True), *zip(puts, made.values(), strict=True)]:
+                if len(place.shape) != len(value.shape) or place.dtype != value.dtype:
+                    raise Unsuited("a loop over a size carries a tensor whose shape changes")
+                place.copy_(value)
+
+        graph = self._make(run, flat)
+        self._sizes.hold_for_every(step)
+        return LoopBody(names, list(gives), shapes, len(given), step, graph, flat, sizes)
+
+
+def _cuts(*lengths: int) -> list[tuple[int, int]]:
+    ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
+    return list(zip([0, *ends], ends, strict=False))
+
+
+def _fresh(value: Any, contiguous: bool = False) -> Any:
+    import torch
+
+    if contiguous:
+        return torch.empty(value.shape, dtype=value.dtype)
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+
+
+def _unrolled(body: Body, count: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    import torch
+
+    rows: list[dict[str, Any]] = []
+    for step in range(count):
+        state, made = body(step, dict(state))
+        rows.append(made)
+    return state, {name: torch.stack([row[name] for row in rows]) for name in rows[0]} if rows else {}
+
+
+@contextmanager
+def _collecting(own: list[Any]) -> Iterator[list[Any]]:
+    """The tensors that functions of torch are given inside and that were made outside, each once."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    given: list[Any] = []
+    known = {id(v): v for v in own}
+
+    class Collecting(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            for value in torch.utils._pytree.tree_leaves((args, kwargs or {})):
+                if isinstance(value, torch.Tensor) and id(value) not in known:
+                    known[id(value)] = value
+                    given.append(value)
+            versions = [v._version for v in given]
+            made = function(*args, **(kwargs or {}))
+            if versions != [v._version for v in given[: len(versions)]]:
+                raise Unsuited("a loop over a size changes in place a tensor that was there before it")
+            for value in torch.utils._pytree.tree_leaves(made):
+                if isinstance(value, torch.Tensor):
+                    known[id(value)] = value  # kept, so that no other tensor gets its identity
+            return made
+
+    with Collecting():
+        yield given
+
+
+@contextmanager
+def _substituting(new: dict[int, Any]) -> Iterator[None]:
+    """Other tensors in the place of some, wherever a function of torch is given them."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Substituting(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            args, kwargs = torch.utils._pytree.tree_map(lambda v: new.get(id(v), v), (tuple(args), kwargs or {}))
+            return function(*args, **kwargs)
+
+    with Substituting():
+        yield
+
+
+# ------------------------------------------------------------------------------------------ the loop as an operator
+_current: list[Loops] = []
+"""The loops of the module that is being traced."""
+
+
+@contextmanager
+def tracing_loops(loops: Loops) -> Iterator[None]:
+    _current.append(loops)
+    try:
+        yield
+    finally:
+        _current.pop()
+
+
+def over_steps(
+    body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """See `Loops.over`; outside of a trace the loop is run as it is."""
+    return _current[-1].over(body, count, state, keep=keep) if _current else _unrolled(body, count, state)
+
+
+_library: list[Any] = []
+
+
+def _operator() -> Any:
+    """Defines the operator once a process."""
+    import torch
+
+    if not _library:
+        _library.append(torch.library.Library("kernelwright", "FRAGMENT"))
+        _library[0].define("steps(Tensor[] carried, Tensor[] given, SymInt count, int loop) -> Tensor[]")
+        torch.library.register_fake(OPERATOR, _shapes_of, lib=_library[0])
+    return torch.ops.kernelwright.steps.default
+
+
+def _shapes_of(carried: list[Any], given: list[Any], count: Any, loop: int) -> list[Any]:
+    import torch
+
+    body = _current[-1].bodies[loop]
+    device = (carried or given)[0].device
+    after = [torch.empty(v.shape, dtype=v.dtype, device=device) for v in carried]
+    return after + [torch.empty([count, *shape], dtype=dtype, device=device) for shape, dtype in body.shapes]

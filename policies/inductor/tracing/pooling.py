@@ -1,0 +1,64 @@
+"""Pooling to a given number of cells, whatever the size of what is pooled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from kernelwright.policies.inductor.refusing import Refused
+
+
+def pooling_functions() -> dict[str, Any]:
+    """Name in torch.nn.functional -> the function."""
+    average = {f"adaptive_avg_pool{axes}d": _adaptive(axes, _mean, f"adaptive_avg_pool{axes}d") for axes in (1, 2, 3)}
+    largest = {f"adaptive_max_pool{axes}d": _adaptive(axes, _most, f"adaptive_max_pool{axes}d") for axes in (1, 2, 3)}
+    return average | largest
+
+
+def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
+    """Axis after axis: a window is a rectangle, so that its mean is a mean of means."""
+
+    def pooled(x: Any, output_size: Any, return_indices: bool = False) -> Any:
+        if return_indices:
+            raise Refused(f"{name} with indices")
+        if output_size == 1 or tuple([output_size] if isinstance(output_size, int) else output_size) == (1,) * axes:
+            return x.mean(list(range(-axes, 0)), True) if pool is _mean else x.amax(list(range(-axes, 0)), True)
+        wanted = list(output_size) if isinstance(output_size, tuple | list) else [output_size] * axes
+        for place, cells in enumerate(wanted):
+            axis = x.dim() - axes + place
+            if cells is not None:
+                x = pool(x.movedim(axis, -1), cells).movedim(-1, axis)
+        return x
+
+    pooled.__name__ = name
+    return pooled
+
+
+def _members(size: Any, cells: Any, device: Any) -> Any:
+    """[cells, size]: whether an element lies in a cell's window."""
+    import torch
+
+    cell = torch.arange(cells, device=device).unsqueeze(-1)
+    place = torch.arange(size, device=device)
+    return (place >= cell * size // cells) & (place < ((cell + 1) * size + cells - 1) // cells)
+
+
+def _mean(x: Any, cells: Any) -> Any:
+    import torch
+
+    if isinstance(cells, int) and cells == 1:
+        return x.mean(-1, keepdim=True)
+    inside = _members(x.shape[-1], cells, x.device)
+    count = inside.to(torch.int32).sum(-1)
+    zero = torch.zeros((), dtype=x.dtype, device=x.device)
+    return (torch.where(inside, x.unsqueeze(-2), zero).sum(-1) / count).to(x.dtype)
+
+
+def _most(x: Any, cells: Any) -> Any:
+    import torch
+
+    if isinstance(cells, int) and cells == 1:
+        return x.amax(-1, keepdim=True)
+    least = torch.full((), -math.inf, dtype=x.dtype, device=x.device)
+    return torch.where(_members(x.shape[-1], cells, x.device), x.unsqueeze(-2), least).amax(-1)

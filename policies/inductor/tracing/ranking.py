@@ -1,0 +1,256 @@
+"""Sorting and the largest elements without a library.
+
+A few of the largest are taken one after the other; whole rows are sorted bit by bit; for a median each element's rank
+is counted, which takes the square of the length. What it does not do: medians of rows over `LONGEST` elements.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.tracing.loops import over_steps
+
+LONGEST = 8192
+"""Elements of a row that are ranked."""
+FEW = 8
+"""So many of the largest are taken one after the other."""
+
+
+def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
+    """aten's operator -> the same in operators that Inductor has kernels for.
+
+    partial: what would be refused stays the operator that it is.
+    """
+    own = _operators()
+    return {operator: _or_left(function) for operator, function in own.items()} if partial else own
+
+
+def _or_left(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def attempt(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except Refused:
+            return NotImplemented
+
+    return attempt
+
+
+def _operators() -> dict[Any, Callable[..., Any]]:
+    import torch
+
+    aten = torch.ops.aten
+    return {
+        aten.scatter_reduce.two: scatter_reduce, aten.topk.default: topk, aten.sort.default: sort,
+        aten.sort.stable: sort_stable, aten.argsort.default: argsort, aten.kthvalue.default: kthvalue,
+        aten.median.dim: median, aten.nanmedian.dim: nanmedian,
+    }  # fmt: skip
+
+
+def _ranks(x: Any, descending: bool) -> Any:
+    """For the last dimension: how many elements come before each one.
+
+    NaN counts as the largest, equal elements keep their order.
+    """
+    import torch
+
+    length = x.shape[-1]
+    hint = length.node.hint if isinstance(length, torch.SymInt) else length
+    if hint is not None and hint > LONGEST:
+        raise Refused(f"the median of rows of {hint} elements: at most {LONGEST} are ranked", operator="median")
+    own, other = x.unsqueeze(-1), x.unsqueeze(-2)
+    place = torch.arange(length, device=x.device)
+    earlier = place.unsqueeze(0) < place.unsqueeze(1)
+    own_nan, other_nan = own != own, other != other
+    if descending:
+        before = (other > own) | (other_nan & torch.logical_not(own_nan))
+    else:
+        before = (other < own) | (own_nan & torch.logical_not(other_nan))
+    equal = (other == own) | (own_nan & other_nan)
+    return (before | (equal & earlier)).to(torch.int64).sum(-1)
+
+
+def topk(x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
+    import torch
+
+    if x.dim() == 0:
+        return x.clone(), x.new_zeros((), dtype=torch.int64)
+    moved = x.movedim(dim, -1)
+    if isinstance(k, int) and 0 < k <= FEW:
+        values, indices = _one_after_the_other(moved, k, largest)
+    else:
+        values, indices = _by_digits(moved, largest)
+        values, indices = values.narrow(-1, 0, k), indices.narrow(-1, 0, k)
+    return values.movedim(-1, dim), indices.movedim(-1, dim)
+
+
+def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
+    """The last dimension sorted, equal elements in their order, and where each element was: a radix sort, a bit at a
+    time, whose passes are a loop.
+    """
+    import torch
+
+    key = _keys(x)
+    key = torch.bitwise_not(key) if descending else key
+    places = torch.arange(x.shape[-1], device=x.device, dtype=torch.int32).expand(x.shape).contiguous()
+
+    def one_bit(at: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        key, place = state["key"], state["place"]
+        zero = (torch.bitwise_right_shift(key, at) & 1) == 0
+        before = torch.cumsum(zero.to(torch.int32), -1, dtype=torch.int32)
+        zeros = zero.to(torch.int32).sum(-1, keepdim=True, dtype=torch.int32)
+        slot = torch.arange(x.shape[-1], device=x.device, dtype=torch.int32)
+        rank = torch.where(zero, before - 1, zeros + slot - before).to(torch.int64)
+        moved = {"key": torch.empty_like(key).scatter(-1, rank, key),
+                 "place": torch.empty_like(place).scatter(-1, rank, place)}  # fmt: skip
+        return moved, {}
+
+    bits = torch.iinfo(key.dtype).bits
+    after, _ = over_steps(one_bit, bits, {"key": key.contiguous(), "place": places}, keep=True)
+    indices = after["place"].to(torch.int64)
+    return torch.gather(x, -1, indices), indices
+
+
+def _keys(x: Any) -> Any:
+    """Integers whose bits, read as an unsigned number, are in the order of the elements; NaN is the largest."""
+    import torch
+
+    if not x.dtype.is_floating_point:
+        wide = x.to(torch.int64 if x.dtype == torch.int64 else torch.int32)
+        return wide ^ torch.iinfo(wide.dtype).min
+    wide, whole = (x, torch.int64) if x.dtype == torch.float64 else (x.float(), torch.int32)
+    wide = torch.where(wide != wide, math.nan, wide + 0.0)  # one NaN, and one zero
+    bits = wide.view(whole)
+    return torch.where(bits < 0, torch.bitwise_not(bits), bits ^ torch.iinfo(whole).min)
+
+
+def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
+    """Of the last dimension; NaN counts as the largest, of equal elements the first is taken first."""
+    import torch
+
+    length = x.shape[-1]
+    places = torch.arange(length, device=x.device)
+    floating = x.dtype.is_floating_point
+    worst: Any = (-math.inf if largest else math.inf) if floating else _end(x.dtype, lowest=largest)
+    nan = x != x
+    taken = torch.zeros_like(x, dtype=torch.bool)
+    values, indices = [], []
+    for _ in range(k):
+        left = torch.logical_not(taken)
+        known = torch.where(taken | nan, worst, x)
+        best = known.amax(-1, keepdim=True) if largest else known.amin(-1, keepdim=True)
+        here = left & torch.logical_not(nan) & (x == best)
+        if floating:
+            number = here.to(torch.int32).sum(-1, keepdim=True) > 0
+            nans = left & nan
+            some = nans.to(torch.int32).sum(-1, keepdim=True) > 0
+            here = torch.where(some if largest else torch.logical_not(number), nans, here)
+        index = torch.where(here, places, length).amin(-1, keepdim=True)
+        chosen = places == index
+        values.append(torch.where(chosen, x, torch.zeros((), dtype=x.dtype, device=x.device)).sum(-1).to(x.dtype))
+        indices.append(index.squeeze(-1))
+        taken = taken | chosen
+    return torch.stack(values, -1), torch.stack(indices, -1)
+
+
+def _end(dtype: Any, lowest: bool) -> int:
+    import torch
+
+    return int(torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max)
+
+
+def ordering_functions() -> dict[str, Any]:
+    """Name in torch and of tensors' methods -> the function, with the form that torch's answer has."""
+    import torch
+
+    def sorted_(input: Any, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
+        return torch.return_types.sort(sort(input, dim, descending))
+
+    def topk_(input: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        return torch.return_types.topk(topk(input, k, dim, largest))
+
+    def argsort_(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+        return sort(input, dim, descending)[1]
+
+    return {"sort": sorted_, "topk": topk_, "argsort": argsort_}
+
+
+def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    """The largest, smallest or product of what is scattered to one place: each place looks at all that is scattered.
+
+    Sums and means are left to Inductor, which has atomic additions for them.
+    """
+    import torch
+
+    if reduce not in ("amax", "amin", "prod") or x.dim() == 0:
+        return NotImplemented
+    dim = dim % x.dim()
+    moved, index, src = (v.movedim(dim, -1) for v in (x, index, src.narrow(dim, 0, index.shape[dim])))
+    here = index.unsqueeze(-2) == torch.arange(moved.shape[-1], device=x.device).unsqueeze(-1)
+    if reduce == "prod":
+        neutral: Any = 1
+    elif x.dtype.is_floating_point:
+        neutral = -math.inf if reduce == "amax" else math.inf
+    else:
+        neutral = _end(x.dtype, lowest=reduce == "amax")
+    wide = torch.where(here, src.unsqueeze(-2), torch.full((), neutral, dtype=x.dtype, device=x.device))
+    made = wide.prod(-1).to(x.dtype) if reduce == "prod" else getattr(wide, reduce)(-1)
+    if include_self:
+        both = {"amax": torch.maximum, "amin": torch.minimum, "prod": torch.mul}[reduce](moved, made)
+    else:
+        both = torch.where(here.to(torch.int32).sum(-1) > 0, made, moved)
+    return both.movedim(-1, dim)
+
+
+def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+    moved = x.movedim(dim, -1)
+    values, indices = _by_digits(moved, descending)
+    return values.movedim(-1, dim), indices.movedim(-1, dim)
+
+
+def sort_stable(x: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+    return sort(x, dim, descending)
+
+
+def argsort(x: Any, dim: int = -1, descending: bool = False) -> Any:
+    return sort(x, dim, descending)[1]
+
+
+def kthvalue(x: Any, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+    values, indices = topk(x, k, dim, largest=False)
+    values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+def median(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    """The lower one of two middle elements; NaN where there is one, as torch says."""
+    import torch
+
+    moved = x.movedim(dim, -1)
+    ranks, length = _ranks(moved, False), moved.shape[-1]
+    nans = (moved != moved).to(torch.int64).sum(-1, keepdim=True)
+    wanted = torch.where(nans > 0, length - nans, (length - 1) // 2)
+    return _one(moved, ranks == wanted, dim, keepdim)
+
+
+def nanmedian(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    import torch
+
+    moved = x.movedim(dim, -1)
+    ranks, length = _ranks(moved, False), moved.shape[-1]
+    nans = (moved != moved).to(torch.int64).sum(-1, keepdim=True)
+    return _one(moved, ranks == torch.clamp(length - nans - 1, min=0) // 2, dim, keepdim)
+
+
+def _one(moved: Any, here: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    import torch
+
+    zero = torch.zeros((), dtype=moved.dtype, device=moved.device)
+    values = torch.where(here, moved, zero).sum(-1, keepdim=True).to(moved.dtype)
+    indices = torch.where(here, torch.arange(moved.shape[-1], device=moved.device), 0).sum(-1, keepdim=True)
+    values, indices = values.movedim(-1, dim), indices.movedim(-1, dim)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))

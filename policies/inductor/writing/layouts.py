@@ -1,0 +1,82 @@
+"""Sizes and strides as expressions: which tensor is contiguous, and which view a pair of sizes and strides is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+ATOM = re.compile(r"[A-Za-z_][\w.]*(\[\d+\])*")
+"""A size by its name: `width`, `self.down.weight.shape[0]`."""
+Layout = tuple[tuple[str, ...], tuple[str, ...]]
+"""Sizes and strides, as text."""
+
+
+@lru_cache(maxsize=4096)
+def _expression(text: str) -> Any:
+    """The text as a polynomial, so that two ways to write it are the same."""
+    import sympy
+
+    names: dict[str, Any] = {}
+
+    def symbol(found: re.Match[str]) -> str:
+        names.setdefault(found[0], sympy.Symbol(f"n{len(names)}_{re.sub(r'[^A-Za-z0-9]', '_', found[0])}"))
+        return str(names[found[0]])
+
+    plain = ATOM.sub(symbol, text)
+    by_name = {str(s): sympy.Symbol(original, positive=True, integer=True) for original, s in names.items()}
+    try:
+        return sympy.expand(sympy.sympify(plain, locals=by_name))
+    except (TypeError, SyntaxError, sympy.SympifyError):  # a call, such as sym_max: equal to itself only
+        return sympy.Symbol(text)
+
+
+def same(left: str, right: str) -> bool:
+    """Whether two sizes are one, however they are written."""
+    return left == right or bool(_expression(left) == _expression(right))
+
+
+def product(sizes: Sequence[str]) -> str:
+    return " * ".join(f"({s})" for s in sizes) or "1"
+
+
+def elements(text: str) -> tuple[str, ...]:
+    """The elements of a tuple's text."""
+    return tuple(ast.unparse(e) for e in getattr(ast.parse(text, mode="eval").body, "elts", []))
+
+
+def is_contiguous(layout: Layout) -> bool:
+    """Whether the strides are those of a contiguous tensor of these sizes."""
+    sizes, strides = layout
+    return all(
+        sizes[i] == "1" or same(strides[i], product(sizes[i + 1 :])) for i in range(len(sizes))
+    )  # the stride of an axis of one does not matter
+
+
+def view_of(name: str, base: Layout | None, wanted: Layout) -> str:
+    """A view of a tensor by its plainest name; as_strided where nothing plainer is known to be the same."""
+    if base is not None:
+        if len(base[0]) == len(wanted[0]) and all(map(same, [*base[0], *base[1]], [*wanted[0], *wanted[1]])):
+            return name
+        if order := _permutation(base, wanted):
+            return f"{name}.permute({', '.join(map(str, order))})"
+        if is_contiguous(base) and is_contiguous(wanted) and same(product(base[0]), product(wanted[0])):
+            return f"{name}.view({', '.join(wanted[0]) or '()'})"
+    sizes, strides = (f"({', '.join(t)}{',' * (len(t) == 1)})" for t in wanted)
+    return f"torch.as_strided({name}, {sizes}, {strides})"
+
+
+def _permutation(base: Layout, wanted: Layout) -> list[int]:
+    """Which axis of the base each wanted one is; empty where it is none, or not certain."""
+    if len(base[0]) != len(wanted[0]):
+        return []
+    order: list[int] = []
+    for size, stride in zip(*wanted, strict=True):
+        fits = [i for i, (s, t) in enumerate(zip(*base, strict=True))
+                if i not in order and same(s, size) and (size == "1" or same(t, stride))]  # fmt: skip
+        if not fits:
+            return []
+        order.append(fits[0])
+    return order

@@ -1,0 +1,91 @@
+"""Loops over a size in the candidate's text: reading the operator that stands for one, and writing the `for`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+
+from kernelwright.policies.inductor.lowering.generating import Generated
+from kernelwright.policies.inductor.tracing.graph import Traced
+from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.launches import Host, Launch, Loop, Written, launch_lines, read_call
+
+
+class LoopReading:
+    """Turns the operator of a loop into the loop, with names that nothing else in forward has."""
+
+    def __init__(
+        self, traced: Traced, generated: Generated, kernels: dict[str, Kernel], names: dict[str, str], taken: set[str]
+    ) -> None:
+        """names: symbol -> its name in forward; taken: names that are there already, to which those of loops are
+        added.
+        """
+        assert traced.loops is not None
+        self._bodies, self._texts = traced.loops.bodies, generated.bodies
+        self._kernels, self._names, self._taken = kernels, names, taken
+
+    def __call__(self, call: ast.Call) -> tuple[Loop, list[str]]:
+        carried, given, count, which = call.args
+        assert isinstance(carried, ast.List)
+        assert isinstance(given, ast.List)
+        number = int(ast.unparse(which))
+        body = self._bodies[number]
+        step = self._unique("time_step")
+        names = [self._unique(n) for n in body.carried]
+        ahead = [self._unique(f"{n}_next") for n in names]
+        rows = [self._unique(n) for n in body.stacked]
+        read, more = [], {}
+        for value in map(ast.unparse, given.elts):
+            if not re.fullmatch(r"[\w.\[\]]+", value):
+                more[own := self._unique("read")] = value
+                value = own
+            read.append(value)
+        symbols = self._names | {str(body.step.node.expr): step}
+        sizes = [symbols.get(str(v.node.expr), str(v.node.expr)) for v in body.sizes]
+        places = [f"{row}[{step}]" for row in rows]
+        arguments = [step, *sizes, *names, *ahead, *places, *read]
+        host = read_call(self._texts[number], self._kernels, arguments, symbols, self, {})
+        filled = {r: self._allocation(ast.unparse(count), shape, dtype, symbols)
+                  for r, (shape, dtype) in zip(rows, body.shapes, strict=True)}  # fmt: skip
+        first = dict(zip(names, map(ast.unparse, carried.elts), strict=True))
+        return Loop(ast.unparse(count), step, first, filled, more, host), [*names, *rows]
+
+    def _unique(self, name: str) -> str:
+        made, number = name, 2
+        while made in self._taken:
+            made, number = f"{name}_{number}", number + 1
+        self._taken.add(made)
+        return made
+
+    def _allocation(self, count: str, shape: list[object], dtype: object, symbols: Mapping[str, str]) -> str:
+        sizes = [re.sub(r"\b[a-z]+\d+\b", lambda m: symbols.get(m[0], m[0]), str(n)) for n in shape]
+        extents = ", ".join([count, *sizes]) + "," * (not sizes)
+        return f"torch.empty(({extents}), device=device, dtype={dtype})"
+
+
+def host_lines(host: Host, written: Mapping[str, Written]) -> list[str]:
+    """What forward does, as its lines."""
+    lines: list[str] = []
+    for step in host.steps:
+        if isinstance(step, Launch):
+            lines += launch_lines(step, written[step.kernel.original])
+        elif isinstance(step, Loop):
+            lines += _loop_lines(step, written)
+        else:
+            lines.append(ast.unparse(step))
+    return lines
+
+
+def _loop_lines(loop: Loop, written: Mapping[str, Written]) -> list[str]:
+    lines = [f"{name} = {value}" for name, value in [*loop.given.items(), *loop.rows.items()]]
+    for name, value in loop.first.items():
+        lines += [f"{name} = {value}.clone(memory_format=torch.contiguous_format)",
+                  f"{name}_next = torch.empty_like({name})"]  # fmt: skip
+    lines.append(f"for {loop.step} in range({loop.count}):")
+    inside = host_lines(loop.host, written)
+    if loop.first:
+        pairs = [(n, f"{n}_next") for n in loop.first]
+        left, right = ", ".join(n for p in pairs for n in p), ", ".join(n for p in pairs for n in p[::-1])
+        inside.append(f"{left} = {right}")
+    return lines + [f"    {line}" for line in inside]

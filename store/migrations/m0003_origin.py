@@ -1,0 +1,14 @@
+"""Version 3: where a candidate's text came from. What older rows say of it is in their policy's name."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+from sqlalchemy.engine import Connection
+
+ADD = "ALTER TABLE candidate ADD COLUMN origin VARCHAR(32) NOT NULL DEFAULT 'policy'"
+FILL = "UPDATE candidate SET origin = policy WHERE policy IN ('compiler', 'file')"
+
+
+def apply(connection: Connection) -> None:
+    connection.execute(text(ADD))
+    connection.execute(text(FILL))

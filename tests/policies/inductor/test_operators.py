@@ -1,0 +1,68 @@
+"""Functions of torch written with others: on real tensors they give what torch gives."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from kernelwright.policies.inductor.tracing import functional, ranking
+from kernelwright.policies.inductor.tracing.pooling import pooling_functions
+from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
+
+SPECIAL = torch.tensor([[1.0, float("nan"), -0.0, 0.0, float("inf"), -3.5, 1.0, float("-inf"), 2e-38]])
+
+
+@pytest.mark.parametrize("x", [SPECIAL, torch.randn(3, 40), torch.randint(-9, 9, (2, 30)), torch.randn(2, 20).half()])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorting_bit_by_bit_is_stable_and_puts_nan_last(x: torch.Tensor, descending: bool):
+    values, indices = ranking.sort(x, -1, descending)
+    expected = torch.sort(x, dim=-1, descending=descending, stable=True)
+    torch.testing.assert_close(values, expected.values, equal_nan=True)
+    torch.testing.assert_close(indices, expected.indices)
+
+
+@pytest.mark.parametrize("k", [3, 9])
+@pytest.mark.parametrize("largest", [False, True])
+def test_the_largest_are_those_of_a_stable_sort(k: int, largest: bool):
+    for x in (SPECIAL, torch.randn(4, 50), torch.full((2, 12), float("-inf"))):
+        values, indices = ranking.topk(x, k, -1, largest)
+        expected = torch.sort(x, dim=-1, descending=largest, stable=True)
+        torch.testing.assert_close(values, expected.values[:, :k], equal_nan=True)
+        torch.testing.assert_close(indices, expected.indices[:, :k])
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin", "prod"])
+@pytest.mark.parametrize("include_self", [False, True])
+def test_scattered_elements_are_reduced_where_they_meet(reduce: str, include_self: bool):
+    x, index, source = torch.randn(5, 3), torch.randint(0, 5, (9, 3)), torch.randn(9, 3)
+    got = ranking.scatter_reduce(x, 0, index, source, reduce, include_self=include_self)
+    torch.testing.assert_close(got, x.scatter_reduce(0, index, source, reduce, include_self=include_self))
+
+
+@pytest.mark.parametrize("cells", [1, 3, (2, 5), (None, 4)])
+def test_pooling_to_a_number_of_cells_is_torch_s(cells: object):
+    x = torch.randn(2, 3, 13, 11)
+    own = pooling_functions()
+    torch.testing.assert_close(own["adaptive_avg_pool2d"](x, cells), F.adaptive_avg_pool2d(x, cells))
+    torch.testing.assert_close(own["adaptive_max_pool2d"](x, cells), F.adaptive_max_pool2d(x, cells))
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_recurrent_layer_gives_what_torch_s_gives(kind: str, both_ways: bool):
+    layer = getattr(torch.nn, kind)(6, 5, num_layers=2, batch_first=True, bidirectional=both_ways)
+    x, states = torch.randn(3, 7, 6), torch.zeros(2 * (1 + both_ways), 3, 5)
+    name = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn_tanh"}[kind]
+    start = (states, states) if kind == "LSTM" else states
+    got = recurrent_functions()[name](x, start, layer._flat_weights, True, 2, 0.0, False, both_ways, True)
+    expected, last = layer(x)
+    torch.testing.assert_close(got[0], expected)
+    torch.testing.assert_close(got[1], last[0] if kind == "LSTM" else last)
+
+
+def test_distances_bilinear_forms_and_counts_are_torch_s():
+    a, b, weight = torch.randn(4, 6), torch.randn(5, 6), torch.randn(3, 6, 6)
+    for p in (0.0, 1.0, 2.0, 3.0, float("inf")):
+        torch.testing.assert_close(functional.cdist(a, b, p), torch.cdist(a, b, p))
+    torch.testing.assert_close(functional.bilinear(a, b[:4], weight), F.bilinear(a, b[:4], weight))
+    ids = torch.randint(0, 8, (50,))
+    torch.testing.assert_close(functional.bincount(ids, minlength=8), torch.bincount(ids, minlength=8))
