@@ -25,6 +25,7 @@ from kernelwright.agent.command_line.recheck import recheck
 from kernelwright.agent.command_line.renamed_options import RenamingCommand
 from kernelwright.agent.command_line.replay import replay
 from kernelwright.agent.command_line.report import report
+from kernelwright.agent.command_line.serve import serve
 from kernelwright.agent.command_line.solve import solve
 from kernelwright.agent.command_line.version import version
 
@@ -42,6 +43,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     db,
     doctor,
     machine,
+    serve,
     version,
 )
 

@@ -124,15 +124,22 @@ class LocalPool:
     def _place(self) -> None:
         """Gives what waits to judges that are free, in order of arrival within a kind."""
         begun: list[tuple[Waiting, LocalJudge]] = []
+        hopeless: list[tuple[Waiting, str]] = []
         with self._lock:
             for waiting in list(self._waiting):
                 judge = self._free_judge(waiting.device, [judge for _, judge in begun])
-                if judge is None:
-                    self._fail_if_hopeless(waiting)
+                if judge is None and not (why := self._no_hope(waiting.device)):
                     continue
                 self._waiting.remove(waiting)
+                if judge is None:
+                    hopeless.append((waiting, why))
+                    continue
                 self._placed[waiting.work.future] = (judge, waiting.ask.number)
                 begun.append((waiting, judge))
+        for waiting, why in hopeless:  # outside the lock: callbacks of the future may ask this pool again
+            waiting.work.future.set_exception(
+                InfrastructureError(f"no judge can be started ({why}): see agent doctor")
+            )
         for waiting, judge in begun:
             waiting.work.future.add_done_callback(self._forget)
             waiting.began(judge.name)
@@ -144,14 +151,12 @@ class LocalPool:
         best = max(room, key=lambda judge: room[judge], default=None)
         return best if best is not None and room[best] > 0 else None
 
-    def _fail_if_hopeless(self, waiting: Waiting) -> None:
-        """Where no judge of its kind will ever be there."""
-        kin = [judge for judge in self._judges if judge.kind is waiting.device]
+    def _no_hope(self, device: DeviceKind) -> str:
+        """Why no judge of this kind will ever be there; empty where one may be."""
+        kin = [judge for judge in self._judges if judge.kind is device]
         if kin and not all(self._barren.get(judge.name, 0) >= BARREN for judge in kin):
-            return
-        self._waiting.remove(waiting)
-        why = next((judge.trouble for judge in kin if judge.trouble), "") or "they die before they are ready"
-        waiting.work.future.set_exception(InfrastructureError(f"no judge can be started ({why}): see agent doctor"))
+            return ""
+        return next((judge.trouble for judge in kin if judge.trouble), "") or "they die before they are ready"
 
     def _forget(self, future: Future[Report]) -> None:
         with self._lock:
