@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -86,10 +87,8 @@ class LocalJudge:
 
     def stop(self, number: int) -> None:
         """Asks the judge to stop a verdict at its next step."""
-        try:
+        with contextlib.suppress(OSError):
             self._connection.send_bytes(Stop(number=number).model_dump_json().encode())
-        except OSError:
-            pass
 
     def close(self) -> None:
         """Ends the process; what is under way raises PoolClosed."""
@@ -105,10 +104,8 @@ class LocalJudge:
     def _connection_down(self) -> None:
         """The process reads the end of its asks. The descriptor stays open until the reading thread is done."""
         with socket.socket(fileno=self._connection.fileno()) as line:
-            try:
+            with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             line.detach()
 
     # -------------------------------------------------------------- the reading thread

@@ -137,9 +137,7 @@ class LocalPool:
                 self._placed[waiting.work.future] = (judge, waiting.ask.number)
                 begun.append((waiting, judge))
         for waiting, why in hopeless:  # outside the lock: callbacks of the future may ask this pool again
-            waiting.work.future.set_exception(
-                InfrastructureError(f"no judge can be started ({why}): see agent doctor")
-            )
+            waiting.work.future.set_exception(InfrastructureError(f"no judge can be started ({why}): see agent doctor"))
         for waiting, judge in begun:
             waiting.work.future.add_done_callback(self._forget)
             waiting.began(judge.name)

@@ -41,9 +41,7 @@ def _context(request: Request) -> Context:
 Here = Annotated[Context, Depends(_context)]
 
 
-def _client(
-    request: Request, here: Here, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
-) -> str:
+def _client(request: Request, here: Here, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> str:
     found = here.tokens.client(request.headers.get("authorization"))
     if found is None:
         raise Refused(Code.UNAUTHORIZED, "send a token of the server's token file: Authorization: Bearer TOKEN")

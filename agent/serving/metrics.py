@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.report import Report
 
@@ -20,13 +20,15 @@ class Metrics:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self.registry = CollectorRegistry()
-        where = {"registry": self.registry, "namespace": "kernelwright"}
+        where: dict[str, Any] = {"registry": self.registry, "namespace": "kernelwright"}
         self._submissions = Counter("submissions", "Submissions accepted.", ["client", "known"], **where)
         self._refused = Counter("refused", "Requests refused.", ["code"], **where)
         self._verdicts = Counter("verdicts", "Verdicts made.", ["device", "rung", "correct", "fault"], **where)
         self._unmade = Counter("verdicts_unmade", "Verdicts that ended without a report.", ["how"], **where)
         self._seconds = Histogram("verdict_seconds", "Of one verdict.", ["device"], buckets=SECONDS, **where)
-        self.enqueue = Histogram("enqueue_seconds", "Of one submission, until it is kept.", buckets=ENQUEUE_SECONDS, **where)
+        self.enqueue = Histogram(
+            "enqueue_seconds", "Of one submission, until it is kept.", buckets=ENQUEUE_SECONDS, **where
+        )
         self._queued = Gauge("queue_length", "Verdicts that wait.", ["device"], **where)
         self._running = Gauge("running", "Verdicts under way.", ["device"], **where)
         self._alive = Gauge("judges_alive", "Judges that are alive.", ["device"], **where)

@@ -243,8 +243,8 @@ def _set(connection: sa.Connection, verdict_id: str, **changes: Any) -> None:
     connection.execute(sa.update(VERDICT).where(VERDICT.c.id == verdict_id).values(**changes))
 
 
-def _kept(row: Mapping[str, Any]) -> Kept:
-    values = {name: row[name] for name in Kept.model_fields if name in row and name not in ("score", "error")}
+def _kept(row: sa.RowMapping) -> Kept:
+    values: dict[str, Any] = {name: row[name] for name in Kept.model_fields if name not in ("score", "error")}
     score = Score.model_validate_json(row["score"]) if row["score"] else None
     error = Error(code=Code(row["error_code"]), message=row["error_message"]) if row["error_code"] else None
     return Kept(score=score, error=error, **values)

@@ -61,9 +61,7 @@ class Server(uvicorn.Server):
 def listen(plan: Plan) -> socket.socket:
     """The socket that requests come to; port 0 takes any. Raises InputError."""
     if plan.token_file is None and not plan.host.startswith(LOOPBACK):
-        raise InputError(
-            f"--host {plan.host} can be reached from elsewhere: give --token-file, or listen on 127.0.0.1"
-        )
+        raise InputError(f"--host {plan.host} can be reached from elsewhere: give --token-file, or listen on 127.0.0.1")
     family = socket.AF_INET6 if ":" in plan.host else socket.AF_INET
     found = socket.socket(family)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -108,8 +106,9 @@ def _config(plan: Plan, context: Context) -> uvicorn.Config:
     deadlines = {"header_seconds": plan.header_seconds, "reader_seconds": plan.reader_seconds}
     protocol: type[Connection] = type("TimedConnection", (Connection,), deadlines)
     return uvicorn.Config(
-        make_app(context, plan.body_seconds), http=protocol, ws="none", loop="asyncio", lifespan="on", log_level="warning",
-        access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS, backlog=2048,
+        make_app(context, plan.body_seconds), http=protocol, ws="none", loop="asyncio", lifespan="on",
+        log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
+        backlog=2048,
     )  # fmt: skip
 
 

@@ -21,7 +21,9 @@ from kernelwright.agent.serving.wire import DeviceQueue, Health, HealthStatus, Q
 
 router = APIRouter(tags=["service"])
 PAGE = Path(__file__).with_name("page.html")
-CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-src 'self'"
+CONTENT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-src 'self'"
+)
 """Of the page: it speaks to this server only."""
 
 
@@ -87,17 +89,13 @@ async def rewards(
 
 
 @router.get("/v1/trajectories", responses=errors(401, 422))
-async def trajectories(
-    client: Client, here: Here, limit: Annotated[int, Query(ge=1, le=1000)] = 100
-) -> TrajectoryList:
+async def trajectories(client: Client, here: Here, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> TrajectoryList:
     """Of the database that the server was started with."""
     return await run_sync(here.trajectories.newest, limit)
 
 
 @router.get("/v1/trajectories/{trajectory_id}", response_class=HTMLResponse, responses=errors(401, 404, 422))
-async def trajectory(
-    trajectory_id: Annotated[int, InPath(ge=1, lt=2**63)], client: Client, here: Here
-) -> HTMLResponse:
+async def trajectory(trajectory_id: Annotated[int, InPath(ge=1, lt=2**63)], client: Client, here: Here) -> HTMLResponse:
     """One trajectory as an HTML page that loads nothing."""
     return HTMLResponse(await run_sync(here.trajectories.page, trajectory_id))
 
