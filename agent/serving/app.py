@@ -13,12 +13,13 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from kernelwright.agent.serving import problem_routes, state_routes, verdict_routes
-from kernelwright.agent.serving.connections import BODY_SECONDS, BodyDeadline
+from kernelwright.agent.serving.connections import BODY_SECONDS, BodyLimits
 from kernelwright.agent.serving.content import Refused
 from kernelwright.agent.serving.context import Context
 from kernelwright.agent.serving.wire import Code, Error, ErrorBody
 
 BODY_BYTES = 2**20
+BATCH_BYTES = 16 * 2**20
 STATUS = {
     Code.UNAUTHORIZED: 401, Code.TIMEOUT: 408, Code.TOO_LARGE: 413, Code.INVALID: 422, Code.NOT_FOUND: 404,
     Code.QUEUE_FULL: 429, Code.QUOTA: 429, Code.CLOSING: 503, Code.NO_JUDGES: 503,
@@ -42,12 +43,12 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
 
     app = FastAPI(
         title="Kernelwright judge", version=metadata.version("kernelwright"), lifespan=lifespan, docs_url=None,
-        redoc_url=None, max_body_size=BODY_BYTES,
+        redoc_url=None,
     )  # fmt: skip
     app.state.context = context
     for routes in (verdict_routes, problem_routes, state_routes):
         app.include_router(routes.router)
-    app.add_middleware(BodyDeadline, seconds=body_seconds)
+    app.add_middleware(BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)

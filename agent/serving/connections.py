@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
@@ -19,33 +20,53 @@ READER_SECONDS = 30.0
 """That a reader may take nothing; then the connection is closed."""
 
 
-class BodyDeadline:
-    """ASGI middleware: reading a body that trickles in raises HTTPException 408."""
+class BodyLimits:
+    """ASGI middleware: reading a body that trickles in raises HTTPException 408, one that is too large 413.
 
-    def __init__(self, app: ASGIApp, seconds: float = BODY_SECONDS) -> None:
-        self._app, self._seconds = app, seconds
+    Starlette's own RequestBodyLimitMiddleware answers with plain text whatever a handler of 413 makes; errors here are
+    JSON.
+    """
+
+    def __init__(self, app: ASGIApp, seconds: float, sizes: Mapping[str, int], size: int) -> None:
+        """sizes: bytes by path. size: of every other path."""
+        self._app, self._seconds, self._sizes, self._size = app, seconds, sizes, size
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         deadline = asyncio.get_running_loop().time() + self._seconds
-        complete = False
+        most = self._sizes.get(scope["path"], self._size)
+        complete, size, arrived = False, _announced(scope), 0
 
-        async def receive_in_time() -> Message:
-            nonlocal complete
+        async def receive_within_limits() -> Message:
+            nonlocal complete, size, arrived
             if complete:
                 return await receive()  # waits for the client to go
+            if size > most:
+                raise _refusal(413, f"the body is larger than {most} bytes: send less at once")
             try:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
                 why = f"the body did not arrive within {self._seconds:g} seconds: send it in one go"
-                raise HTTPException(408, why, headers={"Connection": "close"}) from None
-            complete = message["type"] != "http.request" or not message.get("more_body", False)
-            return message
+                raise _refusal(408, why) from None
+            arrived += len(message.get("body", b""))
+            size = max(size, arrived)
+            complete = size <= most and not message.get("more_body", False)
+            return message if size <= most else await receive_within_limits()
 
-        await self._app(scope, receive_in_time, send)
+        await self._app(scope, receive_within_limits, send)
+
+
+def _announced(scope: Scope) -> int:
+    """Bytes that the header Content-Length says; 0 where it says nothing."""
+    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    return int(said) if said.isdigit() else 0
+
+
+def _refusal(status: int, why: str) -> HTTPException:
+    return HTTPException(status, why, headers={"Connection": "close"})
 
 
 class Connection(H11Protocol):

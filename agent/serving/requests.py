@@ -71,6 +71,8 @@ def submission_of(
 
     Raises InputError for an option that there is not, and ProblemError for a file that is no problem.
     """
+    if device is not None and device not in list(DeviceKind):
+        raise InputError(f"device {device!r}: choose {', '.join(DeviceKind)}")
     try:
         kind = DeviceKind(device) if device is not None else None
         return Submission(

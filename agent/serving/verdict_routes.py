@@ -27,7 +27,6 @@ from kernelwright.agent.serving.wire import (
 )
 
 router = APIRouter(prefix="/v1", tags=["verdicts"])
-BATCH_BYTES = 16 * 2**20
 POSITION_SECONDS = 1.0
 """Between two looks at the place of a verdict that waits."""
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hex digits.")]
@@ -47,7 +46,7 @@ async def submit(submission: Submission, client: Client, here: Here, response: R
     return status
 
 
-@router.post("/batches", responses=errors(400, 401, 408, 413, 422, 503), max_body_size=BATCH_BYTES)
+@router.post("/batches", responses=errors(400, 401, 408, 413, 422, 503))
 async def submit_batch(batch: BatchOfSubmissions, client: Client, here: Here) -> BatchAnswer:
     """Submits several; each has its own status or error, in the order of the submissions."""
     entries, waits = [], []
