@@ -8,13 +8,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from multiprocessing.connection import Connection
-from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
 from kernelwright.agent.judging.messages import Ask, FromJudge, Judged, Ready, Step, Stop, Trouble
+from kernelwright.agent.judging.placing import AtWork, Judge
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, JudgeState, PoolClosed
 from kernelwright.agent.judging.verdict_maker import capacity_of, raised
 from kernelwright.tools.report import Report
@@ -24,17 +23,10 @@ CLOSING_SECONDS = 5.0
 """That a judge is given to end by itself."""
 
 
-class AtWork(NamedTuple):
-    """A verdict under way."""
-
-    future: Future[Report]
-    progress: Callable[[str], None]
-
-
 class LocalJudge:
     """Starts its process at once; `capacity` verdicts may be under way. Thread-safe."""
 
-    def __init__(self, name: str, device: str, workers: int, ended: Callable[[LocalJudge], None]) -> None:
+    def __init__(self, name: str, device: str, workers: int, ended: Callable[[Judge], None]) -> None:
         """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
         self.name, self.device = name, device
         self.kind = DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA

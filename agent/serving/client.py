@@ -59,6 +59,7 @@ class JudgeClient:
         self.url, self._patience = url.rstrip("/"), patience
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._settings: dict[str, Any] = {"base_url": self.url, "headers": headers, "timeout": TIMEOUT}
+        self._settings["verify"] = url.startswith("https://")  # certificates are read only where they are used
         self._http = httpx2.Client(**self._settings, limits=httpx2.Limits(max_connections=None))
         self._met = False
         """Whether the service has ever answered: an address where nobody is fails at once."""

@@ -61,7 +61,9 @@ def everything(connection):
 
 
 def head(length):
-    return f"POST /v1/verdicts HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    return (
+        f"POST /v1/verdicts HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
 
 
 def test_a_body_that_does_not_arrive_is_answered_with_408(connection):

@@ -186,9 +186,7 @@ def test_a_running_verdict_that_nobody_wants_is_stopped_at_its_next_step(http, s
     assert [attempt.outcome for attempt in status.attempts] == ["cancelled"]
 
 
-def test_a_fault_that_a_loaded_machine_may_cause_is_judged_anew_and_both_attempts_are_recorded(
-    http, submission, hangs
-):
+def test_a_fault_that_a_loaded_machine_may_cause_is_judged_anew_and_both_attempts_are_recorded(http, submission, hangs):
     body = submission(hangs("twice"), options={"compile_seconds": 1, "sizes": 1})
     verdict_id = http.post("/v1/verdicts", json=body).json()["verdict_id"]
     assert ended(http, verdict_id).report.failure.fault == "timeout"
