@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -42,6 +43,7 @@ class Preparing:
 
     def __init__(self, pool: JudgePool, kernelbench: Path | None, allow_import: Sequence[str]) -> None:
         self._pool, self._kernelbench, self._allowed = pool, kernelbench, frozenset(allow_import)
+        self._named = lru_cache(maxsize=1024)(self._find)
 
     def prepare(self, submission: Submission) -> Ready:
         """Raises Refused."""
@@ -74,7 +76,7 @@ class Preparing:
         except ProblemError as error:
             raise Refused(Code.INVALID, " ".join(str(error).split())) from None
 
-    def _named(self, name: str) -> Problem:
+    def _find(self, name: str) -> Problem:
         from kernelwright.agent.problems.finding import find
 
         if name.startswith("kernelbench:") and self._kernelbench is not None:

@@ -56,6 +56,24 @@ class Texts(BaseModel):
 
 
 _PLAIN = [column for column in VERDICT.c if column.name not in ("problem_json", "candidate", "options", "report")]
+_THIS = VERDICT.c.id == sa.bindparam("this")
+# Statements of every submission, made once: building one takes longer than SQLite takes to run it.
+_FIND = sa.select(*_PLAIN).where(_THIS)
+_TEXTS = sa.select(VERDICT.c.problem_json, VERDICT.c.candidate, VERDICT.c.options).where(_THIS)
+_REPORT = sa.select(VERDICT.c.report).where(_THIS)
+_QUEUE = sa.insert(VERDICT).prefix_with("OR REPLACE")
+_SUBMISSION = sa.insert(SUBMISSION)
+_LAST_ATTEMPT = sa.select(sa.func.max(ATTEMPT.c.number)).where(ATTEMPT.c.verdict_id == sa.bindparam("this"))
+_ATTEMPT = sa.insert(ATTEMPT)
+_ATTEMPTS = (
+    sa.select(ATTEMPT)
+    .where(ATTEMPT.c.verdict_id.in_(sa.bindparam("these", expanding=True)))
+    .order_by(ATTEMPT.c.verdict_id, ATTEMPT.c.number)
+)
+_SET = sa.update(VERDICT).where(_THIS)
+_END_ATTEMPT = sa.update(ATTEMPT).where(
+    (ATTEMPT.c.verdict_id == sa.bindparam("this")) & (ATTEMPT.c.outcome == Outcome.RUNNING.value)
+)
 
 
 class Record:
@@ -92,26 +110,24 @@ class Record:
     # -------------------------------------------------------------- reading
     def find(self, verdict_id: str) -> Kept | None:
         with self._engine.connect() as connection:
-            row = connection.execute(sa.select(*_PLAIN).where(VERDICT.c.id == verdict_id)).mappings().first()
+            row = connection.execute(_FIND, {"this": verdict_id}).mappings().first()
         return _kept(row) if row is not None else None
 
     def texts(self, verdict_id: str) -> Texts:
-        columns = (VERDICT.c.problem_json, VERDICT.c.candidate, VERDICT.c.options)
         with self._engine.connect() as connection:
-            row = connection.execute(sa.select(*columns).where(VERDICT.c.id == verdict_id)).one()
+            row = connection.execute(_TEXTS, {"this": verdict_id}).one()
         return Texts(problem=_unpacked(row[0]), candidate=_unpacked(row[1]), options=row[2])
 
     def report(self, verdict_id: str) -> Report | None:
         with self._engine.connect() as connection:
-            packed = connection.execute(sa.select(VERDICT.c.report).where(VERDICT.c.id == verdict_id)).scalar()
+            packed = connection.execute(_REPORT, {"this": verdict_id}).scalar()
         return Report.model_validate_json(_unpacked(packed)) if packed else None
 
     def attempts(self, verdict_ids: Sequence[str]) -> dict[str, tuple[Attempt, ...]]:
         """Of each verdict, in order."""
         found: dict[str, list[Attempt]] = {verdict_id: [] for verdict_id in verdict_ids}
-        asked = sa.select(ATTEMPT).where(ATTEMPT.c.verdict_id.in_(verdict_ids)).order_by(ATTEMPT.c.number)
         with self._engine.connect() as connection:
-            for row in connection.execute(asked).mappings():
+            for row in connection.execute(_ATTEMPTS, {"these": list(verdict_ids)}).mappings():
                 found[row["verdict_id"]].append(Attempt(**{k: v for k, v in row.items() if k != "verdict_id"}))
         return {verdict_id: tuple(attempts) for verdict_id, attempts in found.items()}
 
@@ -184,13 +200,13 @@ class Record:
             "candidate": _packed(texts.candidate), "options": texts.options,
         }  # fmt: skip
         with self.write() as connection:
-            connection.execute(sa.insert(VERDICT).prefix_with("OR REPLACE").values(values))
+            connection.execute(_QUEUE, values)
 
     def submission(self, verdict_id: str, client: str, group: str | None) -> None:
         """Somebody wants this verdict."""
         with self.write() as connection:
             values = {"verdict_id": verdict_id, "client": client, "group": group, "at": time.time()}
-            connection.execute(sa.insert(SUBMISSION).values(withdrawn=False, **values))
+            connection.execute(_SUBMISSION, {"withdrawn": False, **values})
 
     def withdraw(self, verdict_id: str, client: str) -> None:
         """A client wants this verdict no more."""
@@ -201,19 +217,17 @@ class Record:
     def begin(self, verdict_id: str, judge: str, now: float) -> int:
         """A judge is at work on it. Returns the attempt's number, from 1."""
         with self.write() as connection:
-            own = sa.select(sa.func.max(ATTEMPT.c.number)).where(ATTEMPT.c.verdict_id == verdict_id)
-            number = (connection.execute(own).scalar() or 0) + 1
+            number = (connection.execute(_LAST_ATTEMPT, {"this": verdict_id}).scalar() or 0) + 1
             values = {"verdict_id": verdict_id, "number": number, "judge": judge, "started": now, "message": ""}
-            connection.execute(sa.insert(ATTEMPT).values(outcome=Outcome.RUNNING.value, ended=None, **values))
+            connection.execute(_ATTEMPT, {"outcome": Outcome.RUNNING.value, "ended": None, **values})
             _set(connection, verdict_id, state=State.RUNNING.value, started=now)
         return number
 
     def end_attempt(self, verdict_id: str, outcome: Outcome, message: str, changes: Mapping[str, Any]) -> None:
         """Ends the attempt that is running, and changes the verdict's row in the same transaction."""
-        running = (ATTEMPT.c.verdict_id == verdict_id) & (ATTEMPT.c.outcome == Outcome.RUNNING.value)
         with self.write() as connection:
             ended = {"outcome": outcome.value, "ended": time.time(), "message": message}
-            connection.execute(sa.update(ATTEMPT).where(running).values(**ended))
+            connection.execute(_END_ATTEMPT, {"this": verdict_id, **ended})
             _set(connection, verdict_id, **changes)
 
     def set_state(self, verdict_id: str, state: State) -> None:
@@ -240,7 +254,7 @@ def failed(code: Code, message: str) -> dict[str, Any]:
 
 
 def _set(connection: sa.Connection, verdict_id: str, **changes: Any) -> None:
-    connection.execute(sa.update(VERDICT).where(VERDICT.c.id == verdict_id).values(**changes))
+    connection.execute(_SET, {"this": verdict_id, **changes})
 
 
 def _kept(row: sa.RowMapping) -> Kept:

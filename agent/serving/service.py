@@ -97,6 +97,10 @@ class Service:
             self.record.submission(kept.id, client, ready.group)
             self._observe.submitted(client, known)
             self._dispatch()
+            if kept.id in self._line:  # nothing has happened to it since: nothing is read again
+                return self.status_of(
+                    kept, client, self.record.attempts([kept.id])[kept.id] if known else (), None, known
+                )
             return self.status(client, kept.id).model_copy(update={"known": known})
 
     def _queue(self, client: str, ready: Ready) -> Kept:
@@ -142,13 +146,15 @@ class Service:
         return self.status_of(kept, client, attempts, report)
 
     def status_of(
-        self, kept: Kept, client: str, attempts: tuple[Attempt, ...] = (), report: Report | None = None
-    ) -> Status:
+        self, kept: Kept, client: str, attempts: tuple[Attempt, ...] = (), report: Report | None = None,
+        known: bool = False,
+    ) -> Status:  # fmt: skip
         """What a client is told of a verdict."""
         with self._lock:
             position = self._line.position(kept.id) or (1 if kept.state is State.QUEUED else None)
             return Status(
                 verdict_id=kept.id,
+                known=known,
                 position=position,
                 eta_seconds=self._eta(kept, position),
                 doing=self._doing.get(kept.id, ""),
