@@ -4,9 +4,12 @@
     [--think 4] [--kill] [--out bench/service_load.md]
 
 Starts `agent serve --device cpu` on loopback. Each client submits one candidate, waits for its verdict, thinks for
-`--think` seconds on average (exponential, as a policy that writes the next candidate), and submits the next. `--distinct` contents are drawn for all submissions; of them `--judged` go through every CPU rung (compiled and
-interpreted at one size), and the others are refused by reading their text. Clients arrive over `--ramp` seconds. Exit
-code 1 where a submission was lost or a content was judged more than once without a loss on record.
+`--think` seconds on average (exponential, as a policy that writes the next candidate), and submits the next.
+`--distinct` contents are drawn for all submissions; of them `--judged` go through every CPU rung (compiled and
+interpreted at its own size), and the others are refused by reading their text. Clients arrive over `--ramp` seconds.
+The seconds that the server's and the clients' main threads ran, and waited for a processor, are printed: on a machine
+that does other work the second is most of what a call takes. Exit code 1 where a submission was lost or a content was
+judged more than once.
 """
 
 from __future__ import annotations
@@ -160,6 +163,12 @@ def record_of(folder: Path) -> dict[str, Any]:
     return {"states": states, "outcomes": outcomes, "twice": twice, "submissions": submissions}
 
 
+def ran_and_waited(process: int) -> str:
+    """Of a process's main thread, from /proc/PID/schedstat (nanoseconds on a processor, and in its queue)."""
+    ran, waited, _ = Path(f"/proc/{process}/schedstat").read_text().split()
+    return f"{int(ran) / 1e9:.1f}, {int(waited) / 1e9:.1f}"
+
+
 def server_side(text: str) -> str:
     """The share of enqueue calls under 0.1 s in the server's own histogram."""
     found = {le: float(n) for le, n in re.findall(r'enqueue_seconds_bucket{le="([^"]+)"} (\S+)', text)}
@@ -185,6 +194,7 @@ def main() -> int:
         began, memory_before = time.monotonic(), served.memory()
         memory = asyncio.run(load.run(given.clients, given.submissions, given.ramp, given.kill))
         seconds = time.monotonic() - began
+        ran = {"server": ran_and_waited(served.process.pid), "clients": ran_and_waited(os.getpid())}
         token = {"Authorization": "Bearer token-of-client-00000000"}
         metrics = httpx2.get(f"http://127.0.0.1:{served.port}/metrics", headers=token).text
         served.stop()
@@ -193,7 +203,7 @@ def main() -> int:
     distinct = len(load.verdicts)
     milliseconds = sorted(1000 * one for one in load.enqueued)
     rows = {
-        "load average of the machine before": f"{load_before:.1f}", "niceness": os.nice(0), "clients": given.clients,
+        "load average of the machine before": f"{load_before:.1f}", "clients": given.clients,
         "submissions": given.submissions,
         "distinct contents": f"{distinct} ({given.judged} judged at every CPU rung)",
         "lost": lost, "contents judged twice": record["twice"], "attempts": dict(record["outcomes"]),
@@ -202,6 +212,7 @@ def main() -> int:
         "enqueue under 100 ms, by the server's own clock": server_side(metrics),
         "slowest (ms)": f"{milliseconds[-1]:.1f}", "seconds": f"{seconds:.1f}",
         "submissions answered a second": f"{given.submissions / seconds:.1f}", "asked again": dict(load.again),
+        **{f"main thread of the {name}: ran, waited for a processor (s)": told for name, told in ran.items()},
         "memory of the server (MiB)": ", ".join(f"{one:.0f}" for one in (memory_before, *memory)),
     }  # fmt: skip
     command = "python -m bench.service_load " + " ".join(sys.argv[1:])

@@ -28,7 +28,7 @@ from kernelwright.agent.serving.wire import (
 
 router = APIRouter(prefix="/v1", tags=["verdicts"])
 SMALL = 32 * 1024
-"""Characters of a submission that is taken within the event loop (a millisecond); larger ones are parsed in a thread."""
+"""Characters of a submission that is taken within the event loop, in a millisecond; larger ones take a thread."""
 POSITION_SECONDS = 1.0
 """Between two looks at the place of a verdict that waits."""
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hex digits.")]
