@@ -39,7 +39,8 @@ def main() -> int:
             [
                 given.schemathesis, "run", f"{address}/openapi.json", "--checks", ",".join(CHECKS), "--max-examples",
                 str(given.examples), "--header", "Authorization: Bearer token-of-client-00000000", "--seed", "1",
-                "--request-timeout", "70", "--continue-on-failure", "--no-color", "--phases", "examples,coverage,fuzzing",
+                "--request-timeout", "70", "--continue-on-failure", "--no-color", "--phases",
+                "examples,coverage,fuzzing",
             ],
             capture_output=True, text=True, cwd=folder,
         )  # fmt: skip
