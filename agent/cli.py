@@ -25,6 +25,7 @@ from kernelwright.agent.command_line.records.recheck import recheck
 from kernelwright.agent.command_line.records.replay import replay
 from kernelwright.agent.command_line.records.report import report
 from kernelwright.agent.command_line.renamed_options import RenamingCommand
+from kernelwright.agent.command_line.serve import serve
 from kernelwright.agent.command_line.solve import solve
 from kernelwright.agent.command_line.version import version
 
@@ -42,6 +43,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     db,
     doctor,
     machine,
+    serve,
     version,
 )
 

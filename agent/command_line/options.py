@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -206,6 +206,13 @@ class JudgingOptions:
 
 PARTIAL_OWN_WORK = "share:0.01"
 """What is asked of own work where `--partial` leaves operators to torch, and nothing else is said."""
+class Elsewhere(NamedTuple):
+    """What other machines judge on."""
+
+    device: str
+    """cpu or cuda:0."""
+    target: str
+    """sm_90."""
 
 
 def settings_of(
@@ -216,8 +223,11 @@ def settings_of(
     judging: JudgingOptions,
     draft: str = "policy",
     partial: bool = False,
+    elsewhere: Elsewhere | None = None,
 ) -> Settings:
     """Returns the settings of a run, checked. Raises InputError for a value that no option has.
+
+    elsewhere: what other machines judge on, where it is not this one.
 
     The policy `compiler` has one answer to give, so its runs have one turn.
     """
@@ -231,11 +241,12 @@ def settings_of(
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.agent.solve.drafting import draft_kind
 
-    device = choose_device(judging.device)
+    device = choose_device(judging.device) if elsewhere is None else elsewhere.device
+    own_target = [elsewhere.target] if elsewhere is not None else []
     budgets = budget.budgets()
     return Settings(
         policy=sampling.policy_label(policy),
-        targets=choose_targets(judging.target or [], device),
+        targets=choose_targets(judging.target or own_target, device),
         device=device,
         own_work=own_work_mode(PARTIAL_OWN_WORK if partial and judging.own_work == "strict" else judging.own_work),
         search=choose_search(search.search),
