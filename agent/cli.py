@@ -20,6 +20,7 @@ from kernelwright.agent.command_line.doctor import doctor
 from kernelwright.agent.command_line.export import export
 from kernelwright.agent.command_line.inspect import inspect
 from kernelwright.agent.command_line.machine import machine
+from kernelwright.agent.command_line.mcp import mcp
 from kernelwright.agent.command_line.problems import problems
 from kernelwright.agent.command_line.recheck import recheck
 from kernelwright.agent.command_line.renamed_options import RenamingCommand
@@ -40,6 +41,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     export,
     problems,
     db,
+    mcp,
     doctor,
     machine,
     version,
