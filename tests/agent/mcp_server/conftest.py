@@ -18,6 +18,9 @@ ROOT = Path(__file__).parents[3]
 KERNELS = ROOT / "tests" / "kernels"
 RIGHT = (KERNELS / "good" / "fused_silu.py").read_text()
 STARTS_SECONDS = 60.0
+TOOLS = (
+    "problem_list", "problem_show", "compile", "interpret", "check", "bench", "profile", "submit", "result", "history",
+)  # fmt: skip
 
 
 def environment() -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from .conftest import RIGHT, http_server
+from .conftest import RIGHT, TOOLS, http_server
 
 PROBLEM = "fused silu"
 UNCOMPILED = RIGHT.replace("tl.store(", "tl.no_such_store(")
@@ -31,9 +31,7 @@ async def ask(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 async def repair(client: Client) -> list[dict[str, Any]]:
     """From a text that does not compile to a correct kernel, with every tool on the way."""
     names = {tool.name for tool in (await client.list_tools()).tools}
-    assert names == {
-        "problem_list", "problem_show", "compile", "interpret", "check", "bench", "profile", "submit", "result", "history",
-    }  # fmt: skip
+    assert names == set(TOOLS)
     listed = await ask(client, "problem_list", query=PROBLEM, limit=3)
     assert listed["problems"][0]["name"] == "fused_silu"
     shown = await ask(client, "problem_show", problem=PROBLEM)
