@@ -82,21 +82,23 @@ def test_vf_validate_finds_every_problem_valid(judge_url, problem, tmp_path):
 
 
 class ScriptedModel(BaseHTTPRequestHandler):
-    """An endpoint in OpenAI's form that always gives the same reply."""
+    """An endpoint in OpenAI's form that always streams the same reply."""
 
     reply = ""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": self.reply}}
-        told = {"id": "1", "object": "chat.completion", "created": 1, "model": "scripted", "choices": [choice],
-                "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}  # fmt: skip
-        body = json.dumps(told).encode()
+        said = {"delta": {"role": "assistant", "content": self.reply}, "finish_reason": None}
+        ended = {"delta": {}, "finish_reason": "stop"}
+        chunks = [
+            {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "scripted", "choices": [{"index": 0, **one}]}
+            for one in (said, ended)
+        ]
         self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        self.wfile.write(body)
+        for line in (*map(json.dumps, chunks), "[DONE]"):
+            self.wfile.write(f"data: {line}\n\n".encode())
 
     def log_message(self, *_: object) -> None: ...
 
@@ -115,6 +117,5 @@ def test_vf_eval_rewards_a_scripted_policy(judge_url, problem, right, tmp_path):
         server.shutdown()
     [traces] = tmp_path.glob("*/traces.jsonl")
     [line] = traces.read_text().splitlines()
-    told = json.loads(line)
-    assert '"correct"' in line
-    assert told
+    rewards = json.loads(line)["traces"][0]["rewards"]
+    assert rewards["correct"]["score"] == 1.0

@@ -125,8 +125,11 @@ class JudgeClient:
     # -------------------------------------------------------------- tasks
     def tasks(self, names: Iterable[str] | None = None) -> list[Task]:
         """The service's problems with their references; those named, or all. Raises JudgeError."""
-        wanted = list(names) if names is not None else [one["name"] for one in _listed(self._get("/v1/problems"))]
-        return [self.task(name) for name in wanted]
+        return [self.task(name) for name in (self.names() if names is None else names)]
+
+    def names(self) -> list[str]:
+        """The names of the service's problems. Raises JudgeError."""
+        return [one["name"] for one in self._get("/v1/problems")["problems"]]
 
     def task(self, name: str) -> Task:
         """One problem by its name. Raises JudgeError where the service has none of that name."""
@@ -220,10 +223,6 @@ def _wait_path(status: Mapping[str, Any]) -> str:
 
 def _gave_up(trouble: Exception) -> Score:
     return Score.unscored("unreachable", f"no verdict: {type(trouble).__name__}: {trouble}")
-
-
-def _listed(told: Any) -> list[Mapping[str, Any]]:
-    return list(told["problems"] if isinstance(told, Mapping) else told)
 
 
 def _sendable(code: str) -> str:
