@@ -80,12 +80,14 @@ def test_a_text_over_the_limit_is_the_candidates_fault(judge_url, problem, right
     [
         (REPLY.format("class ModelNew: pass\n"), "class ModelNew: pass\n"),
         ("```python\nclass ModelNew: pass\n```\nand to test it\n```python\nprint(1)\n```", "class ModelNew: pass\n"),
-        ("<think>```python\nclass ModelNew: ...\n```</think>```py\nclass ModelNew: pass\n```", "class ModelNew: pass\n"),
+        ("<think>```python\nclass ModelNew: ...\n```</think>```py\nclass ModelNew: pass\n```",
+         "class ModelNew: pass\n"),
         ("```python\nclass ModelNew: pass", "class ModelNew: pass\n"),
         ("class ModelNew: pass", "class ModelNew: pass\n"),
         ([{"role": "user", "content": "q"}, {"role": "assistant", "content": "```\nclass ModelNew: pass\n```"}],
          "class ModelNew: pass\n"),
-        ([{"role": "assistant", "content": [{"type": "text", "text": "class ModelNew: pass"}]}], "class ModelNew: pass\n"),
+        ([{"role": "assistant", "content": [{"type": "text", "text": "class ModelNew: pass"}]}],
+         "class ModelNew: pass\n"),
         (None, "\n"),
     ],
 )  # fmt: skip
@@ -114,5 +116,7 @@ def test_a_cheat_is_below_every_honest_failure_and_a_masked_verdict_is_none():
     cheat = timed(None, correct=False, gate=0.0, fault="cheat").reward()
     assert cheat.total == -0.25 < timed(None, correct=False, fault="mismatch").reward().total
     assert timed(None, correct=False, mask=True, fault="timeout").reward().total is None
-    failed = Score.of({"verdict_id": "v", "state": "failed", "score": None, "error": {"code": "infrastructure", "message": "disk"}})
+    failed = Score.of(
+        {"verdict_id": "v", "state": "failed", "score": None, "error": {"code": "infrastructure", "message": "disk"}}
+    )
     assert (failed.reward().total, failed.reward().failure_kind) == (None, "infrastructure")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from kernelwright_openenv import KernelAction, KernelEnv
 
 PACKAGE = Path(__file__).parents[1]
@@ -87,7 +88,6 @@ def test_one_seed_draws_one_problem(environment):
 
 def test_a_judge_that_is_away_gives_no_reward_and_costs_no_attempt(judge_url, nobody, problem, right):
     from kernelwright_client import JudgeClient
-
     from kernelwright_openenv.environment import KernelEnvironment
 
     environment = KernelEnvironment(JudgeClient(judge_url))
@@ -102,7 +102,9 @@ def test_a_judge_that_is_away_gives_no_reward_and_costs_no_attempt(judge_url, no
 
 def test_openenv_validates_the_package_and_the_running_server(environment, tmp_path):
     package = tmp_path / "package.json"
-    subprocess.run([BIN / "openenv", "validate", PACKAGE, "--skip-build", "--output", package], check=False, timeout=120)
+    subprocess.run(
+        [BIN / "openenv", "validate", PACKAGE, "--skip-build", "--output", package], check=False, timeout=120
+    )
     told = json.loads(package.read_text())
     assert "FAIL" not in json.dumps(told)
     running = tmp_path / "running.json"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import kernelwright_skyrl
 import pytest
 import skyrl_gym
+
+import kernelwright_skyrl
 from kernelwright_client import JudgeClient
 
 
 def made(judge_url: str, problem: str, max_turns: int, **config):
     extras = {"reward_spec": {"method": "rule", "ground_truth": problem}, "max_turns": max_turns}
-    return skyrl_gym.make(
-        kernelwright_skyrl.ENVIRONMENT, env_config={"judge_url": judge_url, **config}, extras=extras
-    )
+    return skyrl_gym.make(kernelwright_skyrl.ENVIRONMENT, env_config={"judge_url": judge_url, **config}, extras=extras)
 
 
 def test_a_rollout_repairs_a_kernel_and_its_rewards_add_up_to_the_best(judge_url, problem, right, wrong, uncompiled):

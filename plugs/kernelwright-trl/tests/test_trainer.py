@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import torch
 import trl
-from kernelwright_client import JudgeClient
-from kernelwright_trl import KernelReward, environment_factory, kernel_dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
+
+from kernelwright_client import JudgeClient
+from kernelwright_trl import KernelReward, environment_factory, kernel_dataset
 
 TEMPLATE = Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja"
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 import verifiers.v1 as vf
-from kernelwright_verifiers import KernelTask
-from kernelwright_verifiers.taskset import KernelTaskConfig, KernelTaskset, KernelTasksetConfig
 from verifiers.v1.errors import TaskError
 from verifiers.v1.state import state_cls
 from verifiers.v1.trace import Trace, TraceTask
 from verifiers.v1.utils.loaders import import_taskset
+
+from kernelwright_verifiers import KernelTask
+from kernelwright_verifiers.taskset import KernelTaskConfig, KernelTaskset, KernelTasksetConfig
 
 BIN = Path(sys.executable).parent
 
@@ -91,7 +92,13 @@ class ScriptedModel(BaseHTTPRequestHandler):
         said = {"delta": {"role": "assistant", "content": self.reply}, "finish_reason": None}
         ended = {"delta": {}, "finish_reason": "stop"}
         chunks = [
-            {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "scripted", "choices": [{"index": 0, **one}]}
+            {
+                "id": "1",
+                "object": "chat.completion.chunk",
+                "created": 1,
+                "model": "scripted",
+                "choices": [{"index": 0, **one}],
+            }
             for one in (said, ended)
         ]
         self.send_response(200)
@@ -111,7 +118,8 @@ def test_vf_eval_rewards_a_scripted_policy(judge_url, problem, right, tmp_path):
             [BIN / "vf-eval", "kernelwright-verifiers", "-m", "scripted", "--client.base-url",
              f"http://127.0.0.1:{server.server_port}/v1", "--client.api-key-var", "HOME",
              "--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess", "--no-push",
-             "--env.taskset.problems", json.dumps([problem]), "--env.taskset.task.judge-url", judge_url, "-o", tmp_path],
+             "--env.taskset.problems", json.dumps([problem]), "--env.taskset.task.judge-url", judge_url,
+             "-o", tmp_path],
             check=True, timeout=300, cwd=tmp_path,
         )  # fmt: skip
         server.shutdown()

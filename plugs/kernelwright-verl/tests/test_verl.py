@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kernelwright_client import JudgeClient
-from kernelwright_verl import Unscored, compute_score, rows
 from omegaconf import OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.reward import get_custom_reward_fn
+
+from kernelwright_client import JudgeClient
+from kernelwright_verl import Unscored, compute_score, rows
 
 
 class Characters:

@@ -89,7 +89,12 @@ class JudgeClient:
     def _score(self, problem: str, code: str, group: str | None, options: Mapping[str, Any]) -> Score:
         if (refused := _too_large(code)) is not None:
             return refused
-        method, path, body, deadline = "POST", "/v1/verdicts", self._body(problem, code, group, options), self._deadline()
+        method, path, body, deadline = (
+            "POST",
+            "/v1/verdicts",
+            self._body(problem, code, group, options),
+            self._deadline(),
+        )
         tries = 0
         while True:
             try:
@@ -107,7 +112,12 @@ class JudgeClient:
     async def _score_async(self, problem: str, code: str, group: str | None, options: Mapping[str, Any]) -> Score:
         if (refused := _too_large(code)) is not None:
             return refused
-        method, path, body, deadline = "POST", "/v1/verdicts", self._body(problem, code, group, options), self._deadline()
+        method, path, body, deadline = (
+            "POST",
+            "/v1/verdicts",
+            self._body(problem, code, group, options),
+            self._deadline(),
+        )
         tries = 0
         while True:
             try:

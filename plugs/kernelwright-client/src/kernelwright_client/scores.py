@@ -90,7 +90,9 @@ class Score:
     @classmethod
     def unscored(cls, trouble: str, why: str, status: Mapping[str, Any] | None = None) -> Score:
         """Where there is no verdict, which is never the candidate's fault."""
-        return cls(trouble=trouble, explanation=why, answer=status or {}, verdict_id=(status or {}).get("verdict_id", ""))
+        return cls(
+            trouble=trouble, explanation=why, answer=status or {}, verdict_id=(status or {}).get("verdict_id", "")
+        )
 
     def reward(self, weights: Weights | None = None) -> Reward:
         """What it is worth. Speed and share count for what was timed on a GPU only."""

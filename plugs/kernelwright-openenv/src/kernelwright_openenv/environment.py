@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
-from kernelwright_client import JudgeClient, Task, Weights, code_of
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import State
 
+from kernelwright_client import JudgeClient, Task, Weights, code_of
 from kernelwright_openenv.models import KernelAction, KernelObservation
 
 SPLIT = "all"
@@ -37,16 +37,16 @@ class KernelEnvironment(Environment[KernelAction, KernelObservation, State]):
         Raises JudgeError where the judge has no such problem.
         """
         names = [] if problem else self._names()
-        chosen = problem or names[index % len(names) if index is not None else random.Random(seed).randrange(len(names))]
+        chosen = (
+            problem or names[index % len(names) if index is not None else random.Random(seed).randrange(len(names))]
+        )
         self._task = self._judge.task(chosen)
         self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
         return KernelObservation(
             problem=self._task.id, text=self._task.prompt[0]["content"], attempts_left=self._attempts, done=False
         )
 
-    async def step_async(
-        self, action: KernelAction, timeout_s: float | None = None, **_: Any
-    ) -> KernelObservation:
+    async def step_async(self, action: KernelAction, timeout_s: float | None = None, **_: Any) -> KernelObservation:
         """Judges a candidate without holding other sessions up."""
         task = self._begun()
         return self._observed(task, await self._judge.score_async(task.id, code_of(action.code)))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from kernelwright_client import JudgeClient, Score, Weights, code_of
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+
+from kernelwright_client import JudgeClient, Score, Weights, code_of
 
 INSIST = 2
 """How often a fault that a loaded machine may have caused is judged again: SkyRL has no mask for it."""

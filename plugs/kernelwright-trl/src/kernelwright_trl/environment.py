@@ -24,7 +24,7 @@ class KernelEnvironment:
     def reset(self, problem: str = "", **_: Any) -> str | None:
         """Begins a rollout on the problem of the data set's row."""
         self._problem, self._scores = problem, []
-        return "Hand your kernel in with the tool `submit_kernel`, read the verdict, and mend the kernel until it is correct."
+        return "Hand your kernel in with the tool `submit_kernel`, read the verdict, and mend it until it is correct."
 
     async def submit_kernel(self, code: str) -> str:
         """

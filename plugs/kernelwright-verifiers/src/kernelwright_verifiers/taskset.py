@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import verifiers.v1 as vf
+
 from kernelwright_client import JudgeClient, Task, Weights, code_of
 
 
@@ -54,7 +55,7 @@ class KernelTask(vf.Task[KernelData, vf.State, KernelTaskConfig]):
         return {name: value for name, value in reward.parts.items() if name != "gate"}
 
     async def validate(self, runtime: Any) -> bool:
-        """Whether the judge knows the problem, judges a candidate for it, and does not take torch's own work for one."""
+        """Whether the judge knows the problem, judges a candidate, and does not take torch's own work for one."""
         judge = _judge(self.config.judge_url, self.config.patience)
         found = await asyncio.to_thread(judge.task, self.data.problem)
         copied = f"{self.data.reference}\n\nclass ModelNew(Model):\n    pass\n"

@@ -44,7 +44,9 @@ async def compute_score(
     }
 
 
-def rows(judge: JudgeClient | None = None, names: Iterable[str] | None = None, split: str = "train") -> list[dict[str, Any]]:
+def rows(
+    judge: JudgeClient | None = None, names: Iterable[str] | None = None, split: str = "train"
+) -> list[dict[str, Any]]:
     """Rows of a data set in verl's form: `pandas.DataFrame(rows()).to_parquet("train.parquet")`."""
     return [
         {
