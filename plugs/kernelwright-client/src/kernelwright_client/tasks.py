@@ -9,7 +9,8 @@ from typing import Any
 CONTRACT = (
     "Write one Python file with `class ModelNew(torch.nn.Module)` that takes the same constructor and forward "
     "arguments as `Model` below and returns the same result. All computing must be done by Triton kernels "
-    "(`@triton.jit`) in that file: torch may only allocate, view and copy. The kernel must be right at other sizes too, and on unusual values. "
+    "(`@triton.jit`) in that file: torch may only allocate, view and copy. The kernel must be right at other sizes "
+    "too, and on unusual values. "
     "Answer with the whole file in one fenced block of Python."
 )
 
