@@ -26,6 +26,7 @@ from kernelwright.agent.command_line.recheck import recheck
 from kernelwright.agent.command_line.renamed_options import RenamingCommand
 from kernelwright.agent.command_line.replay import replay
 from kernelwright.agent.command_line.report import report
+from kernelwright.agent.command_line.serve import serve
 from kernelwright.agent.command_line.solve import solve
 from kernelwright.agent.command_line.version import version
 
@@ -44,6 +45,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     mcp,
     doctor,
     machine,
+    serve,
     version,
 )
 

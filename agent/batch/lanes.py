@@ -25,6 +25,7 @@ from kernelwright.policies.forwarding import Forwarding
 from kernelwright.tools.report import Report
 
 if TYPE_CHECKING:
+    from kernelwright.agent.loop.run_verdicts import Evaluates
     from kernelwright.tools.pipeline import Evaluator, Lane, Options
     from kernelwright.tools.problem import Problem
 
@@ -153,6 +154,23 @@ class JudgingLane:
     ) -> Report:
         self._lanes.cpu.check()
         return self._evaluator.submit(problem, source, options, progress or (lambda doing: None)).result()
+
+
+class RemoteLane:
+    """Judges elsewhere as runs see them: as many verdicts under way as the CPU lane has places."""
+
+    def __init__(self, evaluator: Evaluates, lanes: Lanes) -> None:
+        self._evaluator, self._lanes = evaluator, lanes
+
+    def evaluate(
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Report:
+        with self._lanes.cpu.enter():
+            return self._evaluator.evaluate(problem, source, options, progress)
 
 
 class PolicyLane(Forwarding):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.agent.batch.lanes import JudgingLane, Lanes, PolicyLane
+from kernelwright.agent.batch.lanes import JudgingLane, Lanes, PolicyLane, RemoteLane
 from kernelwright.agent.batch.runs import Batch, Standing, jobs_of
 from kernelwright.agent.databases import open_store, verdicts_beside
 from kernelwright.agent.export.kernelbench import write_layout
 from kernelwright.agent.interrupts import deferred
 from kernelwright.agent.loop.gpu_turns import taking_turns
-from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.run_verdicts import Evaluates, Judging
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.prompts import Prompts
 from kernelwright.agent.selecting import candidate_filter
@@ -50,11 +51,12 @@ class Batched(Value):
 def run_batch(
     problems: Sequence[Problem], policy: Policy, settings: Settings, *, name: str, samples: int, folder: Path,
     db: str | None = None, at_once: int = AT_ONCE, workers: int = 2, against: str | None = None,
+    judges: Evaluates | None = None,
     watch: Callable[[Batch], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
 ) -> Batched:  # fmt: skip
     """Begins or goes on, until all is done or Ctrl-C; the report is written either way.
 
-    Raises what concerns every run.
+    judges: where verdicts are made, `workers` at a time; None makes them here. Raises what concerns every run.
     """
     settings = settings.with_(prompt_version=Prompts(policy.prompt_form, settings.prompts).version)
     interrupted = False
@@ -62,10 +64,9 @@ def run_batch(
         if against is not None:
             candidate_filter(store, None, against)  # before hours of work, not after
         run = store.open_run(name, {"problems": [problem.name for problem in problems], "samples": samples})
-        lanes = _lanes(policy, settings, at_once, workers)
-        with Drafter(say) as drafter, _evaluator(settings, lanes, db, say) as evaluator:
-            judging = Judging(JudgingLane(evaluator, lanes), _options(settings))
-            asked = taking_turns(policy, evaluator)
+        lanes = _lanes(policy, settings, at_once, workers, here=judges is None)
+        with Drafter(say) as drafter, _judged(judges, policy, settings, lanes, db, say) as (evaluates, asked):
+            judging = Judging(evaluates, _options(settings))
             lane = PolicyLane(asked, lanes.policy, lanes.close, computes_here(settings.policy))
             jobs = jobs_of(problems, samples)
             batch = Batch(
@@ -91,9 +92,22 @@ def computes_here(policy: str) -> bool:
     return policy.partition(":")[0].partition(" ")[0] in ("embedded", "transformers", "vllm")
 
 
-def _lanes(policy: Policy, settings: Settings, at_once: int, workers: int) -> Lanes:
+def _lanes(policy: Policy, settings: Settings, at_once: int, workers: int, here: bool) -> Lanes:
     places = 1 if computes_here(settings.policy) else max(1, min(at_once, policy.capabilities.at_once))
-    return Lanes(places, workers, gpu=settings.device != "cpu")
+    return Lanes(places, workers, gpu=here and settings.device != "cpu")
+
+
+@contextmanager
+def _judged(
+    judges: Evaluates | None, policy: Policy, settings: Settings, lanes: Lanes, db: str | None,
+    say: Callable[[str], None],
+) -> Iterator[tuple[Evaluates, Policy]]:  # fmt: skip
+    """Where verdicts are made, and the policy as it may be asked meanwhile."""
+    if judges is not None:
+        yield RemoteLane(judges, lanes), policy
+        return
+    with _evaluator(settings, lanes, db, say) as evaluator:
+        yield JudgingLane(evaluator, lanes), taking_turns(policy, evaluator)
 
 
 def _options(settings: Settings) -> Options:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernelwright.agent.command_line.judges import Ray, Server, judges_elsewhere
 from kernelwright.agent.command_line.options import (
     AsJson,
     BudgetOptions,
@@ -69,6 +70,8 @@ def batch(
     at_once: AtOnce = 32,
     workers: Workers = None,
     against: Against = None,
+    server: Server = None,
+    ray: Ray = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -81,15 +84,19 @@ def batch(
     names = [*(what or []), *(problems or [])]
     _say_skipped(names)
     chosen, name = _chosen(names, path, level, limit, run)
-    settings = settings_of(policy, sampling, search, budget, judging)
-    how = {
-        "samples": samples,
-        "db": db,
-        "at_once": at_once,
-        "workers": workers or os.cpu_count() or 2,
-        "against": against,
-    }
-    _run(chosen, settings, sampling.open_policy(policy), name, out or Path("runs") / name, how, as_json)
+    with judges_elsewhere(server, ray, judging.device) as judges:
+        settings = settings_of(policy, sampling, search, budget, judging, elsewhere=judges and judges.place)
+        places = judges.capacity if judges else os.cpu_count() or 2
+        how: dict[str, Any] = {
+            "samples": samples,
+            "db": db,
+            "at_once": at_once,
+            "workers": workers or places,
+            "against": against,
+        }
+        if judges is not None:
+            how["judges"] = judges.evaluates
+        _run(chosen, settings, sampling.open_policy(policy), name, out or Path("runs") / name, how, as_json)
 
 
 def _say_skipped(names: list[str]) -> None:

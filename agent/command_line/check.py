@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelwright.agent.command_line.judges import Server, judge_at_server
+
 if TYPE_CHECKING:
     from kernelwright.agent.viewing.verdicts.trace import CandidateTrace
     from kernelwright.tools.pipeline import Options
@@ -50,7 +52,8 @@ def check(
     own_work: OwnWork = "strict",
     seed: Seed = None, sizes: Sizes = 8, allow_import: AllowImport = None, kernelbench: KernelBench = None,
     tritonbench: TritonBench = None, profile: Profile = True, ncu: Ncu = False, sanitizer: Sanitizer = False,
-    show_trace: ShowTrace = False, cache: Cache = None, as_json: AsJson = False, debug: Debug = False,
+    show_trace: ShowTrace = False, cache: Cache = None, server: Server = None, as_json: AsJson = False,
+    debug: Debug = False,
 ) -> None:  # fmt: skip
     """Judge one kernel: does it compile, is it right, does it do its own work, how fast is it?
 
@@ -65,6 +68,14 @@ def check(
 
     found = find(problem, kernelbench=kernelbench, tritonbench=tritonbench)
     asked = own_work_mode(own_work)
+    if server is not None:
+        wanted = {
+            "own_work": asked, "profile": profile, "torch_compile": True, "ncu": ncu, "sanitizer": sanitizer,
+            "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
+        }  # fmt: skip
+        report = judge_at_server(server, found, source, device, wanted, quiet=as_json)
+        _show(report, None, source, asked_again(context), as_json)
+        raise typer.Exit(0 if report.correct else 1)
     packages = allowed_packages(allow_import or [])
     place = choose_device(device)
     refuse_gpu_tools_on_cpu(place, ncu, sanitizer)

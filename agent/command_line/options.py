@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -201,6 +201,15 @@ class JudgingOptions:
     own_work: OwnWork = "strict"
 
 
+class Elsewhere(NamedTuple):
+    """What other machines judge on."""
+
+    device: str
+    """cpu or cuda:0."""
+    target: str
+    """sm_90."""
+
+
 def settings_of(
     policy: str,
     sampling: SamplingOptions,
@@ -208,8 +217,11 @@ def settings_of(
     budget: BudgetOptions,
     judging: JudgingOptions,
     draft: str = "policy",
+    elsewhere: Elsewhere | None = None,
 ) -> Settings:
     """Returns the settings of a run, checked. Raises InputError for a value that no option has.
+
+    elsewhere: what other machines judge on, where it is not this one.
 
     The policy `compiler` has one answer to give, so its runs have one turn.
     """
@@ -223,11 +235,12 @@ def settings_of(
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.agent.solve.drafting import draft_kind
 
-    device = choose_device(judging.device)
+    device = choose_device(judging.device) if elsewhere is None else elsewhere.device
+    own_target = [elsewhere.target] if elsewhere is not None else []
     budgets = budget.budgets()
     return Settings(
         policy=sampling.policy_label(policy),
-        targets=choose_targets(judging.target or [], device),
+        targets=choose_targets(judging.target or own_target, device),
         device=device,
         own_work=own_work_mode(judging.own_work),
         search=choose_search(search.search),

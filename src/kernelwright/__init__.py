@@ -9,6 +9,9 @@ The public interface is what this module names. Everything else may change betwe
 
     with kernelwright.Judge(device="cuda:0") as judge:             # warm: many candidates of one problem
         reports = [judge.submit(problem, source) for source in sources]
+
+    with kernelwright.JudgeClient("http://judge:8700") as client:  # `agent serve` on another machine
+        verdict = client.score("fused softmax", source)
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernelwright.agent.serving.client import JudgeClient
+    from kernelwright.agent.serving.requests import Verdict
     from kernelwright.agent.solve.solving import Solved
     from kernelwright.store.database import Store
     from kernelwright.tools.pipeline import Evaluator as Judge
@@ -25,15 +30,20 @@ if TYPE_CHECKING:
     from kernelwright.tools.problem import Problem
     from kernelwright.tools.report import Report
 
-__all__ = ["Judge", "Options", "Problem", "Report", "Solved", "Store", "__version__", "check", "find_problem", "solve"]
+__all__ = [
+    "Judge", "JudgeClient", "Options", "Problem", "Report", "Solved", "Store", "Verdict", "__version__", "check",
+    "find_problem", "solve",
+]  # fmt: skip
 
 _PLACES = {
     "Judge": "kernelwright.tools.pipeline:Evaluator",
+    "JudgeClient": "kernelwright.agent.serving.client:JudgeClient",
     "Options": "kernelwright.tools.pipeline:Options",
     "Problem": "kernelwright.tools.problem:Problem",
     "Report": "kernelwright.tools.report:Report",
     "Solved": "kernelwright.agent.solve.solving:Solved",
     "Store": "kernelwright.store.database:Store",
+    "Verdict": "kernelwright.agent.serving.requests:Verdict",
 }
 
 

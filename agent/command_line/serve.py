@@ -1,0 +1,79 @@
+"""`agent serve`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Devices = Annotated[
+    list[str] | None,
+    typer.Option("--device", metavar="NAME[,NAME]", help="cuda:0,cuda:1, cpu or auto; the first is the default."),
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
+Host = Annotated[str, typer.Option(help="The address to listen on; beyond loopback --token-file is needed.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+TokenFile = Annotated[Path | None, typer.Option(help="A file with a line `CLIENT TOKEN` for each client.")]
+RecordFile = Annotated[Path, typer.Option("--store", help="The file that verdicts and the queue are kept in.")]
+Database = Annotated[str | None, typer.Option("--db", help="A database whose trajectories the page shows.")]
+KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
+AllowImport = Annotated[
+    list[str] | None,
+    typer.Option("--allow-import", metavar="NAME[,NAME]", help="Installed packages whose kernels may be used."),
+]
+Queue = Annotated[int, typer.Option(min=1, help="Verdicts that may wait.")]
+ClientPending = Annotated[int, typer.Option(min=1, help="Verdicts of one client that may wait or be under way.")]
+ClientPerMinute = Annotated[
+    int | None, typer.Option(min=1, help="Submissions of one client within a minute.", show_default="no limit")
+]
+Ray = Annotated[
+    str | None, typer.Option("--ray", metavar="ADDRESS", help="Judge on this Ray cluster, a judge for each GPU.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+
+
+def serve(
+    device: Devices = None, workers: Workers = None, host: Host = "127.0.0.1", port: Port = 8700,
+    token_file: TokenFile = None, store: RecordFile = Path(".kernelwright/service.db"), db: Database = None,
+    kernelbench: KernelBench = None, allow_import: AllowImport = None, queue: Queue = 4096,
+    client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None, ray: Ray = None,
+    debug: Debug = False,
+) -> None:  # fmt: skip
+    """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /; docs/service.md has the routes.
+
+    Equal candidates are judged once, also across a restart. Ctrl-C stops it; what was under way is begun again by the
+    next server.
+    """
+    _needs_extra()
+    from kernelwright.agent.command_line.check import allowed_packages
+    from kernelwright.agent.serving.quotas import Limits
+    from kernelwright.agent.serving.server import Plan, devices_of
+    from kernelwright.agent.serving.server import serve as run
+
+    plan = Plan(
+        host=host, port=port, store=store, token_file=token_file, database=db, kernelbench=kernelbench,
+        allow_import=allowed_packages(allow_import or []),
+        limits=Limits(queue=queue, client_pending=client_pending, client_per_minute=client_per_minute),
+    )  # fmt: skip
+    places = workers or os.cpu_count() or 2
+    if ray is None:
+        from kernelwright.agent.judging.local_pool import LocalPool
+
+        devices = devices_of(device or [])
+        run(plan, lambda: LocalPool(devices, places), lambda line: typer.echo(line, err=True))
+        return
+    from kernelwright.agent.judging.ray_pool import RayPool
+
+    run(plan, lambda: RayPool(ray), lambda line: typer.echo(line, err=True))
+
+
+def _needs_extra() -> None:
+    """Raises InputError where FastAPI is not installed."""
+    from importlib.util import find_spec
+
+    from kernelwright.errors import InputError
+
+    if missing := [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]:
+        raise InputError(f"agent serve needs {', '.join(missing)}: pip install 'kernelwright[serve]'")

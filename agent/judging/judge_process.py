@@ -1,0 +1,81 @@
+"""A judge in a process of its own: `python -m kernelwright.agent.judging.judge_process DESCRIPTOR DEVICE WORKERS`.
+
+Reads asks from the socket with that descriptor and answers on it; ends when the other side is gone. Ctrl-C is the other
+side's affair.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+
+from pydantic import TypeAdapter
+
+from kernelwright.agent.judging.messages import Ask, FromJudge, Ready, Step, Stop, ToJudge, Trouble
+from kernelwright.agent.judging.verdict_maker import VerdictMaker, capacity_of, trouble_kind
+
+CPU_NICENESS = 5
+"""Of a judge on a CPU: who answers requests beside it comes first."""
+_READS: TypeAdapter[ToJudge] = TypeAdapter(ToJudge)
+
+
+class Line:
+    """The connection to the pool; several threads may write."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._lock = connection, threading.Lock()
+
+    def send(self, message: FromJudge) -> None:
+        """Nothing where the pool is gone: the reading thread ends the process."""
+        try:
+            with self._lock:
+                self._connection.send_bytes(message.model_dump_json().encode())
+        except OSError:
+            pass
+
+    def read(self) -> ToJudge | None:
+        """None where the pool is gone."""
+        try:
+            return _READS.validate_json(self._connection.recv_bytes())
+        except (EOFError, OSError):
+            return None
+
+
+def main() -> None:
+    descriptor, device, workers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if device == "cpu":
+        os.nice(CPU_NICENESS)
+    line = Line(Connection(descriptor))
+    try:
+        maker = VerdictMaker(device, workers)
+        line.send(Ready(environment=maker.evaluator.environment()))
+    except Exception as error:
+        line.send(Trouble(number=None, error=trouble_kind(error), message=" ".join(str(error).split())))
+        sys.exit(3)
+    _serve(line, maker, capacity_of(device, workers))
+
+
+def _serve(line: Line, maker: VerdictMaker, capacity: int) -> None:
+    """Until the pool is gone. What is under way then is thrown away."""
+    with ThreadPoolExecutor(capacity, thread_name_prefix="verdict") as threads:
+        while (message := line.read()) is not None:
+            match message:
+                case Ask():
+                    threads.submit(_answer, line, maker, message)
+                case Stop():
+                    maker.stop(message.number)
+        maker.close()
+        os._exit(0)
+
+
+def _answer(line: Line, maker: VerdictMaker, ask: Ask) -> None:
+    line.send(maker.make(ask, lambda doing: line.send(Step(number=ask.number, doing=doing))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""One judge process, seen from the pool: what it was asked, what it answers, and that it died."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+from pydantic import TypeAdapter
+
+from kernelwright.agent.judging.messages import Ask, FromJudge, Judged, Ready, Step, Stop, Trouble
+from kernelwright.agent.judging.placing import AtWork, Judge
+from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, JudgeState, PoolClosed
+from kernelwright.agent.judging.verdict_maker import capacity_of, raised
+from kernelwright.tools.report import Report
+
+_READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
+CLOSING_SECONDS = 5.0
+"""That a judge is given to end by itself."""
+
+
+class LocalJudge:
+    """Starts its process at once; `capacity` verdicts may be under way. Thread-safe."""
+
+    def __init__(self, name: str, device: str, workers: int, ended: Callable[[Judge], None]) -> None:
+        """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
+        self.name, self.device = name, device
+        self.kind = DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
+        self.capacity = capacity_of(device, workers)
+        self.trouble = ""
+        """Why it could not begin."""
+        self.was_ready = False
+        self._ended = ended
+        self._lock = threading.Lock()
+        self._work: dict[int, AtWork] = {}
+        self._closing = False
+        self._alive = True
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "kernelwright.agent.judging.judge_process"]
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno()), device, str(workers)],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._connection = Connection(ours.detach())
+        threading.Thread(target=self._read, name=f"judge {name}", daemon=True).start()
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    @property
+    def state(self) -> JudgeState:
+        with self._lock:
+            return JudgeState(
+                name=self.name, device=self.kind, alive=self._alive, at_work=len(self._work), capacity=self.capacity
+            )
+
+    @property
+    def free(self) -> int:
+        """Verdicts that it could begin now."""
+        with self._lock:
+            return self.capacity - len(self._work) if self._alive and not self._closing else 0
+
+    def begin(self, ask: Ask, work: AtWork) -> None:
+        """Raises nothing: where the judge is gone the future raises JudgeLost."""
+        with self._lock:
+            self._work[ask.number] = work
+        try:
+            self._connection.send_bytes(ask.model_dump_json().encode())
+        except OSError:
+            self._lose([ask.number])
+
+    def stop(self, number: int) -> None:
+        """Asks the judge to stop a verdict at its next step."""
+        with contextlib.suppress(OSError):
+            self._connection.send_bytes(Stop(number=number).model_dump_json().encode())
+
+    def close(self) -> None:
+        """Ends the process; what is under way raises PoolClosed."""
+        self._closing = True
+        self._connection_down()
+        try:
+            self._process.wait(CLOSING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._lose(list(self._work))
+
+    def _connection_down(self) -> None:
+        """The process reads the end of its asks. The descriptor stays open until the reading thread is done."""
+        with socket.socket(fileno=self._connection.fileno()) as line:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+            line.detach()
+
+    # -------------------------------------------------------------- the reading thread
+    def _read(self) -> None:
+        try:
+            while True:
+                self._take(_READS.validate_json(self._connection.recv_bytes()))
+        except (EOFError, OSError, ValueError):
+            pass
+        with self._lock:
+            self._alive = False
+        if not self._closing:
+            self._process.kill()
+        self._process.wait()
+        self._lose(list(self._work))
+        self._connection.close()
+        self._ended(self)
+
+    def _take(self, message: FromJudge) -> None:
+        match message:
+            case Ready():
+                self.was_ready = True
+            case Step():
+                if (work := self._work.get(message.number)) is not None:
+                    work.progress(message.doing)
+            case Judged():
+                self._finish(message.number, message.report)
+            case Trouble(number=None):
+                self.trouble = message.message
+            case Trouble():
+                self._finish(message.number, raised(message))
+
+    def _finish(self, number: int | None, outcome: Report | Exception) -> None:
+        with self._lock:
+            work = self._work.pop(number, None) if number is not None else None
+        if work is None:
+            return
+        if isinstance(outcome, Exception):
+            work.future.set_exception(outcome)
+        else:
+            work.future.set_result(outcome)
+        self._ended(self)
+
+    def _lose(self, numbers: list[int]) -> None:
+        for number in numbers:
+            with self._lock:
+                work = self._work.pop(number, None)
+            if work is not None:
+                work.future.set_exception(self._loss())
+
+    def _loss(self) -> Exception:
+        if self._closing:
+            return PoolClosed("the judges were closed before this verdict was made")
+        why = self.trouble or f"the judge {self.name} died (exit status {self._process.poll()})"
+        return JudgeLost(f"{why} while it was at work on this verdict: see agent doctor")

@@ -1,0 +1,74 @@
+"""Judges on this machine: one process for each GPU, or for each CPU slot where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelwright.agent.judging.local_judge import LocalJudge
+from kernelwright.agent.judging.placing import Judge, PlacingPool
+from kernelwright.agent.judging.pool import DeviceKind
+from kernelwright.agent.judging.verdict_maker import capacity_of
+from kernelwright.tools.report import Environment
+
+
+class LocalPool(PlacingPool):
+    """Implements JudgePool. A judge that dies is started again; its verdicts are not (JudgeLost)."""
+
+    def __init__(self, devices: Sequence[str], workers: int) -> None:
+        """devices: `cpu` or `cuda:N`, the default kind first; `cpu` stands for `workers` judges of one verdict each.
+
+        Raises InfrastructureError where a GPU is not there.
+        """
+        super().__init__(_kind(devices[0]))
+        self._workers = workers
+        self._places = {name: place for device in devices for name, place in _places(device, workers)}
+        self._environments = {_kind(device): _environment(device) for device in reversed(devices)}
+        self._targets = {_kind(device): _target(device) for device in reversed(devices)}
+        with self._lock:
+            self._judges += [self._started(name) for name in self._places]
+
+    @property
+    def devices(self) -> Sequence[DeviceKind]:
+        return tuple(dict.fromkeys(map(_kind, self._places.values())))
+
+    def capacity(self, device: DeviceKind) -> int:
+        return sum(capacity_of(place, self._workers) for place in self._places.values() if _kind(place) is device)
+
+    def environment(self, device: DeviceKind) -> Environment:
+        return self._environments[device]
+
+    def target(self, device: DeviceKind) -> str:
+        return self._targets[device]
+
+    @property
+    def process_ids(self) -> Sequence[int]:
+        """Of the judges that are alive."""
+        with self._lock:
+            return tuple(j.process_id for j in self._judges if isinstance(j, LocalJudge) and j.state.alive)
+
+    def _started(self, name: str) -> Judge:
+        return LocalJudge(name, self._places[name], self._workers, self._ended)
+
+    def _replacement(self, judge: Judge) -> Judge | None:
+        return self._started(judge.name)
+
+
+def _kind(device: str) -> DeviceKind:
+    return DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
+
+
+def _places(device: str, workers: int) -> list[tuple[str, str]]:
+    """Name and device of each judge."""
+    return [(f"cpu:{number}", "cpu") for number in range(workers)] if device == "cpu" else [(device, device)]
+
+
+def _environment(device: str) -> Environment:
+    from kernelwright.tools.hardware.machine_info import evaluating_environment
+
+    return evaluating_environment(device)[0]
+
+
+def _target(device: str) -> str:
+    from kernelwright.agent.command_line.arguments import choose_targets
+
+    return choose_targets([], device)[0]

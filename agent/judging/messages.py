@@ -1,0 +1,63 @@
+"""What passes between a pool and a judge process, as JSON: nothing is ever unpickled."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from kernelwright.tools.faults import Value
+from kernelwright.tools.judging.options import Options
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Environment, Report
+
+
+class Ask(Value):
+    """To a judge: make this verdict."""
+
+    kind: Literal["ask"] = "ask"
+    number: int
+    problem: Problem
+    source: str
+    options: Options
+
+
+class Stop(Value):
+    """To a judge: stop this verdict at its next step."""
+
+    kind: Literal["stop"] = "stop"
+    number: int
+
+
+class Ready(Value):
+    """From a judge that has begun."""
+
+    kind: Literal["ready"] = "ready"
+    environment: Environment
+
+
+class Step(Value):
+    """From a judge: what a verdict is at."""
+
+    kind: Literal["step"] = "step"
+    number: int
+    doing: str
+
+
+class Judged(Value):
+    """From a judge: the verdict."""
+
+    kind: Literal["judged"] = "judged"
+    number: int
+    report: Report
+
+
+class Trouble(Value):
+    """From a judge: no verdict, and why. `number` is None where the judge itself could not begin."""
+
+    kind: Literal["trouble"] = "trouble"
+    number: int | None
+    error: Literal["problem", "infrastructure", "cancelled", "internal"]
+    message: str
+
+
+ToJudge = Ask | Stop
+FromJudge = Ready | Step | Judged | Trouble

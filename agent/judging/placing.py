@@ -1,0 +1,191 @@
+"""Which judge makes which verdict: what the pool on this machine and the one on Ray have in common."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol
+
+from kernelwright.agent.judging.messages import Ask
+from kernelwright.agent.judging.pool import DeviceKind, JudgeState, PoolClosed, VerdictCancelled, ignore
+from kernelwright.tools.faults import InfrastructureError
+from kernelwright.tools.judging.options import Options
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Report
+
+log = logging.getLogger(__name__)
+BARREN = 3
+"""Times in a row that a judge may die before it was ready; then it is not started again."""
+
+
+class AtWork(NamedTuple):
+    """A verdict under way."""
+
+    future: Future[Report]
+    progress: Callable[[str], None]
+
+
+class Judge(Protocol):
+    """One judge, wherever it lives. It calls the pool's `ended` whenever a verdict, or itself, has ended."""
+
+    name: str
+    kind: DeviceKind
+    trouble: str
+    """Why it could not begin."""
+    was_ready: bool
+
+    @property
+    def state(self) -> JudgeState: ...
+
+    @property
+    def free(self) -> int:
+        """Verdicts that it could begin now."""
+        ...
+
+    def begin(self, ask: Ask, work: AtWork) -> None:
+        """Raises nothing: where the judge is gone the future raises JudgeLost."""
+        ...
+
+    def stop(self, number: int) -> None:
+        """A verdict ends at its next step."""
+        ...
+
+    def close(self) -> None:
+        """Ends the judge; what is under way raises PoolClosed."""
+        ...
+
+
+class Waiting(NamedTuple):
+    """A verdict that no judge has begun."""
+
+    ask: Ask
+    work: AtWork
+    device: DeviceKind
+    began: Callable[[str], None]
+
+
+class PlacingPool:
+    """Gives verdicts to judges. A judge that dies is replaced as `_replacement` says; its verdicts are not repeated."""
+
+    def __init__(self, default: DeviceKind) -> None:
+        self._default = default
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._waiting: deque[Waiting] = deque()
+        self._placed: dict[Future[Report], tuple[Judge, int]] = {}
+        self._barren: dict[str, int] = {}
+        self._judges: list[Judge] = []
+        self._closed = False
+
+    def _replacement(self, judge: Judge) -> Judge | None:
+        """For a judge that died; None where there is to be none. The lock is held."""
+        raise InfrastructureError(f"the judge {judge.name} died")
+
+    def judges(self) -> Sequence[JudgeState]:
+        with self._lock:
+            return tuple(judge.state for judge in self._judges)
+
+    def submit(
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Callable[[str], None] = ignore,
+        device: DeviceKind | None = None,
+        began: Callable[[str], None] = ignore,
+    ) -> Future[Report]:
+        """See JudgePool.submit."""
+        future: Future[Report] = Future()
+        ask = Ask(number=next(self._numbers), problem=problem, source=source, options=options or Options())
+        with self._lock:
+            if self._closed:
+                raise PoolClosed("the judges are closed")
+            self._waiting.append(Waiting(ask, AtWork(future, progress), device or self._default, began))
+        self._place()
+        return future
+
+    def cancel(self, future: Future[Report]) -> None:
+        """See JudgePool.cancel."""
+        with self._lock:
+            waiting = next((one for one in self._waiting if one.work.future is future), None)
+            if waiting is not None:
+                self._waiting.remove(waiting)
+            placed = self._placed.get(future)
+        if waiting is not None:
+            future.set_exception(VerdictCancelled("nobody wants this verdict any more"))
+        elif placed is not None:
+            judge, number = placed
+            judge.stop(number)
+
+    def close(self) -> None:
+        """See JudgePool.close."""
+        with self._lock:
+            self._closed = True
+            judges, waiting = list(self._judges), list(self._waiting)
+            self._waiting.clear()
+        for one in waiting:
+            one.work.future.set_exception(PoolClosed("the judges were closed before this verdict was begun"))
+        closing = [threading.Thread(target=judge.close) for judge in judges]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join()
+
+    # -------------------------------------------------------------- placing
+    def _place(self) -> None:
+        """Gives what waits to judges that are free, in order of arrival within a kind."""
+        begun: list[tuple[Waiting, Judge]] = []
+        hopeless: list[tuple[Waiting, str]] = []
+        with self._lock:
+            for waiting in list(self._waiting):
+                judge = self._free_judge(waiting.device, [judge for _, judge in begun])
+                if judge is None and not (why := self._no_hope(waiting.device)):
+                    continue
+                self._waiting.remove(waiting)
+                if judge is None:
+                    hopeless.append((waiting, why))
+                    continue
+                self._placed[waiting.work.future] = (judge, waiting.ask.number)
+                begun.append((waiting, judge))
+        for waiting, why in hopeless:  # outside the lock: callbacks of the future may ask this pool again
+            waiting.work.future.set_exception(InfrastructureError(f"no judge can be started ({why}): see agent doctor"))
+        for waiting, judge in begun:
+            waiting.work.future.add_done_callback(self._forget)
+            waiting.began(judge.name)
+            judge.begin(waiting.ask, waiting.work)
+
+    def _free_judge(self, device: DeviceKind, taken: Sequence[Judge]) -> Judge | None:
+        """The one with the most room, those given in this round counted."""
+        room = {id(judge): (judge.free - taken.count(judge), judge) for judge in self._judges if judge.kind is device}
+        best = max(room.values(), key=lambda entry: entry[0], default=None)
+        return best[1] if best is not None and best[0] > 0 else None
+
+    def _no_hope(self, device: DeviceKind) -> str:
+        """Why no judge of this kind will ever be there; empty where one may be."""
+        kin = [judge for judge in self._judges if judge.kind is device]
+        if kin and not all(self._barren.get(judge.name, 0) >= BARREN for judge in kin):
+            return ""
+        return next((judge.trouble for judge in kin if judge.trouble), "") or "they die before they are ready"
+
+    def _forget(self, future: Future[Report]) -> None:
+        with self._lock:
+            self._placed.pop(future, None)
+
+    def _ended(self, judge: Judge) -> None:
+        """A verdict of this judge, or the judge itself, has ended."""
+        with self._lock:
+            if judge in self._judges and not judge.state.alive and not self._closed:
+                self._barren[judge.name] = 0 if judge.was_ready else self._barren.get(judge.name, 0) + 1
+                if self._barren[judge.name] < BARREN:
+                    self._replace(judge)
+        self._place()
+
+    def _replace(self, judge: Judge) -> None:
+        again = self._replacement(judge)
+        place = self._judges.index(judge)
+        log.warning("the judge %s died, and %s", judge.name, "is started again" if again else "is given up")
+        self._judges[place : place + 1] = [again] if again is not None else []

@@ -1,0 +1,105 @@
+"""The seam between who asks for verdicts and where they are made.
+
+A pool makes each verdict at most once: it never repeats one by itself. Where a judge dies over a verdict its future
+raises JudgeLost, and whether to ask again is the caller's decision, to be recorded by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from kernelwright.tools.faults import InfrastructureError, Value
+from kernelwright.tools.report import Environment, Report
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.problem import Problem
+
+ATTEMPTS = 3
+"""Times that one verdict is begun at most when judges die over it."""
+
+
+class DeviceKind(StrEnum):
+    """What a verdict is made on."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class JudgeLost(InfrastructureError):
+    """The judge died, or its machine was lost, while it was at work on this verdict."""
+
+
+class VerdictCancelled(InfrastructureError):
+    """The verdict was stopped because nobody wants it any more."""
+
+
+class PoolClosed(InfrastructureError):
+    """The pool was closed before the verdict was made."""
+
+
+class JudgeState(Value):
+    """One judge of a pool, at this moment."""
+
+    name: str
+    """`cuda:0`, `cpu:1`, or `NODE/cuda:0` on Ray."""
+    device: DeviceKind
+    alive: bool
+    at_work: int
+    """Verdicts that it is making."""
+    capacity: int
+    """Verdicts that it makes side by side."""
+
+
+class JudgePool(Protocol):
+    """Where verdicts are made: `LocalPool`, or `RayPool`."""
+
+    @property
+    def devices(self) -> Sequence[DeviceKind]:
+        """The kinds that it has, the default one first."""
+        ...
+
+    def capacity(self, device: DeviceKind) -> int:
+        """Verdicts of a kind that it makes at the same time, with all judges alive."""
+        ...
+
+    def environment(self, device: DeviceKind) -> Environment:
+        """What verdicts of a kind are made with. Raises InfrastructureError."""
+        ...
+
+    def target(self, device: DeviceKind) -> str:
+        """What is compiled for where nobody asks for a target: `sm_90`."""
+        ...
+
+    def judges(self) -> Sequence[JudgeState]: ...
+
+    def submit(
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Callable[[str], None] = ...,
+        device: DeviceKind | None = None,
+        began: Callable[[str], None] = ...,
+    ) -> Future[Report]:
+        """Begins a verdict as soon as a judge of that kind is free; `began` is then told the judge's name.
+
+        `progress` is called with each step, in a thread of the pool. The future raises ProblemError,
+        InfrastructureError, JudgeLost, VerdictCancelled or PoolClosed.
+        """
+        ...
+
+    def cancel(self, future: Future[Report]) -> None:
+        """Stops a verdict at its next step; its future raises VerdictCancelled. Nothing where it has ended."""
+        ...
+
+    def close(self) -> None:
+        """Ends every judge. What is under way raises PoolClosed."""
+        ...
+
+
+def ignore(_: str) -> None:
+    """Takes a step, or a judge's name, that nobody wants to know."""

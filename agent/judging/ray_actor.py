@@ -1,0 +1,57 @@
+"""What runs inside a Ray actor: one evaluator, whose verdicts are streams of messages (messages.py, as JSON)."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+
+from kernelwright.agent.judging.messages import Ask, Judged, Ready, Step, Trouble
+from kernelwright.agent.judging.verdict_maker import VerdictMaker
+
+
+class JudgeActor:
+    """Ray makes an actor of it (ray_judge.py). Its methods run side by side in threads."""
+
+    def __init__(self, device: str, workers: int) -> None:
+        """device: `cpu`, or `cuda:0` where Ray shows the actor one GPU only."""
+        self._maker = VerdictMaker(device, workers)
+        self._device = device
+        self._closed = threading.Event()
+
+    def ready(self) -> tuple[str, str, int]:
+        """Ready as JSON, the target of its device, and its process."""
+        from kernelwright.agent.command_line.arguments import choose_targets
+
+        environment = self._maker.evaluator.environment()
+        return Ready(environment=environment).model_dump_json(), choose_targets([], self._device)[0], os.getpid()
+
+    def live(self) -> None:
+        """Returns when the actor is closed: who waits for it learns that the actor has died."""
+        self._closed.wait()
+
+    def make(self, ask: str) -> Iterator[str]:
+        """The steps of a verdict as they are made, and at last the verdict, or why there is none."""
+        asked = Ask.model_validate_json(ask)
+        messages: queue.SimpleQueue[Step | Judged | Trouble] = queue.SimpleQueue()
+
+        def work() -> None:
+            step = lambda doing: messages.put(Step(number=asked.number, doing=doing))  # noqa: E731
+            messages.put(self._maker.make(asked, step))
+
+        threading.Thread(target=work, daemon=True).start()
+        while True:
+            message = messages.get()
+            yield message.model_dump_json()
+            if not isinstance(message, Step):
+                return
+
+    def stop(self, number: int) -> None:
+        """The verdict of that number ends at its next step."""
+        self._maker.stop(number)
+
+    def close(self) -> None:
+        """Ends the evaluator's processes."""
+        self._closed.set()
+        self._maker.close()

@@ -1,0 +1,168 @@
+"""One judge on a Ray cluster, seen from the pool: an actor that is never restarted and never repeats a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+
+from kernelwright.agent.judging.messages import Ask, FromJudge, Judged, Ready, Step, Trouble
+from kernelwright.agent.judging.placing import AtWork, Judge
+from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, JudgeState, PoolClosed
+from kernelwright.agent.judging.ray_actor import JudgeActor
+from kernelwright.agent.judging.verdict_maker import capacity_of, raised
+
+_READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
+CLOSING_SECONDS = 5.0
+"""That an actor is given to end its processes."""
+BESIDE = 4
+"""Calls of an actor that are no verdicts: ready, live, stop, close."""
+
+
+class Place(NamedTuple):
+    """Where an actor lives."""
+
+    name: str
+    """`10.0.0.7/cuda:1`."""
+    node: str
+    """Ray's id of the node."""
+    kind: DeviceKind
+    workers: int
+    """Places at the CPU rungs."""
+
+
+class RayJudge:
+    """Makes its actor at once. Thread-safe."""
+
+    def __init__(self, place: Place, ended: Callable[[Judge], None]) -> None:
+        """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
+        self.place, self.name, self.kind = place, place.name, place.kind
+        self.device = "cpu" if place.kind is DeviceKind.CPU else "cuda:0"
+        self.capacity = capacity_of(self.device, place.workers)
+        self.trouble = ""
+        self.was_ready = False
+        self.ready: tuple[Ready, str, int] | None = None
+        """What it is made with, its target, and its process; None until it has begun."""
+        self.begun = threading.Event()
+        """Set when it is ready, or dead."""
+        self._ended, self._lock = ended, threading.Lock()
+        self._work: dict[int, AtWork] = {}
+        self._alive, self._closing = True, False
+        self._actor = _actor(place, self.device, self.capacity)
+        threading.Thread(target=self._watch, name=f"judge {self.name}", daemon=True).start()
+
+    @property
+    def state(self) -> JudgeState:
+        with self._lock:
+            return JudgeState(
+                name=self.name, device=self.kind, alive=self._alive, at_work=len(self._work), capacity=self.capacity
+            )
+
+    @property
+    def free(self) -> int:
+        with self._lock:
+            return self.capacity - len(self._work) if self._alive and not self._closing else 0
+
+    def begin(self, ask: Ask, work: AtWork) -> None:
+        with self._lock:
+            self._work[ask.number] = work
+        threading.Thread(target=self._follow, args=(ask,), name=f"verdict {ask.number}", daemon=True).start()
+
+    def stop(self, number: int) -> None:
+        self._actor.stop.remote(number)
+
+    def close(self) -> None:
+        import ray
+
+        self._closing = True
+        with contextlib.suppress(Exception):  # whatever it says, it is killed
+            ray.get(self._actor.close.remote(), timeout=CLOSING_SECONDS)
+        with contextlib.suppress(Exception):
+            ray.kill(self._actor)
+        for number in list(self._work):
+            self._finish(number, PoolClosed("the judges were closed before this verdict was made"))
+
+    # -------------------------------------------------------------- its threads
+    def _watch(self) -> None:
+        """Until the actor is dead."""
+        import ray
+
+        try:
+            ready, target, process = ray.get(self._actor.ready.remote())
+            self.ready = (Ready.model_validate_json(ready), target, process)
+            self.was_ready = True
+            self.begun.set()
+            ray.get(self._actor.live.remote())
+        except Exception as error:  # whatever Ray calls it, there is no judge any more
+            self.trouble = self.trouble or _last_line(error)
+        with self._lock:
+            self._alive = False
+        self.begun.set()
+        self._ended(self)
+
+    def _follow(self, ask: Ask) -> None:
+        """One verdict: a stream of messages that is never asked for twice."""
+        import ray
+
+        try:
+            for reference in self._actor.make.options(num_returns="streaming").remote(ask.model_dump_json()):
+                self._take(ask.number, _READS.validate_json(ray.get(reference)))
+        except Exception as error:
+            self._finish(ask.number, self._loss(error))
+        self._finish(ask.number, self._loss(None))
+
+    def _take(self, number: int, message: FromJudge) -> None:
+        match message:
+            case Step():
+                if (work := self._work.get(number)) is not None:
+                    work.progress(message.doing)
+            case Judged():
+                self._finish(number, message.report)
+            case Trouble():
+                self._finish(number, raised(message))
+
+    def _finish(self, number: int, outcome: Any) -> None:
+        with self._lock:
+            work = self._work.pop(number, None)
+        if work is None:
+            return
+        if isinstance(outcome, Exception):
+            work.future.set_exception(outcome)
+        else:
+            work.future.set_result(outcome)
+        self._ended(self)
+
+    def _loss(self, error: Exception | None) -> Exception:
+        if self._closing:
+            return PoolClosed("the judges were closed before this verdict was made")
+        why = f" ({_last_line(error)})" if error is not None else ""
+        return JudgeLost(f"the judge {self.name} died{why} while it was at work on this verdict")
+
+
+def _actor(place: Place, device: str, capacity: int) -> Any:
+    """On that node and no other: never restarted, its calls never retried."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return (
+        ray.remote(JudgeActor)
+        .options(
+            num_cpus=1,
+            num_gpus=0 if device == "cpu" else 1,
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=capacity + BESIDE,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
+        )
+        .remote(device, place.workers)
+    )
+
+
+def _last_line(error: Exception) -> str:
+    """Of an error of Ray's, which brings a traceback: what was raised."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    return f"{type(error).__name__}: {first}"[:300]

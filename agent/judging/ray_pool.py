@@ -1,0 +1,149 @@
+"""Judges on a Ray cluster: one actor for each GPU, or for each CPU slot where the cluster has none.
+
+Ray's own retries are off: an actor is not restarted and a call is not repeated. A judge that dies is replaced here
+while its node is alive; nodes that join are given judges.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from kernelwright.agent.judging.placing import Judge, PlacingPool
+from kernelwright.agent.judging.pool import DeviceKind
+from kernelwright.agent.judging.ray_judge import Place, RayJudge
+from kernelwright.errors import InputError
+from kernelwright.tools.faults import InfrastructureError
+from kernelwright.tools.report import Environment
+
+LOOK_SECONDS = 3.0
+"""Between two looks at which nodes there are."""
+BEGIN_SECONDS = 180.0
+"""That the first judge may take to begin."""
+
+
+class RayPool(PlacingPool):
+    """Implements JudgePool."""
+
+    def __init__(self, address: str, workers: int | None = None) -> None:
+        """address: `HOST:PORT` of the head node, `auto`, or `local` for a cluster of this machine alone.
+
+        workers: places at the CPU rungs of each GPU; None takes the node's cores over its GPUs. Raises InputError where
+        Ray is not installed or there is no cluster, and InfrastructureError where it has no judge.
+        """
+        self._began = _connect(address)
+        self._workers = workers
+        nodes = _nodes()
+        kind = DeviceKind.CUDA if any(node["Resources"].get("GPU") for node in nodes) else DeviceKind.CPU
+        super().__init__(kind)
+        self._kind = kind
+        self._given: set[str] = set()
+        """Names of the places that have a judge."""
+        self._leaving = threading.Event()
+        self._look()
+        if not self._judges:
+            self.close()
+            raise InfrastructureError(f"the Ray cluster {address} has no CPU and no GPU to judge on")
+        self._looking = threading.Thread(target=self._look_again, daemon=True)
+        self._looking.start()
+
+    @property
+    def devices(self) -> Sequence[DeviceKind]:
+        return (self._kind,)
+
+    def capacity(self, device: DeviceKind) -> int:
+        return sum(judge.capacity for judge in self.judges() if judge.device is device)
+
+    def environment(self, device: DeviceKind) -> Environment:
+        return self._first_ready()[0].environment
+
+    def target(self, device: DeviceKind) -> str:
+        return self._first_ready()[1]
+
+    @property
+    def process_ids(self) -> dict[str, int]:
+        """Of the actors that have begun and are alive, by the judge's name."""
+        with self._lock:
+            return {j.name: j.ready[2] for j in self._judges if isinstance(j, RayJudge) and j.ready and j.state.alive}
+
+    def close(self) -> None:
+        import ray
+
+        self._leaving.set()
+        super().close()
+        if self._began:
+            ray.shutdown()
+
+    def _first_ready(self) -> Any:
+        """Of the judge that begins first. Raises InfrastructureError."""
+        with self._lock:
+            judges = [judge for judge in self._judges if isinstance(judge, RayJudge)]
+        found = next((judge.ready for judge in judges if judge.ready is not None), None)
+        if found is not None:
+            return found
+        for judge in judges:
+            if judge.begun.wait(BEGIN_SECONDS) and judge.ready is not None:
+                return judge.ready
+        why = next((judge.trouble for judge in judges if judge.trouble), "it takes too long")
+        raise InfrastructureError(f"no judge begins on the Ray cluster: {why}")
+
+    # -------------------------------------------------------------- nodes
+    def _replacement(self, judge: Judge) -> Judge | None:
+        assert isinstance(judge, RayJudge)
+        if judge.place.node in {node["NodeID"] for node in _nodes()}:
+            return RayJudge(judge.place, self._ended)
+        self._given.discard(judge.name)
+        return None
+
+    def _look(self) -> None:
+        """Gives a judge to every place that has none."""
+        places = [place for node in _nodes() for place in self._places(node)]
+        with self._lock:
+            new = [place for place in places if place.name not in self._given and not self._closed]
+            self._given.update(place.name for place in new)
+            self._judges += [RayJudge(place, self._ended) for place in new]
+        if new:
+            self._place()
+
+    def _look_again(self) -> None:
+        while not self._leaving.wait(LOOK_SECONDS):
+            try:
+                self._look()
+            except Exception:  # the head node is away for a moment: what is under way finds out by itself
+                logging.getLogger(__name__).warning("the Ray cluster does not answer", exc_info=True)
+
+    def _places(self, node: dict[str, Any]) -> list[Place]:
+        has, address = node["Resources"], node["NodeManagerAddress"]
+        cores, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
+        count = gpus if self._kind is DeviceKind.CUDA else cores
+        workers = self._workers or max(1, cores // max(1, gpus))
+        named = f"{address}-{node['NodeID'][:6]}"
+        return [Place(f"{named}/{self._kind}:{k}", node["NodeID"], self._kind, workers) for k in range(count)]
+
+
+def _nodes() -> list[dict[str, Any]]:
+    """Those that are alive."""
+    import ray
+
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _connect(address: str) -> bool:
+    """True where this is what connected. Raises InputError."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray tells its makers what is run, unless it is told not to
+    try:
+        import ray
+    except ImportError:
+        raise InputError("--ray needs Ray: pip install 'kernelwright[ray]'") from None
+    if ray.is_initialized():
+        return False
+    loopback = {"_node_ip_address": address.partition(":")[0]} if address.startswith("127.") else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=None, **loopback)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        line = " ".join(str(error).split())[:300]
+        raise InputError(f"--ray {address}: there is no cluster ({line}): begin one with `ray start --head`") from None
+    return True

@@ -1,0 +1,110 @@
+"""One evaluator, and the verdicts that it is at: what a judge process and a Ray actor have in common."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+from kernelwright.agent.judging.messages import Ask, Judged, Trouble
+from kernelwright.agent.judging.pool import VerdictCancelled
+from kernelwright.tools.faults import InfrastructureError
+from kernelwright.tools.problem import ProblemError
+
+WAITING_FOR_GPU = 4
+"""Candidates through the CPU rungs that may wait for the GPU, so that it never waits for them."""
+
+
+def capacity_of(device: str, workers: int) -> int:
+    """Verdicts that one judge makes side by side: on a CPU one; on a GPU those at the CPU rungs and those that wait."""
+    return 1 if device == "cpu" else workers + WAITING_FOR_GPU
+
+
+class VerdictMaker:
+    """Holds an evaluator. Thread-safe; a context manager is not needed: `close` ends its processes."""
+
+    def __init__(self, device: str, workers: int, sharers: int = 1) -> None:
+        """device: `cpu` or `cuda:N`. workers: places at the CPU rungs.
+
+        Raises InfrastructureError where the tools cannot start.
+        """
+        from kernelwright.agent.batch.lanes import Lanes
+        from kernelwright.tools.pipeline import Evaluator
+
+        self._stopped: set[int] = set()
+        self._lock = threading.Lock()
+        kwargs: dict[str, Any] = {}
+        if device == "cpu":
+            _one_thread()
+        else:
+            kwargs["lane"] = Lanes(1, workers, gpu=True)
+        self._evaluator = Evaluator(device=device, workers=1, sharers=sharers, **kwargs)
+
+    @property
+    def evaluator(self) -> Any:
+        return self._evaluator
+
+    def make(self, ask: Ask, step: Callable[[str], None]) -> Judged | Trouble:
+        """The verdict, or why there is none. Never raises an Exception."""
+
+        def say(doing: str) -> None:
+            with self._lock:
+                stopped = ask.number in self._stopped
+            if stopped:
+                raise VerdictCancelled("nobody wants this verdict any more")
+            step(doing)
+
+        try:
+            say("beginning")
+            report = self._evaluator.evaluate(ask.problem, ask.source, ask.options, say)
+            return Judged(number=ask.number, report=report)
+        except Exception as error:
+            return Trouble(number=ask.number, error=trouble_kind(error), message=_one_line(error))
+        finally:
+            with self._lock:
+                self._stopped.discard(ask.number)
+
+    def stop(self, number: int) -> None:
+        """The verdict of that number ends at its next step."""
+        with self._lock:
+            self._stopped.add(number)
+
+    def close(self) -> None:
+        self._evaluator.close()
+
+
+def trouble_kind(error: Exception) -> Literal["problem", "infrastructure", "cancelled", "internal"]:
+    """The name under which an exception travels."""
+    match error:
+        case VerdictCancelled():
+            return "cancelled"
+        case ProblemError():
+            return "problem"
+        case InfrastructureError():
+            return "infrastructure"
+    return "internal"
+
+
+def raised(trouble: Trouble) -> Exception:
+    """The exception that a message of trouble stands for."""
+    match trouble.error:
+        case "cancelled":
+            return VerdictCancelled(trouble.message)
+        case "problem":
+            return ProblemError(trouble.message)
+        case "infrastructure":
+            return InfrastructureError(trouble.message)
+    return InfrastructureError(f"internal error of a judge, please report it: {trouble.message}")
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    known = isinstance(error, ProblemError | InfrastructureError)
+    return (text if known else f"{type(error).__name__}: {text}")[:2000]
+
+
+def _one_thread() -> None:
+    """Of torch's own: on a CPU there are as many judges as cores."""
+    import torch
+
+    torch.set_num_threads(1)

@@ -1,0 +1,91 @@
+"""The FastAPI application of the judge service: routes, body limits, errors as JSON (docs/service.md)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import metadata
+
+from anyio.to_thread import run_sync
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from kernelwright.agent.serving import problem_routes, state_routes, verdict_routes
+from kernelwright.agent.serving.connections import BODY_SECONDS, BodyLimits
+from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.context import Context
+from kernelwright.agent.serving.wire import Code, Error, ErrorBody
+
+BODY_BYTES = 2**20
+BATCH_BYTES = 16 * 2**20
+STATUS = {
+    Code.UNAUTHORIZED: 401, Code.TIMEOUT: 408, Code.TOO_LARGE: 413, Code.INVALID: 422, Code.NOT_FOUND: 404,
+    Code.QUEUE_FULL: 429, Code.QUOTA: 429, Code.CLOSING: 503, Code.NO_JUDGES: 503,
+}  # fmt: skip
+CODES = {401: Code.UNAUTHORIZED, 404: Code.NOT_FOUND, 405: Code.METHOD, 408: Code.TIMEOUT, 413: Code.TOO_LARGE}
+
+
+def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
+    """The application. Its lifespan starts the service and closes it."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        context.changes.attach()
+        context.service.changed = context.changes.tell
+        await run_sync(context.service.start)
+        try:
+            yield
+        finally:
+            context.changes.close()
+            await run_sync(context.service.close)
+
+    app = FastAPI(
+        title="Kernelwright judge", version=metadata.version("kernelwright"), lifespan=lifespan, docs_url=None,
+        redoc_url=None,
+    )  # fmt: skip
+    app.state.context = context
+    for routes in (verdict_routes, problem_routes, state_routes):
+        app.include_router(routes.router)
+    app.add_middleware(BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES)
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _internal)
+    return app
+
+
+def _answer(status: int, code: Code, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    body = ErrorBody(error=Error(code=code, message=message))
+    return JSONResponse(body.model_dump(mode="json"), status, headers=headers)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refused)
+    request.app.state.context.metrics.refused(error.code.value)
+    headers = {"WWW-Authenticate": "Bearer"} if error.code is Code.UNAUTHORIZED else {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    return _answer(STATUS[error.code], error.code, error.message, headers)
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    """Names the first field that cannot be used; what was sent is not sent back."""
+    assert isinstance(error, RequestValidationError)
+    request.app.state.context.metrics.refused(Code.INVALID.value)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    return _answer(422, Code.INVALID, f"{where}: {first['msg']}"[:1000])
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = CODES.get(error.status_code, Code.INVALID)
+    request.app.state.context.metrics.refused(code.value)
+    return _answer(error.status_code, code, str(error.detail), dict(error.headers or {}))
+
+
+async def _internal(request: Request, error: Exception) -> JSONResponse:
+    """The traceback goes to the log; the answer has none."""
+    return _answer(500, Code.INTERNAL, f"internal error, please report it: {type(error).__name__}")

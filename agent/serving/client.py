@@ -1,0 +1,278 @@
+"""JudgeClient: verdicts of a judge service, in sync, async and batch form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.agent.judging.pool import ignore
+from kernelwright.agent.serving.requests import (
+    TIMEOUT,
+    WAIT,
+    Busy,
+    JudgeServiceError,
+    Verdict,
+    pause,
+    read,
+    submission_of,
+    verdict_of,
+)
+from kernelwright.agent.serving.wire import (
+    MAX_BATCH,
+    BatchAnswer,
+    Code,
+    Health,
+    QueueState,
+    Status,
+)
+from kernelwright.errors import InputError
+from kernelwright.tools.problem import Problem
+
+if TYPE_CHECKING:
+    import httpx2
+
+BATCH_BYTES = 8 * 2**20
+"""Of one request with several candidates at most."""
+Named = str | Path | Problem
+"""A problem: a name of the server's catalogue, the path of a file here, or a Problem."""
+
+
+class JudgeClient:
+    """Asks one judge service. Thread-safe; a context manager.
+
+    Every method waits while the service is busy (429) or away, and gives up after `patience` seconds in a row. They
+    raise ProblemError where the reference cannot be used, InputError where the request cannot, and JudgeServiceError
+    (an InfrastructureError) for everything else. A broken candidate is a value.
+    """
+
+    def __init__(self, url: str, token: str | None = None, patience: float = 600.0) -> None:
+        """url: `http://HOST:PORT`. token: of the server's token file."""
+        import httpx2
+
+        if not url.startswith(("http://", "https://")):
+            raise InputError(f"{url!r} is no address of a judge service: give http://HOST:PORT")
+        self.url, self._patience = url.rstrip("/"), patience
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._settings: dict[str, Any] = {"base_url": self.url, "headers": headers, "timeout": TIMEOUT}
+        self._settings["verify"] = url.startswith("https://")  # certificates are read only where they are used
+        self._http = httpx2.Client(**self._settings, limits=httpx2.Limits(max_connections=None))
+        self._met = False
+        """Whether the service has ever answered: an address where nobody is fails at once."""
+
+    def close(self) -> None:
+        """Closes the connections. Verdicts that were submitted are judged none the less."""
+        self._http.close()
+
+    def __enter__(self) -> JudgeClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -------------------------------------------------------------- one candidate
+    def score(
+        self, problem: Named, code: str, *, device: str | None = None, group: str | None = None,
+        progress: Callable[[str], None] = ignore, **options: Any,
+    ) -> Verdict:  # fmt: skip
+        """Judges one candidate and waits for the verdict. `options`: those of docs/service.md (sizes, seed ...)."""
+        return self.result(self.submit(problem, code, device=device, group=group, **options), progress)
+
+    def submit(
+        self, problem: Named, code: str, *, device: str | None = None, group: str | None = None, **options: Any
+    ) -> Status:
+        """Submits one candidate and does not wait."""
+        body = submission_of(problem, code, options, device, group)
+        return Status.model_validate_json(self._ask("POST", "/v1/verdicts", json=body))
+
+    def status(self, verdict_id: str, wait: float = 0.0) -> Status:
+        """Of a verdict; waits up to so many seconds (60 at most) until it has ended."""
+        return Status.model_validate_json(self._ask("GET", f"/v1/verdicts/{verdict_id}", params={"wait": wait}))
+
+    def result(self, submitted: Status, progress: Callable[[str], None] = ignore) -> Verdict:
+        """Waits for the verdict of what was submitted. `progress` is told what it is at, now and then."""
+        status = submitted
+        while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
+            progress(doing_of(status))
+            status = self.status(submitted.verdict_id, wait=WAIT if progress is ignore else 1.0)
+        return verdict
+
+    def cancel(self, verdict_id: str) -> Status:
+        """Says that this client wants the verdict no more."""
+        return Status.model_validate_json(self._ask("DELETE", f"/v1/verdicts/{verdict_id}"))
+
+    def events(self, verdict_id: str) -> Iterator[tuple[str, str]]:
+        """The kind and the JSON of each event, until the verdict has ended: status, progress, end."""
+        with self._http.sse(f"/v1/verdicts/{verdict_id}/events", timeout=TIMEOUT) as stream:
+            answer = stream.response
+            if answer.status_code >= 400:
+                answer.read()
+                read(answer.status_code, answer.content, None, "GET", str(answer.url))
+            for event in stream:
+                yield event.event, event.data
+
+    # -------------------------------------------------------------- many
+    def score_many(
+        self, candidates: Sequence[tuple[Named, str]], *, device: str | None = None, group: str | None = None,
+        **options: Any,
+    ) -> list[Verdict]:  # fmt: skip
+        """Judges many candidates, in the order given; equal ones are judged once."""
+        bodies = [submission_of(problem, code, options, device, group) for problem, code in candidates]
+        return [self.result(status) for status in self._submit_all(bodies)]
+
+    def _submit_all(self, bodies: Sequence[dict[str, Any]]) -> list[Status]:
+        found: dict[int, Status] = {}
+        waiting, deadline, tries = list(range(len(bodies))), time.monotonic() + self._patience, 0
+        while waiting:
+            now, waiting = _one_request(waiting, bodies)
+            answer = BatchAnswer.model_validate_json(
+                self._ask("POST", "/v1/batches", json={"submissions": [bodies[place] for place in now]})
+            )
+            again = _taken(answer, now, found)
+            if not again:
+                deadline, tries = time.monotonic() + self._patience, 0
+                continue
+            waiting = again + waiting
+            deadline = time.monotonic() + self._patience if len(again) < len(now) else deadline
+            busy = Busy("the queue is full", answer.retry_after)
+            self._sleep(pause(tries, busy), deadline, busy)
+            tries += 1
+        return [found[place] for place in range(len(bodies))]
+
+    # -------------------------------------------------------------- async
+    async def score_async(
+        self, problem: Named, code: str, *, device: str | None = None, group: str | None = None, **options: Any
+    ) -> Verdict:
+        """As `score`, within an event loop. Cancelling the task cancels the verdict too."""
+        import httpx2
+
+        async with httpx2.AsyncClient(**self._settings) as http:
+            body = submission_of(problem, code, options, device, group)
+            submitted = Status.model_validate_json(await self._ask_async(http, "POST", "/v1/verdicts", json=body))
+            place, status = f"/v1/verdicts/{submitted.verdict_id}", submitted
+            try:
+                while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
+                    answer = await self._ask_async(http, "GET", place, params={"wait": WAIT})
+                    status = Status.model_validate_json(answer)
+            except asyncio.CancelledError:
+                await asyncio.shield(self._ask_async(http, "DELETE", place))
+                raise
+        return verdict
+
+    async def score_many_async(
+        self, candidates: Sequence[tuple[Named, str]], *, at_once: int = 64, **asked: Any
+    ) -> list[Verdict]:
+        """Judges many candidates side by side, in the order given."""
+        places = asyncio.Semaphore(at_once)
+
+        async def one(problem: Named, code: str) -> Verdict:
+            async with places:
+                return await self.score_async(problem, code, **asked)
+
+        return list(await asyncio.gather(*(one(problem, code) for problem, code in candidates)))
+
+    # -------------------------------------------------------------- the service
+    def health(self) -> Health:
+        """Whether the service judges; a service that does not has an answer too."""
+        import httpx2
+
+        try:
+            return Health.model_validate_json(self._http.get("/v1/health").content)
+        except (httpx2.HTTPError, ValueError) as error:
+            raise JudgeServiceError(f"{self.url} does not answer as a judge service: {error}") from None
+
+    def queue(self) -> QueueState:
+        """How much waits, on which devices."""
+        return QueueState.model_validate_json(self._ask("GET", "/v1/queue"))
+
+    # -------------------------------------------------------------- one request
+    def _ask(self, method: str, path: str, **what: Any) -> bytes:
+        """The body of the answer. What is busy or away is asked again, within `patience`."""
+        deadline, tries = time.monotonic() + self._patience, 0
+        while True:
+            try:
+                return self._once(method, path, what)
+            except Busy as busy:
+                self._sleep(pause(tries, busy), deadline, busy)
+                tries += 1
+
+    def _once(self, method: str, path: str, what: Mapping[str, Any]) -> bytes:
+        import httpx2
+
+        try:
+            answer = self._http.request(method, path, **what)
+        except httpx2.TransportError as error:
+            raise self._away(error) from None
+        self._met = True
+        return read(answer.status_code, answer.content, answer.headers.get("retry-after"), method, str(answer.url))
+
+    async def _ask_async(self, http: httpx2.AsyncClient, method: str, path: str, **what: Any) -> bytes:
+        import httpx2
+
+        deadline, tries = time.monotonic() + self._patience, 0
+        while True:
+            try:
+                answer = await http.request(method, path, **what)
+                self._met, after = True, answer.headers.get("retry-after")
+                return read(answer.status_code, answer.content, after, method, str(answer.url))
+            except httpx2.TransportError as error:
+                busy = self._away(error)
+            except Busy as found:
+                busy = found
+            seconds = pause(tries, busy)
+            _check_patience(seconds, deadline, busy, self.url)
+            await asyncio.sleep(seconds)
+            tries += 1
+
+    def _away(self, error: Exception) -> Busy:
+        message = f"no connection ({type(error).__name__}: {error}): is agent serve running there?"
+        if not self._met:
+            raise JudgeServiceError(f"{self.url}: {message}") from None
+        return Busy(message, None)
+
+    def _sleep(self, seconds: float, deadline: float, busy: Busy) -> None:
+        _check_patience(seconds, deadline, busy, self.url)
+        time.sleep(seconds)
+
+
+def _check_patience(seconds: float, deadline: float, busy: Busy, url: str) -> None:
+    if time.monotonic() + seconds > deadline:
+        raise JudgeServiceError(f"{url}: {busy}")
+
+
+def _one_request(waiting: list[int], bodies: Sequence[dict[str, Any]]) -> tuple[list[int], list[int]]:
+    """As many of what waits as fit into one request, and the others."""
+    size = count = 0
+    while count < min(MAX_BATCH, len(waiting)):
+        size += len(json.dumps(bodies[waiting[count]]))
+        if count and size > BATCH_BYTES:
+            break
+        count += 1
+    return waiting[:count], waiting[count:]
+
+
+def _taken(answer: BatchAnswer, asked: Sequence[int], found: dict[int, Status]) -> list[int]:
+    """Notes what was accepted, and returns what is to be asked again. Raises InputError for what never will be."""
+    again = []
+    for place, entry in zip(asked, answer.verdicts, strict=True):
+        if entry.status is not None:
+            found[place] = entry.status
+        elif entry.error is not None and entry.error.code in (Code.QUEUE_FULL, Code.QUOTA):
+            again.append(place)
+        else:
+            raise InputError(f"candidate {place + 1}: {entry.error.message if entry.error else 'no answer'}")
+    return again
+
+
+def doing_of(status: Status) -> str:
+    """What a verdict is at, for people."""
+    if status.position is not None:
+        eta = f", about {status.eta_seconds:.0f} s" if status.eta_seconds is not None else ""
+        return f"waiting at the judge service, position {status.position}{eta}"
+    return status.doing or status.state.value

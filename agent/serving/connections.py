@@ -1,0 +1,116 @@
+"""What a connection may do to the server: deadlines for headers, bodies and readers, and half-closed connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADER_SECONDS = 30.0
+"""Until the whole header of a connection's first request has arrived; then the connection is closed."""
+BODY_SECONDS = 30.0
+"""Until the whole body has arrived; then 408."""
+READER_SECONDS = 30.0
+"""That a reader may take nothing; then the connection is closed."""
+
+
+class BodyLimits:
+    """ASGI middleware: reading a body that trickles in raises HTTPException 408, one that is too large 413.
+
+    Starlette's own RequestBodyLimitMiddleware answers with plain text whatever a handler of 413 makes; errors here are
+    JSON.
+    """
+
+    def __init__(self, app: ASGIApp, seconds: float, sizes: Mapping[str, int], size: int) -> None:
+        """sizes: bytes by path. size: of every other path."""
+        self._app, self._seconds, self._sizes, self._size = app, seconds, sizes, size
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        deadline = asyncio.get_running_loop().time() + self._seconds
+        most = self._sizes.get(scope["path"], self._size)
+        complete, size, arrived = False, _announced(scope), 0
+
+        async def receive_within_limits() -> Message:
+            nonlocal complete, size, arrived
+            if complete:
+                return await receive()  # waits for the client to go
+            if size > most:
+                raise _refusal(413, f"the body is larger than {most} bytes: send less at once")
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                why = f"the body did not arrive within {self._seconds:g} seconds: send it in one go"
+                raise _refusal(408, why) from None
+            arrived += len(message.get("body", b""))
+            size = max(size, arrived)
+            complete = size <= most and not message.get("more_body", False)
+            return message if size <= most else await receive_within_limits()
+
+        await self._app(scope, receive_within_limits, send)
+
+
+def _announced(scope: Scope) -> int:
+    """Bytes that the header Content-Length says; 0 where it says nothing."""
+    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    return int(said) if said.isdigit() else 0
+
+
+def _refusal(status: int, why: str) -> HTTPException:
+    return HTTPException(status, why, headers={"Connection": "close"})
+
+
+class Connection(H11Protocol):
+    """uvicorn's, with deadlines for the first header and for readers, and answers to clients that half-close."""
+
+    header_seconds = HEADER_SECONDS
+    reader_seconds = READER_SECONDS
+    _header_deadline: asyncio.TimerHandle | None = None
+    _reader_deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._header_deadline = self.loop.call_later(self.header_seconds, self._no_header)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None:
+            self._drop_deadline()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keeps the connection where a request is being answered: its client may still read."""
+        return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._drop_deadline()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The reader has not taken what was written: it has so many seconds to begin."""
+        super().pause_writing()
+        self._reader_deadline = self._reader_deadline or self.loop.call_later(self.reader_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reader_deadline is not None:
+            self._reader_deadline.cancel()
+            self._reader_deadline = None
+
+    def _no_header(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+    def _drop_deadline(self) -> None:
+        if self._header_deadline is not None:
+            self._header_deadline.cancel()
+            self._header_deadline = None

@@ -1,0 +1,57 @@
+"""What every route needs, and who asks."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from kernelwright.agent.serving.changes import Changes
+from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.metrics import Metrics
+from kernelwright.agent.serving.service import Service
+from kernelwright.agent.serving.tokens import Tokens
+from kernelwright.agent.serving.trajectories import Trajectories
+from kernelwright.agent.serving.wire import Code, ErrorBody
+
+_BEARER = HTTPBearer(auto_error=False, description="A token of the server's token file.")
+
+
+@dataclass(frozen=True)
+class Context:
+    """One server's parts."""
+
+    service: Service
+    tokens: Tokens
+    trajectories: Trajectories
+    metrics: Metrics
+    changes: Changes = field(default_factory=Changes)
+    started: float = field(default_factory=time.time)
+
+
+def _context(request: Request) -> Context:
+    context = request.app.state.context
+    assert isinstance(context, Context)
+    return context
+
+
+Here = Annotated[Context, Depends(_context)]
+
+
+def _client(request: Request, here: Here, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> str:
+    found = here.tokens.client(request.headers.get("authorization"))
+    if found is None:
+        raise Refused(Code.UNAUTHORIZED, "send a token of the server's token file: Authorization: Bearer TOKEN")
+    return found
+
+
+Client = Annotated[str, Depends(_client)]
+"""The name of the client that asks."""
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, object]]:
+    """For the schema: the statuses of errors that a route may answer with."""
+    return {status: {"model": ErrorBody} for status in statuses}

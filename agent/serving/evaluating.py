@@ -1,0 +1,46 @@
+"""The judge service as a run sees it: an evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.agent.judging.pool import DeviceKind, ignore
+from kernelwright.agent.serving.client import JudgeClient
+from kernelwright.agent.serving.wire import Asked, Outcome
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Report
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Options
+
+
+class ServiceEvaluator:
+    """Implements agent.loop.run_verdicts.Evaluates."""
+
+    def __init__(self, client: JudgeClient, device: DeviceKind | None = None) -> None:
+        self._client, self._device = client, device
+
+    def evaluate(
+        self,
+        problem: Problem,
+        source: str,
+        options: Options | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Report:
+        """Raises ProblemError, InputError and InfrastructureError. Attempts that were lost are among the warnings."""
+        asked = asked_of(options) if options is not None else {}
+        device = self._device.value if self._device else None
+        submitted = self._client.submit(problem, source, device=device, **asked)
+        verdict = self._client.result(submitted, progress or ignore)
+        report = verdict.report.with_(problem=problem.name, cached=verdict.known)
+        if verdict.attempts == 1:
+            return report
+        attempts = self._client.status(verdict.verdict_id).attempts
+        lost = [f"attempt {one.number} was lost: {one.message}" for one in attempts if one.outcome is Outcome.LOST]
+        return report.with_(warnings=(*report.warnings, *lost))
+
+
+def asked_of(options: Options) -> dict[str, Any]:
+    """Of the options of a verdict, those that the service takes."""
+    return options.model_dump(include=set(Asked.model_fields))

@@ -1,0 +1,41 @@
+"""The problems that the server knows by name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Path
+
+from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.context import Client, Here, errors
+from kernelwright.agent.serving.wire import Code, ProblemEntry, ProblemList, ProblemReference
+from kernelwright.tools.problem import Problem
+
+router = APIRouter(prefix="/v1/problems", tags=["problems"])
+
+
+@router.get("", responses=errors(401))
+async def problems(client: Client) -> ProblemList:
+    """The catalogue, without sources."""
+    from kernelwright.agent.problems.finding import catalogue
+
+    return ProblemList(problems=tuple(_entry(problem, None) for problem in await run_sync(catalogue)))
+
+
+@router.get("/{name}", responses=errors(401, 404, 422))
+async def problem(name: Annotated[str, Path(min_length=1, max_length=200)], client: Client, here: Here) -> ProblemEntry:
+    """One problem with its source, by a name that need not be quite right."""
+    if not name.strip() or "\0" in name:
+        raise Refused(Code.NOT_FOUND, "an empty name: GET /v1/problems lists the catalogue")
+    try:
+        found = await run_sync(here.service.preparing.problem, ProblemReference(name=name))
+    except Refused as refused:
+        raise Refused(Code.NOT_FOUND, refused.message) from None
+    return _entry(found, found.source)
+
+
+def _entry(problem: Problem, source: str | None) -> ProblemEntry:
+    return ProblemEntry(
+        name=problem.name, title=problem.title, family=problem.family, suite=problem.suite, source=source
+    )

@@ -1,0 +1,72 @@
+"""How much one client may ask of the service."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict, deque
+
+from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.wire import Code, Message
+
+MINUTE = 60.0
+
+
+class Limits(Message):
+    """Of the whole service and of one client."""
+
+    queue: int = 4096
+    """Verdicts that wait."""
+    client_pending: int = 512
+    """Verdicts of one client that wait or are under way."""
+    client_per_minute: int | None = None
+    """Submissions of one client within a minute."""
+
+
+class Quotas:
+    """Counts by client. Not thread-safe: the service holds its lock."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._pending: defaultdict[str, set[str]] = defaultdict(set)
+        self._arrivals: defaultdict[str, deque[float]] = defaultdict(deque)
+
+    def count_arrival(self, client: str) -> None:
+        """Raises Refused where it is one too many within a minute."""
+        most = self._limits.client_per_minute
+        if most is None:
+            return
+        now, arrivals = time.monotonic(), self._arrivals[client]
+        while arrivals and arrivals[0] <= now - MINUTE:
+            arrivals.popleft()
+        if len(arrivals) >= most:
+            wait = max(1, math.ceil(arrivals[0] + MINUTE - now))
+            raise Refused(Code.QUOTA, f"more than {most} submissions within a minute: ask again in {wait} s", wait)
+        arrivals.append(now)
+
+    def check_pending(self, client: str, seconds_per_verdict: float | None) -> None:
+        """Raises Refused where the client already waits for as many verdicts as it may."""
+        most = self._limits.client_pending
+        if len(self._pending[client]) >= most:
+            wait = max(1, math.ceil(seconds_per_verdict or 1.0))
+            raise Refused(Code.QUOTA, f"{most} verdicts of yours are not finished: ask again in {wait} s", wait)
+
+    def pending(self, client: str) -> int:
+        return len(self._pending.get(client, ()))
+
+    def add(self, client: str, verdict_id: str) -> None:
+        self._pending[client].add(verdict_id)
+
+    def wants(self, client: str, verdict_id: str) -> bool:
+        return verdict_id in self._pending.get(client, ())
+
+    def drop(self, verdict_id: str, client: str | None = None) -> None:
+        """The verdict has ended, or one client wants it no more."""
+        for name in [client] if client is not None else list(self._pending):
+            self._pending[name].discard(verdict_id)
+            if not self._pending[name]:
+                del self._pending[name]
+
+    def wanted(self, verdict_id: str) -> bool:
+        """Whether any client waits for it."""
+        return any(verdict_id in wanted for wanted in self._pending.values())

@@ -1,0 +1,277 @@
+"""What the service remembers, in one SQLite file: submissions, verdicts, attempts. It survives SIGKILL.
+
+Every change is one transaction in WAL mode. A file belongs to one server at a time, which a lock on `FILE.lock` holds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict
+
+from kernelwright.agent.judging.pool import DeviceKind
+from kernelwright.agent.serving.tables import ATTEMPT, METADATA, SUBMISSION, VERDICT, VERSION
+from kernelwright.agent.serving.wire import Attempt, Code, Error, Outcome, Score, State
+from kernelwright.errors import InputError
+from kernelwright.tools.report import Report
+
+
+class Kept(BaseModel):
+    """A verdict as it is remembered, without its texts."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    sequence: int
+    """Its place in the order of arrival; a verdict that is judged anew gets a new one."""
+    state: State
+    problem: str
+    problem_hash: str
+    candidate_hash: str
+    device: DeviceKind
+    submitted: float
+    started: float | None = None
+    ended: float | None = None
+    score: Score | None = None
+    error: Error | None = None
+
+
+class Texts(BaseModel):
+    """What a judge needs to make a verdict."""
+
+    model_config = ConfigDict(frozen=True)
+
+    problem: str
+    """JSON of a Problem."""
+    candidate: str
+    options: str
+    """JSON of Options."""
+
+
+_PLAIN = [column for column in VERDICT.c if column.name not in ("problem_json", "candidate", "options", "report")]
+_THIS = VERDICT.c.id == sa.bindparam("this")
+# Statements of every submission, made once: building one takes longer than SQLite takes to run it.
+_FIND = sa.select(*_PLAIN).where(_THIS)
+_TEXTS = sa.select(VERDICT.c.problem_json, VERDICT.c.candidate, VERDICT.c.options).where(_THIS)
+_REPORT = sa.select(VERDICT.c.report).where(_THIS)
+_QUEUE = sa.insert(VERDICT).prefix_with("OR REPLACE")
+_SUBMISSION = sa.insert(SUBMISSION)
+_LAST_ATTEMPT = sa.select(sa.func.max(ATTEMPT.c.number)).where(ATTEMPT.c.verdict_id == sa.bindparam("this"))
+_ATTEMPT = sa.insert(ATTEMPT)
+_ATTEMPTS = (
+    sa.select(ATTEMPT)
+    .where(ATTEMPT.c.verdict_id.in_(sa.bindparam("these", expanding=True)))
+    .order_by(ATTEMPT.c.verdict_id, ATTEMPT.c.number)
+)
+_SET = sa.update(VERDICT).where(_THIS)
+_END_ATTEMPT = sa.update(ATTEMPT).where(
+    (ATTEMPT.c.verdict_id == sa.bindparam("this")) & (ATTEMPT.c.outcome == Outcome.RUNNING.value)
+)
+
+
+class Record:
+    """Thread-safe."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises InputError where another server has the file, or it was made by another version."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._lock_file = file.with_name(file.name + ".lock").open("w")
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock_file.close()
+            raise InputError(f"another server uses {file}: stop it, or give another --store") from None
+        self._engine = sa.create_engine(f"sqlite:///{file}", connect_args={"timeout": 30.0, "check_same_thread": False})
+        sa.event.listen(self._engine, "connect", _prepare)
+        with self._engine.begin() as connection:
+            found = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+            if found not in (0, VERSION):
+                raise InputError(f"{file} was written by another version of Kernelwright: give another --store")
+            METADATA.create_all(connection)
+            connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+
+    def close(self) -> None:
+        self._engine.dispose()
+        self._lock_file.close()
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """One transaction."""
+        with self._engine.begin() as connection:
+            yield connection
+
+    # -------------------------------------------------------------- reading
+    def find(self, verdict_id: str) -> Kept | None:
+        with self._engine.connect() as connection:
+            row = connection.execute(_FIND, {"this": verdict_id}).mappings().first()
+        return _kept(row) if row is not None else None
+
+    def texts(self, verdict_id: str) -> Texts:
+        with self._engine.connect() as connection:
+            row = connection.execute(_TEXTS, {"this": verdict_id}).one()
+        return Texts(problem=_unpacked(row[0]), candidate=_unpacked(row[1]), options=row[2])
+
+    def report(self, verdict_id: str) -> Report | None:
+        with self._engine.connect() as connection:
+            packed = connection.execute(_REPORT, {"this": verdict_id}).scalar()
+        return Report.model_validate_json(_unpacked(packed)) if packed else None
+
+    def attempts(self, verdict_ids: Sequence[str]) -> dict[str, tuple[Attempt, ...]]:
+        """Of each verdict, in order."""
+        found: dict[str, list[Attempt]] = {verdict_id: [] for verdict_id in verdict_ids}
+        with self._engine.connect() as connection:
+            for row in connection.execute(_ATTEMPTS, {"these": list(verdict_ids)}).mappings():
+                found[row["verdict_id"]].append(Attempt(**{k: v for k, v in row.items() if k != "verdict_id"}))
+        return {verdict_id: tuple(attempts) for verdict_id, attempts in found.items()}
+
+    def newest(self, limit: int, state: State | None = None, problem: str | None = None) -> list[Kept]:
+        asked = sa.select(*_PLAIN).order_by(VERDICT.c.sequence.desc()).limit(limit)
+        if state is not None:
+            asked = asked.where(VERDICT.c.state == state.value)
+        if problem is not None:
+            asked = asked.where(VERDICT.c.problem == problem)
+        with self._engine.connect() as connection:
+            return [_kept(row) for row in connection.execute(asked).mappings()]
+
+    def unfinished(self) -> list[Kept]:
+        """Queued or running, in the order of their arrival."""
+        open_states = (State.QUEUED.value, State.RUNNING.value)
+        asked = sa.select(*_PLAIN).where(VERDICT.c.state.in_(open_states)).order_by(VERDICT.c.sequence)
+        with self._engine.connect() as connection:
+            return [_kept(row) for row in connection.execute(asked).mappings()]
+
+    def wanted_by(self, verdict_ids: Sequence[str]) -> dict[str, set[str]]:
+        """The clients that wait for each verdict."""
+        found: dict[str, set[str]] = {verdict_id: set() for verdict_id in verdict_ids}
+        wanted = sa.select(SUBMISSION.c.verdict_id, SUBMISSION.c.client).where(~SUBMISSION.c.withdrawn).distinct()
+        with self._engine.connect() as connection:
+            for verdict_id, client in connection.execute(wanted):
+                if verdict_id in found:
+                    found[verdict_id].add(client)
+        return found
+
+    def judged(self, problem: str | None, client: str | None) -> list[tuple[str, str | None, str, float, Score]]:
+        """Client, group, problem, time of the end and score of every submission whose verdict has a report."""
+        asked = (
+            sa.select(SUBMISSION.c.client, SUBMISSION.c.group, VERDICT.c.problem, VERDICT.c.ended, VERDICT.c.score)
+            .join(VERDICT, VERDICT.c.id == SUBMISSION.c.verdict_id)
+            .where(VERDICT.c.state == State.FINISHED.value)
+            .order_by(VERDICT.c.ended.desc())
+            .limit(MOST_JUDGED)
+        )
+        if problem is not None:
+            asked = asked.where(VERDICT.c.problem == problem)
+        if client is not None:
+            asked = asked.where(SUBMISSION.c.client == client)
+        with self._engine.connect() as connection:
+            rows = connection.execute(asked).all()
+        return [(c, group, name, ended, Score.model_validate_json(score)) for c, group, name, ended, score in rows]
+
+    def recent_seconds(self, device: DeviceKind, last: int = 50) -> list[float]:
+        """What the newest verdicts of a kind took, from their begin to their end."""
+        asked = (
+            sa.select(VERDICT.c.ended - VERDICT.c.started)
+            .where(VERDICT.c.device == device.value, VERDICT.c.state == State.FINISHED.value)
+            .order_by(VERDICT.c.ended.desc())
+            .limit(last)
+        )
+        with self._engine.connect() as connection:
+            return [seconds for (seconds,) in connection.execute(asked)]
+
+    def last_sequence(self) -> int:
+        with self._engine.connect() as connection:
+            return connection.execute(sa.select(sa.func.max(VERDICT.c.sequence))).scalar() or 0
+
+    # -------------------------------------------------------------- writing
+    def queue(self, kept: Kept, texts: Texts) -> None:
+        """A verdict that is new, or that is to be judged anew."""
+        values = {
+            "id": kept.id, "sequence": kept.sequence, "state": State.QUEUED.value, "problem": kept.problem,
+            "problem_hash": kept.problem_hash, "candidate_hash": kept.candidate_hash, "device": kept.device.value,
+            "submitted": kept.submitted, "started": None, "ended": None, "score": None, "report": None,
+            "error_code": None, "error_message": None, "problem_json": _packed(texts.problem),
+            "candidate": _packed(texts.candidate), "options": texts.options,
+        }  # fmt: skip
+        with self.write() as connection:
+            connection.execute(_QUEUE, values)
+
+    def submission(self, verdict_id: str, client: str, group: str | None) -> None:
+        """Somebody wants this verdict."""
+        with self.write() as connection:
+            values = {"verdict_id": verdict_id, "client": client, "group": group, "at": time.time()}
+            connection.execute(_SUBMISSION, {"withdrawn": False, **values})
+
+    def withdraw(self, verdict_id: str, client: str) -> None:
+        """A client wants this verdict no more."""
+        mine = (SUBMISSION.c.verdict_id == verdict_id) & (SUBMISSION.c.client == client)
+        with self.write() as connection:
+            connection.execute(sa.update(SUBMISSION).where(mine).values(withdrawn=True))
+
+    def begin(self, verdict_id: str, judge: str, now: float) -> int:
+        """A judge is at work on it. Returns the attempt's number, from 1."""
+        with self.write() as connection:
+            number = (connection.execute(_LAST_ATTEMPT, {"this": verdict_id}).scalar() or 0) + 1
+            values = {"verdict_id": verdict_id, "number": number, "judge": judge, "started": now, "message": ""}
+            connection.execute(_ATTEMPT, {"outcome": Outcome.RUNNING.value, "ended": None, **values})
+            _set(connection, verdict_id, state=State.RUNNING.value, started=now)
+        return number
+
+    def end_attempt(self, verdict_id: str, outcome: Outcome, message: str, changes: Mapping[str, Any]) -> None:
+        """Ends the attempt that is running, and changes the verdict's row in the same transaction."""
+        with self.write() as connection:
+            ended = {"outcome": outcome.value, "ended": time.time(), "message": message}
+            connection.execute(_END_ATTEMPT, {"this": verdict_id, **ended})
+            _set(connection, verdict_id, **changes)
+
+    def set_state(self, verdict_id: str, state: State) -> None:
+        with self.write() as connection:
+            _set(connection, verdict_id, state=state.value, ended=time.time() if state.ended else None)
+
+
+MOST_JUDGED = 20_000
+"""Submissions that reward health looks at, the newest."""
+
+
+def finished(report: Report, score: Score) -> dict[str, Any]:
+    """The columns of a verdict that has a report."""
+    return {
+        "state": State.FINISHED.value, "ended": time.time(), "report": _packed(report.model_dump_json()),
+        "score": score.model_dump_json(), "error_code": None, "error_message": None,
+    }  # fmt: skip
+
+
+def failed(code: Code, message: str) -> dict[str, Any]:
+    """The columns of a verdict that has none."""
+    ended = {"state": State.FAILED.value, "ended": time.time()}
+    return {**ended, "error_code": code.value, "error_message": message}
+
+
+def _set(connection: sa.Connection, verdict_id: str, **changes: Any) -> None:
+    connection.execute(_SET, {"this": verdict_id, **changes})
+
+
+def _kept(row: sa.RowMapping) -> Kept:
+    values: dict[str, Any] = {name: row[name] for name in Kept.model_fields if name not in ("score", "error")}
+    score = Score.model_validate_json(row["score"]) if row["score"] else None
+    error = Error(code=Code(row["error_code"]), message=row["error_message"]) if row["error_code"] else None
+    return Kept(score=score, error=error, **values)
+
+
+def _packed(text: str) -> bytes:
+    return zlib.compress(text.encode(), 1)
+
+
+def _unpacked(packed: bytes) -> str:
+    return zlib.decompress(packed).decode()
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 30000"):
+        connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,144 @@
+"""Reward health: at which rung candidates end, why, and how many groups teach nothing. A pure function of scores."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pydantic import Field
+
+from kernelwright.agent.serving.wire import Message, Score
+from kernelwright.tools.faults import Fault, Number
+from kernelwright.tools.report import Rung
+
+BINS = 24
+"""Of the trend, each with as many candidates as the others."""
+REASONS = 30
+"""That are listed, the most frequent first."""
+
+
+class Sample(NamedTuple):
+    """One submission whose verdict has a report."""
+
+    client: str
+    group: str | None
+    problem: str
+    ended: float
+    score: Score
+
+
+class RungShare(Message):
+    rung: Rung
+    ended: int
+    """Candidates whose verdict ended here, right or wrong."""
+    correct: int
+    share: float
+
+
+class Reason(Message):
+    rung: Rung
+    fault: Fault
+    count: int
+    example: str
+
+
+class Groups(Message):
+    """Rollouts of one prompt: flat where all have the same score."""
+
+    groups: int = 0
+    """With at least two finished verdicts."""
+    flat: int = 0
+    flat_wrong: int = 0
+    flat_right: int = 0
+
+
+class TrendBin(Message):
+    from_: float = Field(alias="from", serialization_alias="from")
+    candidates: int
+    correct: int
+    correct_share: float
+    median_speedup: Number | None = None
+
+
+class RewardHealth(Message):
+    candidates: int
+    correct: int
+    rungs: tuple[RungShare, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    groups: Groups = Groups()
+    trend: tuple[TrendBin, ...] = ()
+
+
+def reward_health(samples: Sequence[Sample]) -> RewardHealth:
+    """Of samples in any order."""
+    ordered = sorted(samples, key=lambda sample: sample.ended)
+    return RewardHealth(
+        candidates=len(ordered),
+        correct=sum(sample.score.correct for sample in ordered),
+        rungs=_rungs(ordered),
+        reasons=_reasons(ordered),
+        groups=_groups(ordered),
+        trend=_trend(ordered),
+    )
+
+
+def _rungs(samples: Sequence[Sample]) -> tuple[RungShare, ...]:
+    ended = Counter(sample.score.ended_at for sample in samples)
+    right = Counter(sample.score.ended_at for sample in samples if sample.score.correct)
+    return tuple(
+        RungShare(rung=rung, ended=ended[rung], correct=right[rung], share=ended[rung] / len(samples))
+        for rung in Rung
+        if ended[rung]
+    )
+
+
+def _reasons(samples: Sequence[Sample]) -> tuple[Reason, ...]:
+    counts: Counter[tuple[Rung, Fault]] = Counter()
+    examples: dict[tuple[Rung, Fault], str] = {}
+    for sample in samples:
+        if sample.score.fault is not None:
+            key = (sample.score.ended_at, sample.score.fault)
+            counts[key] += 1
+            examples[key] = sample.score.explanation
+    return tuple(
+        Reason(rung=rung, fault=fault, count=count, example=examples[rung, fault])
+        for (rung, fault), count in counts.most_common(REASONS)
+    )
+
+
+def _groups(samples: Sequence[Sample]) -> Groups:
+    groups: defaultdict[tuple[str, str, str], list[Score]] = defaultdict(list)
+    for sample in samples:
+        if sample.group is not None:
+            groups[sample.client, sample.group, sample.problem].append(sample.score)
+    several = [scores for scores in groups.values() if len(scores) > 1]
+    flat = [scores for scores in several if len({_signal(score) for score in scores}) == 1]
+    right = sum(scores[0].correct for scores in flat)
+    return Groups(groups=len(several), flat=len(flat), flat_wrong=len(flat) - right, flat_right=right)
+
+
+def _signal(score: Score) -> tuple[object, ...]:
+    """What a reward could tell apart."""
+    return (score.ended_at, score.compiled, score.correct, score.gate, score.speedup, score.share)
+
+
+def _trend(samples: Sequence[Sample]) -> tuple[TrendBin, ...]:
+    if not samples:
+        return ()
+    size = -(-len(samples) // BINS)
+    return tuple(_bin(samples[start : start + size]) for start in range(0, len(samples), size))
+
+
+def _bin(samples: Sequence[Sample]) -> TrendBin:
+    speedups = [sample.score.speedup for sample in samples if sample.score.speedup is not None]
+    correct = sum(sample.score.correct for sample in samples)
+    first = {"from": samples[0].ended}
+    return TrendBin(
+        candidates=len(samples),
+        correct=correct,
+        correct_share=correct / len(samples),
+        median_speedup=statistics.median(speedups) if speedups else None,
+        **first,
+    )

@@ -1,0 +1,123 @@
+"""The judge service as a process: uvicorn over the application, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from pydantic import BaseModel, ConfigDict
+
+from kernelwright.agent.judging.pool import JudgePool
+from kernelwright.agent.serving.app import make_app
+from kernelwright.agent.serving.connections import BODY_SECONDS, READER_SECONDS, Connection
+from kernelwright.agent.serving.content import Preparing
+from kernelwright.agent.serving.context import Context
+from kernelwright.agent.serving.metrics import Metrics
+from kernelwright.agent.serving.quotas import Limits
+from kernelwright.agent.serving.record import Record
+from kernelwright.agent.serving.service import Service
+from kernelwright.agent.serving.tokens import Tokens
+from kernelwright.agent.serving.trajectories import Trajectories
+from kernelwright.errors import InputError
+
+GRACE_SECONDS = 5
+"""That answers under way are given when the server is stopped."""
+BACKLOG = 2048
+"""Connections that wait to be taken."""
+LOOPBACK = ("127.", "localhost", "::1")
+
+
+class Plan(BaseModel):
+    """What a server is started with."""
+
+    model_config = ConfigDict(frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = 8700
+    store: Path
+    token_file: Path | None = None
+    database: str | None = None
+    kernelbench: Path | None = None
+    allow_import: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    body_seconds: float = BODY_SECONDS
+    header_seconds: float = BODY_SECONDS
+    reader_seconds: float = READER_SECONDS
+
+
+class Server(uvicorn.Server):
+    """Tells whoever waits for a verdict to leave when it is stopped."""
+
+    def __init__(self, config: uvicorn.Config, context: Context) -> None:
+        super().__init__(config)
+        self._context = context
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._context.changes.close()
+        super().handle_exit(sig, frame)
+
+
+def listen(plan: Plan) -> socket.socket:
+    """The socket that requests come to; port 0 takes any. Raises InputError."""
+    if plan.token_file is None and not plan.host.startswith(LOOPBACK):
+        raise InputError(f"--host {plan.host} can be reached from elsewhere: give --token-file, or listen on 127.0.0.1")
+    family = socket.AF_INET6 if ":" in plan.host else socket.AF_INET
+    found = socket.socket(family)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((plan.host, plan.port))
+        found.listen(BACKLOG)  # who comes before the server has begun waits
+    except OSError as error:
+        found.close()
+        raise InputError(f"cannot listen on {plan.host}:{plan.port} ({error.strerror}): give another --port") from None
+    return found
+
+
+def serve(plan: Plan, open_pool: Callable[[], JudgePool], said: Callable[[str], None]) -> None:
+    """Until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
+    tokens = Tokens.read(plan.token_file)
+    listening = listen(plan)
+    with listening:
+        record = Record(plan.store)
+        try:
+            pool = open_pool()
+        except BaseException:
+            record.close()
+            raise
+        context = _context(plan, record, pool, tokens)
+        server = Server(_config(plan, context), context)
+        address = listening.getsockname()
+        said(f"judging on {' and '.join(pool.devices)} at http://{plan.host}:{address[1]}")
+        try:
+            server.run(sockets=[listening])
+        finally:
+            if not context.service.closing:
+                context.service.close()
+
+
+def _context(plan: Plan, record: Record, pool: JudgePool, tokens: Tokens) -> Context:
+    metrics = Metrics()
+    preparing = Preparing(pool, plan.kernelbench, plan.allow_import)
+    service = Service(record, pool, preparing, plan.limits, metrics)
+    return Context(service=service, tokens=tokens, trajectories=Trajectories(plan.database), metrics=metrics)
+
+
+def _config(plan: Plan, context: Context) -> uvicorn.Config:
+    deadlines = {"header_seconds": plan.header_seconds, "reader_seconds": plan.reader_seconds}
+    protocol: type[Connection] = type("TimedConnection", (Connection,), deadlines)
+    return uvicorn.Config(
+        make_app(context, plan.body_seconds), http=protocol, ws="none", loop="asyncio", lifespan="on",
+        log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
+        backlog=BACKLOG,
+    )  # fmt: skip
+
+
+def devices_of(asked: Sequence[str]) -> list[str]:
+    """Of `--device`: comma-separated or repeated, checked. Raises InputError."""
+    from kernelwright.agent.command_line.arguments import choose_device
+
+    names = [name.strip() for part in asked for name in part.split(",") if name.strip()]
+    return list(dict.fromkeys(choose_device(name) for name in names or ["auto"]))

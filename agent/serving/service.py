@@ -1,0 +1,297 @@
+"""Who is judged next, and what is known already: the judge service without HTTP.
+
+One lock guards the waiting line, the quotas and the order of changes in the record. Verdicts are made by a JudgePool; a
+verdict that a judge died over is begun again here, as another attempt in the record, at most ATTEMPTS times.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from kernelwright.agent.judging.pool import (
+    ATTEMPTS,
+    DeviceKind,
+    JudgeLost,
+    JudgePool,
+    PoolClosed,
+    VerdictCancelled,
+)
+from kernelwright.agent.serving.content import Preparing, Ready, Refused
+from kernelwright.agent.serving.quotas import Limits, Quotas
+from kernelwright.agent.serving.record import Kept, Record, Texts, failed, finished
+from kernelwright.agent.serving.scoring import score_of
+from kernelwright.agent.serving.waiting_line import WaitingLine
+from kernelwright.agent.serving.wire import Attempt, Code, Outcome, State, Status, Submission, first_line
+from kernelwright.tools.judging.options import Options
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import Report
+
+log = logging.getLogger(__name__)
+LAST = 50
+"""Verdicts that an estimate is made of."""
+
+
+class Service:
+    """Thread-safe. `changed` is called, in any thread, with the id of a verdict whose status has changed."""
+
+    def __init__(self, record: Record, pool: JudgePool, preparing: Preparing, limits: Limits, observe: Any) -> None:
+        """observe: metrics.Metrics."""
+        self.record, self.pool, self.preparing, self.limits = record, pool, preparing, limits
+        self.changed: Callable[[str], None] = lambda verdict_id: None
+        self.closing = False
+        self._observe = observe
+        self._lock = threading.RLock()
+        self._line = WaitingLine()
+        self._quotas = Quotas(limits)
+        self._running: dict[str, tuple[DeviceKind, Future[Report]]] = {}
+        self._doing: dict[str, str] = {}
+        self._seconds = {kind: deque(record.recent_seconds(kind), LAST) for kind in DeviceKind}
+        self._sequence = record.last_sequence()
+
+    # -------------------------------------------------------------- beginning and end
+    def start(self) -> None:
+        """Takes up what an earlier server left: what waited waits, and what was under way was lost."""
+        left = self.record.unfinished()
+        attempts = self.record.attempts([kept.id for kept in left])
+        wanted = self.record.wanted_by([kept.id for kept in left])
+        with self._lock:
+            for kept in left:
+                if kept.state is State.RUNNING:
+                    self._lose(kept.id, attempts[kept.id], "the server ended in the middle of this verdict")
+                    if (again := self.record.find(kept.id)) is None or again.state is not State.QUEUED:
+                        continue
+                for client in wanted[kept.id]:
+                    self._quotas.add(client, kept.id)
+                if kept.id not in self._line:
+                    self._line.add(kept.id, kept.device, kept.sequence)
+            self._dispatch()
+
+    def close(self) -> None:
+        """Ends the judges. What was under way is queued in the record, and begun again by the next server."""
+        with self._lock:
+            self.closing = True
+        self.pool.close()
+        self.record.close()
+
+    # -------------------------------------------------------------- asking
+    def submit(self, client: str, submission: Submission) -> Status:
+        """Raises Refused."""
+        ready = self.preparing.prepare(submission)
+        with self._lock:
+            if self.closing:
+                raise Refused(Code.CLOSING, "the server is being stopped: ask again later", 5)
+            self._quotas.count_arrival(client)
+            kept = self.record.find(ready.verdict_id)
+            known = kept is not None
+            if kept is None or _may_be_judged_anew(kept):
+                kept = self._queue(client, ready)
+            if not kept.state.ended:
+                self._quotas.add(client, kept.id)
+            self.record.submission(kept.id, client, ready.group)
+            self._observe.submitted(client, known)
+            self._dispatch()
+            if kept.id in self._line:  # nothing has happened to it since: nothing is read again
+                return self.status_of(
+                    kept, client, self.record.attempts([kept.id])[kept.id] if known else (), None, known
+                )
+            return self.status(client, kept.id).model_copy(update={"known": known})
+
+    def _queue(self, client: str, ready: Ready) -> Kept:
+        per_verdict = self.seconds_per_verdict(ready.device)
+        self._quotas.check_pending(client, per_verdict)
+        if len(self._line) >= self.limits.queue:
+            wait = max(1, round(per_verdict or 1.0))
+            raise Refused(Code.QUEUE_FULL, f"{len(self._line)} verdicts wait: ask again in {wait} s", wait)
+        self._sequence += 1
+        kept = Kept(
+            id=ready.verdict_id, sequence=self._sequence, state=State.QUEUED, problem=ready.problem.name,
+            problem_hash=ready.problem.hash, candidate_hash=ready.candidate_hash, device=ready.device,
+            submitted=time.time(),
+        )  # fmt: skip
+        options = ready.options.model_dump_json()
+        self.record.queue(
+            kept, Texts(problem=ready.problem.model_dump_json(), candidate=ready.candidate, options=options)
+        )
+        self._line.add(kept.id, kept.device, kept.sequence)
+        return kept
+
+    def cancel(self, client: str, verdict_id: str) -> Status:
+        """This client wants it no more. Raises Refused where there is no such verdict."""
+        with self._lock:
+            self._find(verdict_id)
+            self.record.withdraw(verdict_id, client)
+            self._quotas.drop(verdict_id, client)
+            if not self._quotas.wanted(verdict_id):
+                if verdict_id in self._line:
+                    self._line.remove(verdict_id)
+                    self.record.set_state(verdict_id, State.CANCELLED)
+                    self._observe.ended("cancelled")
+                    self.changed(verdict_id)
+                elif (running := self._running.get(verdict_id)) is not None:
+                    self.pool.cancel(running[1])
+        return self.status(client, verdict_id)
+
+    def status(self, client: str, verdict_id: str, with_report: bool = True) -> Status:
+        """Raises Refused where there is no such verdict."""
+        kept = self._find(verdict_id)
+        attempts = self.record.attempts([verdict_id])[verdict_id]
+        report = self.record.report(verdict_id) if with_report and kept.state is State.FINISHED else None
+        return self.status_of(kept, client, attempts, report)
+
+    def status_of(
+        self, kept: Kept, client: str, attempts: tuple[Attempt, ...] = (), report: Report | None = None,
+        known: bool = False,
+    ) -> Status:  # fmt: skip
+        """What a client is told of a verdict."""
+        with self._lock:
+            position = self._line.position(kept.id) or (1 if kept.state is State.QUEUED else None)
+            return Status(
+                verdict_id=kept.id,
+                known=known,
+                position=position,
+                eta_seconds=self._eta(kept, position),
+                doing=self._doing.get(kept.id, ""),
+                attempts=attempts,
+                pending=self._quotas.pending(client),
+                pending_quota=self.limits.client_pending,
+                report=report,
+                **kept.model_dump(exclude={"id", "sequence", "score", "error"}),
+                score=kept.score,
+                error=kept.error,
+            )
+
+    def _find(self, verdict_id: str) -> Kept:
+        if (kept := self.record.find(verdict_id)) is None:
+            raise Refused(Code.NOT_FOUND, f"there is no verdict {verdict_id[:64]}: submit it first")
+        return kept
+
+    # -------------------------------------------------------------- estimates
+    def seconds_per_verdict(self, device: DeviceKind) -> float | None:
+        """That one verdict takes, the mean of the newest; None before the first."""
+        seconds = self._seconds[device]
+        return statistics.fmean(seconds) if seconds else None
+
+    def _eta(self, kept: Kept, position: int | None) -> float | None:
+        per_verdict = self.seconds_per_verdict(kept.device)
+        if per_verdict is None or kept.state.ended:
+            return None
+        if position is not None:
+            return per_verdict * (1.0 + position / max(1, self.pool.capacity(kept.device)))
+        return max(0.0, per_verdict - (time.time() - (kept.started or time.time())))
+
+    def counts(self, device: DeviceKind) -> tuple[int, int]:
+        """Verdicts of a kind that wait, and that are under way."""
+        with self._lock:
+            return self._line.length(device), sum(kind is device for kind, _ in self._running.values())
+
+    # -------------------------------------------------------------- judging
+    def _dispatch(self) -> None:
+        """Gives the pool as much as it can begin. The lock is held."""
+        busy: defaultdict[DeviceKind, int] = defaultdict(int)
+        for kind, _ in self._running.values():
+            busy[kind] += 1
+        for device in self.pool.devices:
+            while not self.closing and busy[device] < self.pool.capacity(device):
+                if (verdict_id := self._line.first(device)) is None:
+                    break
+                busy[device] += 1
+                self._begin(verdict_id, device)
+
+    def _begin(self, verdict_id: str, device: DeviceKind) -> None:
+        texts = self.record.texts(verdict_id)
+        self._doing[verdict_id] = "waiting for a judge"
+
+        def began(judge: str) -> None:
+            self.record.begin(verdict_id, judge, time.time())
+            self.changed(verdict_id)
+
+        def progress(doing: str) -> None:
+            self._doing[verdict_id] = doing
+            self.changed(verdict_id)
+
+        problem, options = Problem.model_validate_json(texts.problem), Options.model_validate_json(texts.options)
+        future = self.pool.submit(problem, texts.candidate, options, progress, device, began)
+        self._running[verdict_id] = (device, future)
+        future.add_done_callback(lambda done: self._end(verdict_id, device, done))
+
+    def _end(self, verdict_id: str, device: DeviceKind, future: Future[Report]) -> None:
+        """In a thread of the pool."""
+        with self._lock:
+            self._running.pop(verdict_id, None)
+            self._doing.pop(verdict_id, None)
+            try:
+                self._write_end(verdict_id, device, future)
+                self._dispatch()
+            except Exception:
+                log.exception("the end of verdict %s was not written", verdict_id)
+        self.changed(verdict_id)
+
+    def _write_end(self, verdict_id: str, device: DeviceKind, future: Future[Report]) -> None:
+        error, record = future.exception(), self.record
+        queued = {"state": State.QUEUED.value, "started": None}
+        match error:
+            case None:
+                report = future.result()
+                record.end_attempt(verdict_id, Outcome.FINISHED, "", finished(report, score_of(report)))
+                self._note(verdict_id, device, report)
+            case PoolClosed():
+                record.end_attempt(verdict_id, Outcome.INTERRUPTED, "the server was stopped", queued)
+                return
+            case JudgeLost():
+                self._lose(verdict_id, record.attempts([verdict_id])[verdict_id], first_line(error))
+                return
+            case VerdictCancelled() if self._quotas.wanted(verdict_id):  # asked for again before it had stopped
+                record.end_attempt(verdict_id, Outcome.CANCELLED, "", queued)
+                self._wait_again(verdict_id)
+                return
+            case VerdictCancelled():
+                changes = {"state": State.CANCELLED.value, "ended": time.time()}
+                record.end_attempt(verdict_id, Outcome.CANCELLED, first_line(error), changes)
+                self._observe.ended("cancelled")
+            case _:
+                code = Code.PROBLEM if isinstance(error, ProblemError) else Code.INFRASTRUCTURE
+                record.end_attempt(verdict_id, Outcome.FAILED, first_line(error), failed(code, first_line(error)))
+                self._observe.ended("failed")
+        self._quotas.drop(verdict_id)
+
+    def _note(self, verdict_id: str, device: DeviceKind, report: Report) -> None:
+        kept = self.record.find(verdict_id)
+        took = kept.ended - kept.started if kept is not None and kept.ended and kept.started else report.seconds
+        self._seconds[device].append(took)
+        self._observe.judged(device.value, report, took)
+
+    def _lose(self, verdict_id: str, attempts: tuple[Attempt, ...], why: str) -> None:
+        """Begun again, or given up after so many losses in a row. The lock is held."""
+        lost = 1
+        for attempt in reversed(attempts[:-1]):  # the last one is the one that is lost now
+            if attempt.outcome is not Outcome.LOST:
+                break
+            lost += 1
+        if lost < ATTEMPTS:
+            queued = {"state": State.QUEUED.value, "started": None}
+            self.record.end_attempt(verdict_id, Outcome.LOST, why, queued)
+            self._wait_again(verdict_id)
+        else:
+            message = f"given up after {lost} attempts: {why}"
+            self.record.end_attempt(verdict_id, Outcome.LOST, why, failed(Code.LOST, message))
+            self._quotas.drop(verdict_id)
+            self._observe.ended("lost")
+
+    def _wait_again(self, verdict_id: str) -> None:
+        """At its old place in the line."""
+        kept = self._find(verdict_id)
+        self._line.add(verdict_id, kept.device, kept.sequence)
+
+
+def _may_be_judged_anew(kept: Kept) -> bool:
+    """What ended without a verdict, or with one that a loaded machine may have caused."""
+    if kept.state is State.FINISHED:
+        return kept.score is not None and kept.score.mask
+    return kept.state.ended

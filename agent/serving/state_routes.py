@@ -1,0 +1,111 @@
+"""The service itself: queue, health, metrics, reward health, trajectories, the page for people."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query, Response
+from fastapi import Path as InPath
+from fastapi.responses import HTMLResponse, PlainTextResponse
+
+from kernelwright.agent.judging.pool import DeviceKind
+from kernelwright.agent.serving.context import Client, Context, Here, errors
+from kernelwright.agent.serving.reward_health import RewardHealth, Sample, reward_health
+from kernelwright.agent.serving.trajectories import TrajectoryList
+from kernelwright.agent.serving.wire import DeviceQueue, Health, HealthStatus, QueueState
+
+router = APIRouter(tags=["service"])
+PAGE = Path(__file__).with_name("page.html")
+CONTENT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-src 'self'"
+)
+"""Of the page: it speaks to this server only."""
+
+
+@router.get("/v1/queue", responses=errors(401))
+async def queue(client: Client, here: Here) -> QueueState:
+    """How much waits, and how long that takes."""
+    devices = tuple(_device_queue(here, device) for device in here.service.pool.devices)
+    return QueueState(
+        queued=sum(one.queued for one in devices), running=sum(one.running for one in devices), devices=devices
+    )
+
+
+def _device_queue(here: Context, device: DeviceKind) -> DeviceQueue:
+    pool = here.service.pool
+    judges = [judge for judge in pool.judges() if judge.device is device]
+    queued, running = here.service.counts(device)
+    seconds, capacity = here.service.seconds_per_verdict(device), pool.capacity(device)
+    eta = None if seconds is None else seconds * -(-(queued + running) // max(1, capacity))
+    return DeviceQueue(
+        device=device, target=pool.target(device), judges=len(judges), judges_alive=sum(j.alive for j in judges),
+        capacity=capacity, queued=queued, running=running, seconds_per_verdict=seconds, eta_seconds=eta,
+    )  # fmt: skip
+
+
+@router.get("/v1/health", responses={503: {"model": Health}})
+async def health(here: Here, response: Response) -> Health:
+    """Whether it judges. Needs no token."""
+    service = here.service
+    alive = [judge for judge in service.pool.judges() if judge.alive]
+    status = HealthStatus.OK if alive else HealthStatus.NO_JUDGES
+    if service.closing or here.changes.closing:
+        status = HealthStatus.CLOSING
+    response.status_code = 200 if status is HealthStatus.OK else 503
+    counts = [service.counts(device) for device in service.pool.devices]
+    return Health(
+        status=status,
+        version=metadata.version("kernelwright"),
+        evaluator=service.pool.environment(service.pool.devices[0]).evaluator,
+        devices=tuple(judge.name for judge in service.pool.judges()),
+        judges_alive=len(alive),
+        queued=sum(queued for queued, _ in counts),
+        running=sum(running for _, running in counts),
+        uptime_seconds=time.time() - here.started,
+    )
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=errors(401))
+async def metrics(client: Client, here: Here) -> Response:
+    """For Prometheus."""
+    return Response(await run_sync(here.metrics.text, here.service), media_type="text/plain; version=0.0.4")
+
+
+@router.get("/v1/rewards", responses=errors(401, 422))
+async def rewards(
+    asking: Client,
+    here: Here,
+    problem: Annotated[str | None, Query(max_length=200)] = None,
+    client: Annotated[str | None, Query(max_length=64)] = None,
+) -> RewardHealth:
+    """Where rewards die: rungs, reasons, flat groups, trend."""
+    rows = await run_sync(here.service.record.judged, problem, client)
+    return await run_sync(reward_health, [Sample(*row) for row in rows])
+
+
+@router.get("/v1/trajectories", responses=errors(401, 422))
+async def trajectories(client: Client, here: Here, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> TrajectoryList:
+    """Of the database that the server was started with."""
+    return await run_sync(here.trajectories.newest, limit)
+
+
+@router.get("/v1/trajectories/{trajectory_id}", response_class=HTMLResponse, responses=errors(401, 404, 422))
+async def trajectory(trajectory_id: Annotated[int, InPath(ge=1, lt=2**63)], client: Client, here: Here) -> HTMLResponse:
+    """One trajectory as an HTML page that loads nothing."""
+    return HTMLResponse(await run_sync(here.trajectories.page, trajectory_id))
+
+
+@router.get("/", response_class=HTMLResponse, include_in_schema=False)
+async def page() -> HTMLResponse:
+    """For people. Needs no token: it asks for one, and loads everything else with it."""
+    return HTMLResponse(_page(), headers={"Content-Security-Policy": CONTENT_POLICY})
+
+
+@lru_cache(maxsize=1)
+def _page() -> str:
+    return PAGE.read_text(encoding="utf-8")

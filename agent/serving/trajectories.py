@@ -1,0 +1,59 @@
+"""Trajectories of the database that the server was started with (`--db`), for the page."""
+
+from __future__ import annotations
+
+from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.wire import Code, Message
+
+
+class TrajectoryEntry(Message):
+    id: int
+    problem: str
+    policy: str
+    sample: int
+    created: float
+    stop_reason: str | None
+
+
+class TrajectoryList(Message):
+    trajectories: tuple[TrajectoryEntry, ...]
+
+
+class Trajectories:
+    """Opened for each request and read only: whoever writes the database is never in its way."""
+
+    def __init__(self, database: str | None) -> None:
+        self._database = database
+
+    def newest(self, limit: int) -> TrajectoryList:
+        """The newest; none where the server was started without `--db`."""
+        if self._database is None:
+            return TrajectoryList(trajectories=())
+        from kernelwright.agent.databases import open_store
+
+        with open_store(self._database, readonly=True) as store:
+            rows = store.trajectories(limit=limit)
+        return TrajectoryList(
+            trajectories=tuple(
+                TrajectoryEntry(
+                    id=row.id, problem=row.problem, policy=row.policy, sample=row.sample, created=row.created,
+                    stop_reason=row.stop_reason,
+                )
+                for row in rows
+            )
+        )  # fmt: skip
+
+    def page(self, trajectory_id: int) -> str:
+        """HTML. Raises Refused where there is none."""
+        from kernelwright.agent.databases import open_store
+        from kernelwright.agent.viewing.report.files import trajectory_page
+        from kernelwright.agent.viewing.report.trajectory_report import report_trajectory
+        from kernelwright.store.errors import StoreError
+
+        if self._database is None:
+            raise Refused(Code.NOT_FOUND, "this server was started without --db: it has no trajectories")
+        with open_store(self._database, readonly=True) as store:
+            try:
+                return trajectory_page(report_trajectory(store, trajectory_id))
+            except StoreError as error:
+                raise Refused(Code.NOT_FOUND, " ".join(str(error).split())) from None

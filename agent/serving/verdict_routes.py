@@ -1,0 +1,136 @@
+"""Submit, follow, cancel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from kernelwright.agent.serving.changes import wait_for
+from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.context import Client, Context, Here, errors
+from kernelwright.agent.serving.wire import (
+    MAX_WAIT,
+    BatchAnswer,
+    BatchEntry,
+    BatchOfSubmissions,
+    Code,
+    Error,
+    State,
+    Status,
+    Submission,
+    VerdictList,
+)
+
+router = APIRouter(prefix="/v1", tags=["verdicts"])
+POSITION_SECONDS = 1.0
+"""Between two looks at the place of a verdict that waits."""
+Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hex digits.")]
+RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}}
+
+
+@router.post(
+    "/verdicts", status_code=202, responses={200: {"model": Status}, **errors(400, 401, 408, 413, 422, 429, 503)}
+)
+async def submit(submission: Submission, client: Client, here: Here, response: Response) -> Status:
+    """Submits one candidate: 202 while it waits or is judged, 200 where its verdict is known already."""
+    began = time.perf_counter()
+    status = await run_sync(here.service.submit, client, submission)
+    here.metrics.enqueue.observe(time.perf_counter() - began)
+    response.status_code = 200 if status.state.ended else 202
+    response.headers["Location"] = f"/v1/verdicts/{status.verdict_id}"
+    return status
+
+
+@router.post("/batches", responses=errors(400, 401, 408, 413, 422, 503))
+async def submit_batch(batch: BatchOfSubmissions, client: Client, here: Here) -> BatchAnswer:
+    """Submits several; each has its own status or error, in the order of the submissions."""
+    entries, waits = [], []
+    for submission in batch.submissions:
+        try:
+            entries.append(BatchEntry(status=await run_sync(here.service.submit, client, submission)))
+        except Refused as refused:
+            if refused.code is Code.CLOSING:
+                raise
+            entries.append(BatchEntry(error=Error(code=refused.code, message=refused.message)))
+            waits += [refused.retry_after] if refused.retry_after is not None else []
+    return BatchAnswer(verdicts=tuple(entries), retry_after=max(waits, default=None))
+
+
+@router.get("/verdicts", responses=errors(401, 422))
+async def newest(
+    client: Client,
+    here: Here,
+    state: State | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    problem: Annotated[str | None, Query(max_length=200)] = None,
+) -> VerdictList:
+    """The newest verdicts, without their reports."""
+    return await run_sync(_newest, here, client, state, limit, problem)
+
+
+def _newest(here: Context, client: str, state: State | None, limit: int, problem: str | None) -> VerdictList:
+    kept = here.service.record.newest(limit, state, problem)
+    attempts = here.service.record.attempts([one.id for one in kept])
+    return VerdictList(verdicts=tuple(here.service.status_of(one, client, attempts[one.id]) for one in kept))
+
+
+@router.get("/verdicts/{verdict_id}", responses=errors(401, 404, 422))
+async def status(
+    verdict_id: Id,
+    client: Client,
+    here: Here,
+    wait: Annotated[float, Query(ge=0.0, le=MAX_WAIT, description="Seconds.")] = 0.0,
+) -> Status:
+    """The status; with `wait`, as soon as it has ended, or after so many seconds."""
+    deadline = time.monotonic() + wait
+    with here.changes.of(verdict_id) as changed:
+        while True:
+            changed.clear()
+            kept = await run_sync(here.service.record.find, verdict_id)
+            left = deadline - time.monotonic()
+            if kept is None or kept.state.ended or left <= 0 or here.changes.closing:
+                return await run_sync(here.service.status, client, verdict_id)
+            await wait_for(changed, left)
+
+
+@router.delete("/verdicts/{verdict_id}", responses=errors(401, 404, 422))
+async def cancel(verdict_id: Id, client: Client, here: Here) -> Status:
+    """Withdraws this client's interest; what nobody wants is not judged."""
+    return await run_sync(here.service.cancel, client, verdict_id)
+
+
+async def _existing(verdict_id: Id, client: Client, here: Here) -> str:
+    """A dependency, so that a verdict that is not there is a 404 and not a stream."""
+    await run_sync(here.service.status, client, verdict_id, False)
+    return verdict_id
+
+
+@router.get("/verdicts/{verdict_id}/events", response_class=EventSourceResponse, responses=errors(401, 404, 422))
+async def events(
+    verdict_id: Annotated[str, Depends(_existing)], client: Client, here: Here
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events until the verdict has ended: status, progress, and end with the report."""
+    told: Status | None = None
+    doing, began = "", time.monotonic()
+    with here.changes.of(verdict_id) as changed:
+        while not here.changes.closing:
+            changed.clear()
+            now = await run_sync(here.service.status, client, verdict_id, False)
+            if now.state.ended:
+                full = await run_sync(here.service.status, client, verdict_id)
+                yield ServerSentEvent(event="end", raw_data=full.model_dump_json())
+                return
+            if told is None or (now.state, now.position) != (told.state, told.position):
+                told = now
+                yield ServerSentEvent(event="status", raw_data=now.model_dump_json())
+            if now.doing and now.doing != doing:
+                doing = now.doing
+                yield ServerSentEvent(
+                    event="progress", data={"doing": doing, "seconds": round(time.monotonic() - began, 3)}
+                )
+            await wait_for(changed, POSITION_SECONDS if now.state is State.QUEUED else MAX_WAIT)

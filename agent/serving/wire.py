@@ -1,0 +1,288 @@
+"""What travels between a client and the judge service. Written down in docs/service.md; nothing here imports torch."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from kernelwright.agent.judging.pool import DeviceKind
+from kernelwright.tools.faults import Fault, Number
+from kernelwright.tools.hardware.targets import parse_target
+from kernelwright.tools.report import Report, Rung
+
+MAX_TEXT = 256 * 1024
+"""Bytes of a candidate, and of a reference."""
+MAX_BATCH = 256
+"""Submissions in one request."""
+MAX_WAIT = 60.0
+"""Seconds that a request for a status may wait."""
+
+
+class State(StrEnum):
+    """Of a verdict at the service."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"
+    """It has a report."""
+    FAILED = "failed"
+    """It has an error: the reference cannot be used, or this machine could not judge."""
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in (State.FINISHED, State.FAILED, State.CANCELLED)
+
+
+class Outcome(StrEnum):
+    """Of one attempt at a verdict."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    """The judge or the server died over it."""
+    INTERRUPTED = "interrupted"
+    """The server was stopped."""
+
+
+class Code(StrEnum):
+    """Why a request, or a verdict, has no answer."""
+
+    UNAUTHORIZED = "unauthorized"
+    TIMEOUT = "timeout"
+    TOO_LARGE = "too_large"
+    INVALID = "invalid"
+    NOT_FOUND = "not_found"
+    METHOD = "method"
+    QUEUE_FULL = "queue_full"
+    QUOTA = "quota"
+    CLOSING = "closing"
+    NO_JUDGES = "no_judges"
+    INTERNAL = "internal"
+    PROBLEM = "problem"
+    INFRASTRUCTURE = "infrastructure"
+    LOST = "lost"
+
+
+def _short(text: str) -> str:
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT:
+        raise ValueError(f"longer than {MAX_TEXT} bytes")
+    return _clean(text)
+
+
+def _clean(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds null bytes")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("is not text in UTF-8") from None
+    return text
+
+
+def _targets(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(parse_target(name).name for name in names))
+
+
+def _own_work(asked: str) -> str:
+    from kernelwright.agent.command_line.arguments import own_work_mode
+
+    return own_work_mode(asked)
+
+
+Text = Annotated[str, AfterValidator(_short)]
+Name = Annotated[str, Field(max_length=200), AfterValidator(_clean)]
+
+
+class Message(BaseModel):
+    """A frozen value of the wire; what is not known is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Asked(Message):
+    """The options of a verdict that a client may choose, with their defaults."""
+
+    targets: Annotated[tuple[str, ...], Field(max_length=16), AfterValidator(_targets)] | None = None
+    """None: the device's own."""
+    own_work: Annotated[str, Field(max_length=40), AfterValidator(_own_work)] = "strict"
+    profile: bool = True
+    torch_compile: bool = False
+    ncu: bool = False
+    sanitizer: bool = False
+    sizes: int = Field(default=8, ge=0, le=64)
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    allow_import: Annotated[tuple[Name, ...], Field(max_length=16)] = ()
+    interpret: bool | None = None
+    compile_seconds: float = Field(default=60.0, gt=0.0, le=600.0)
+    seconds: float = Field(default=120.0, gt=0.0, le=1200.0)
+
+
+class ProblemReference(Message):
+    """A problem by its name in the catalogue, or by its source (KernelBench form)."""
+
+    name: Name = ""
+    source: Text | None = None
+
+    @model_validator(mode="after")
+    def _names_something(self) -> ProblemReference:
+        if not self.source and not self.name.strip():
+            raise ValueError("give a name of the catalogue, or a source")
+        return self
+
+
+class Submission(Message):
+    """One candidate to judge."""
+
+    problem: ProblemReference
+    candidate: Text
+    options: Asked = Asked()
+    device: DeviceKind | None = None
+    """None: the server's first."""
+    group: Name | None = None
+    """Rollouts of one prompt have the same; for reward health."""
+
+
+class BatchOfSubmissions(Message):
+    submissions: Annotated[tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Error(Message):
+    code: Code
+    message: str
+    """One line that says what to do."""
+
+
+class ErrorBody(Message):
+    """The body of every answer that is an error."""
+
+    error: Error
+
+
+class Attempt(Message):
+    number: int
+    judge: str
+    started: float
+    ended: float | None = None
+    outcome: Outcome
+    message: str = ""
+
+
+class Score(Message):
+    """What a reward is made of. What the parts weigh is the trainer's affair."""
+
+    ended_at: Rung
+    compiled: bool
+    correct: bool
+    gate: float
+    """0 for a cheat, for a text that is no candidate, and for a problem that wrong answers would pass; else 1."""
+    speedup: Number | None = None
+    """Over eager PyTorch; None where nothing was timed."""
+    share: Number | None = None
+    """Of the work in its own kernels, 0 to 1."""
+    fault: Fault | None = None
+    mask: bool = False
+    """True where this verdict should not train: a fault that a loaded machine may cause."""
+    explanation: str = ""
+
+
+class Status(Message):
+    """One verdict, as one client sees it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    verdict_id: str
+    state: State
+    known: bool = False
+    problem: str
+    problem_hash: str
+    candidate_hash: str
+    device: DeviceKind
+    submitted: float
+    started: float | None = None
+    ended: float | None = None
+    position: int | None = None
+    eta_seconds: float | None = None
+    doing: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    pending: int = 0
+    pending_quota: int = 0
+    score: Score | None = None
+    report: Report | None = None
+    error: Error | None = None
+
+
+class BatchEntry(Message):
+    """What became of one submission of a batch: one of the two is None."""
+
+    status: Status | None = None
+    error: Error | None = None
+
+
+class BatchAnswer(Message):
+    verdicts: tuple[BatchEntry, ...]
+    retry_after: int | None = None
+    """Seconds after which the refused ones may be repeated."""
+
+
+class VerdictList(Message):
+    verdicts: tuple[Status, ...]
+
+
+class DeviceQueue(Message):
+    device: DeviceKind
+    target: str
+    """What is compiled for where nobody asks: sm_90."""
+    judges: int
+    judges_alive: int
+    capacity: int
+    queued: int
+    running: int
+    seconds_per_verdict: float | None = None
+    eta_seconds: float | None = None
+    """Until all that is queued now has ended."""
+
+
+class QueueState(Message):
+    queued: int
+    running: int
+    devices: tuple[DeviceQueue, ...]
+
+
+class HealthStatus(StrEnum):
+    OK = "ok"
+    NO_JUDGES = "no_judges"
+    CLOSING = "closing"
+
+
+class Health(Message):
+    status: HealthStatus
+    version: str
+    evaluator: str
+    devices: tuple[str, ...]
+    judges_alive: int
+    queued: int
+    running: int
+    uptime_seconds: float
+
+
+class ProblemEntry(Message):
+    name: str
+    title: str = ""
+    family: str = ""
+    suite: str = ""
+    source: str | None = None
+    """Only where one problem was asked for."""
+
+
+class ProblemList(Message):
+    problems: tuple[ProblemEntry, ...]
+
+
+def first_line(error: Any) -> str:
+    """An exception's message as one line."""
+    return " ".join(str(error).split())[:1000]

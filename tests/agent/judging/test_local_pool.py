@@ -1,0 +1,118 @@
+"""Judge processes on this machine: real ones."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from kernelwright.agent.judging.evaluating import PoolEvaluator
+from kernelwright.agent.judging.local_pool import LocalPool
+from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, PoolClosed, VerdictCancelled
+from kernelwright.agent.problems.finding import find
+from kernelwright.tools.judging.options import Options
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import InfrastructureError
+
+OPTIONS = Options(sizes=1, seed=1)
+SLOW = Options(sizes=1, compile_seconds=20.0)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    found = LocalPool(["cpu"], 1)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def right(request):
+    return (request.config.rootpath / "tests" / "kernels" / "good" / "fused_silu.py").read_text()
+
+
+@pytest.fixture
+def hangs(right):
+    return right + "\nwhile True:\n    pass\n"
+
+
+def tracing(pool, hangs, options=SLOW):
+    """A verdict that a judge is in the middle of."""
+    begun = threading.Event()
+    future = pool.submit(find("fused_silu"), hangs, options, lambda doing: doing == "tracing" and begun.set())
+    assert begun.wait(120)
+    return future
+
+
+def test_a_pool_says_what_it_has(pool):
+    assert (pool.devices, pool.capacity(DeviceKind.CPU), pool.capacity(DeviceKind.CUDA)) == ((DeviceKind.CPU,), 1, 0)
+    assert pool.environment(DeviceKind.CPU).torch
+    assert pool.target(DeviceKind.CPU) == "sm_90"
+
+
+def test_a_verdict_of_a_judge_process_is_the_evaluator_s(pool, right):
+    steps, judges = [], []
+    report = pool.submit(find("fused_silu"), right, OPTIONS, steps.append, None, judges.append).result(120)
+    assert report.correct
+    assert "tracing" in steps
+    assert judges == ["cpu:0"]
+
+
+def test_a_reference_that_cannot_be_used_raises_what_the_tools_raise(pool, right):
+    with pytest.raises(ProblemError, match="lacks"):
+        pool.submit(Problem(name="none", source="x = 1"), right).result(120)
+
+
+def test_what_waits_can_be_cancelled_and_what_is_under_way_stops_at_its_next_step(pool, hangs, right):
+    first = tracing(pool, hangs, Options(sizes=1, compile_seconds=2.0))
+    second = pool.submit(find("fused_silu"), right, OPTIONS)
+    pool.cancel(second)
+    with pytest.raises(VerdictCancelled):
+        second.result(5)
+    assert first.result(60).failure.fault == "timeout"
+    pool.cancel(first)  # it has ended: nothing happens
+    stopped = pool.submit(find("fused_silu"), right, OPTIONS, lambda doing: pool.cancel(stopped))
+    with pytest.raises(VerdictCancelled):
+        stopped.result(60)
+
+
+@pytest.mark.slow
+def test_a_judge_that_dies_loses_its_verdict_and_another_takes_its_place(pool, hangs, right):
+    future = tracing(pool, hangs)
+    [process] = pool.process_ids
+    os.kill(process, signal.SIGKILL)
+    with pytest.raises(JudgeLost, match="the judge cpu:0 died"):
+        future.result(30)
+    assert pool.submit(find("fused_silu"), right, OPTIONS).result(120).correct
+    assert pool.process_ids != (process,)
+
+
+@pytest.mark.slow
+def test_an_evaluator_of_a_pool_asks_again_and_its_report_says_so(pool, right):
+    slow, killed = right + "\nimport time\ntime.sleep(3)\n", []
+
+    def kill_once(doing):
+        if doing == "tracing" and not killed:
+            killed.append(doing)
+            os.kill(pool.process_ids[0], signal.SIGKILL)
+
+    report = PoolEvaluator(pool).evaluate(find("fused_silu"), slow, OPTIONS, kill_once)
+    assert killed
+    assert [warning for warning in report.warnings if warning.startswith("attempt 1 was lost: the judge cpu:0 died")]
+
+
+@pytest.mark.slow
+def test_closing_ends_every_process_and_what_was_under_way(hangs):
+    pool = LocalPool(["cpu"], 1)
+    future, waiting = tracing(pool, hangs), pool.submit(find("fused_silu"), hangs, SLOW)
+    [process] = pool.process_ids
+    began = time.monotonic()
+    pool.close()
+    assert time.monotonic() - began < 10
+    for one in (future, waiting):
+        with pytest.raises(PoolClosed):
+            one.result(5)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    with pytest.raises(InfrastructureError):
+        pool.submit(find("fused_silu"), hangs)

@@ -1,0 +1,134 @@
+"""Connections that misbehave: each has its documented answer, and the server goes on."""
+
+import contextlib
+import socket
+import threading
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from kernelwright.agent.judging.local_pool import LocalPool
+
+uvicorn = pytest.importorskip("uvicorn", reason="pip install kernelwright[serve]")
+SECONDS = 1.0
+"""Every deadline of the server in these tests."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """Of a server of this process whose deadlines are short; it has a real judge, which is never asked."""
+    from kernelwright.agent.serving import server
+
+    plan = server.Plan(
+        port=0, store=tmp_path_factory.mktemp("short") / "service.db", body_seconds=SECONDS, header_seconds=SECONDS,
+        reader_seconds=SECONDS,
+    )  # fmt: skip
+    listening = server.listen(plan)
+    context = server._context(plan, server.Record(Path(plan.store)), LocalPool(["cpu"], 1), server.Tokens.read(None))
+    running = server.Server(server._config(plan, context), context)
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield listening.getsockname()
+    running.should_exit = True
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+@pytest.fixture
+def connection(address):
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with socket.create_connection(address, timeout=30) as found:
+                yield found
+            break
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    assert httpx2.get(f"http://{address[0]}:{address[1]}/v1/health").status_code == 200, "the server goes on"
+
+
+def everything(connection):
+    """What comes until the other side closes, or breaks off."""
+    parts = []
+    try:
+        while part := connection.recv(2**16):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def head(length):
+    return (
+        f"POST /v1/verdicts HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
+
+
+def test_a_body_that_does_not_arrive_is_answered_with_408(connection):
+    connection.sendall(head(1000).encode() + b'{"problem"')
+    answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"timeout"' in answer
+
+
+def test_a_body_that_trickles_in_has_no_more_time_than_another(connection):
+    connection.sendall(head(1000).encode())
+    began = time.monotonic()
+
+    def trickle():
+        try:
+            while time.monotonic() - began < 5 * SECONDS:
+                connection.sendall(b" ")
+                time.sleep(0.1)
+        except OSError:
+            pass
+
+    threading.Thread(target=trickle, daemon=True).start()
+    assert everything(connection).startswith(b"HTTP/1.1 408 ")
+    assert time.monotonic() - began < 4 * SECONDS
+
+
+def test_a_header_that_does_not_arrive_closes_the_connection(connection):
+    connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost:")
+    assert everything(connection) == b""
+
+
+def test_a_client_that_closes_its_sending_side_is_answered_all_the_same(connection):
+    connection.sendall(b"GET /v1/queue HTTP/1.1\r\nHost: a\r\n\r\n")
+    connection.shutdown(socket.SHUT_WR)
+    assert everything(connection).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_client_that_goes_away_in_the_middle_of_a_body_harms_nobody(connection):
+    connection.sendall(head(1000).encode() + b"{")
+    connection.shutdown(socket.SHUT_WR)
+    assert everything(connection) in (b"",)
+
+
+def test_a_reader_that_takes_nothing_is_left(connection):
+    """Answers are asked for, many more than the buffers between the two hold, and not read."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(3 * SECONDS)
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
+    one = len(httpx2.get(f"http://{connection.getpeername()[0]}:{connection.getpeername()[1]}/openapi.json").content)
+    times = 40_000_000 // one
+    with contextlib.suppress(TimeoutError, ConnectionResetError, BrokenPipeError):
+        connection.sendall(asked * times)
+    time.sleep(3 * SECONDS)
+    connection.settimeout(30)
+    assert len(everything(connection)) < one * times / 2
+
+
+def test_a_body_that_is_too_large_is_answered_before_it_has_arrived(connection):
+    connection.sendall(head(2**21).encode())
+    answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b'"code":"too_large"' in answer
+
+
+def test_what_is_no_http_is_answered_with_400(connection):
+    connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
+    assert everything(connection).startswith(b"HTTP/1.1 400 ")
