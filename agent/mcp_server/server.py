@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import hmac
 import logging
+import os
+import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, InputRequiredResult
 
+from kernelwright.agent.errors import Exit
 from kernelwright.agent.mcp_server.answers import Answer
 from kernelwright.agent.mcp_server.judging import Judging
 from kernelwright.agent.mcp_server.tools import Tools, answered
@@ -53,9 +57,23 @@ class KernelServer(MCPServer[Any]):
 
 
 def serve_stdio(judging: Judging, version: str) -> None:
-    """Serves one client until it closes stdin."""
+    """Serves one client until it closes stdin, or Ctrl-C ends the process."""
+    _end_at_ctrl_c(judging)
     with _warmed(judging):
         KernelServer(judging, version).run("stdio")
+
+
+def _end_at_ctrl_c(judging: Judging) -> None:
+    """Ends the process with its verdicts, and waits for no thread: the SDK's reader of stdin sits in one that nothing
+    ends but its client.
+    """
+
+    def end(*_: object) -> None:
+        judging.close()
+        atexit._run_exitfuncs()
+        os._exit(Exit.INTERRUPTED)
+
+    signal.signal(signal.SIGINT, end)
 
 
 def serve_http(judging: Judging, version: str, host: str, port: int, token: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -145,3 +147,19 @@ def test_the_command_refuses_what_it_cannot_use_in_one_line(tmp_path, words, sai
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path):
+    server = subprocess.Popen(
+        [sys.executable, "-m", "kernelwright.agent", "mcp", "--device", "cpu"],
+        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert server.stdin is not None
+    assert server.stdout is not None
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}) + "\n")
+    server.stdin.flush()
+    assert "kernelwright" in server.stdout.readline()
+    server.send_signal(signal.SIGINT)
+    assert server.wait(30) == 130
