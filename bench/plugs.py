@@ -59,7 +59,7 @@ ALL = (
     ),
     Plug(
         "nemo", "nemo-gym", "its resources server, served by its own FastAPI set-up, and its verify request",
-        (("--ignore-requires-python", "nemo-gym>=0.7", "pytest"),), "python3.13",
+        (("--ignore-requires-python", "nemo-gym>=0.7"), ("pytest",)), "python3.13",
     ),
     Plug("skyrl", "skyrl-gym", "skyrl_gym.make and its step loop", (("skyrl-gym>=0.4", "pytest"),), "python3.12"),
     Plug(
@@ -67,9 +67,10 @@ ALL = (
         (
             ("torch==2.13.0",),
             ("--no-deps", "verl>=0.9"),
-            ("numpy", "omegaconf", "hydra-core", "tensordict>=0.8", "codetiming", "pandas", "transformers>=5",
-             "datasets", "dill", "pyarrow", "cachetools", "ray>=2.41", "aiohttp", "peft", "torchdata", "httpx",
-             "pytest"),
+            ("numpy", "omegaconf", "hydra-core", "tensordict>=0.8,!=0.9.0,<=0.10.0",
+             "transformers>=5.5.3,!=5.6.0,<5.11",
+             "codetiming", "pandas", "datasets", "dill", "pyarrow", "cachetools", "ray>=2.41", "aiohttp", "peft",
+             "torchdata", "orjson", "httpx", "pytest"),
         ),
         no_dependencies=True,
     ),
