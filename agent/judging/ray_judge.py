@@ -96,7 +96,7 @@ class RayJudge:
             self.was_ready = True
             self.begun.set()
             ray.get(self._actor.live.remote())
-        except Exception as error:  # whatever Ray calls it, there is no judge any more
+        except (Exception, SystemExit) as error:  # Ray raises the latter in every thread when its cluster is gone
             self.trouble = self.trouble or _last_line(error)
         with self._lock:
             self._alive = False
@@ -110,7 +110,7 @@ class RayJudge:
         try:
             for reference in self._actor.make.options(num_returns="streaming").remote(ask.model_dump_json()):
                 self._take(ask.number, _READS.validate_json(ray.get(reference)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._finish(ask.number, self._loss(error))
         self._finish(ask.number, self._loss(None))
 
@@ -135,7 +135,7 @@ class RayJudge:
             work.future.set_result(outcome)
         self._ended(self)
 
-    def _loss(self, error: Exception | None) -> Exception:
+    def _loss(self, error: BaseException | None) -> Exception:
         if self._closing:
             return PoolClosed("the judges were closed before this verdict was made")
         why = f" ({_last_line(error)})" if error is not None else ""
@@ -161,7 +161,7 @@ def _actor(place: Place, device: str, capacity: int) -> Any:
     )
 
 
-def _last_line(error: Exception) -> str:
+def _last_line(error: BaseException) -> str:
     """Of an error of Ray's, which brings a traceback: what was raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = lines[0] if lines else ""

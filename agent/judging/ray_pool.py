@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from kernelwright.tools.report import Environment
 
 LOOK_SECONDS = 3.0
 """Between two looks at which nodes there are."""
+REACH_SECONDS = 5.0
+"""That a head node may take to accept a connection."""
 BEGIN_SECONDS = 180.0
 """That the first judge may take to begin."""
 
@@ -131,6 +134,19 @@ def _nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
+def _check_address(address: str) -> None:
+    """Ray itself waits for minutes for a head node that is not there. Raises InputError."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
+    except OSError as error:
+        raise InputError(
+            f"--ray {address}: there is no cluster ({error}): begin one with `ray start --head`, and give its address"
+        ) from None
+
+
 def _connect(address: str) -> bool:
     """True where this is what connected. Raises InputError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray tells its makers what is run, unless it is told not to
@@ -138,6 +154,7 @@ def _connect(address: str) -> bool:
         import ray
     except ImportError:
         raise InputError("--ray needs Ray: pip install 'kernelwright[ray]'") from None
+    _check_address(address)
     if ray.is_initialized():
         return False
     loopback = {"_node_ip_address": address.partition(":")[0]} if address.startswith("127.") else {}

@@ -1,0 +1,196 @@
+"""Judges on a Ray cluster of two nodes on loopback: kills during a batch, and what Ray costs beside local processes.
+
+    python -m bench.ray_kills [--verdicts 300] [--kills 20] [--compare 60] [--scaling] [--out bench/ray_kills.md]
+
+First `--verdicts` distinct candidates are judged while `--kills` judges (Ray workers) are killed in the middle of their
+work; then `--compare` distinct candidates are judged by two judges here and by two judges on Ray, warm, without kills.
+Every candidate is right, compiled, and interpreted at its own size. With --scaling 1, 2 and 4 judges whose candidates
+sleep for two seconds in their host code, which takes no processor time: what the pool itself costs. Exit code 1 where a
+verdict is missing, or an attempt that was lost is not on record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from kernelwright.agent.judging.evaluating import PoolEvaluator
+from kernelwright.agent.judging.local_pool import LocalPool
+from kernelwright.agent.judging.pool import DeviceKind, JudgePool
+from kernelwright.agent.judging.ray_pool import RayPool
+from kernelwright.agent.problems.finding import find
+from kernelwright.tools.judging.options import Options
+from kernelwright.tools.report import Report
+
+GOOD = Path(__file__).parents[1] / "tests" / "kernels" / "good" / "fused_silu.py"
+NODE = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
+SLEEP = "\nimport time\ntime.sleep(2.0)\n"
+
+
+def candidates(count: int, series: str, more: str = "") -> list[str]:
+    """Right kernels that differ."""
+    return [f"{GOOD.read_text()}\nNUMBER = {series!r}, {k}\n{more}" for k in range(count)]
+
+
+def two_nodes(cpus: int = 1) -> Any:
+    """On 127.0.0.2 and 127.0.0.3, each with so many CPU slots."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    cluster = Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": cpus, **NODE})
+    cluster.add_node(node_ip_address="127.0.0.3", num_cpus=cpus, **NODE)
+    return cluster
+
+
+def warm(pool: JudgePool) -> None:
+    """Every judge has made a verdict."""
+    count = pool.capacity(DeviceKind.CPU)
+    seen: set[str] = set()
+    while len(seen) < count:
+        judge_all(pool, candidates(count, f"warm {time.monotonic()}"), count, seen)
+
+
+def judge_all(pool: JudgePool, texts: Sequence[str], at_once: int, seen: set[str] | None = None) -> list[Report]:
+    """Every text through an evaluator of the pool."""
+    problem, options = find("fused_silu"), Options(sizes=0, seed=1)
+    if seen is not None:
+        asked = [pool.submit(problem, text, options, began=seen.add) for text in texts]
+        return [future.result() for future in asked]
+    evaluator = PoolEvaluator(pool)
+    with ThreadPoolExecutor(at_once) as threads:
+        return list(threads.map(lambda text: evaluator.evaluate(problem, text, options), texts))
+
+
+class Killer:
+    """Kills judges that are at work, evenly over a batch."""
+
+    def __init__(self, pool: RayPool, kills: int, done: list[int], total: int) -> None:
+        self.pool, self.kills, self._done, self._total = pool, kills, done, total
+        self.killed = self.at_work = 0
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while self.killed < self.kills and self._done[0] < self._total:
+            time.sleep(0.02)
+            if self._done[0] < self._total * self.killed / (self.kills + 1):
+                continue
+            busy = [judge.name for judge in self.pool.judges() if judge.at_work]
+            processes = [process for name, process in self.pool.process_ids.items() if name in busy]
+            if processes:
+                os.kill(random.choice(processes), signal.SIGKILL)
+                self.killed += 1
+
+
+def with_kills(pool: RayPool, verdicts: int, kills: int) -> dict[str, Any]:
+    """A batch during which judges are killed."""
+    problem, options, done, lock = find("fused_silu"), Options(sizes=0, seed=1), [0], threading.Lock()
+    evaluator = PoolEvaluator(pool)
+
+    def one(text: str) -> Report:
+        report = evaluator.evaluate(problem, text, options)
+        with lock:
+            done[0] += 1
+        return report
+
+    killer, began = Killer(pool, kills, done, verdicts), time.monotonic()
+    with ThreadPoolExecutor(pool.capacity(DeviceKind.CPU)) as threads:
+        futures = [threads.submit(one, text) for text in candidates(verdicts, "kills")]
+    reports = [future.result() for future in futures if future.exception() is None]
+    lost = sum(warning.startswith("attempt ") for report in reports for warning in report.warnings)
+    gave_up = sum(3 for future in futures if future.exception() is not None)
+    return {
+        "verdicts asked": verdicts, "verdicts made": len(reports), "correct": sum(r.correct for r in reports),
+        "judges killed at work": killer.killed, "attempts lost, on record": lost + gave_up,
+        "given up after three attempts": gave_up // 3, "seconds": f"{time.monotonic() - began:.1f}",
+    }  # fmt: skip
+
+
+def timed(pool: JudgePool, texts: Sequence[str]) -> float:
+    began = time.monotonic()
+    judge_all(pool, texts, pool.capacity(DeviceKind.CPU))
+    return time.monotonic() - began
+
+
+def compared(pool: RayPool, count: int) -> dict[str, Any]:
+    """In turns, so that whatever else this machine does meets both."""
+    local = LocalPool(["cpu"], pool.capacity(DeviceKind.CPU))
+    try:
+        warm(local)
+        warm(pool)
+        here = there = 0.0
+        for turn in range(4):
+            here += timed(local, candidates(count // 4, f"here {turn}"))
+            there += timed(pool, candidates(count // 4, f"there {turn}"))
+    finally:
+        local.close()
+    return {
+        "verdicts each": 4 * (count // 4), "two local judges (s)": f"{here:.1f}", "two judges on Ray (s)": f"{there:.1f}",
+        "Ray over local": f"{100 * (there / here - 1):+.1f} %",
+    }  # fmt: skip
+
+
+def scaling(counts: Sequence[int] = (1, 2, 4)) -> dict[str, Any]:
+    """Verdicts a second of judges whose candidates sleep."""
+    rows: dict[str, Any] = {}
+    for count in counts:
+        cluster = two_nodes(1) if count == 2 else _one_node(count)
+        pool = RayPool(cluster.address)
+        try:
+            warm(pool)
+            texts = candidates(6 * count, f"scaling {count}", SLEEP)
+            rows[f"{count} judges (verdicts/s)"] = f"{len(texts) / timed(pool, texts):.2f}"
+        finally:
+            pool.close()
+            cluster.shutdown()
+    return rows
+
+
+def _one_node(cpus: int) -> Any:
+    from ray.cluster_utils import Cluster
+
+    return Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": cpus, **NODE})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--verdicts", type=int, default=300)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--compare", type=int, default=60)
+    parser.add_argument("--scaling", action="store_true")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    rows: dict[str, Any] = {}
+    cluster = two_nodes()
+    pool = RayPool(cluster.address)
+    try:
+        warm(pool)
+        rows |= with_kills(pool, given.verdicts, given.kills)
+        rows |= compared(pool, given.compare) if given.compare else {}
+    finally:
+        pool.close()
+        cluster.shutdown()
+    rows |= scaling() if given.scaling else {}
+    command = "python -m bench.ray_kills " + " ".join(sys.argv[1:])
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, no GPU, {date.today().isoformat()}"
+    lines = ["# Judges on Ray", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+    print(text := "\n".join([*lines, "", f"`{command}`, {machine}", ""]))
+    if given.out:
+        given.out.write_text(text, encoding="utf-8")
+    whole = rows["verdicts made"] + rows["given up after three attempts"] == given.verdicts
+    return 0 if whole and rows["attempts lost, on record"] == rows["judges killed at work"] else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
