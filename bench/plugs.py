@@ -194,11 +194,10 @@ def main() -> int:
             install(environments, plug)
             proofs.append(prove(environments, plug, url))
             print(f"{plug.name}: {proofs[-1].said.splitlines()[-1:]}", file=sys.stderr, flush=True)
-    written = report(proofs)
-    print(written)
-    if asked.out:
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        asked.out.write_text(written, encoding="utf-8")
+            if asked.out:  # after each, so that what was proved is kept where the next is interrupted
+                asked.out.parent.mkdir(parents=True, exist_ok=True)
+                asked.out.write_text(report(proofs), encoding="utf-8")
+    print(report(proofs))
     return 0 if proofs and all(proof.passed for proof in proofs) else 1
 
 
