@@ -16,6 +16,7 @@ from kernelwright.agent.command_line.batch import batch
 from kernelwright.agent.command_line.check import check
 from kernelwright.agent.command_line.doctor import doctor
 from kernelwright.agent.command_line.machine import machine
+from kernelwright.agent.command_line.mcp import mcp
 from kernelwright.agent.command_line.problems import problems
 from kernelwright.agent.command_line.records.compare import compare
 from kernelwright.agent.command_line.records.db import db
@@ -41,6 +42,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     export,
     problems,
     db,
+    mcp,
     doctor,
     machine,
     serve,

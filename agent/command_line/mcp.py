@@ -1,0 +1,117 @@
+"""`agent mcp`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ACTIONS = ("serve", "install")
+TRANSPORTS = ("stdio", "http")
+DATABASE = Path(".kernelwright") / "verdicts.db"
+"""In the folder where the command is given."""
+
+Action = Annotated[str, typer.Argument(help=", ".join(ACTIONS) + ".")]
+Transport = Annotated[str, typer.Option(help="stdio (one client, which starts this command) or http.")]
+Host = Annotated[str, typer.Option(help="For http. Other addresses than loopback need a token.")]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="For http: clients connect to http://HOST:PORT/mcp.")]
+Token = Annotated[
+    str,
+    typer.Option(help="What http clients send as Bearer token.", envvar="KERNELWRIGHT_MCP_TOKEN", show_default=False),
+]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust-clients",
+        help="Let http clients name files of this machine and hand in references, which the judge runs. stdio does.",
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda:N.")]
+Database = Annotated[Path, typer.Option("--db", help="Where verdicts are kept, in a file of SQLite.")]
+Verdicts = Annotated[int, typer.Option(min=1, help="Budget: verdicts that this server makes.")]
+Seconds = Annotated[float, typer.Option(min=1.0, help="Budget: seconds of judging.")]
+KernelBench = Annotated[Path | None, typer.Option(help="A KernelBench checkout or parquet file.")]
+TritonBench = Annotated[Path | None, typer.Option(help="A TritonBench checkout, for tritonbench-t:NAME.")]
+ClientName = Annotated[str, typer.Option("--client", help="For install: claude or codex.", show_default=False)]
+Project = Annotated[Path, typer.Option(help="For install: the project's folder.")]
+User = Annotated[bool, typer.Option("--user", help="For install: for all projects of this user.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For install: what was written, as JSON.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")]
+
+
+def mcp(
+    action: Action = "serve", transport: Transport = "stdio", host: Host = "127.0.0.1", port: Port = 8701,
+    token: Token = "", trust_clients: Trust = False, device: Device = "auto", db: Database = DATABASE,
+    verdicts: Verdicts = 1000, seconds: Seconds = 36000.0, kernelbench: KernelBench = None,
+    tritonbench: TritonBench = None, client: ClientName = "", project: Project = Path("."), user: User = False,
+    as_json: AsJson = False, debug: Debug = False,
+) -> None:  # fmt: skip
+    """Judge kernels for a coding agent over the Model Context Protocol, or install the server and its skill for one."""
+    from kernelwright.errors import InputError
+
+    if action not in ACTIONS:
+        raise InputError(f"agent mcp {action}: choose {' or '.join(ACTIONS)}")
+    if action == "install":
+        _install(client, project, user, device, as_json)
+        return
+    if transport not in TRANSPORTS:
+        raise InputError(f"unknown transport {transport!r}: choose {' or '.join(TRANSPORTS)}")
+    _need_sdk()
+    from kernelwright.agent.command_line.arguments import choose_device
+    from kernelwright.agent.mcp_server.budget import Budget
+    from kernelwright.agent.mcp_server.history import History
+    from kernelwright.agent.mcp_server.judging import Judging
+    from kernelwright.agent.mcp_server.requests import Access
+
+    access = Access(local=transport == "stdio" or trust_clients, kernelbench=kernelbench, tritonbench=tritonbench)
+    _need_token(transport, host, token)
+    judging = Judging(choose_device(device), History(db.expanduser()), Budget(verdicts, seconds), access)
+    _serve(judging, transport, host, port, token)
+
+
+def _serve(judging: object, transport: str, host: str, port: int, token: str) -> None:
+    from kernelwright import __version__
+    from kernelwright.agent.mcp_server.judging import Judging
+    from kernelwright.agent.mcp_server.server import serve_http, serve_stdio
+
+    assert isinstance(judging, Judging)
+    if transport == "stdio":
+        serve_stdio(judging, __version__)
+        return
+    typer.echo(f"agent mcp: http://{host}:{port}/mcp, device {judging.device}; Ctrl-C ends it", err=True)
+    serve_http(judging, __version__, host, port, token)
+
+
+def _need_sdk() -> None:
+    """Raises InputError where the extra is not installed."""
+    from importlib.util import find_spec
+
+    from kernelwright.errors import InputError
+
+    if find_spec("mcp") is None or find_spec("mcp_types") is None:
+        raise InputError('agent mcp needs the MCP SDK: pip install "kernelwright[mcp]"')
+
+
+def _need_token(transport: str, host: str, token: str) -> None:
+    """Raises InputError where others than this machine could connect and no token is asked of them."""
+    from kernelwright.errors import InputError
+
+    if transport == "http" and host not in ("127.0.0.1", "localhost", "::1") and not token:
+        raise InputError(f"--host {host} lets other machines in: give a --token (or KERNELWRIGHT_MCP_TOKEN) too")
+
+
+def _install(client: str, project: Path, user: bool, device: str, as_json: bool) -> None:
+    from kernelwright.agent.mcp_server.installing import Client, install
+    from kernelwright.errors import InputError
+
+    if client not in tuple(Client):
+        raise InputError(f"agent mcp install needs --client {' or --client '.join(Client)}")
+    _need_sdk()
+    root = Path.home() if user else project.expanduser().resolve()
+    done = install(Client(client), root, user=user, arguments=() if device == "auto" else ("--device", device))
+    if as_json:
+        typer.echo(done.model_dump_json(indent=2))
+        return
+    typer.echo(f"{'replaced' if done.replaced else 'added'} the server kernelwright in {done.configuration}")
+    typer.echo(f"copied the skill to {done.skill}; start {client} anew to see both")

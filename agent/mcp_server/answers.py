@@ -1,0 +1,185 @@
+"""What the tools answer: frozen values, of which an MCP client has the JSON schema."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from kernelwright.tools.report import Fault, Value
+
+
+class Question(StrEnum):
+    """What a verdict was asked for, by the name of the tool that asks it."""
+
+    COMPILE = "compile"
+    """Trace the host code and compile every kernel ahead of time. No GPU."""
+    INTERPRET = "interpret"
+    """Run the kernels under Triton's interpreter at small sizes, and compare. No GPU, nothing is compiled."""
+    CHECK = "check"
+    """Compile and compare, on the GPU where the server has one, else under the interpreter."""
+    BENCH = "bench"
+    """Compare, then time against eager PyTorch. Needs a GPU."""
+    PROFILE = "profile"
+    """Compare, then time every launch, with the roofline. Without a GPU: what the compiler says alone."""
+
+
+class State(StrEnum):
+    """How far a verdict is."""
+
+    RUNNING = "running"
+    """Ask `result` for it."""
+    FINISHED = "finished"
+    REFUSED = "refused"
+    """Nothing was judged: the request cannot be used, or the budget is spent. `error` says what to do."""
+    FAILED = "failed"
+    """This machine's trouble, not the candidate's. `error` says what to do; nothing was taken from the budget."""
+
+
+class Outcome(StrEnum):
+    """What a finished verdict says, in one word."""
+
+    COMPILED = "compiled"
+    NOT_COMPILED = "not_compiled"
+    CORRECT = "correct"
+    INCORRECT = "incorrect"
+    FASTER = "faster"
+    """Correct, and the 95 % interval of the speedup over the baseline lies above 1."""
+    SLOWER = "slower"
+    """Correct, and that interval lies below 1."""
+    INCONCLUSIVE = "inconclusive"
+    """Neither: the interval holds 1, or the candidate could not be checked on this machine."""
+    INVALID = "invalid"
+    """No candidate (no code, no ModelNew, no kernel), or torch or a trick does the work that its kernels should do."""
+    NEEDS_GPU = "needs_gpu"
+    """The question needs a GPU, and this server has none."""
+
+
+class BudgetLeft(Value):
+    """What this server still judges before it refuses. It is counted from the server's start."""
+
+    verdicts: int
+    seconds: float = Field(description="Seconds of judging.")
+
+
+class Answer(Value):
+    """What every tool's answer has."""
+
+    verdict_id: str | None = Field(description="Names the verdict to `result`; null where none was made.")
+    budget: BudgetLeft
+    error: str = Field(default="", description="One line that says what to do; empty where the request was answered.")
+
+
+class FailureNote(Value):
+    """Why a candidate is not correct, and where to look."""
+
+    fault: Fault
+    cheat: str | None = None
+    message: str
+    line: int | None = Field(default=None, description="In the candidate's text, from 1.")
+    text: str = Field(default="", description="That line, and a caret under the column.")
+    pattern: str | None = Field(default=None, description="How wrong elements lie in the output.")
+    hint: str = ""
+    wrong: int | None = Field(default=None, description="Wrong elements.")
+    total: int | None = None
+    traceback: str = Field(default="", description="The candidate's own frames.")
+
+
+class KernelNote(Value):
+    """What the compiler says of one kernel for the main target."""
+
+    name: str
+    target: str
+    registers: int | None = None
+    spills: int | None = Field(default=None, description="Bytes of local memory a thread.")
+    shared: int | None = Field(default=None, description="Bytes a block.")
+    occupancy: float | None = Field(default=None, description="0 to 1.")
+    occupancy_limit: str = ""
+    tensor_core: str = ""
+    vector_bits: int | None = Field(default=None, description="Widest global load.")
+    launches: int = 0
+
+
+class LaunchNote(Value):
+    """One timed launch of a call."""
+
+    kernel: str
+    milliseconds: float | None = None
+    share: float | None = None
+
+
+class SpeedNote(Value):
+    """What was timed, in milliseconds a call."""
+
+    device: str
+    candidate: float | None = None
+    baseline: str = "eager"
+    baseline_milliseconds: float | None = None
+    speedup: float | None = None
+    speedup_low: float | None = Field(default=None, description="Lower end of the 95 % interval.")
+    speedup_high: float | None = None
+    speed_of_light: float | None = Field(default=None, description="Roofline time over the candidate's, 0 to 1.")
+    bound: str = Field(default="", description="memory or compute.")
+    launches: tuple[LaunchNote, ...] = ()
+
+
+class VerdictAnswer(Answer):
+    """A verdict, or how far it is."""
+
+    state: State
+    question: Question | None = None
+    problem: str = ""
+    outcome: Outcome | None = None
+    explanation: str = ""
+    ended_at: str = Field(default="", description="source, compile, interpreted, correctness or profile.")
+    judged_on: str = Field(default="", description="cpu (interpreted, small sizes) or the GPU's name.")
+    failure: FailureNote | None = None
+    checks_passed: int | None = None
+    checks_made: int | None = None
+    own_share: float | None = Field(default=None, description="Share of the work in its own kernels, 0 to 1.")
+    seed: int | None = Field(default=None, description="Repeats this verdict when it is given as `seed`.")
+    kernels: tuple[KernelNote, ...] = ()
+    speed: SpeedNote | None = None
+    advice: tuple[str, ...] = Field(default=(), description="What the text looks like. Never the verdict.")
+    warnings: tuple[str, ...] = ()
+    doing: str = Field(default="", description="The step of a running verdict.")
+    seconds: float | None = None
+    report: str = Field(default="", description="The whole report as JSON, where it was asked for.")
+    source: str = Field(default="", description="The candidate's text, where it was asked for.")
+
+
+class ProblemLine(Value):
+    name: str
+    title: str
+    family: str
+
+
+class ProblemsAnswer(Answer):
+    problems: tuple[ProblemLine, ...] = ()
+    total: int = Field(default=0, description="Problems of the catalogue.")
+
+
+class ProblemAnswer(Answer):
+    name: str = ""
+    title: str = ""
+    family: str = ""
+    problem_hash: str = ""
+    reference: str = Field(default="", description="The PyTorch text that a candidate must agree with.")
+    contract: str = Field(default="", description="What a candidate must look like.")
+
+
+class HistoryLine(Value):
+    verdict_id: str
+    question: Question
+    problem: str
+    state: State
+    outcome: Outcome | None = None
+    explanation: str = ""
+    candidate_hash: str = ""
+    speedup: float | None = None
+    created: str = Field(description="UTC, ISO 8601.")
+
+
+class HistoryAnswer(Answer):
+    verdicts: tuple[HistoryLine, ...] = ()
+    total: int = Field(default=0, description="Verdicts that match, shown here or not.")

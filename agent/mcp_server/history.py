@@ -1,0 +1,149 @@
+"""Verdicts of this and earlier servers, in one SQLite file. Several servers may share it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kernelwright.agent.mcp_server.answers import HistoryLine, Outcome, Question, State
+from kernelwright.errors import InputError
+from kernelwright.tools.report import InfrastructureError, Value
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS verdicts (
+    id TEXT PRIMARY KEY,
+    created TEXT NOT NULL,
+    question TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    problem_hash TEXT NOT NULL,
+    candidate_hash TEXT NOT NULL,
+    source TEXT NOT NULL,
+    state TEXT NOT NULL,
+    outcome TEXT,
+    explanation TEXT NOT NULL DEFAULT '',
+    speedup REAL,
+    answer TEXT NOT NULL DEFAULT '',
+    report TEXT NOT NULL DEFAULT '',
+    server INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS verdicts_by_problem ON verdicts (problem, created);
+"""
+BUSY_SECONDS = 30.0
+SCHEMA_VERSION = 1
+
+
+class Row(Value):
+    """One stored verdict."""
+
+    id: str
+    created: str
+    question: Question
+    problem: str
+    problem_hash: str
+    candidate_hash: str
+    source: str
+    state: State
+    outcome: Outcome | None = None
+    explanation: str = ""
+    speedup: float | None = None
+    answer: str = ""
+    """The finished `VerdictAnswer` as JSON, without budget."""
+    report: str = ""
+    server: int
+    """The process that judges or judged it."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it runs no longer because the server that judged it has ended."""
+        return self.state is State.RUNNING and not _alive(self.server)
+
+
+class History:
+    """The file. A connection is opened for each question, so that threads and servers share it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises InputError where the file is not a database of this kind, or its folder cannot be written."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as db:
+                version = db.execute("PRAGMA user_version").fetchone()[0]
+                if version > SCHEMA_VERSION:
+                    raise InputError(f"--db {path} was written by a newer version: update kernelwright")
+                db.execute("PRAGMA journal_mode = WAL")
+                db.executescript(SCHEMA)
+                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        except (sqlite3.Error, OSError) as error:
+            raise InputError(
+                f"--db {path} cannot be used ({error}): name a file in a folder that you may write"
+            ) from None
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS)) as db, db:
+                db.row_factory = sqlite3.Row
+                yield db
+        except sqlite3.Error as error:
+            raise InfrastructureError(f"the history {self.path} cannot be used ({error}): check the disk") from error
+
+    def begin(self, row: Row) -> None:
+        """Keeps a verdict before it is made."""
+        self._write(row, "INSERT INTO")
+
+    def keep(self, row: Row) -> None:
+        """Replaces what is kept of a verdict."""
+        self._write(row, "REPLACE INTO")
+
+    def _write(self, row: Row, verb: str) -> None:
+        values = row.model_dump(mode="json")
+        names = ", ".join(values)
+        with self._open() as db:
+            db.execute(f"{verb} verdicts ({names}) VALUES ({', '.join(f':{n}' for n in values)})", values)
+
+    def find(self, verdict_id: str) -> Row | None:
+        """A verdict by its id, or by the beginning of it where that is of one verdict only."""
+        with self._open() as db:
+            found = db.execute(
+                "SELECT * FROM verdicts WHERE substr(id, 1, length(:id)) = :id ORDER BY id LIMIT 2", {"id": verdict_id}
+            ).fetchall()
+        exact = [row for row in found if row["id"] == verdict_id]
+        chosen = exact or (found if len(found) == 1 and len(verdict_id) >= 4 else [])
+        return Row(**dict(chosen[0])) if chosen else None
+
+    def newest(self, problem: str, limit: int) -> tuple[list[HistoryLine], int]:
+        """The newest verdicts of a problem (of all where it is empty), and how many there are."""
+        where = "WHERE problem = :problem" if problem else ""
+        with self._open() as db:
+            rows = db.execute(
+                f"SELECT id AS verdict_id, created, question, problem, state, outcome, explanation, candidate_hash, "
+                f"speedup, server FROM verdicts {where} ORDER BY created DESC, rowid DESC LIMIT :limit",
+                {"problem": problem, "limit": limit},
+            ).fetchall()
+            total = db.execute(f"SELECT count(*) FROM verdicts {where}", {"problem": problem}).fetchone()[0]
+        return [_line(row) for row in rows], total
+
+
+def _line(row: sqlite3.Row) -> HistoryLine:
+    line = HistoryLine(**dict(row))
+    if line.state is State.RUNNING and not _alive(row["server"]):
+        return line.with_(state=State.FAILED, explanation="the server ended before this verdict was made")
+    return line
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

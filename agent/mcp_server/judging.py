@@ -1,0 +1,239 @@
+"""Makes the verdicts that the tools ask for: warm evaluators, a pool of threads, the budget and the history."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.agent.mcp_server.answers import Outcome, Question, State, VerdictAnswer
+from kernelwright.agent.mcp_server.budget import Budget
+from kernelwright.agent.mcp_server.history import History, Row, now
+from kernelwright.agent.mcp_server.requests import BASELINES, Access, find_problem, read_source
+from kernelwright.agent.mcp_server.summaries import described
+from kernelwright.errors import InputError
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.report import InfrastructureError, Report, Value
+from kernelwright.tools.source import candidate_hash
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Evaluator, Options
+
+log = logging.getLogger(__name__)
+NEEDS_GPU = {
+    Question.BENCH: "bench needs a GPU and this server has none: check judges correctness here; start agent mcp "
+    "--device cuda:0 on a machine with a GPU for times",
+    Question.PROFILE: "profile needs a GPU to time anything and this server has none: what the compiler says of each "
+    "kernel is here, times are not",
+}
+RESTARTED = "the server ended before this verdict was made: submit the candidate again"
+
+
+class Submission(Value):
+    """One question about one candidate, as a client asks it."""
+
+    question: Question
+    problem: str
+    """A name, a file or a reference's text."""
+    source: str
+    """A candidate's text or file."""
+    targets: tuple[str, ...] = ()
+    seed: int | None = None
+    baseline: str = "eager"
+
+
+class Judging:
+    """One server's judge. Thread-safe; a context manager."""
+
+    def __init__(self, device: str, history: History, budget: Budget, access: Access, workers: int = 2) -> None:
+        """device: cpu or cuda:N. workers: verdicts that are made side by side on the CPU rungs."""
+        self.device, self.history, self.budget, self.access = device, history, budget, access
+        self._workers = workers
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="mcp-verdict")
+        self._evaluators: dict[str, Evaluator] = {}
+        self._opening = threading.Lock()
+        self._running: dict[str, Future[VerdictAnswer]] = {}
+        self._doing: dict[str, str] = {}
+        self._closed = False
+
+    @property
+    def has_gpu(self) -> bool:
+        return self.device != "cpu"
+
+    # -------------------------------------------------------------- asking
+    def submit(self, asked: Submission) -> VerdictAnswer:
+        """Begins a verdict. The answer is running, or refused where nothing is judged. Never raises."""
+        try:
+            problem, source = find_problem(asked.problem, self.access), read_source(asked.source, self.access)
+            options = self._options(asked)
+            return self._begin(asked, problem, source, options)
+        except (InputError, ProblemError, InfrastructureError, OSError) as error:
+            failed = isinstance(error, InfrastructureError | OSError)
+            return self._answer(
+                state=State.FAILED if failed else State.REFUSED, question=asked.question, error=_one_line(error)
+            )
+
+    def _begin(self, asked: Submission, problem: Problem, source: str, options: Options) -> VerdictAnswer:
+        row = Row(
+            id=uuid.uuid4().hex, created=now(), question=asked.question, problem=problem.name,
+            problem_hash=problem.hash, candidate_hash=candidate_hash(source), source=source, state=State.RUNNING,
+            server=os.getpid(),
+        )  # fmt: skip
+        if asked.question is Question.BENCH and not self.has_gpu:
+            return self._without_gpu(row)
+        if not self.budget.take():
+            raise InputError("the budget of this server is spent: restart agent mcp with more --verdicts or --seconds")
+        try:
+            self.history.begin(row)
+            self._running[row.id] = self._pool.submit(self._judge, row, asked, problem, options)
+        except BaseException:
+            self.budget.give_back()
+            raise
+        return self._answer(
+            verdict_id=row.id, state=State.RUNNING, question=row.question, problem=row.problem, doing="waiting"
+        )
+
+    def _without_gpu(self, row: Row) -> VerdictAnswer:
+        answer = self._answer(
+            verdict_id=row.id, state=State.FINISHED, question=row.question, problem=row.problem,
+            outcome=Outcome.NEEDS_GPU, explanation=NEEDS_GPU[row.question],
+        )  # fmt: skip
+        self._keep(row, answer, report=None)
+        return answer
+
+    def _options(self, asked: Submission) -> Options:
+        """Raises InputError for a target or a baseline that is not known."""
+        from kernelwright.agent.command_line.arguments import choose_targets
+        from kernelwright.tools.pipeline import Options
+
+        if asked.baseline not in BASELINES:
+            raise InputError(f"unknown baseline {asked.baseline!r}: choose {' or '.join(BASELINES)}")
+        targets = choose_targets(list(asked.targets), self.device)
+        timed = self.has_gpu and asked.question in (Question.BENCH, Question.PROFILE)
+        return Options(
+            targets=() if asked.question is Question.INTERPRET else targets,
+            profile=timed,
+            torch_compile=timed and asked.baseline == "compile",
+            interpret=False if asked.question in (Question.COMPILE, Question.PROFILE) and not timed else None,
+            seed=asked.seed,
+        )
+
+    # -------------------------------------------------------------- making
+    def _judge(self, row: Row, asked: Submission, problem: Problem, options: Options) -> VerdictAnswer:
+        """Makes a verdict and keeps it. Trouble of this machine is an answer too, and costs nothing."""
+        report = None
+        try:
+            on_cpu = asked.question in (Question.COMPILE, Question.INTERPRET)
+            evaluator = self._evaluator("cpu" if on_cpu else self.device)
+            report = evaluator.evaluate(problem, row.source, options, progress=lambda step: self._say(row.id, step))
+            self.budget.charge(report.seconds)
+            answer = self._finished(row, asked, report)
+        except Exception as error:
+            if not isinstance(error, InfrastructureError | ProblemError):
+                log.exception("a verdict on %s was not made", row.problem)
+            self.budget.give_back()
+            answer = self._answer(
+                verdict_id=row.id, state=State.REFUSED if isinstance(error, ProblemError) else State.FAILED,
+                question=row.question, problem=row.problem, error=_one_line(error),
+            )  # fmt: skip
+        self._keep(row, answer, report)
+        self._doing.pop(row.id, None)
+        return answer
+
+    def _finished(self, row: Row, asked: Submission, report: Report) -> VerdictAnswer:
+        told = described(asked.question, report, asked.baseline)
+        if asked.question is Question.PROFILE and not self.has_gpu and report.failure is None:
+            told |= {"outcome": Outcome.NEEDS_GPU, "explanation": NEEDS_GPU[asked.question]}
+        return self._answer(verdict_id=row.id, state=State.FINISHED, question=row.question, problem=row.problem, **told)
+
+    def _keep(self, row: Row, answer: VerdictAnswer, report: Report | None) -> None:
+        self.history.keep(
+            row.with_(
+                state=answer.state,
+                outcome=answer.outcome,
+                explanation=answer.error or answer.explanation,
+                speedup=answer.speed.speedup if answer.speed else None,
+                answer=answer.model_dump_json(exclude={"budget"}),
+                report=report.model_dump_json() if report else "",
+            )
+        )
+
+    def _say(self, verdict_id: str, step: str) -> None:
+        self._doing[verdict_id] = step
+
+    def _evaluator(self, device: str) -> Evaluator:
+        from kernelwright.tools.pipeline import Evaluator
+
+        with self._opening:
+            if self._closed:
+                raise InfrastructureError(RESTARTED)
+            if device not in self._evaluators:
+                self._evaluators[device] = Evaluator(device=device, workers=1)
+            return self._evaluators[device]
+
+    def warm(self) -> None:
+        """Makes the evaluators ready in the background."""
+        from kernelwright.agent.mcp_server.warming import warm
+
+        def prepare() -> None:
+            with contextlib.suppress(InfrastructureError):  # the first verdict says it
+                for device in dict.fromkeys(("cpu", self.device)):
+                    warm(self._evaluator(device))
+
+        threading.Thread(target=prepare, name="mcp-warm", daemon=True).start()
+
+    # -------------------------------------------------------------- answering
+    def running(self, verdict_id: str) -> Future[VerdictAnswer] | None:
+        """The verdict that this server makes under that id, or its beginning; None where it makes no such one."""
+        return self._running.get(verdict_id)
+
+    def result(self, verdict_id: str, report: bool = False, source: bool = False) -> VerdictAnswer:
+        """What is known of a verdict of this or an earlier server. Never raises."""
+        try:
+            row = self.history.find(verdict_id)
+        except InfrastructureError as error:
+            return self._answer(state=State.FAILED, error=_one_line(error))
+        if row is None:
+            return self._answer(
+                state=State.REFUSED, error=f"there is no verdict {verdict_id!r}: history lists those that were made"
+            )
+        more = {"report": row.report if report else "", "source": row.source if source else ""}
+        if row.answer:
+            return VerdictAnswer.model_validate_json(
+                row.answer[:-1] + f',"budget":{self.budget.left().model_dump_json()}}}'
+            ).with_(**more)
+        if row.lost or (row.server == os.getpid() and row.id not in self._running):
+            return self._answer(
+                verdict_id=row.id, state=State.FAILED, question=row.question, problem=row.problem, error=RESTARTED
+            )
+        return self._answer(
+            verdict_id=row.id, state=State.RUNNING, question=row.question, problem=row.problem,
+            doing=self._doing.get(row.id, "waiting"), **more,
+        )  # fmt: skip
+
+    def _answer(self, verdict_id: str | None = None, **fields: Any) -> VerdictAnswer:
+        return VerdictAnswer(verdict_id=verdict_id, budget=self.budget.left(), **fields)
+
+    def close(self) -> None:
+        """Ends every process. Verdicts under way are kept as failed."""
+        with self._opening:
+            self._closed = True
+        for evaluator in self._evaluators.values():
+            evaluator.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Judging:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _one_line(error: BaseException) -> str:
+    from kernelwright.agent.errors import explain
+
+    return " ".join(explain(error)[0].split())

@@ -1,0 +1,136 @@
+"""The MCP server with its transports: stdio for one local client, streamable HTTP for many."""
+
+from __future__ import annotations
+
+import atexit
+import hmac
+import logging
+import os
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, InputRequiredResult
+
+from kernelwright.agent.errors import Exit
+from kernelwright.agent.mcp_server.answers import Answer
+from kernelwright.agent.mcp_server.judging import Judging
+from kernelwright.agent.mcp_server.tools import Tools, answered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+INSTRUCTIONS = (
+    "Kernelwright judges Triton GPU kernels. A problem is a PyTorch reference; a candidate is one Python file with "
+    "`class ModelNew`. Ask problem_show, then compile until it compiles, then check until it is correct, then bench "
+    "and profile. `outcome` is the verdict; `failure` says where to look. A verdict that is still running is fetched "
+    "with result. Every answer tells the budget that is left."
+)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class KernelServer(MCPServer[Any]):
+    """Answers a call that cannot be used (an unknown tool, a wrong argument) as the tools answer their own refusals."""
+
+    def __init__(self, judging: Judging, version: str) -> None:
+        super().__init__(
+            "kernelwright", title="Kernelwright", instructions=INSTRUCTIONS, version=version, log_level="WARNING"
+        )
+        self._judging = judging
+        Tools(judging).add_to(self)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Calls one tool. A refused call is an answer with an error, never an exception."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            left = self._judging.budget.left()
+            return answered(Answer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True)
+
+
+def serve_stdio(judging: Judging, version: str) -> None:
+    """Serves one client until it closes stdin, or Ctrl-C ends the process."""
+    _end_at_ctrl_c(judging)
+    with _warmed(judging):
+        KernelServer(judging, version).run("stdio")
+
+
+def _end_at_ctrl_c(judging: Judging) -> None:
+    """Ends the process with its verdicts, and waits for no thread: the SDK's reader of stdin sits in one that nothing
+    ends but its client.
+    """
+
+    def end(*_: object) -> None:
+        judging.close()
+        atexit._run_exitfuncs()
+        os._exit(Exit.INTERRUPTED)
+
+    signal.signal(signal.SIGINT, end)
+
+
+def serve_http(judging: Judging, version: str, host: str, port: int, token: str) -> None:
+    """Serves many clients at http://HOST:PORT/mcp until the process is interrupted.
+
+    token: what clients send as `Authorization: Bearer TOKEN`; empty asks for none.
+    """
+    import uvicorn
+
+    with _warmed(judging):
+        application = http_application(KernelServer(judging, version), host, token)
+        uvicorn.run(application, host=host, port=port, log_level="warning", timeout_graceful_shutdown=2)
+
+
+def http_application(server: KernelServer, host: str, token: str) -> Starlette:
+    """The ASGI application. Requests of other origins are refused by the SDK where the host is loopback."""
+    application = server.streamable_http_app(host=host)
+    if token:
+        application.add_middleware(BearerToken, token=token)
+    return application
+
+
+class BearerToken:
+    """Refuses every request that does not carry the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._expected = app, f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.responses import JSONResponse
+
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] != "http" or hmac.compare_digest(given, self._expected):
+            await self._app(scope, receive, send)
+            return
+        refusal = JSONResponse(
+            {"error": "send the server's token as Authorization: Bearer TOKEN"},
+            status_code=401,
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+        await refusal(scope, receive, send)
+
+
+def _refusal(tool: str, error: ToolError) -> str:
+    """One line: which arguments cannot be used, or what the SDK says of the call."""
+    from pydantic import ValidationError
+
+    if not isinstance(error.__cause__, ValidationError):
+        return " ".join(str(error).split())
+    wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.__cause__.errors()]
+    return f"{tool} cannot use its arguments: {'; '.join(wrong)}"
+
+
+@contextmanager
+def _warmed(judging: Judging) -> Iterator[None]:
+    judging.warm()
+    try:
+        yield
+    finally:
+        judging.close()

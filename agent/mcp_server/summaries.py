@@ -1,0 +1,143 @@
+"""A report as the short answer that a coding agent reads: a pure function of the report and of the question."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kernelwright.agent.mcp_server.answers import (
+    FailureNote,
+    KernelNote,
+    LaunchNote,
+    Outcome,
+    Question,
+    SpeedNote,
+)
+from kernelwright.tools.report import Failure, Fault, ProfileResult, Report
+
+NO_CANDIDATE = frozenset(
+    {Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.IMPORT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT}
+)
+"""Faults of a text that is no candidate, or whose own kernels do not do the work."""
+LONGEST_TRACEBACK = 1500
+"""Characters."""
+
+
+def outcome_of(question: Question, report: Report, baseline: str = "eager") -> Outcome:
+    """The one word for a report."""
+    if report.failure is not None and report.failure.fault in NO_CANDIDATE:
+        return Outcome.INVALID
+    if question is Question.COMPILE:
+        return Outcome.COMPILED if report.failure is None else Outcome.NOT_COMPILED
+    if report.failure is not None:
+        return Outcome.INCORRECT
+    if not report.correct:
+        return Outcome.INCONCLUSIVE
+    return _speed_outcome(report, baseline) if question is Question.BENCH else Outcome.CORRECT
+
+
+def _speed_outcome(report: Report, baseline: str) -> Outcome:
+    low, high = speed_interval(report.profile, baseline)
+    if low is not None and low > 1.0:
+        return Outcome.FASTER
+    if high is not None and high < 1.0:
+        return Outcome.SLOWER
+    return Outcome.INCONCLUSIVE
+
+
+def speed_interval(profile: ProfileResult | None, baseline: str) -> tuple[float | None, float | None]:
+    """Ends of the 95 % interval of the speedup: quotients of the ends of both medians' intervals, which is wider than
+    the interval of the quotient. For eager the lower end is the profile's own.
+    """
+    if profile is None or profile.candidate is None:
+        return None, None
+    other = profile.eager if baseline == "eager" else profile.compiled
+    if other is None or not profile.candidate.low > 0.0 or not profile.candidate.high > 0.0:
+        return None, None
+    low = other.low / profile.candidate.high
+    if baseline == "eager" and profile.speedup_low is not None:
+        low = profile.speedup_low
+    return low, other.high / profile.candidate.low
+
+
+def described(question: Question, report: Report, baseline: str = "eager") -> dict[str, Any]:
+    """The fields of a `VerdictAnswer` that a report decides."""
+    stage = report.correctness or report.interpreted
+    own = report.own_work or (stage.own_work if stage else None)
+    return {
+        "outcome": outcome_of(question, report, baseline),
+        "explanation": "" if question is Question.COMPILE and report.failure is None else report.explanation,
+        "ended_at": report.ended_at.value,
+        "judged_on": report.judged_on,
+        "failure": _failure(report.failure) if report.failure else None,
+        "checks_passed": sum(check.passed for check in stage.checks) if stage else None,
+        "checks_made": len(stage.checks) if stage else None,
+        "own_share": _finite(own.share) if own else None,
+        "seed": stage.seed if stage else None,
+        "kernels": _kernels(report),
+        "speed": _speed(report.profile, baseline) if report.profile and report.correct else None,
+        "advice": report.advice,
+        "warnings": report.warnings,
+        "seconds": round(report.seconds, 3),
+    }
+
+
+def _failure(failure: Failure) -> FailureNote:
+    mismatch = failure.mismatch
+    return FailureNote(
+        fault=failure.fault,
+        cheat=failure.cheat,
+        message=failure.message,
+        line=failure.where.line if failure.where else None,
+        text=failure.where.caret() if failure.where else "",
+        pattern=mismatch.pattern if mismatch else None,
+        hint=mismatch.hint if mismatch else "",
+        wrong=mismatch.wrong if mismatch else None,
+        total=mismatch.total if mismatch else None,
+        traceback=failure.trace[-LONGEST_TRACEBACK:],
+    )
+
+
+def _kernels(report: Report) -> tuple[KernelNote, ...]:
+    found = report.compile
+    if found is None:
+        return ()
+    return tuple(
+        KernelNote(
+            name=kernel.name,
+            target=found.target,
+            registers=kernel.registers,
+            spills=kernel.spills,
+            shared=kernel.shared,
+            occupancy=_finite(kernel.occupancy),
+            occupancy_limit=kernel.occupancy_limit,
+            tensor_core=kernel.tensor_core,
+            vector_bits=kernel.vector_bits,
+            launches=kernel.launches,
+        )
+        for kernel in found.kernels
+    )
+
+
+def _speed(profile: ProfileResult, baseline: str) -> SpeedNote:
+    other = profile.eager if baseline == "eager" else profile.compiled
+    low, high = speed_interval(profile, baseline)
+    return SpeedNote(
+        device=profile.device,
+        candidate=_finite(profile.candidate.median) if profile.candidate else None,
+        baseline=baseline,
+        baseline_milliseconds=_finite(other.median) if other else None,
+        speedup=_finite(profile.speedup if baseline == "eager" else profile.speedup_compiled),
+        speedup_low=_finite(low),
+        speedup_high=_finite(high),
+        speed_of_light=_finite(profile.speed_of_light),
+        bound=profile.roofline.bound if profile.roofline else "",
+        launches=tuple(
+            LaunchNote(kernel=one.kernel, milliseconds=_finite(one.ms), share=_finite(one.share))
+            for one in profile.launches
+        ),
+    )
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None

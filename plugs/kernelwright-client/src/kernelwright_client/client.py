@@ -1,0 +1,267 @@
+"""The client of a judge service (docs/service.md): sync, async and many at a time.
+
+Trouble of the service or of the network is waited out, and then is a `Score` without a verdict, which masks its reward.
+Only what the user must mend (a wrong token, an unknown problem) is raised, so that no training goes on without a judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+from kernelwright_client.scores import Score
+from kernelwright_client.tasks import Task
+
+URL_VARIABLE, TOKEN_VARIABLE = "KERNELWRIGHT_JUDGE_URL", "KERNELWRIGHT_TOKEN"
+DEFAULT_URL = "http://127.0.0.1:8700"
+WAIT_SECONDS = 30
+"""How long one request waits for a verdict."""
+PATIENCE_SECONDS = 900.0
+LARGEST_CANDIDATE = 256 * 1024
+"""Bytes, the service's limit."""
+TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+AT_ONCE = 64
+"""Requests that one client has under way."""
+
+
+class JudgeError(RuntimeError):
+    """What the user must mend: an unknown problem, a wrong token, an address that is no judge. One line."""
+
+
+class JudgeClient:
+    """One judge service. Usable from several threads and event loops."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        options: Mapping[str, Any] | None = None,
+        device: str | None = None,
+        patience: float = PATIENCE_SECONDS,
+        insist: int = 0,
+    ) -> None:
+        """url, token: None takes them from KERNELWRIGHT_JUDGE_URL and KERNELWRIGHT_TOKEN. options: of every verdict.
+        device: "cpu", "cuda" or None (the service's first). patience: seconds that trouble of the service is waited
+        out. insist: for frameworks that cannot leave a sample out: how often a candidate whose fault a loaded machine
+        may have caused (timeout, memory, crash) is judged again; the fault that it has after that is its own.
+        """
+        self.url = (url or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+        secret = token or os.environ.get(TOKEN_VARIABLE)
+        self._options, self._device, self._patience = dict(options or {}), device, patience
+        self._insist = insist
+        self._settings: dict[str, Any] = {
+            "base_url": self.url,
+            "headers": {"Authorization": f"Bearer {secret}"} if secret else {},
+            "timeout": httpx.Timeout(WAIT_SECONDS + 30.0, pool=None),
+            "limits": httpx.Limits(max_connections=AT_ONCE),
+        }
+        self._http = httpx.Client(**self._settings)
+        self._of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient]
+        self._of_loop = weakref.WeakKeyDictionary()
+
+    # -------------------------------------------------------------- verdicts
+    def score(self, problem: str, code: str, *, group: str | None = None, **options: Any) -> Score:
+        """Judges one candidate and waits for the verdict. Raises JudgeError for what the user must mend."""
+        score = self._score(problem, code, group, options)
+        for _ in range(self._insist if score.fault else 0):
+            score = self._score(problem, code, group, options) if score.mask else score
+        return self._settled(score)
+
+    async def score_async(self, problem: str, code: str, *, group: str | None = None, **options: Any) -> Score:
+        """The same as `score`, without holding the event loop up."""
+        score = await self._score_async(problem, code, group, options)
+        for _ in range(self._insist if score.fault else 0):
+            score = await self._score_async(problem, code, group, options) if score.mask else score
+        return self._settled(score)
+
+    def _settled(self, score: Score) -> Score:
+        return replace(score, mask=False) if self._insist and score.fault and not score.trouble else score
+
+    def _score(self, problem: str, code: str, group: str | None, options: Mapping[str, Any]) -> Score:
+        if (refused := _too_large(code)) is not None:
+            return refused
+        method, path, body, deadline = (
+            "POST",
+            "/v1/verdicts",
+            self._body(problem, code, group, options),
+            self._deadline(),
+        )
+        tries = 0
+        while True:
+            try:
+                status = _read(self._http.request(method, path, json=body))
+            except (httpx.TransportError, _Again) as trouble:
+                if time.monotonic() > deadline:
+                    return _gave_up(trouble)
+                time.sleep(_pause(trouble, tries))
+                tries += 1
+                continue
+            if (ended := _ended(status)) is not None:
+                return ended
+            method, path, body, deadline, tries = "GET", _wait_path(status), None, self._deadline(), 0
+
+    async def _score_async(self, problem: str, code: str, group: str | None, options: Mapping[str, Any]) -> Score:
+        if (refused := _too_large(code)) is not None:
+            return refused
+        method, path, body, deadline = (
+            "POST",
+            "/v1/verdicts",
+            self._body(problem, code, group, options),
+            self._deadline(),
+        )
+        tries = 0
+        while True:
+            try:
+                status = _read(await self._async_http().request(method, path, json=body))
+            except (httpx.TransportError, _Again) as trouble:
+                if time.monotonic() > deadline:
+                    return _gave_up(trouble)
+                await asyncio.sleep(_pause(trouble, tries))
+                tries += 1
+                continue
+            if (ended := _ended(status)) is not None:
+                return ended
+            method, path, body, deadline, tries = "GET", _wait_path(status), None, self._deadline(), 0
+
+    async def score_many_async(
+        self, candidates: Iterable[tuple[str, str]], *, group: str | None = None, **options: Any
+    ) -> list[Score]:
+        """Judges (problem, code) pairs side by side; the scores are in their order."""
+        return await asyncio.gather(*(self.score_async(p, c, group=group, **options) for p, c in candidates))
+
+    def score_many(
+        self, candidates: Sequence[tuple[str, str]], *, group: str | None = None, **options: Any
+    ) -> list[Score]:
+        """The same without an event loop of the caller's."""
+
+        async def run() -> list[Score]:
+            try:
+                return await self.score_many_async(candidates, group=group, **options)
+            finally:
+                await self.aclose()
+
+        return asyncio.run(run())
+
+    # -------------------------------------------------------------- tasks
+    def tasks(self, names: Iterable[str] | None = None) -> list[Task]:
+        """The service's problems with their references; those named, or all. Raises JudgeError."""
+        return [self.task(name) for name in (self.names() if names is None else names)]
+
+    def names(self) -> list[str]:
+        """The names of the service's problems. Raises JudgeError."""
+        return [one["name"] for one in self._get("/v1/problems")["problems"]]
+
+    def task(self, name: str) -> Task:
+        """One problem by its name. Raises JudgeError where the service has none of that name."""
+        return Task.of(self._get(f"/v1/problems/{name}"))
+
+    def health(self) -> dict[str, Any]:
+        """Whether the service judges, and with what. Raises JudgeError."""
+        return dict(self._get("/v1/health"))
+
+    def _get(self, path: str) -> Any:
+        deadline, tries = self._deadline(), 0
+        while True:
+            try:
+                return _read(self._http.get(path))
+            except (httpx.TransportError, _Again) as trouble:
+                if time.monotonic() > deadline:
+                    raise JudgeError(f"no answer of the judge at {self.url}: {trouble}") from trouble
+                time.sleep(_pause(trouble, tries))
+                tries += 1
+
+    # -------------------------------------------------------------- requests
+    def _body(self, problem: str, code: str, group: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+        named = {"source": problem, "name": "given"} if "\n" in problem else {"name": problem}
+        body: dict[str, Any] = {"problem": named, "candidate": _sendable(code), "options": {**self._options, **options}}
+        if self._device:
+            body["device"] = self._device
+        if group:
+            body["group"] = group[:200]
+        return body
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._patience
+
+    def _async_http(self) -> httpx.AsyncClient:
+        """The client of the running loop: connections of one loop are of no use in another."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._of_loop:
+            self._of_loop[loop] = httpx.AsyncClient(**self._settings)
+        return self._of_loop[loop]
+
+    async def aclose(self) -> None:
+        """Closes the connections of the running loop."""
+        found = self._of_loop.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found.aclose()
+
+    def close(self) -> None:
+        """Closes the connections of the sync methods."""
+        self._http.close()
+
+    def __enter__(self) -> JudgeClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Again(Exception):
+    """The service asks to be asked later."""
+
+    def __init__(self, why: str, seconds: float | None) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+def _read(answer: httpx.Response) -> Any:
+    if answer.status_code < 400:
+        return answer.json()
+    try:
+        why = answer.json()["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        why = f"status {answer.status_code}"
+    if answer.status_code in TRY_AGAIN:
+        given = answer.headers.get("Retry-After", "")
+        raise _Again(why, float(given) if given.isdigit() else None)
+    raise JudgeError(f"the judge at {answer.url.host} refused: {why}")
+
+
+def _pause(trouble: Exception, tries: int) -> float:
+    asked = trouble.seconds if isinstance(trouble, _Again) else None
+    return min(asked if asked is not None else 0.25 * 2 ** min(tries, 8), 60.0)
+
+
+def _ended(status: Mapping[str, Any]) -> Score | None:
+    return None if status["state"] in ("queued", "running") else Score.of(status)
+
+
+def _wait_path(status: Mapping[str, Any]) -> str:
+    return f"/v1/verdicts/{status['verdict_id']}?wait={WAIT_SECONDS}"
+
+
+def _gave_up(trouble: Exception) -> Score:
+    return Score.unscored("unreachable", f"no verdict: {type(trouble).__name__}: {trouble}")
+
+
+def _sendable(code: str) -> str:
+    """Half of a surrogate pair, which a tokenizer can produce, is no text that JSON in UTF-8 can carry."""
+    return code.encode("utf-8", "replace").decode("utf-8")
+
+
+def _too_large(code: str) -> Score | None:
+    """The service refuses such a text; it is the candidate's fault all the same."""
+    if len(json.dumps(code)) <= LARGEST_CANDIDATE or len(code.encode("utf-8", "replace")) <= LARGEST_CANDIDATE:
+        return None
+    why = f"ended at source: the text has more than {LARGEST_CANDIDATE:,} bytes"
+    return Score(ended_at="source", fault="too_large", mask=False, explanation=why)

@@ -1,0 +1,1 @@
+"""Where OpenEnv's builder looks for the application."""

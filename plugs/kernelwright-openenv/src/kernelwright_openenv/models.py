@@ -1,0 +1,28 @@
+"""What goes over the wire between a policy and the environment."""
+
+from __future__ import annotations
+
+from openenv.core.env_server.types import Action, Observation
+from pydantic import Field
+
+
+class KernelAction(Action):
+    """A candidate."""
+
+    code: str = Field(description="The whole Python file with `class ModelNew`, or a reply that holds it in a fence.")
+
+
+class KernelObservation(Observation):
+    """The problem at first, then the verdict on each candidate.
+
+    `reward` is None where the candidate could not be judged: it must not train. `done` is set for a correct kernel and
+    where no attempts are left.
+    """
+
+    problem: str = Field(default="", description="The judge's name of the problem.")
+    text: str = Field(default="", description="The prompt after a reset, the verdict in words after a step.")
+    ended_at: str = Field(default="", description="source, compile, interpreted, correctness, profile or unscored.")
+    correct: bool = False
+    failure_kind: str = Field(default="", description="The fault, or why it could not be judged.")
+    parts: dict[str, float] = Field(default_factory=dict, description="gate, compiled, correct, speed, share, cheat.")
+    attempts_left: int = 0

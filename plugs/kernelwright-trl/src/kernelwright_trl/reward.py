@@ -1,0 +1,48 @@
+"""The reward function of GRPOTrainer: all verdicts of a batch are made side by side."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kernelwright_client import JudgeClient, Reward, Weights, code_of
+
+
+class KernelReward:
+    """`reward_funcs=KernelReward()`. The data set needs a column `problem` (`kernel_dataset` makes one).
+
+    A completion that could not be judged gets None, which TRL leaves out of the mean and of the gradient.
+    """
+
+    def __init__(self, judge: JudgeClient | None = None, weights: Weights | None = None) -> None:
+        """judge: None asks the one that KERNELWRIGHT_JUDGE_URL names."""
+        self._judge, self._weights = judge or JudgeClient(), weights
+        self.__name__ = "kernel_reward"
+
+    async def __call__(
+        self,
+        completions: Sequence[str | Sequence[Mapping[str, Any]]],
+        problem: Sequence[str],
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+        log_metric: Callable[[str, float], None] | None = None,
+        **_: Any,
+    ) -> list[float | None]:
+        """One reward for each completion. Raises JudgeError for what the user must mend."""
+        asked = [(name, code_of(completion)) for name, completion in zip(problem, completions, strict=True)]
+        scores = await self._judge.score_many_async(asked)
+        rewards = [score.reward(self._weights) for score in scores]
+        if log_extra is not None:
+            log_extra("ended_at", [reward.ended_at for reward in rewards])
+            log_extra("fault", [reward.failure_kind for reward in rewards])
+        if log_metric is not None:
+            _log(rewards, log_metric)
+        return [reward.total for reward in rewards]
+
+
+def _log(rewards: Sequence[Reward], log_metric: Callable[[str, float], None]) -> None:
+    """The mean of each part, and the share that was masked."""
+    scored = [reward for reward in rewards if not reward.masked]
+    log_metric("kernel/masked", 1.0 - len(scored) / max(1, len(rewards)))
+    for part in scored[0].parts if scored else ():
+        log_metric(f"kernel/{part}", statistics.fmean(reward.parts[part] for reward in scored))

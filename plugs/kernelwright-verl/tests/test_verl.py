@@ -1,0 +1,98 @@
+"""compute_score through verl's own loader and reward manager, and the advantage through its registry."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+from verl.trainer.ppo.reward import get_custom_reward_fn
+
+from kernelwright_client import JudgeClient
+from kernelwright_verl import Unscored, compute_score, rows
+
+
+class Characters:
+    """A tokenizer that has a token for each byte: what the reward manager needs of one is `decode`."""
+
+    eos_token = "\x00"
+
+    def decode(self, ids: torch.Tensor, skip_special_tokens: bool = True) -> str:
+        return bytes(int(one) for one in ids).decode()
+
+
+def loaded(**arguments: Any) -> Any:
+    """The function as verl's configuration names it."""
+    named = {"path": "pkg://kernelwright_verl.scoring", "name": "compute_score", "reward_kwargs": arguments}
+    return get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": named}}))
+
+
+def batch_of(problem: str, replies: list[str]) -> DataProto:
+    """Replies as verl's rollouts leave them: prompt and response side by side, padded."""
+    encoded = [list(reply.encode()) for reply in replies]
+    width = max(map(len, encoded))
+    responses = torch.tensor([one + [0] * (width - len(one)) for one in encoded])
+    lengths = torch.tensor([len(one) for one in encoded])
+    mask = torch.cat([torch.ones(len(replies), 1), (torch.arange(width)[None] < lengths[:, None]).float()], dim=1)
+    rows_of = np.array([{"style": "rule", "ground_truth": problem}] * len(replies), dtype=object)
+    return DataProto.from_dict(
+        tensors={"responses": responses, "attention_mask": mask.long(), "prompts": torch.zeros(len(replies), 1).long()},
+        non_tensors={
+            "reward_model": rows_of,
+            "data_source": np.array(["kernelwright"] * len(replies), dtype=object),
+            "extra_info": np.array([{} for _ in replies], dtype=object),
+        },
+    )
+
+
+def test_verl_loads_the_function_and_its_reward_manager_scores_a_batch(judge_url, problem, right, wrong, uncompiled):
+    data = batch_of(problem, [f"```python\n{text}```" for text in (right, wrong, uncompiled)])
+
+    async def run() -> list[dict]:
+        config = OmegaConf.create({"reward": {"reward_model": {}}})
+        manager = NaiveRewardManager(config, Characters(), loaded(judge_url=judge_url))
+        return await asyncio.gather(*(manager.run_single(data[i : i + 1]) for i in range(len(data))))
+
+    results = asyncio.run(run())
+    assert [one["reward_score"] for one in results] == pytest.approx([1.05, 0.05, 0.0])
+    assert [one["reward_extra_info"]["ended_at"] for one in results] == ["interpreted", "interpreted", "compile"]
+    assert results[0]["reward_extra_info"]["part_correct"] == 1.0
+
+
+def test_what_cannot_be_judged_ends_the_step_or_is_marked_and_is_never_a_zero(nobody, problem, right, monkeypatch):
+    monkeypatch.setattr("kernelwright_verl.scoring._judge", lambda url: JudgeClient(url, patience=0.0, insist=2))
+    with pytest.raises(Unscored, match="unreachable"):
+        asyncio.run(compute_score("kernelwright", right, problem, judge_url=nobody))
+    told = asyncio.run(compute_score("kernelwright", right, problem, judge_url=nobody, unscored="nan"))
+    assert math.isnan(told["score"])
+    assert told["masked"] == 1.0
+
+
+def test_the_advantage_leaves_unscored_samples_out():
+    import kernelwright_verl.advantage  # noqa: F401 (registers it)
+
+    estimate = get_adv_estimator_fn("kernel_grpo")
+    rewards = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, math.nan], [0.0, 3.0], [0.0, 5.0]])
+    mask, index = torch.ones(5, 2), np.array(["a", "a", "a", "b", "b"])
+    advantages, _ = estimate(token_level_rewards=rewards, response_mask=mask, index=index)
+    without, _ = get_adv_estimator_fn("grpo")(
+        token_level_rewards=rewards[[0, 1, 3, 4]], response_mask=mask[:4], index=index[[0, 1, 3, 4]]
+    )
+    assert torch.equal(advantages[2], torch.zeros(2))
+    assert torch.allclose(advantages[[0, 1, 3, 4]], without)
+    assert torch.isfinite(advantages).all()
+    none, _ = estimate(token_level_rewards=torch.full((2, 2), math.nan), response_mask=mask[:2], index=index[:2])
+    assert torch.equal(none, torch.zeros(2, 2))
+
+
+def test_the_rows_are_in_verls_form(judge_url, problem):
+    [row] = rows(JudgeClient(judge_url), [problem])
+    assert row["reward_model"] == {"style": "rule", "ground_truth": problem}
+    assert row["prompt"][0]["role"] == "user"

@@ -1,0 +1,83 @@
+"""The server and the skill, installed as a client reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from kernelwright.agent.mcp_server.installing import Client as Coding
+from kernelwright.agent.mcp_server.installing import install
+from kernelwright.errors import InputError
+
+from .conftest import ROOT, TOOLS, environment
+
+
+def tool_names(entry: dict, folder: Path) -> set[str]:
+    """Starts the server as the client would, from its own configuration."""
+
+    async def ask() -> set[str]:
+        params = StdioServerParameters(command=entry["command"], args=entry["args"], env=environment(), cwd=str(folder))
+        async with Client(params) as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    return asyncio.run(ask())
+
+
+def test_claude_code_finds_the_server_and_the_skill_beside_what_was_there(tmp_path):
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"other": {"command": "other"}}}')
+    done = install(Coding.CLAUDE, tmp_path, user=False, arguments=("--device", "cpu"))
+    servers = json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]
+    assert servers["other"] == {"command": "other"}
+    assert "check" in tool_names(servers["kernelwright"], tmp_path)
+    assert done.skill == tmp_path / ".claude" / "skills" / "kernelwright"
+    assert not done.replaced
+    assert install(Coding.CLAUDE, tmp_path, user=False).replaced
+
+
+def test_codex_finds_the_server_and_the_skill_and_comments_stay(tmp_path):
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "config.toml").write_text('# mine\nmodel = "m"\n\n[mcp_servers.other]\ncommand = "other"\n')
+    install(Coding.CODEX, tmp_path, user=False, arguments=("--device", "cpu"))
+    text = (tmp_path / ".codex" / "config.toml").read_text()
+    assert text.startswith("# mine")
+    servers = tomllib.loads(text)["mcp_servers"]
+    assert servers["other"] == {"command": "other"}
+    assert "check" in tool_names(servers["kernelwright"], tmp_path)
+    assert (tmp_path / ".agents" / "skills" / "kernelwright" / "SKILL.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "text"),
+    [
+        (Coding.CLAUDE, ".mcp.json", "{"),
+        (Coding.CLAUDE, ".mcp.json", '{"mcpServers": []}'),
+        (Coding.CODEX, ".codex/config.toml", "mcp_servers = ["),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_left_alone(tmp_path, client, name, text):
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    with pytest.raises(InputError, match="mend it"):
+        install(client, tmp_path, user=False)
+    assert file.read_text() == text
+    assert not (tmp_path / ".agents").exists()
+
+
+def test_the_skill_is_named_as_its_folder_and_names_only_tools_that_exist():
+    folder = ROOT / "skills" / "kernelwright"
+    text = (folder / "SKILL.md").read_text()
+    front = re.match(r"---\nname: (\S+)\ndescription: (.+)\n---\n", text)
+    assert front is not None
+    assert front[1] == folder.name
+    assert len(front[2]) <= 1024  # the most that a client reads of a description
+    tools = (ROOT / "agent" / "mcp_server" / "tools.py").read_text()
+    for name in TOOLS:
+        assert f"`{name}`" in text
+        assert re.search(rf"def {name}\(", tools)

@@ -1,0 +1,73 @@
+"""The one word for a report, decided from values alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelwright.agent.mcp_server.answers import Outcome, Question
+from kernelwright.agent.mcp_server.summaries import described, outcome_of
+from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Rung, Timing
+
+
+def timing(low: float, median: float, high: float) -> Timing:
+    return Timing(median=median, low=low, high=high, mean=median, std=0.0, minimum=low, calls=100)
+
+
+def timed(candidate: Timing, eager: Timing, compiled: Timing | None = None) -> Report:
+    profile = ProfileResult(
+        device="NVIDIA H100", candidate=candidate, eager=eager, compiled=compiled,
+        speedup=eager.median / candidate.median, speedup_low=eager.low / candidate.high,
+        speedup_compiled=compiled.median / candidate.median if compiled else None,
+    )  # fmt: skip
+    return Report(
+        problem="p", problem_hash="h", candidate_hash="c", rung=Rung.PROFILE, correct=True, judged_on="NVIDIA H100",
+        profile=profile,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("candidate", "eager", "outcome"),
+    [
+        (timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1), Outcome.FASTER),
+        (timing(1.9, 2.0, 2.1), timing(0.9, 1.0, 1.1), Outcome.SLOWER),
+        (timing(0.9, 1.0, 1.1), timing(0.95, 1.05, 1.15), Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_speed_counts_only_where_the_interval_leaves_one_out(candidate, eager, outcome):
+    report = timed(candidate, eager)
+    assert outcome_of(Question.BENCH, report) is outcome
+    assert outcome_of(Question.CHECK, report) is Outcome.CORRECT
+
+
+def test_the_baseline_decides_against_what_a_speed_is_held():
+    report = timed(timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1), compiled=timing(0.5, 0.6, 0.7))
+    assert outcome_of(Question.BENCH, report, "eager") is Outcome.FASTER
+    assert outcome_of(Question.BENCH, report, "compile") is Outcome.SLOWER
+    assert described(Question.BENCH, report, "compile")["speed"].speedup == pytest.approx(0.6)
+    without = timed(timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1))
+    assert outcome_of(Question.BENCH, without, "compile") is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        (Fault.MISMATCH, Outcome.INCORRECT),
+        (Fault.TIMEOUT, Outcome.INCORRECT),
+        (Fault.CHEAT, Outcome.INVALID),
+        (Fault.FALLBACK, Outcome.INVALID),
+        (Fault.SYNTAX, Outcome.INVALID),
+    ],
+)
+def test_a_failure_is_incorrect_or_no_candidate_at_all(fault, outcome):
+    failed = timed(timing(1, 1, 1), timing(2, 2, 2)).with_(correct=False, failure=Failure(fault=fault, message="m"))
+    assert outcome_of(Question.BENCH, failed) is outcome
+    assert described(Question.BENCH, failed)["speed"] is None
+
+
+def test_what_could_not_be_checked_here_is_inconclusive():
+    unchecked = Report(
+        problem="p", problem_hash="h", candidate_hash="c", rung=Rung.COMPILE, warnings=("not interpreted: needs a GPU",)
+    )
+    assert outcome_of(Question.CHECK, unchecked) is Outcome.INCONCLUSIVE
+    assert "needs a GPU" in described(Question.CHECK, unchecked)["explanation"]
+    assert outcome_of(Question.COMPILE, unchecked) is Outcome.COMPILED
