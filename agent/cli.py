@@ -26,12 +26,14 @@ from kernelwright.agent.command_line.renamed_options import RenamingCommand
 from kernelwright.agent.command_line.replay import replay
 from kernelwright.agent.command_line.report import report
 from kernelwright.agent.command_line.solve import solve
+from kernelwright.agent.command_line.tune import tune
 from kernelwright.agent.command_line.version import version
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
     solve,
     batch,
     check,
+    tune,
     replay,
     recheck,
     inspect,
