@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernelwright.agent.tuning.settings import PrecisionClass, within
+from kernelwright.agent.tuning.usual_tilings import usual
 from kernelwright.tools.tuning.parameters import Configuration, Parameter, Role, Setting, Space, key_of
 
 BATCH = 8
@@ -43,7 +44,8 @@ class Proposals:
         self._own = space.only(set(names))
         self._parameters = [p for p in space.parameters if p.name in names]
         own = {p.name for p in self._parameters}
-        self._first = [{**base, **{n: v for n, v in one.items() if n in own}} for one in first]
+        starts = [*first, *usual(self._parameters, precision)]
+        self._first = [{**base, **{n: v for n, v in one.items() if n in own}} for one in starts]
         self._chance = random.Random(f"{seed} {sorted(names)}")
         self._proposed: set[str] = set()
 
@@ -63,11 +65,14 @@ class Proposals:
         return found
 
     def _candidates(self, scores: Mapping[str, float]) -> Iterator[dict[str, Setting]]:
-        """In the order in which they are worth trying; draws at last, and in every batch at least one."""
+        """In the order in which they are worth trying; in every batch some draws, so that no corner is left out.
+
+        Clusters of blocks, which few kernels compile for, are tried as neighbours only.
+        """
         if not self._proposed:
             yield dict(self._base)
-            yield from self._first
-        else:
+        yield from self._first[:BATCH]
+        if self._proposed.issuperset(map(key_of, self._first)):
             yield from self._drawn(BATCH // 2)
             best = sorted(scores, key=lambda key: scores[key])[:BEST]
             for key in best:
@@ -77,7 +82,8 @@ class Proposals:
     def _drawn(self, count: int) -> Iterator[dict[str, Setting]]:
         for _ in range(count):
             for _ in range(DRAWS):
-                one = {**self._base, **{p.name: self._chance.choice(p.values) for p in self._parameters}}
+                drawn = {p.name: self._chance.choice(p.values) for p in self._parameters if p.role is not Role.CTAS}
+                one = {**self._base, **drawn}
                 if self._fits(one) and key_of(one) not in self._proposed:
                     yield one
                     break

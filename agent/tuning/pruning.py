@@ -4,6 +4,7 @@ model. Costs no GPU."""
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,6 +21,9 @@ KIND = "compiled"
 """Of the journal's rows."""
 FAR_BEHIND = 3.0
 """Times the best figure of the model: beyond it a configuration is not worth a GPU's time. The model is coarse."""
+
+ALIKE = 2
+"""Configurations with the same figure that remain."""
 
 Score = Callable[[str], CompileScore]
 """Of a text; safe to be called by several threads."""
@@ -84,6 +88,7 @@ def _with_fates(
     ranked = sorted(tried.items(), key=lambda item: (not item[1][1].passed, item[1][1].cycles or 0.0, item[0]))
     best = next((s.cycles for _, (c, s) in ranked if s.passed and s.cycles), None)
     rows: list[Row] = []
+    figures: Counter[float] = Counter()
     seen: set[str] = {own[1].identity} if own is not None and own[1].passed else set()
     remaining = 0
     for key, (configuration, found) in ranked:
@@ -98,11 +103,12 @@ def _with_fates(
             fate = Fate.OUTSIDE
         elif remaining >= most - 1 or (best and found.cycles and found.cycles > FAR_BEHIND * best):
             fate = Fate.SLOWER
+        elif figures[found.cycles or 0.0] >= ALIKE:
+            fate = Fate.ALIKE
         else:
             fate, remaining = Fate.REMAINS, remaining + 1
+            figures[found.cycles or 0.0] += 1
         seen.add(found.identity)
         relative = found.cycles / base if found.passed and found.cycles is not None and base else None
-        rows.append(
-            Row(configuration=configuration, fate=fate, score=found, relative=relative, start=is_start)
-        )
+        rows.append(Row(configuration=configuration, fate=fate, score=found, relative=relative, start=is_start))
     return tuple(rows)

@@ -61,7 +61,5 @@ def within(space: Space, configuration: Configuration, precision: PrecisionClass
 
 def class_of(space: Space, configuration: Configuration) -> PrecisionClass | None:
     """The narrowest class that a configuration lies in; None where it has no such parameter."""
-    chosen: list[Setting] = [
-        configuration.get(p.name, p.start) for p in space.parameters if p.role is Role.PRECISION
-    ]
+    chosen: list[Setting] = [configuration.get(p.name, p.start) for p in space.parameters if p.role is Role.PRECISION]
     return next((c for c in PrecisionClass if all(v in c.allowed for v in chosen)), None) if chosen else None

@@ -21,6 +21,8 @@ class Fate(StrEnum):
     """It does not compile for the target, or host code refuses it."""
     SAME = "same"
     """It launches the very same programs as another one."""
+    ALIKE = "alike"
+    """The model cannot tell it from others that remain."""
     SLOWER = "slower"
     """By the model, far behind the best."""
     OUTSIDE = "outside"

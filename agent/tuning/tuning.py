@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 JUDGED = "judged"
 """Kind of the journal's rows with a full verdict."""
+MOST_JUDGED = 4
+"""Times the number of right ones that are wanted."""
 
 
 class Tuner:
@@ -101,17 +103,21 @@ class Tuner:
 
     # -------------------------------------------------------------- on a CPU
     def _checked(self, space: Space, groups: Sequence[Group], count: int) -> tuple[Group, ...]:
-        """The best that remain of each group, judged under the interpreter; what is wrong there remains no more."""
+        """The best that remain of each group, judged under the interpreter until so many are right; what is wrong there
+        remains no more.
+        """
         found = []
         for group in groups:
-            rows = list(group.rows)
-            waiting = [row for row in group.remaining() if not row.start][:count]
-            for row in waiting:
+            rows, fine = list(group.rows), 0
+            for row in [row for row in group.remaining() if not row.start][: MOST_JUDGED * count]:
+                if fine == count:
+                    break
                 report = self._judged(space, row.configuration)
                 told = report.interpreted is not None
                 note = "" if report.correct else report.explanation
                 fate = row.fate if report.correct or not told else Fate.WRONG
                 right = report.correct if told else None
+                fine += report.correct
                 rows[rows.index(row)] = row.with_(right_on_cpu=right, note=note, fate=fate)
             found.append(group.with_(rows=tuple(rows)))
         return tuple(found)

@@ -106,9 +106,7 @@ def _constants(parameter: Parameter, launch: LaunchFacts) -> dict[str, object]:
     }
 
 
-def _grid_fault(
-    parameter: Parameter, before: LaunchFacts, after: LaunchFacts, kernels: dict[str, KernelSyntax]
-) -> str:
+def _grid_fault(parameter: Parameter, before: LaunchFacts, after: LaunchFacts, kernels: dict[str, KernelSyntax]) -> str:
     """What is wrong with the grid of one launch after the tile was changed; empty where it fits."""
     kernel = kernels.get(before.function)
     if parameter.role is not Role.TILE or kernel is None or kernel.persistent:

@@ -115,7 +115,9 @@ def _read(node: ast.FunctionDef) -> KernelSyntax:
         elif isinstance(inner, ast.For | ast.While):
             kernel.loops = True
             asked = inner.iter if isinstance(inner, ast.For) else inner.test
-            kernel.persistent |= any(called_name(n) == "num_programs" for n in ast.walk(asked) if isinstance(n, ast.Call))
+            kernel.persistent |= any(
+                called_name(n) == "num_programs" for n in ast.walk(asked) if isinstance(n, ast.Call)
+            )
     if kernel.dots:
         kernel.dot_tiles = set(kernel.tiles)
     kernel.placed = _placed(node, names)

@@ -92,9 +92,9 @@ class _Numbers:
         match name, values:
             case "cdiv", [a, b]:
                 return float(-(-a // b))
-            case ("minimum" | "min"), [a, b]:
+            case (("minimum" | "min"), [a, b]):
                 return min(a, b)
-            case ("maximum" | "max"), [a, b]:
+            case (("maximum" | "max"), [a, b]):
                 return max(a, b)
         raise Unknown(name)
 

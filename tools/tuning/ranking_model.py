@@ -17,6 +17,8 @@ from kernelwright.tools.tuning.launched import LaunchFacts
 
 ISSUED_A_CYCLE = 4
 """Warp instructions that a multiprocessor issues in a cycle: one for each of its partitions."""
+BUSY_WARPS = 16
+"""Resident warps of a multiprocessor, from which on it issues in every cycle, about; fewer wait for their own results."""
 LATENCY_CYCLES = 700.0
 """Of a load from memory, about."""
 CACHE_FACTOR = 2.5
@@ -58,7 +60,8 @@ def rank(launch: LaunchFacts, resources: KernelResources, counts: InstructionCou
     waves = -(-launch.programs // (target.multiprocessors * together))
     stages = int(launch.options.get("num_stages") or 3)
     spilled = (resources.spills or 0) * threads * max(1.0, counts.iterations) / 128
-    issue = together * (counts.issued * warps / ISSUED_A_CYCLE + spilled)
+    busy = min(1.0, together * warps / BUSY_WARPS)
+    issue = together * (counts.issued * warps / ISSUED_A_CYCLE + spilled) / busy
     memory = together * counts.bytes * threads / _bytes_a_cycle(peak, target, clock)
     tensor = together * counts.operations * threads / _products_a_cycle(peak, target, clock, resources)
     waits = counts.iterations if counts.iterations > 1 else 0.0

@@ -193,9 +193,7 @@ class _Reader:
             found += [self._option(name, role, launches, listed) for role in OPTIONS if wanted[role]]
         return found
 
-    def _option(
-        self, kernel: str, role: Role, launches: list[LaunchSyntax], listed: AutotuneList | None
-    ) -> Parameter:
+    def _option(self, kernel: str, role: Role, launches: list[LaunchSyntax], listed: AutotuneList | None) -> Parameter:
         calls = [listed.configs[0].call] if listed is not None else [launch.call for launch in launches]
         sites: list[Site] = []
         starts: list[int] = []

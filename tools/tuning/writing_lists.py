@@ -59,5 +59,3 @@ def _written(text: Text, call: ast.Call, parameters: Sequence[Parameter], config
         if k.arg not in (*options, "kwargs")
     )
     return f"triton.Config({{{', '.join(entries)}}}{plain}{kept})"
-
-

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich import box
 from rich.console import Group as Lines
 from rich.console import RenderableType
@@ -11,6 +13,7 @@ from rich.text import Text
 from kernelwright.agent.tuning.files import shown
 from kernelwright.agent.tuning.tuned import Fate, Group, Row, Tuned
 from kernelwright.tools.report import Report
+from kernelwright.tools.tuning.parameters import Setting
 
 MOST_ROWS = 24
 FAILURES = 3
@@ -24,7 +27,7 @@ def tuned_view(tuned: Tuned) -> RenderableType:
     parts: list[RenderableType] = [_headline(tuned), _parameters(tuned)]
     for group in tuned.groups:
         parts += ["", _group(group, tuned)]
-        parts += [Text(line, style="dim") for line in _failures(group)]
+        parts += [Text(line, style="dim") for line in _failures(group, tuned)]
     parts += ["", *(Text(line) for line in _ending(tuned))]
     return Lines(*parts)
 
@@ -59,9 +62,7 @@ def _group(group: Group, tuned: Tuned) -> Table:
 
 
 def _cells(row: Row, group: Group, tuned: Tuned) -> list[str]:
-    name = shown(row.configuration, group.parameters)
-    if row.start:
-        name += "  (as in the file)"
+    name = _changed(row, group, {one.name: one.start for one in tuned.parameters})
     if row.right_on_cpu is not None:
         name += "  (right on a CPU)" if row.right_on_cpu else "  (wrong on a CPU)"
     cells = [name]
@@ -78,13 +79,20 @@ def _cells(row: Row, group: Group, tuned: Tuned) -> list[str]:
     return [*cells, _number(longest.registers), _number(longest.spills), _number(longest.shared), occupancy, held]
 
 
+def _changed(row: Row, group: Group, start: Mapping[str, Setting]) -> str:
+    """What differs from the file."""
+    changed = {n: v for n, v in row.configuration.items() if v != start.get(n)}
+    return shown(changed, group.parameters) if changed else "as in the file"
+
+
 def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _failures(group: Group) -> list[str]:
+def _failures(group: Group, tuned: Tuned) -> list[str]:
+    start = {one.name: one.start for one in tuned.parameters}
     told = [
-        f"  fails: {shown(row.configuration, group.parameters)}: {row.score.failure or row.note}"
+        f"  fails: {_changed(row, group, start)}: {row.score.failure or row.note}"
         for row in group.rows
         if row.fate in (Fate.FAILED, Fate.WRONG)
     ]
