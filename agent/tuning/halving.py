@@ -1,13 +1,13 @@
-"""Successive halving on a clock (Jamieson and Talwalkar 2016): all configurations are timed a little, the slower half is
-dropped, the rest is timed longer. Intervals decide with it: what is certainly slower than the best goes at once."""
+"""Successive halving on a clock (Jamieson and Talwalkar 2016): all configurations are timed a little, the slower half
+is dropped, the rest is timed longer. Intervals decide with it: what is certainly slower than the best goes at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernelwright.tools.timing.measurement import settled, timing
 from kernelwright.tools.report import Timing
+from kernelwright.tools.timing.measurement import settled, timing
 
 FIRST_CALLS = 4
 MOST_ROUNDS = 7

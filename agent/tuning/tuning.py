@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelwright.agent.tuning.files import tuned_text
@@ -180,7 +179,8 @@ class Tuner:
         self, space: Space, configuration: dict[str, Setting], measured: Measured, shape: Mapping[str, int]
     ) -> Chosen:
         return Chosen(
-            configuration=configuration, changes=changes(space, configuration), precision=class_of(space, configuration),
+            configuration=configuration, changes=changes(space, configuration),
+            precision=class_of(space, configuration),
             timing=measured.after if configuration == measured.best else None, shape=dict(shape),
         )  # fmt: skip
 

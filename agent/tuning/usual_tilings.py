@@ -20,8 +20,8 @@ PRODUCTS: tuple[tuple[int, int, int, int, int], ...] = (
     (128, 256, 64, 8, 3),
     (64, 64, 32, 4, 4),
 )
-"""Rows, columns, depth, warps and stages: 128x128x64 with 8 warps and 3 stages was the best of six in every product that
-was measured on an H100 (issue 25)."""
+"""Rows, columns, depth, warps and stages: 128x128x64 with 8 warps and 3 stages was the best of six in every product
+that was measured on an H100 (issue 25)."""
 FAST_PRECISIONS = ("bf16x3", "tf32x3", "tf32")
 """Of fp32 products, the likeliest to be fast first."""
 

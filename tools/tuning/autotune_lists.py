@@ -51,7 +51,7 @@ def lists_of(tree: ast.Module, scopes: Scopes) -> list[AutotuneList]:
 
 
 def without_all_but_first(source: str) -> str:
-    """The file in which every autotune list has its first configuration alone, so that nothing is chosen at run time."""
+    """The file in which every autotune list has its first configuration alone: nothing is chosen at run time."""
     tree = parse_module(source)
     text = Text(source)
     edits = {}

@@ -1,4 +1,4 @@
-"""One configuration judged by compiling alone: traced, compiled for the target, its resources and the model's figure."""
+"""One configuration by compiling alone: traced, compiled for the target, its resources and the model's figure."""
 
 from __future__ import annotations
 

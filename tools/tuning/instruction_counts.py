@@ -1,5 +1,5 @@
-"""What one thread of a kernel executes, counted in its PTX: instructions, bytes and products, those of a loop as often as
-the loop is run."""
+"""What one thread of a kernel executes, counted in its PTX: instructions, bytes and products, those of a loop as often
+as the loop is run."""
 
 from __future__ import annotations
 

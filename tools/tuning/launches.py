@@ -108,7 +108,7 @@ def _division(scopes: Scopes, extent: ast.expr, by: ast.expr, axis: int | None) 
     if resolved is None or type(resolved.literal.value) is not int:
         return []
     less_one = None
-    if isinstance(extent, ast.BinOp) and isinstance(extent.op, ast.Add) and isinstance(extent.right, ast.Constant):
-        if extent.right.value == resolved.literal.value - 1:
-            less_one, extent = extent.right, extent.left
+    rounds_up = isinstance(extent, ast.BinOp) and isinstance(extent.op, ast.Add)
+    if rounds_up and isinstance(extent.right, ast.Constant) and extent.right.value == resolved.literal.value - 1:
+        less_one, extent = extent.right, extent.left
     return [GridDivision(resolved.literal, extent, axis, less_one)]

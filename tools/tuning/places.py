@@ -46,7 +46,7 @@ class Text:
         segment = self.data[start:end].decode("utf-8")
         last, at = "(", 0
         rows = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", segment))]
-        tokens = [t for t in tokenize.generate_tokens(io.StringIO(segment, newline="").readline)]
+        tokens = list(tokenize.generate_tokens(io.StringIO(segment, newline="").readline))
         significant = [t for t in tokens if t.type not in _IGNORED]
         before = significant[-2]
         last, at = before.string, rows[before.end[0] - 1] + before.end[1]

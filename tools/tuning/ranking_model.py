@@ -18,7 +18,7 @@ from kernelwright.tools.tuning.launched import LaunchFacts
 ISSUED_A_CYCLE = 4
 """Warp instructions that a multiprocessor issues in a cycle: one for each of its partitions."""
 BUSY_WARPS = 16
-"""Resident warps of a multiprocessor, from which on it issues in every cycle, about; fewer wait for their own results."""
+"""Resident warps of a multiprocessor from which on it issues in every cycle, about; fewer wait for own results."""
 LATENCY_CYCLES = 700.0
 """Of a load from memory, about."""
 CACHE_FACTOR = 2.5

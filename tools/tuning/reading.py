@@ -17,7 +17,7 @@ from kernelwright.tools.tuning.legal_values import DEFAULTS, counts_work, option
 from kernelwright.tools.tuning.parameters import Parameter, Refused, Role, Setting, Site, Space
 from kernelwright.tools.tuning.places import Text
 from kernelwright.tools.tuning.resolving import Resolved, Scopes, resolve
-from kernelwright.tools.tuning.rewriting import apply, joined
+from kernelwright.tools.tuning.rewriting import joined
 
 OPTIONS = (Role.WARPS, Role.STAGES, Role.CTAS)
 
@@ -220,7 +220,7 @@ def _follows_already(group: _Group, launch: LaunchSyntax, scopes: Scopes) -> boo
 
 
 def _certain(launch: LaunchSyntax, constexpr: str, division: GridDivision) -> bool:
-    """Whether a division of the grid belongs to a tile: by the extent that the kernel divides by it, else by the axis."""
+    """Whether a division of the grid is of a tile: by the extent that the kernel divides by it, else by the axis."""
     counted = launch.kernel.counted.get(constexpr)
     if counted is not None and counted in launch.bound:
         return ast.dump(launch.bound[counted]) == ast.dump(division.extent)

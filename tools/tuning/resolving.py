@@ -54,7 +54,7 @@ class Scopes:
         for scope in self.enclosing(name):
             if isinstance(scope, ast.ClassDef):
                 continue
-            assigned = [v for v in self._assigned(scope, name.id)]
+            assigned = list(self._assigned(scope, name.id))
             if assigned:
                 return assigned[0] if len(assigned) == 1 else None
             if isinstance(scope, ast.FunctionDef | ast.Lambda) and name.id in _parameters(scope):

@@ -38,8 +38,7 @@ def environment():
 
 
 def run(folder, *more):
-    done = subprocess.run(command(folder, *more), capture_output=True, text=True, env=environment(), timeout=300)
-    return done
+    return subprocess.run(command(folder, *more), capture_output=True, text=True, env=environment(), timeout=300)
 
 
 def rows_of(folder):

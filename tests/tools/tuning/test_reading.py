@@ -76,7 +76,7 @@ def test_a_rounded_up_division_without_cdiv_follows_too():
 @pytest.mark.parametrize(
     ("host", "start"),
     [
-        ("def f(x, out, n, block=512):\n    double[lambda m: (triton.cdiv(n, m['BLOCK']),)](x, out, n, BLOCK=block)", 512),
+        ("def f(x, out, n, b=512):\n    double[lambda m: (triton.cdiv(n, m['BLOCK']),)](x, out, n, BLOCK=b)", 512),
         ("T = dict(BLOCK=64)\ndef f(x, out, n):\n    double[(triton.cdiv(n, T['BLOCK']),)](x, out, n, **T)", 64),
         ("class M:\n    block = 32\n    def f(self, x, out, n):\n        double[(triton.cdiv(n, self.block),)]"
          "(x, out, n, self.block)", 32),
