@@ -62,7 +62,11 @@ def _call(found: Attention, host: HostText) -> str:
 
 
 def _scale(found: Attention, host: HostText) -> str:
-    """The factor of the scores, as an expression of sizes where torch kept it as one."""
+    """The factor of the scores, as an expression of sizes where torch kept it as one.
+
+    `math.sqrt` of a size makes torch.export take that size for a number; where a size is one, and the factor is its
+    root, the root was meant. A factor that is written as a number leaves the size a symbol.
+    """
     query = host.of(found.query)
     usual = f"{query}.shape[-1] ** -0.5"
     if found.default_scale:
@@ -73,9 +77,7 @@ def _scale(found: Attention, host: HostText) -> str:
     if len(numbers) == 1 and not hasattr(numbers[0], "users"):
         factor = float(numbers[0]) if found.scales[0][0] == "*" else 1 / float(numbers[0])
         extent = found.query.meta["val"].shape[-1]
-        is_number = isinstance(extent, int) or extent.node.hint is not None
-        size = int(extent) if isinstance(extent, int) else int(extent.node.hint) if is_number else 0
-        if size and math.isclose(factor, size**-0.5, rel_tol=1e-6):
+        if isinstance(extent, int) and math.isclose(factor, extent**-0.5, rel_tol=1e-6):
             return usual
     written = "1.0"
     for sign, value in found.scales:

@@ -121,7 +121,8 @@ def attention_text(*, causal: bool, mask_kind: int, fill: float, zero_rows: bool
     masked = mask_kind > 0
     written = 'float("-inf")' if fill == float("-inf") else repr(fill)
     host = HOST.format(
-        mask_parameter=", mask" if masked else "", mask_axes=MASK_AXES if masked else "", mask_lines=MASK_LINES if masked else "",
+        mask_parameter=", mask" if masked else "", mask_axes=MASK_AXES if masked else "",
+        mask_lines=MASK_LINES if masked else "",
         mask="mask" if masked else "query", mask_strides="*mask.stride()" if masked else "0, 0, 0, 0",
         causal=causal, kind=mask_kind, fill=written, zero_rows=zero_rows,
     )  # fmt: skip
