@@ -77,7 +77,8 @@ def _scale(found: Attention, host: HostText) -> str:
     if len(numbers) == 1 and not hasattr(numbers[0], "users"):
         factor = float(numbers[0]) if found.scales[0][0] == "*" else 1 / float(numbers[0])
         extent = found.query.meta["val"].shape[-1]
-        if isinstance(extent, int) and math.isclose(factor, extent**-0.5, rel_tol=1e-6):
+        extent = extent if isinstance(extent, int) else extent.node.maybe_as_int()
+        if extent is not None and math.isclose(factor, extent**-0.5, rel_tol=1e-6):
             return usual
     written = "1.0"
     for sign, value in found.scales:
