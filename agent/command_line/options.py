@@ -152,8 +152,8 @@ class SearchOptions:
     goal: Annotated[
         str | None,
         typer.Option(
-            help="correct, speedup:1.2 or roofline:0.9.",
-            show_default="roofline:0.9 on a GPU, else correct",
+            help="correct, eager:1.2, compile:1.1 (over torch.compile) or sol:0.9 (of the speed of light).",
+            show_default="sol:0.9 on a GPU, else correct",
             rich_help_panel=SEARCH_PANEL,
         ),
     ] = None
@@ -208,6 +208,7 @@ def settings_of(
     budget: BudgetOptions,
     judging: JudgingOptions,
     draft: str = "policy",
+    tune: bool = False,
 ) -> Settings:
     """Returns the settings of a run, checked. Raises InputError for a value that no option has.
 
@@ -234,6 +235,7 @@ def settings_of(
         samples=search.width,
         goal=choose_goal(search.goal, device),
         draft=draft_kind(draft, policy),
+        tune=tune and device != "cpu",
         budgets=budgets.with_(turns=1) if policy == "compiler" else budgets,
         temperature=sampling.temperature,
         reply_tokens=sampling.reply_tokens,

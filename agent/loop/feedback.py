@@ -6,6 +6,7 @@ Text that came from programs is capped, stripped of control characters and quote
 from __future__ import annotations
 
 from kernelwright.agent.loop.advice import suggestion
+from kernelwright.agent.loop.tuning_feedback import tuned_lines
 from kernelwright.tools.report import CompileResult, Failure, Mismatch, Report, clean_text
 
 LONGEST_MESSAGE = 1200
@@ -14,15 +15,17 @@ LONGEST_OUTPUT = 800
 LONGEST_COMPACT = 300
 
 
-def told(report: Report, tried: int = 0) -> str:
+def told(report: Report, tried: int = 0, tuned: bool = False) -> str:
     """In full, for a policy that reads sentences.
 
-    `tried`: how many refinements there were, so that each gets another suggestion.
+    `tried`: how many refinements there were, so that each gets another suggestion. `tuned`: the kernel's numbers were
+    searched on this GPU.
     """
     if report.failure is not None:
         parts = [_headline(report, report.failure), *_failure(report.failure), _printed(report)]
     else:
-        parts = [_passed(report), *_speed(report), _resources(report.compile), suggestion(report, tried)]
+        after = tuned_lines(report) if tuned else []
+        parts = [_passed(report), *_speed(report), _resources(report.compile), *after, suggestion(report, tried)]
     return "\n".join(part for part in parts if part)
 
 

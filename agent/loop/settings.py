@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from kernelwright.agent.loop.search import SearchKind
+from kernelwright.agent.loop.search import Aimed, Search, SearchKind, make_search
 from kernelwright.agent.loop.stopping import Budgets, Goal
 from kernelwright.policies.base import PromptForm, Sampling, Value
 from kernelwright.store.models import Trajectory
@@ -28,6 +28,8 @@ class Settings(Value):
     own_work: str = "strict"
     draft: str = "policy"
     """Who writes the first candidate: policy, compiler, auto (agent/solve/drafting.py), or a file with a kernel."""
+    tune: bool = False
+    """Whether the numbers of every new best kernel are tuned (on a GPU)."""
     search: SearchKind = SearchKind.SERIAL
     samples: int = 4
     goal: Goal = Goal()
@@ -46,6 +48,18 @@ class Settings(Value):
     prompt_version: str = ""
     """Set by who opens the run: other texts make another command."""
 
+    @property
+    def tunes_from(self) -> int | None:
+        """The number of turns after which the best kernel is tuned; None where it never is.
+
+        Where policy and compiler both draft, the better of the two is.
+        """
+        return None if not self.tune else 2 if self.draft == "auto" else 1
+
+    def aimed_search(self) -> Search:
+        """The search that these settings name, with their goal and their tuning."""
+        return Aimed(self.goal, make_search(self.search, self.samples), self.tunes_from)
+
     @classmethod
     def of(cls, trajectory: Trajectory) -> Self:
         """What a trajectory was told to do. A folder of prompts is not kept, only the version of its texts."""
@@ -56,6 +70,7 @@ class Settings(Value):
             device=told.get("device", "cpu"),
             own_work=told.get("own_work", "strict"),
             draft=told.get("draft", "policy"),
+            tune=bool(told.get("tune", False)),
             search=told.get("search", SearchKind.SERIAL),
             samples=told.get("samples", 4),
             goal=Goal.parse(trajectory.goal or "correct"),
@@ -81,6 +96,8 @@ class Settings(Value):
         }
         if self.draft != "policy":  # so that commands of earlier versions stay the same commands
             options["draft"] = self.draft
+        if self.tune:
+            options["tune"] = True
         return Start(
             problem=problem,
             policy=self.policy,

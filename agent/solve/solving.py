@@ -17,6 +17,7 @@ from kernelwright.agent.loop.stopping import Spent, StopReason
 from kernelwright.agent.prompts import Prompts
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.solve.kernel_file import verified, write_kernel
+from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.policies.base import Policy, Value
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
@@ -101,7 +102,8 @@ def solve_problem(
                 Evaluator(device=settings.device, workers=1, cache_dir=verdicts_beside(db)) as evaluator,
             ):
                 asked = drafter.policy_for(taking_turns(policy, evaluator), problem, settings)
-                run = Run(store, trajectory, problem, asked, Judging(evaluator, options), settings, watch)
+                tuner = TuneTurn(evaluator, settings, store, verdicts_beside(db)) if settings.tune else None
+                run = Run(store, trajectory, problem, asked, Judging(evaluator, options), settings, watch, tuner=tuner)
                 run.run()
         except BaseException as error:
             _let_go(store, trajectory.id, error)
