@@ -158,7 +158,7 @@ def _with_timings(group: Group, found: Mapping[str, Timing], halved: Halved, bes
             won = _key(best, group) == _key(row.configuration, group)
             rows.append(row.with_(fate=Fate.WON if won else Fate.MEASURED, timing=timing(halved.samples[key])))
     rows.sort(key=lambda row: row.timing.median if row.timing is not None else float("inf"))
-    return group.with_(rows=tuple(rows))  # type: ignore[no-any-return]
+    return group.with_(rows=tuple(rows))
 
 
 def _key(configuration: Configuration, group: Group) -> str:

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
@@ -45,9 +46,13 @@ def prune(
     for number, own in enumerate(names, 1):
         proposals = Proposals(space, own, start, settings.precision, [*file.starts, *first], settings.seed)
         told = f"group {number} of {len(names)}: " if len(names) > 1 else ""
-        tried = _tried(file, space, proposals, share, score, journal, lambda text, told=told: say(told + text))
+        tried = _tried(file, space, proposals, share, score, journal, partial(_say_of, say, told))
         groups.append(Group(parameters=own, rows=_with_fates(space, settings, tried, start, measured)))
     return tuple(groups)
+
+
+def _say_of(say: Say, group: str, text: str) -> None:
+    say(group + text)
 
 
 def _tried(

@@ -77,9 +77,16 @@ class Tuner:
             return tuned.with_(groups=self._checked(space, groups, check)), ""
         return self._measured(tuned, space, groups)
 
-    def space(self) -> Space:
-        """The parameters that reach a launch of this problem."""
-        return self._followed().space
+    def pruned(self) -> tuple[Space, tuple[Group, ...]]:
+        """The parameters that reach a launch of this problem, and what compiling alone says of their configurations.
+
+        Raises InputError where there are none.
+        """
+        followed = self._followed()
+        if why := _failure(followed):
+            raise InputError(f"{self._kernel} cannot be tuned for {self._problem.name}: {why}")
+        groups = prune(self._file, followed.space, self._settings, self._score, self._journal, self._say, self._first)
+        return followed.space, groups
 
     def _followed(self) -> Followed:
         self._say("tracing the kernel")

@@ -71,9 +71,9 @@ def _config(call: ast.Call, scopes: Scopes) -> ListedConfig:
     given = next((k.value for k in call.keywords if k.arg == "kwargs"), None) or next(iter(call.args), None)
     nodes = entries(scopes, given) if given is not None else {}
     options = {k.arg: k.value for k in call.keywords if k.arg in OPTIONS}
-    values: dict[str, Setting] = {
-        name: node.value
-        for name, node in {**nodes, **{str(n): v for n, v in options.items()}}.items()
-        if isinstance(node, ast.Constant) and type(node.value) in (int, str)
-    }  # type: ignore[misc]
+    values: dict[str, Setting] = {}
+    for name, node in (*nodes.items(), *((str(n), v) for n, v in options.items())):
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, int | str) and not isinstance(value, bool):
+            values[name] = value
     return ListedConfig(call, nodes, values)

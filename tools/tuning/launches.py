@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from typing import Any
 
 from kernelwright.tools.tuning.kernel_syntax import KernelSyntax, called_name
 from kernelwright.tools.tuning.resolving import Scopes, entries, resolve
@@ -109,6 +110,11 @@ def _division(scopes: Scopes, extent: ast.expr, by: ast.expr, axis: int | None) 
         return []
     less_one = None
     rounds_up = isinstance(extent, ast.BinOp) and isinstance(extent.op, ast.Add)
-    if rounds_up and isinstance(extent.right, ast.Constant) and extent.right.value == resolved.literal.value - 1:
-        less_one, extent = extent.right, extent.left
+    extent_node: Any = extent
+    if (
+        rounds_up
+        and isinstance(extent_node.right, ast.Constant)
+        and extent_node.right.value == resolved.literal.value - 1
+    ):
+        less_one, extent = extent_node.right, extent_node.left
     return [GridDivision(resolved.literal, extent, axis, less_one)]

@@ -82,10 +82,9 @@ class Scopes:
             return None
         found: list[ast.expr | None] = list(self._assigned(owner, attribute.attr))
         for node in ast.walk(owner):
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            for target in targets:
-                if isinstance(target, ast.Attribute) and dotted(target) == f"self.{attribute.attr}":
-                    found.append(node.value)
+            if isinstance(node, ast.Assign):
+                wanted = f"self.{attribute.attr}"
+                found += [node.value for t in node.targets if isinstance(t, ast.Attribute) and dotted(t) == wanted]
         return found[0] if len(found) == 1 else None
 
 
@@ -140,7 +139,7 @@ def _capped(call: ast.Call) -> Resolved | None:
     if called_name(call) == _BOUNDED_BELOW:
         literals = []
     found = [*(r.literal for r in inner), *literals]
-    best = max(found, key=lambda literal: int(literal.value), default=None)
+    best = max(found, key=lambda literal: int(str(literal.value)), default=None)
     return Resolved(best, True) if best is not None else None
 
 

@@ -49,7 +49,7 @@ def _written(text: Text, call: ast.Call, parameters: Sequence[Parameter], config
     entries = []
     if isinstance(given, ast.Dict):
         for key, value in zip(given.keys, given.values, strict=True):
-            name = key.value if isinstance(key, ast.Constant) else None
+            name = str(key.value) if isinstance(key, ast.Constant) else ""
             written = repr(values[name]) if name in values else text.written(value)
             entries.append(f'"{name}": {written}')
     plain = "".join(f", {name}={value}" for name, value in options.items() if name != "num_ctas" or value != 1)
