@@ -24,6 +24,7 @@ from kernelwright.tools.tuning.following import Followed, follow
 from kernelwright.tools.tuning.parameters import Setting, Space, changes, key_of
 from kernelwright.tools.tuning.reading import TunableFile, read_file
 from kernelwright.tools.tuning.rewriting import rewrite
+from kernelwright.tools.tuning.writing_lists import with_list
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.trials import TrialTimes
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 JUDGED = "judged"
 """Kind of the journal's rows with a full verdict."""
+NO_LIST = (
+    "the shapes have different winners, and the file has no @triton.autotune list that could hold them: those of the "
+    "first shape were written"
+)
 MOST_JUDGED = 4
 """Times the number of right ones that are wanted."""
 
@@ -163,7 +168,10 @@ class Tuner:
         )  # fmt: skip
         if not chosen or not any(c.changes for c in chosen):
             return tuned, ""
-        return tuned, tuned_text(self._file, space, [c.configuration for c in chosen])
+        winners = [c.configuration for c in chosen]
+        if len(winners) > 1 and not with_list(self._file, space, winners):
+            tuned = tuned.with_(notes=(*tuned.notes, NO_LIST))
+        return tuned, tuned_text(self._file, space, winners)
 
     def _at(self, space: Space, groups: Sequence[Group], shape: Mapping[str, int]) -> Measured:
         problem = self._problem.with_sizes(dict(shape)) if shape else self._problem

@@ -7,6 +7,7 @@ import pytest
 from kernelwright.tools.tuning.parameters import Role
 from kernelwright.tools.tuning.reading import read_file
 from kernelwright.tools.tuning.rewriting import rewrite
+from kernelwright.tools.tuning.writing_lists import with_list
 
 GOOD = Path(__file__).parents[2] / "kernels" / "good"
 
@@ -114,3 +115,22 @@ def test_products_with_a_constexpr_or_an_allow_tf32_have_a_precision():
     assert parameter.start == "ieee"
     changed = rewrite(source, read_file(source).space, {parameter.name: "bf16x3"})
     assert 'tl.dot(a, b, acc, input_precision="bf16x3")' in changed
+
+
+def test_several_winners_become_the_autotune_list_of_a_file_that_has_one():
+    file = read_file(text_of("matmul_autotune"))
+    start = file.space.start()
+    other = start | {"matmul_kernel.BLOCK_M": 256, "matmul_kernel.num_warps": 8}
+    text = with_list(file, file.space, [start, other])
+    again = read_file(text)
+    assert text.count("triton.Config(") == 2
+    assert again.starts[1]["matmul_kernel.BLOCK_M"] == 256
+    assert again.starts[1]["matmul_kernel.num_warps"] == 8
+    after = text[text.index("key=[") :]
+    assert file.original.endswith(after), "the rest of the file stays as it is"
+
+
+def test_a_file_without_a_list_is_given_none():
+    file = read_file(text_of("matmul"))
+    other = file.space.start() | {"matmul_kernel.BLOCK_M": 128}
+    assert with_list(file, file.space, [file.space.start(), other]) == ""
