@@ -10,7 +10,7 @@ import typer
 from kernelwright.agent.command_line.check import AsJson, Debug, Device, KernelBench, Named, OwnWork
 
 if TYPE_CHECKING:
-    from kernelwright.agent.tuning.settings import TuneSettings
+    from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
     from kernelwright.agent.tuning.tuned import Tuned
     from kernelwright.tools.problem import Problem
 
@@ -107,7 +107,7 @@ def _run(
     return tuned
 
 
-def _precision(asked: str):  # type: ignore[no-untyped-def]
+def _precision(asked: str) -> PrecisionClass:
     from kernelwright.agent.tuning.settings import PrecisionClass
     from kernelwright.errors import InputError
 

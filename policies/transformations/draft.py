@@ -12,6 +12,9 @@ ENTRY = "kernelwright.policies.transformations.process:serve"
 WARM = "kernelwright.policies.transformations.process:warm"
 SECONDS = 30.0
 
+WORDS = ("softmax", "scaled_dot_product_attention", "sum(", "mean(", "max(", "min(")
+"""One of which a problem's text names where a transformation may fit."""
+
 Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]
 """Calls an entry with a payload in a process of its own, for so many seconds, and returns its answer."""
 
@@ -33,13 +36,13 @@ class TransformedDraft(Value):
 
 def may_transform(source: str) -> bool:
     """Whether a problem's text names anything that a transformation looks for; a cheap look before a process starts."""
-    return "softmax" in source or "scaled_dot_product_attention" in source
+    return any(word in source for word in WORDS)
 
 
 def transform(source: str, run: Runner, seconds: float = SECONDS) -> TransformedDraft:
     """The draft for a problem's text. Never raises for what is wrong with the problem."""
     if not may_transform(source):
-        return TransformedDraft(refused="it names no softmax and no attention")
+        return TransformedDraft(refused="it names nothing that is transformed")
     answer = run(ENTRY, {"source": source}, seconds)
     known = {name: answer[name] for name in TransformedDraft.model_fields if name in answer}
     return TransformedDraft.model_validate(known)

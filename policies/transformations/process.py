@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from kernelwright.policies.transformations.attention import write_attention
-from kernelwright.policies.transformations.exporting import NotTransformed, export
+from kernelwright.policies.transformations.exporting import Exported, NotTransformed, export
+from kernelwright.policies.transformations.row_reduction import write_row_reduction
 
 EXAMPLE = """
 import torch
@@ -46,10 +48,27 @@ def answer(source: str) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = {"source": write_attention(export(source)), "transformation": "flash attention"}
+            made = _transformed(export(source))
     except NotTransformed as reason:
         made = {"refused": str(reason)[:LONGEST]}
     except Exception as error:  # whatever the problem or torch raises is why there is no draft
         told = (str(error).strip().splitlines() or [""])[0]
         made = {"refused": f"{type(error).__name__}: {told}"[:LONGEST]}
     return {**made, "seconds": time.monotonic() - start}
+
+
+TRANSFORMATIONS: tuple[tuple[str, Callable[[Exported], str]], ...] = (
+    ("flash attention", write_attention),
+    ("a reduction in two stages", write_row_reduction),
+)
+
+
+def _transformed(exported: Exported) -> dict[str, Any]:
+    """The first that fits. Raises NotTransformed with the reasons of all."""
+    reasons = []
+    for name, write in TRANSFORMATIONS:
+        try:
+            return {"source": write(exported), "transformation": name}
+        except NotTransformed as reason:
+            reasons.append(f"{name}: {reason}")
+    raise NotTransformed("; ".join(reasons))
