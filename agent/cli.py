@@ -28,12 +28,14 @@ from kernelwright.agent.command_line.records.report import report
 from kernelwright.agent.command_line.renamed_options import RenamingCommand
 from kernelwright.agent.command_line.serve import serve
 from kernelwright.agent.command_line.solve import solve
+from kernelwright.agent.command_line.tune import tune
 from kernelwright.agent.command_line.version import version
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
     solve,
     batch,
     check,
+    tune,
     replay,
     recheck,
     inspect,

@@ -27,6 +27,12 @@ class Action(StrEnum):
     """Mends its parent, which failed."""
     REFINE = "refine"
     """Makes its parent, which is correct, faster."""
+    TUNE = "tune"
+    """Changes its parent's numbers, not its code. No policy is asked."""
+
+
+ASKED = (Action.DRAFT, Action.REPAIR, Action.REFINE)
+"""Actions for which a policy is asked."""
 
 
 Word = Annotated[str, StringConstraints(pattern="^[a-z][a-z_]*$", max_length=40)]

@@ -33,7 +33,8 @@ from kernelwright.tools.judging.report_parts import (
     unjudged,
     with_verdict,
 )
-from kernelwright.tools.judging.rules import Rules
+from kernelwright.tools.judging.rules import AtSize, Rules
+from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.report import Environment, Failed, InfrastructureError, Report, Rung
@@ -266,6 +267,21 @@ class Evaluator:
         from kernelwright.tools.launchless.launchless_compile import compile_bare
 
         return compile_bare(self._zygote(Kind.COMPILE), source, targets, seconds=seconds)
+
+    def trial(self, problem: Problem, source: str, calls: int, options: Options | None = None) -> TrialTimes:
+        """Times a few calls of one text at the problem's own size on the GPU: a tuner's measurement, and no verdict.
+
+        Raises: ProblemError where the reference cannot be used; InfrastructureError for trouble of ours.
+        """
+        asked, target = options or Options(), self._own_target()
+        candidate = self.front().traced_at_own_size(problem, source, target, asked)
+        binaries = self.front().compiled_with_text(candidate, target, source, asked)
+        failures = [*candidate.failures, *(one.failure for one in binaries.values())]
+        if told := next((f for f in failures if f is not None), None):
+            return TrialTimes(failure=f"{told.fault}: {told.message[:300]}")
+        with self._judge(problem) as judge, self._at(Lane.GPU, asked, _quiet):
+            base = AtSize(index=0, problem=problem)
+            return judge.trial(candidate, base, asked.seed if asked.seed is not None else 0, binaries, calls)
 
     # -------------------------------------------------------------- on a CPU
     def _interpreted(

@@ -155,8 +155,8 @@ class SearchOptions:
     goal: Annotated[
         str | None,
         typer.Option(
-            help="correct, speedup:1.2 or roofline:0.9.",
-            show_default="roofline:0.9 on a GPU, else correct",
+            help="correct, eager:1.2, compile:1.1 (over torch.compile) or sol:0.9 (of the speed of light).",
+            show_default="sol:0.9 on a GPU, else correct",
             rich_help_panel=SEARCH_PANEL,
         ),
     ] = None
@@ -206,6 +206,8 @@ class JudgingOptions:
 
 PARTIAL_OWN_WORK = "share:0.01"
 """What is asked of own work where `--partial` leaves operators to torch, and nothing else is said."""
+
+
 class Elsewhere(NamedTuple):
     """What other machines judge on."""
 
@@ -224,6 +226,7 @@ def settings_of(
     draft: str = "policy",
     partial: bool = False,
     elsewhere: Elsewhere | None = None,
+    tune: bool = False,
 ) -> Settings:
     """Returns the settings of a run, checked. Raises InputError for a value that no option has.
 
@@ -254,6 +257,7 @@ def settings_of(
         goal=choose_goal(search.goal, device),
         draft=draft_kind(draft, policy),
         partial=partial,
+        tune=tune and device != "cpu",
         budgets=budgets.with_(turns=1) if policy == "compiler" else budgets,
         temperature=sampling.temperature,
         reply_tokens=sampling.reply_tokens,

@@ -50,6 +50,12 @@ KernelFile = Annotated[
         "--out", help="The file for the best kernel.", show_default="PROBLEM_triton.py", rich_help_panel=OUTPUT_PANEL
     ),
 ]
+Tune = Annotated[
+    bool,
+    typer.Option(
+        "--tune/--no-tune", help="Tune the numbers of a correct kernel (on a GPU).", rich_help_panel=SEARCH_PANEL
+    ),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the prompt, the plan and an estimate, and do nothing else.")
 ]
@@ -65,6 +71,7 @@ def solve(
     policy: PolicyName = "embedded",
     draft: DraftKindText = "auto",
     partial: Partial = False,
+    tune: Tune = True,
     kernelbench: KernelBench = None,
     db: Database = None,
     out: KernelFile = None,
@@ -80,7 +87,7 @@ def solve(
     from kernelwright.agent.problems.finding import find
 
     found = find(problem, kernelbench=kernelbench)
-    settings = settings_of(policy, sampling, search, budget, judging, draft, partial)
+    settings = settings_of(policy, sampling, search, budget, judging, draft, partial=partial, tune=tune)
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)
     return finish_solve(found, sampling.open_policy(policy), settings, db, out, as_json)

@@ -6,6 +6,7 @@ Text that came from programs is capped, stripped of control characters and quote
 from __future__ import annotations
 
 from kernelwright.agent.loop.advice import suggestion
+from kernelwright.agent.loop.tuning_feedback import tuned_lines
 from kernelwright.policies.base import Origin
 from kernelwright.tools.report import CompileResult, Failure, Mismatch, Report, clean_text
 
@@ -27,17 +28,18 @@ COMPILED = (
 """What a policy is told of the compiler's draft."""
 
 
-def told(report: Report, tried: int = 0, origin: Origin = Origin.POLICY) -> str:
+def told(report: Report, tried: int = 0, origin: Origin = Origin.POLICY, tuned: bool = False) -> str:
     """In full, for a policy that reads sentences.
 
     `tried`: how many refinements there were, so that each gets another suggestion. `origin`: who wrote the candidate.
+    `tuned`: the kernel's numbers were searched on this GPU.
     """
     if report.failure is not None:
         parts = [_headline(report, report.failure), *_failure(report.failure), _printed(report)]
     else:
         by = COMPILED if origin is Origin.COMPILER else ""
         parts = [_passed(report), by, *_speed(report), _launches(report), _resources(report.compile),
-                 suggestion(report, tried)]  # fmt: skip
+                 *(tuned_lines(report) if tuned else []), suggestion(report, tried)]  # fmt: skip
     return "\n".join(part for part in parts if part)
 
 

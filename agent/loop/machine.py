@@ -19,6 +19,8 @@ class State(StrEnum):
     CORRECTNESS = "correctness"
     """Interpreted at small shapes on a CPU, or the judge's verdict at full shapes on a GPU."""
     PROFILE = "profile"
+    TUNE = "tune"
+    """Other numbers for the same code: block sizes, warps, stages, input precision."""
     REPAIR = "repair"
     REFINE = "refine"
     DONE = "done"
@@ -32,6 +34,8 @@ class Outcome(StrEnum):
     UNREADABLE = "unreadable"
     """The reply holds no code, or was cut off inside it: the policy's turn, counted."""
     PASSED = "passed"
+    UNTUNED = "untuned"
+    """Right and measured, and its numbers have not been tuned."""
     UNMEASURED = "unmeasured"
     """Right, and there is no GPU to measure its speed on."""
     FAILED = "failed"
@@ -53,6 +57,9 @@ def _edges() -> dict[tuple[State, State], set[Outcome]]:
         (State.CORRECTNESS, State.PROFILE): {Outcome.PASSED},
         (State.CORRECTNESS, State.REFINE): {Outcome.UNMEASURED},
         (State.PROFILE, State.REFINE): {Outcome.PASSED},
+        (State.PROFILE, State.TUNE): {Outcome.UNTUNED},
+        (State.TUNE, State.COMPILE): {Outcome.ANSWERED},
+        (State.TUNE, State.DONE): {Outcome.STOPPED},
     }
 
     def add(one: State, other: State, outcome: Outcome) -> None:
@@ -67,6 +74,7 @@ def _edges() -> dict[tuple[State, State], set[Outcome]]:
         add(tool, State.REPAIR, Outcome.FAILED)
         add(tool, State.REFINE, Outcome.ABANDONED)
         add(tool, State.DRAFT, Outcome.ANOTHER)
+        add(tool, State.TUNE, Outcome.ANOTHER)
         add(tool, State.REPAIR, Outcome.ANOTHER)
         add(tool, State.DONE, Outcome.STOPPED)
     return edges
@@ -98,7 +106,7 @@ def follow(state: State, outcome: Outcome, target: State) -> State:
 
 def mermaid(whole: bool = False) -> str:
     """A state diagram. Without `whole` the ways that only an unusual search or reply takes are left out."""
-    plain = {Outcome.ANSWERED, Outcome.PASSED, Outcome.FAILED, Outcome.STOPPED}
+    plain = {Outcome.ANSWERED, Outcome.PASSED, Outcome.UNTUNED, Outcome.FAILED, Outcome.STOPPED}
     lines = ["stateDiagram-v2", "    [*] --> draft"]
     for one, other, edge in MACHINE.edges(data=True):
         shown = [outcome for outcome in Outcome if outcome in edge["outcomes"] and (whole or outcome in plain)]

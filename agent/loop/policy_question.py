@@ -11,7 +11,7 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, budget_left
 from kernelwright.agent.loop.target_facts import facts_of
 from kernelwright.agent.prompts import Asked, Prompts
-from kernelwright.policies.base import Completion, FinishReason, Policy, PromptForm, Request
+from kernelwright.policies.base import Completion, FinishReason, Message, Policy, PromptForm, Request, Role
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.source import extract_code
@@ -37,8 +37,10 @@ class Asking:
         turn = len(attempts)
         budgets = self._settings.budgets
         left = None if budgets.tokens is None else budgets.tokens - spent.tokens
+        asked = self._asked(plan, attempts, budget_left(budgets, spent))
+        tunes = plan.action is Action.TUNE
         return Request(
-            messages=self._prompts.messages(self._asked(plan, attempts, budget_left(budgets, spent))),
+            messages=_tuning_of(plan) if tunes else self._prompts.messages(asked),
             sampling=self._settings.sampling(self._form, turn, self._trajectory_id, left),
             thread=str(self._trajectory_id),
             turn=turn,
@@ -50,7 +52,9 @@ class Asking:
         if parent is not None and parent.report is not None:
             tried = sum(attempt.action is Action.REFINE for attempt in attempts)
             compact = self._form is PromptForm.COMPACT
-            feedback = told_compactly(parent.report) if compact else told(parent.report, tried, parent.origin)
+            feedback = told_compactly(parent.report)
+            if not compact:
+                feedback = told(parent.report, tried, parent.origin, _is_tuned(parent, attempts))
         return Asked(
             problem=self._problem,
             action=plan.action,
@@ -76,6 +80,18 @@ class Asking:
             origin=completion.origin,
         )
         return attempt, source
+
+
+def _is_tuned(parent: Attempt, attempts: Sequence[Attempt]) -> bool:
+    """Whether its numbers are the best that a search found: its own, or its parent's that were found to be."""
+    by_child = any(a.action is Action.TUNE and a.parent_id == parent.candidate_id for a in attempts)
+    return parent.action is Action.TUNE or by_child
+
+
+def _tuning_of(plan: Plan) -> tuple[Message, ...]:
+    """What the row of a TUNE turn says was asked; no policy reads it."""
+    number = plan.parent.turn + 1 if plan.parent is not None else 0
+    return (Message(role=Role.USER, content=f"Tune the numbers of the kernel of turn {number}."),)
 
 
 def notice_of(last: Attempt) -> str:

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
 from kernelwright.agent.loop.machine import ASKING, Outcome, State, follow
 from kernelwright.agent.loop.policy_question import Asking
-from kernelwright.agent.loop.run_verdicts import Judges, unreadable_report
-from kernelwright.agent.loop.search import Aimed, Plan, Search, make_search
+from kernelwright.agent.loop.run_verdicts import Judges, Tunes, unreadable_report
+from kernelwright.agent.loop.search import Plan, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSES, Spent, StopReason, exhausted, spent_on
-from kernelwright.policies.base import Completion, Policy, PolicyRefused, PolicyUnavailable
+from kernelwright.policies.base import Completion, Policy, PolicyRefused, PolicyUnavailable, Request
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
 from kernelwright.store.lineage import history
@@ -39,14 +39,18 @@ class Run:
 
     def __init__(
         self, store: Store, trajectory: Trajectory, problem: Problem, policy: Policy, judging: Judges,
-        settings: Settings, watch: Watch = _unwatched, search: Search | None = None,
+        settings: Settings, watch: Watch = _unwatched, search: Search | None = None, tuner: Tunes | None = None,
     ) -> None:  # fmt: skip
-        """`search`: None for the one that the settings name, with their goal."""
+        """`search`: None for the one that the settings name, with their goal.
+
+        `tuner`: answers the turns of TUNE; without one the policy does, as a record of such turns can.
+        """
         self.store, self.trajectory_id, self.problem = store, trajectory.id, problem
         self.settings = settings
         self._policy, self._judging, self._watch = policy, judging, watch
         self._asking = Asking(problem, policy, settings, trajectory.id)
-        self._search = search or Aimed(settings.goal, make_search(settings.search, settings.samples))
+        self._tuner = tuner
+        self._search = search or settings.aimed_search()
         self._started = time.monotonic()
         self.state = State.DRAFT
         self.attempts: list[Attempt] = []
@@ -102,7 +106,7 @@ class Run:
         if reason := self._forbidden():
             self.stop(reason)
             return self.state
-        if self.state in ASKING:
+        if self.state in ASKING or self.state is State.TUNE:
             self._ask()
         elif self.state is State.COMPILE:
             self._judge()
@@ -112,9 +116,10 @@ class Run:
 
     def _forbidden(self) -> StopReason | None:
         """The budget that leaves no room for the next action; walking up a report that is there costs nothing."""
-        asking = self.state in ASKING
+        asking = self.state in ASKING  # a turn of TUNE asks no policy
         judged = self.current is not None and self.current.report is not None
-        return exhausted(self.settings.budgets, self.spent, asking) if asking or not judged else None
+        acting = asking or self.state is State.TUNE or not judged
+        return exhausted(self.settings.budgets, self.spent, asking) if acting else None
 
     def stop(self, reason: StopReason, message: str = "") -> None:
         """Writes why, and ends. After a pause the same command goes on."""
@@ -144,8 +149,7 @@ class Run:
             turn=turn,
             prompt_version=self._asking.version,
         )
-        self._watch(self, "waiting for the model")
-        [completion] = self._policy.sample([request])
+        completion = self._answer(request)
         attempt, source = self._asking.read(row.id, turn, self._plan, completion)
         if source is None:
             self._answered_without_code(attempt, completion)
@@ -153,6 +157,16 @@ class Run:
             self.store.complete(row.id, completion, source)
             self.current = with_identity(attempt, self.attempts)
             self._move(Outcome.ANSWERED, State.COMPILE, "reading the code")
+
+    def _answer(self, request: Request) -> Completion:
+        """Of the tuner for a turn of TUNE, of the policy for every other."""
+        parent = self._plan.parent
+        if self._plan.action is Action.TUNE and self._tuner is not None and parent is not None:
+            self._watch(self, "tuning")
+            return self._tuner.tuned(self.problem, parent, self.spent, lambda doing: self._watch(self, doing))
+        self._watch(self, "waiting for the model")
+        [completion] = self._policy.sample([request])
+        return completion
 
     def _answered_without_code(self, attempt: Attempt, completion: Completion) -> None:
         """Answer and verdict in one transaction: no tool is run for it."""
@@ -213,6 +227,8 @@ class Run:
         match target:
             case State.REPAIR:
                 return Outcome.FAILED if same else Outcome.ANOTHER
+            case State.TUNE:
+                return Outcome.UNTUNED if same and self.state is State.PROFILE else Outcome.ANOTHER
             case State.REFINE if not self.current.correct:
                 return Outcome.ABANDONED
             case State.REFINE:

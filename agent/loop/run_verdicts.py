@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kernelwright.agent.loop.attempts import Attempt
+from kernelwright.agent.loop.stopping import Spent
 from kernelwright.policies.base import Completion, FinishReason
 from kernelwright.tools.judging.verdict_cache import NOT_KEPT
 from kernelwright.tools.problem import Problem
@@ -26,6 +27,14 @@ class Evaluates(Protocol):
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report: ...
+
+
+class Tunes(Protocol):
+    """Who answers the turns of TUNE: agent/tuning/turn.py."""
+
+    def tuned(self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]) -> Completion:
+        """The parent's program with other numbers; the parent's own where none are faster."""
+        ...
 
 
 class Judges(Protocol):

@@ -56,11 +56,19 @@ def make_search(kind: SearchKind, samples: int) -> Search:
 class Aimed:
     """A search that ends where the goal is reached, or where the turns so far say that going on is of no use."""
 
-    def __init__(self, goal: Goal, search: Search) -> None:
-        self._goal, self._search = goal, search
+    def __init__(self, goal: Goal, search: Search, tunes_from: int | None = None) -> None:
+        """tunes_from: from so many turns on the numbers of every new best one are tuned before anything else is asked
+        for; None: never.
+        """
+        self._goal, self._search, self._tunes_from = goal, search, tunes_from
 
     def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
-        return finished(self._goal, attempts) or self._search.next(attempts)
+        if stop := finished(self._goal, attempts):
+            return stop
+        tunes = self._tunes_from is not None and len(attempts) >= self._tunes_from
+        if tunes and (untuned := _untuned(attempts)) is not None:
+            return Plan(action=Action.TUNE, parent=untuned)
+        return self._search.next(attempts)
 
 
 class Serial:
@@ -90,7 +98,8 @@ class BestOf:
         self._samples = samples
 
     def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
-        return Plan(action=Action.DRAFT) if len(attempts) < self._samples else StopReason.SAMPLES
+        drafts = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
+        return Plan(action=Action.DRAFT) if len(drafts) < self._samples else StopReason.SAMPLES
 
 
 class Beam:
@@ -100,12 +109,14 @@ class Beam:
         self._width = width
 
     def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
-        round_start = len(attempts) // self._width * self._width
-        known = _distinct(attempts[:round_start])
-        if not known:
+        asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
+        round_start = len(asked) // self._width * self._width
+        tuned = [attempt for attempt in attempts if attempt.action is Action.TUNE]
+        known = _distinct([*asked[:round_start], *tuned])
+        if not round_start or not known:
             return Plan(action=Action.DRAFT)
         kept = sorted(known, key=lambda attempt: attempt.rank, reverse=True)[: self._width]
-        parent = kept[(len(attempts) - round_start) % len(kept)]
+        parent = kept[(len(asked) - round_start) % len(kept)]
         return Plan(action=Action.REFINE if parent.correct else Action.REPAIR, parent=parent)
 
 
@@ -114,6 +125,16 @@ def again(attempts: Sequence[Attempt]) -> Plan:
     last = attempts[-1]
     parent = next((attempt for attempt in attempts if attempt.candidate_id == last.parent_id), None)
     return Plan(action=last.action, parent=parent)
+
+
+def _untuned(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The best one, where it was measured and has not been tuned yet."""
+    best = best_of(attempts)
+    if best is None or best.action is Action.TUNE or attempts[-1].unreadable:
+        return None
+    measured = best.report is not None and best.report.profile is not None
+    tuned = any(a.action is Action.TUNE and a.parent_id == best.candidate_id for a in attempts)
+    return best if measured and not tuned else None
 
 
 def _distinct(attempts: Sequence[Attempt]) -> list[Attempt]:

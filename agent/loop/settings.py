@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from kernelwright.agent.loop.search import SearchKind
+from kernelwright.agent.loop.search import Aimed, Search, SearchKind, make_search
 from kernelwright.agent.loop.stopping import Budgets, Goal
 from kernelwright.policies.base import PromptForm, Sampling, Value
 from kernelwright.store.models import Trajectory
@@ -30,6 +30,8 @@ class Settings(Value):
     """Who writes the first candidate: policy, compiler, auto (agent/solve/drafting.py), or a file with a kernel."""
     partial: bool = False
     """Whether the compiler's draft may leave to torch what it has no kernel for."""
+    tune: bool = False
+    """Whether the numbers of every new best kernel are tuned (on a GPU)."""
     search: SearchKind = SearchKind.SERIAL
     samples: int = 4
     goal: Goal = Goal()
@@ -48,6 +50,18 @@ class Settings(Value):
     prompt_version: str = ""
     """Set by who opens the run: other texts make another command."""
 
+    @property
+    def tunes_from(self) -> int | None:
+        """The number of turns after which the best kernel is tuned; None where it never is.
+
+        Where policy and compiler both draft, the better of the two is.
+        """
+        return None if not self.tune else 2 if self.draft == "auto" else 1
+
+    def aimed_search(self) -> Search:
+        """The search that these settings name, with their goal and their tuning."""
+        return Aimed(self.goal, make_search(self.search, self.samples), self.tunes_from)
+
     @classmethod
     def of(cls, trajectory: Trajectory) -> Self:
         """What a trajectory was told to do. A folder of prompts is not kept, only the version of its texts."""
@@ -59,6 +73,7 @@ class Settings(Value):
             own_work=told.get("own_work", "strict"),
             draft=told.get("draft", "policy"),
             partial=told.get("partial", False),
+            tune=bool(told.get("tune", False)),
             search=told.get("search", SearchKind.SERIAL),
             samples=told.get("samples", 4),
             goal=Goal.parse(trajectory.goal or "correct"),
@@ -86,6 +101,8 @@ class Settings(Value):
             options["draft"] = self.draft
         if self.partial:
             options["partial"] = True
+        if self.tune:
+            options["tune"] = True
         return Start(
             problem=problem,
             policy=self.policy,

@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue
 from kernelwright.agent.loop.attempts import Attempt, best_of
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
+from kernelwright.store.models import Action
 
 
 class StopReason(StrEnum):
@@ -56,9 +57,14 @@ ROW = 3
 class GoalKind(StrEnum):
     CORRECT = "correct"
     SPEEDUP = "speedup"
-    """Over eager PyTorch, by the lower bound of its 95 % interval."""
+    """Over eager PyTorch, by the lower bound of its 95 % interval. Also said as `eager`."""
+    COMPILE = "compile"
+    """Over torch.compile, by its median."""
     ROOFLINE = "roofline"
-    """Share of the speed of light."""
+    """Share of the speed of light. Also said as `sol`."""
+
+
+OTHER_NAMES = {"eager": GoalKind.SPEEDUP, "sol": GoalKind.ROOFLINE}
 
 
 class Goal(Value):
@@ -67,16 +73,16 @@ class Goal(Value):
 
     @classmethod
     def parse(cls, text: str) -> Goal:
-        """`correct`, `speedup:1.2` or `roofline:0.9`. Raises InputError."""
+        """`correct`, `eager:1.2` or `speedup:1.2`, `compile:1.1`, `sol:0.9` or `roofline:0.9`. Raises InputError."""
         kind, _, number = text.partition(":")
         try:
-            goal = cls(kind=GoalKind(kind), value=float(number) if number else 0.0)
+            goal = cls(kind=OTHER_NAMES.get(kind) or GoalKind(kind), value=float(number) if number else 0.0)
             fits = (goal.kind is GoalKind.CORRECT) == (not number) and 0 <= goal.value < 1e6
             fits = fits and (goal.kind is not GoalKind.ROOFLINE or 0 < goal.value <= 1)
         except ValueError:
             fits = False
         if not fits:
-            raise InputError(f"--goal {text!r}: choose correct, speedup:1.2 or roofline:0.9")
+            raise InputError(f"--goal {text!r}: choose correct, eager:1.2, compile:1.1 or sol:0.9")
         return goal
 
     def __str__(self) -> str:
@@ -91,7 +97,11 @@ class Goal(Value):
             return False
         share = profile.speed_of_light
         lower = profile.speedup if profile.speedup_low is None else profile.speedup_low
-        measured = lower if self.kind is GoalKind.SPEEDUP else share
+        measured = {
+            GoalKind.SPEEDUP: lower,
+            GoalKind.COMPILE: profile.speedup_compiled,
+            GoalKind.ROOFLINE: share,
+        }[self.kind]
         return measured is not None and measured >= self.value
 
 
@@ -119,7 +129,7 @@ class Spent(Value):
 
 def spent_on(attempts: Sequence[Attempt], seconds: float) -> Spent:
     """`seconds`: wall time, those of earlier sittings among them."""
-    usages = [attempt.usage for attempt in attempts if attempt.usage is not None]
+    usages = [a.usage for a in attempts if a.usage is not None and a.action is not Action.TUNE]
     dollars = [usage.dollars for usage in usages]
     return Spent(
         turns=len(usages),
@@ -187,7 +197,8 @@ def finished(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | None:
 
 
 def _in_a_row(attempts: Sequence[Attempt], holds: Callable[[Attempt], bool]) -> bool:
-    return len(attempts) >= ROW and all(holds(attempt) for attempt in attempts[-ROW:])
+    asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
+    return len(asked) >= ROW and all(holds(attempt) for attempt in asked[-ROW:])
 
 
 def _since_progress(attempts: Sequence[Attempt]) -> int:
@@ -195,7 +206,7 @@ def _since_progress(attempts: Sequence[Attempt]) -> int:
     fastest: float | None = None
     since = 0
     for attempt in attempts:
-        since += 1
+        since += attempt.action is not Action.TUNE
         speed = attempt.speedup or 0.0
         if attempt.correct and (fastest is None or speed > fastest * PROGRESS):
             fastest, since = speed, 0

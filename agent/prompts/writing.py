@@ -10,14 +10,14 @@ from string import Template
 from kernelwright.agent.prompts.compact import FORM, compact_reference
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Message, PromptForm, Role, Value
-from kernelwright.store.models import Action
+from kernelwright.store.models import ASKED, Action
 from kernelwright.tools.problem import Problem
 
 VERSION = "v1"
 SHIPPED = Path(__file__).parent / VERSION
 NAMES = {
-    PromptForm.CHAT: ("system", *Action),
-    PromptForm.COMPACT: tuple(Action),
+    PromptForm.CHAT: ("system", *ASKED),
+    PromptForm.COMPACT: ASKED,
 }
 FIELDS = {"reference", "target", "code", "feedback", "notice", "budget"}
 

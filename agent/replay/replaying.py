@@ -14,7 +14,7 @@ from kernelwright.agent.loop.attempts import Attempt, best_of
 from kernelwright.agent.loop.machine import TOOLS, State
 from kernelwright.agent.loop.run import Run
 from kernelwright.agent.loop.run_verdicts import Judges
-from kernelwright.agent.loop.search import Aimed, Plan, Search, make_search
+from kernelwright.agent.loop.search import Plan, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, StopReason
 from kernelwright.agent.replay.drift import Drift, drift
@@ -170,7 +170,8 @@ def replay(
     turns = history(store, trajectory)
     known = [turn for turn in turns if turn.report is not None and turn.completion is not None]
     settings = Settings.of(trajectory).with_(budgets=UNBOUND)
-    course = Recorded(known, _stop_of(trajectory), Aimed(settings.goal, make_search(settings.search, settings.samples)))
+    own = settings.aimed_search()
+    course = Recorded(known, _stop_of(trajectory), own)
     walked: dict[int, list[State]] = {}
 
     def watch(run: Run, doing: str) -> None:

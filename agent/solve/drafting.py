@@ -11,6 +11,7 @@ from threading import Lock, Semaphore
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.policies.base import Origin, Policy
 from kernelwright.policies.inductor.draft import NAME, WARM, Draft, Mode, draft
 from kernelwright.policies.inductor.policy import DraftedTurn
@@ -35,7 +36,7 @@ class DraftKind(StrEnum):
     POLICY = "policy"
     """The policy alone."""
     COMPILER = "compiler"
-    """The compiler first, and the policy where it refuses."""
+    """The compiler first (a transformation that it does not make before it), and the policy where it refuses."""
 
 
 def draft_kind(asked: str, policy: str) -> str:
@@ -58,6 +59,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         self._say, self._lock = say, Lock()
         self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
         self._zygote: Zygote | None = None
+        self._templates = TemplateDrafter(say)
 
     def policy_for(self, policy: Policy, problem: Problem, settings: Settings) -> Policy:
         """The policy, with the first answer from elsewhere where the settings say so."""
@@ -70,10 +72,13 @@ class Drafter(AbstractContextManager["Drafter"]):
         return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work, settings.partial), turn=turn)
 
     def draft(self, problem: Problem, own_work: str = "strict", partial: bool = False) -> Draft:
-        """The compiler's, strict or with a library's products as the rule of own work allows.
+        """One kernel in place of a pattern where one fits (flash attention); else the compiler's, strict or with a
+        library's products as the rule of own work allows.
 
         partial: products are the draft's own, and what there is no kernel for stays in torch.
         """
+        if (transformed := self._templates.draft(problem)) is not None:
+            return transformed
         self._say("the compiler drafts")
         strict = own_work == "strict" or partial
         mode = Mode.STRICT if strict else Mode.SHARE
@@ -110,6 +115,7 @@ class Drafter(AbstractContextManager["Drafter"]):
             return self._zygote
 
     def __exit__(self, *_: object) -> None:
+        self._templates.close()
         if self._zygote is not None:
             self._zygote.close()
             self._zygote = None

@@ -18,6 +18,7 @@ from kernelwright.agent.prompts import Prompts
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.solve.kernel_file import verified, write_kernel
 from kernelwright.agent.solve.next_steps import NextSteps, next_steps
+from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.policies.base import Policy, Value
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
@@ -105,7 +106,8 @@ def solve_problem(
                 Evaluator(device=settings.device, workers=1, cache_dir=verdicts_beside(db)) as evaluator,
             ):
                 asked = drafter.policy_for(taking_turns(policy, evaluator), problem, settings)
-                run = Run(store, trajectory, problem, asked, Judging(evaluator, options), settings, watch)
+                tuner = TuneTurn(evaluator, settings, store, verdicts_beside(db)) if settings.tune else None
+                run = Run(store, trajectory, problem, asked, Judging(evaluator, options), settings, watch, tuner=tuner)
                 run.run()
         except BaseException as error:
             _let_go(store, trajectory.id, error)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
@@ -72,10 +73,24 @@ class Front:
         others = [self._elsewhere(problem, source, target, asked) for target in targets[1:]]
         return candidate, (first, *others), binaries
 
+    def traced_at_own_size(self, problem: Problem, source: str, target: str, asked: Options) -> TracedCandidate:
+        """What a text asks for at the problem's own size, which is index 0. Never raises for what a candidate does."""
+        own = requests(problem, Selection(base=AtSize(index=0, problem=problem)), "cuda:0", 0)
+        return self._trace(source, target, own, asked)
+
+    def compiled_with_text(
+        self, candidate: TracedCandidate, target: str, source: str, asked: Options
+    ) -> dict[str, Compiled]:
+        """The kernels of the problem's own size by their keys, each with its PTX or AMD assembly."""
+        kernels = kernels_of(candidate.traced, range(1)) if candidate.traced.traces else []
+        return self._compiler.compile(
+            candidate.traced, kernels, target, source=source, seconds=asked.compile_seconds, texts=("ptx", "amdgcn")
+        )
+
     def _elsewhere(self, problem: Problem, source: str, target: str, asked: Options) -> CompileResult:
         """The result for a target beside the main one."""
-        own = requests(problem, Selection(base=AtSize(index=0, problem=problem)), "cuda:0", 0)
-        return self._for(target, self._trace(source, target, own, asked), range(1), source, asked, problem)[0]
+        candidate = self.traced_at_own_size(problem, source, target, asked)
+        return self._for(target, candidate, range(1), source, asked, problem)[0]
 
     def _trace(
         self, source: str, target: str, sizes: list[SizeRequest], asked: Options,

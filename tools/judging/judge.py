@@ -19,6 +19,7 @@ from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.profiling import Profiler
 from kernelwright.tools.judging.rules import AtSize, Judged, Rules
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS
+from kernelwright.tools.judging.trials import TrialTimes, time_trial
 from kernelwright.tools.judging.verdict import Verdict
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
@@ -238,6 +239,25 @@ class Judge:
             self.forget()
             try:
                 return self.profiler.profile(self, candidate, base, seed, rule, work, binaries, resources)
+            finally:
+                self.buffers.release()
+                self._trim()
+
+    def trial(
+        self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
+    ) -> TrialTimes:
+        """Times a few calls of one configuration, its answer compared once.
+
+        Raises DoesNotFit, and InfrastructureError where another program is at work on this GPU.
+        """
+        with self._here():
+            try:
+                return time_trial(self, candidate, base, seed, binaries, calls)
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                let_go(error)
+                raise DoesNotFit(base.problem.name, self.device) from error
             finally:
                 self.buffers.release()
                 self._trim()

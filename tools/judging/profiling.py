@@ -87,13 +87,13 @@ class Profiler:
         """
         begun = time.monotonic()
         prepared = judge.prepared(base.problem, seed)
-        timed = self._reference(judge, base.problem, prepared, seed)  # may replace the replayer's process
+        timed = self.reference(judge, base.problem, prepared, seed)  # may replace the replayer's process
         checks = SizeChecks(prepared, candidate.traced, base.index, judge.replayer, judge.buffers, [])
         checks.open(prepared.weights_seed, PROFILE_SECONDS, binaries)
         set_up_ms = judge.replayer.set_up() * 1e3
         checks.check(timed.expected[0], POISON_BYTES[0], 1, name="timed")
         places = checks.places
-        choices = self._choices(judge, checks, timed)
+        choices = self.choices(judge, checks, timed)
         found = self.clock.measure(
             judge.replayer, timed.clock, timed.sets, choices=choices, places=places,
             compare=lambda index: checks.compare([p.tensor for p in places], timed.expected[index], "timed"),
@@ -106,7 +106,7 @@ class Profiler:
         result = light(base.problem, result, self._gpu and self._gpu.with_(clocks=found.clocks))
         return result.with_(seconds=time.monotonic() - begun), work
 
-    def _choices(self, judge: Judge, checks: SizeChecks, timed: Timed) -> dict[int, int]:
+    def choices(self, judge: Judge, checks: SizeChecks, timed: Timed) -> dict[int, int]:
         """The fastest alternative of every autotuned launch."""
         steps = checks.trace.first if checks.trace.later is None else checks.trace.later
         if not any(isinstance(step, Choice) for step in steps):
@@ -114,7 +114,8 @@ class Profiler:
         ranked: tuple[Alternatives, ...] = self.clock.choose(judge.replayer, timed.sets[0])
         return {one.number: one.ranked[0] for one in ranked if one.ranked}
 
-    def _reference(self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int) -> Timed:
+    def reference(self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int) -> Timed:
+        """The reference with its inputs, timed before or made now."""
         key = (problem.hash, seed >> 16)
         if key not in self._timed:
             first = judge.expected(problem, seed, Draw.OWN, 0)

@@ -21,6 +21,8 @@ CANDIDATE_MS, REFERENCE_MS = 60.0, 20.0
 LEAST_CALLS, MOST_CALLS, BLOCKS = 6, 48, 3
 SLOW, FEW_CALLS = 3.0, 3
 """A candidate that takes so many times what the reference takes is timed in so few calls."""
+TRIAL_BLOCK = 16
+"""Calls of one block of a trial."""
 CLOCK_DRIFT = 0.015
 """Beyond which the reference is measured anew: the GPU's clocks have changed since its time of record."""
 WALL_SHARE = 0.7
@@ -135,6 +137,20 @@ class Measuring:
             clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None, notes=tuple(self._notes),
             seconds=time.monotonic() - begun,
         )  # fmt: skip
+
+    def alone(self, calls: int) -> list[float]:
+        """Milliseconds of each of so many calls, not in turns with the reference's: for comparing configurations of one
+        kernel with each other. Raises Failed.
+        """
+        self._open()
+        self._block(1, kept=False)
+        left = calls
+        while left > 0:
+            self._block(min(left, TRIAL_BLOCK))
+            left -= TRIAL_BLOCK
+        self._until_believed(min(calls, TRIAL_BLOCK))
+        self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
+        return self._blocks.samples
 
     def _open(self, everything: bool = False) -> float:
         """Both sides in the same mode. Milliseconds that the candidate's host code would take without a graph."""

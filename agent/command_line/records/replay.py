@@ -35,7 +35,7 @@ ForkGoal = Annotated[
     str | None,
     typer.Option(
         "--goal",
-        help="correct, speedup:1.2 or roofline:0.9, after --fork.",
+        help="correct, eager:1.2, compile:1.1 or sol:0.9, after --fork.",
         show_default="as it was",
         rich_help_panel=SEARCH_PANEL,
     ),

@@ -11,11 +11,17 @@ from typing import Any
 import numpy as np
 
 TF32_DROPPED_BITS = 13
+PARTS: dict[str, tuple[tuple[int, int], ...]] = {
+    "bf16x3": ((1, 0), (0, 1)),
+    "bf16x6": ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1)),
+}
+"""Which of three bf16 parts of two fp32 operands are multiplied, beside the largest two (Triton's F32DotTC pass)."""
 
 
 def repair_dot() -> None:
-    """bf16 operands are widened (the interpreter of Triton 3.9 multiplies their bit patterns), and fp32 operands of a
-    tf32 product are rounded to tf32.
+    """bf16 operands are widened (the interpreter of Triton 3.9 multiplies their bit patterns), fp32 operands of a tf32
+    product are rounded to tf32, and those of bf16x3 and bf16x6, which the interpreter does not know, are multiplied in
+    parts.
 
     So a kernel that leaves `tl.dot` at its default for fp32 is as wrong here as on a GPU.
     """
@@ -24,7 +30,15 @@ def repair_dot() -> None:
 
     original = interpreter.InterpreterBuilder.create_dot
 
+    builder = interpreter.interpreter_builder
+    known = builder.options.allowed_dot_input_precisions
+    builder.options = replace(builder.options, allowed_dot_input_precisions=(*dict.fromkeys((*known, *PARTS)),))
+
     def create_dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
+        parts = PARTS.get(str(input_precision).rsplit(".", 1)[-1].lower())
+        if parts is not None and a.dtype.scalar == tl.float32:
+            made = _product_in_parts(a.data, b.data, parts) + d.data
+            return interpreter.TensorHandle(made.astype(d.data.dtype, copy=False), d.dtype.scalar)
         a, b = (_operand(x, tl, interpreter, str(input_precision)) for x in (a, b))
         return original(self, a, b, d, input_precision, max_num_imprecise_acc)
 
@@ -189,6 +203,37 @@ def _operand(handle: Any, tl: Any, interpreter: Any, precision: str) -> Any:
     if handle.dtype.scalar == tl.float32 and precision.rsplit(".", 1)[-1] == "TF32":
         return interpreter.TensorHandle(_tf32(handle.data), tl.float32)
     return handle
+
+
+def _product_in_parts(a: np.ndarray, b: np.ndarray, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """The sum of products of bf16 parts (Henry, Tang and Heinecke 2019, arXiv:1904.06376).
+
+    A part of an infinity is NaN: as in Triton, such sums of small parts count as zero beside the product of the large
+    ones.
+    """
+    left, right = _bf16_parts(a), _bf16_parts(b)
+    small = np.zeros((), np.float32)
+    for i, j in pairs:
+        small = small + np.matmul(left[i], right[j], dtype=np.float32)
+    small = np.where(np.isnan(small), np.float32(0), small)
+    return np.asarray(small + np.matmul(left[0], right[0], dtype=np.float32))
+
+
+def _bf16_parts(values: np.ndarray) -> list[np.ndarray]:
+    """Three bf16 numbers, as fp32, whose sum is the value."""
+    parts, rest = [], values
+    with np.errstate(invalid="ignore"):
+        for _ in range(3):
+            parts.append(_bf16(rest))
+            rest = rest - parts[-1]
+    return parts
+
+
+def _bf16(values: np.ndarray) -> np.ndarray:
+    """Round to nearest, ties to even, on 7 bits of mantissa; what is not finite stays."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return np.where(np.isfinite(values), rounded, values)
 
 
 def _tf32(values: np.ndarray) -> np.ndarray:

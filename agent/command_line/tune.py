@@ -1,0 +1,133 @@
+"""`agent tune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelwright.agent.command_line.check import AsJson, Debug, Device, KernelBench, Named, OwnWork
+
+if TYPE_CHECKING:
+    from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
+    from kernelwright.agent.tuning.tuned import Tuned
+    from kernelwright.tools.problem import Problem
+
+Kernel = Annotated[Path, typer.Argument(help="Any Triton kernel with `class ModelNew`.", show_default=False)]
+Target = Annotated[
+    str | None,
+    typer.Option("--target", help="sm_80, 86, 89, 90, 100, 120 or gfx942.", show_default="the GPU's own, or sm_90"),
+]
+Precision = Annotated[
+    str, typer.Option(help="Products of fp32: ieee, split (also bf16x3 and tf32x3), or any (also tf32).")
+]
+Configurations = Annotated[int, typer.Option(min=2, max=4096, help="Configurations to compile at most.")]
+Measured = Annotated[int, typer.Option(min=2, help="The best of them, that are timed on the GPU.")]
+Launches = Annotated[int, typer.Option("--max-launches", min=1, help="Timed calls at most.")]
+GpuSeconds = Annotated[float, typer.Option("--max-gpu-seconds", min=0.1, help="Seconds of timing at most.")]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="N=1024,M=512", help="Another size to be fast at; several times for several."),
+]
+Keep = Annotated[
+    int, typer.Option(min=1, max=16, help="Configurations to keep: several are written as an autotune list.")
+]
+Check = Annotated[int, typer.Option(min=0, help="Without a GPU: so many of the best are judged under the interpreter.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="The tuned file.", show_default="KERNEL_tuned.py, in this folder")
+]
+Picture = Annotated[
+    Path | None, typer.Option("--picture", help="An SVG of what was tried.", show_default="beside the tuned file")
+]
+
+
+def tune(
+    kernel: Kernel, problem: Named, target: Target = None, device: Device = "auto", precision: Precision = "split",
+    configurations: Configurations = 64, measured: Measured = 16, max_launches: Launches = 4000,
+    max_gpu_seconds: GpuSeconds = 120.0, shape: Shapes = None, keep: Keep = 1, check: Check = 1,
+    own_work: OwnWork = "strict", kernelbench: KernelBench = None, out: Out = None, picture: Picture = None,
+    as_json: AsJson = False, debug: Debug = False,
+) -> None:  # fmt: skip
+    """Search the numbers of a kernel: block sizes, warps, stages, input precision.
+
+    Without a GPU it prunes by compiling alone, prints what remains, and writes no kernel. With one it measures, judges
+    the winner in full and writes it. Ctrl-C stops, and the same command goes on. Exits with 0 when done, 1 where the
+    kernel is not right.
+    """
+    from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
+    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.tuning.files import check_path, default_path
+    from kernelwright.agent.tuning.settings import TuneSettings
+
+    source = read_candidate(kernel)
+    found = find(problem, kernelbench=kernelbench)
+    place = choose_device(device)
+    settings = TuneSettings(
+        target=choose_targets([target] if target else [], place)[0], device=place, precision=_precision(precision),
+        configurations=configurations, measured=measured, launches=max_launches, gpu_seconds=max_gpu_seconds,
+        own_work=own_work_mode(own_work), shapes=tuple(_shape(text, found) for text in shape or []), keep=keep,
+    )  # fmt: skip
+    path = check_path(out or default_path(kernel), kernel)
+    tuned = _run(kernel, source, found, settings, path, picture, check, quiet=as_json)
+    if as_json:
+        typer.echo(tuned.model_dump_json(indent=2))
+    else:
+        from kernelwright.agent.viewing.show.progress import console
+        from kernelwright.agent.viewing.show.tuning import tuned_view
+
+        console().print(tuned_view(tuned))
+    raise typer.Exit(1 if tuned.failure or (tuned.report is not None and not tuned.report.correct) else 0)
+
+
+def _run(
+    kernel: Path, source: str, problem: Problem, settings: TuneSettings, path: Path, picture: Path | None, check: int,
+    quiet: bool,
+) -> Tuned:  # fmt: skip
+    from kernelwright.agent.interrupts import deferred
+    from kernelwright.agent.tuning.files import draw, journal_of, picture_of, write_tuned
+    from kernelwright.agent.tuning.journal import Journal
+    from kernelwright.agent.tuning.tuning import Tuner, identity_of
+    from kernelwright.agent.viewing.show.progress import progress
+    from kernelwright.tools.hardware.machine_info import version
+    from kernelwright.tools.pipeline import Evaluator
+
+    with progress(quiet) as say, Evaluator(device=settings.device) as evaluator:
+        with deferred():
+            import torch  # noqa: F401 (here, while the evaluator's processes warm up)
+        place = evaluator.environment().gpu or "cpu"
+        with Journal(journal_of(path), identity_of(problem, source, settings, place)) as journal:
+            tuner = Tuner(evaluator, problem, source, settings, journal, say, kernel=str(kernel))
+            tuned, text = tuner.run(check)
+    if text:
+        write_tuned(path, text, tuned, version("kernelwright") or "(not installed)")
+        tuned = tuned.with_(output=str(path))
+    if tuned.groups and (picture is not None or tuned.measured):
+        tuned = tuned.with_(picture=str(draw(tuned, picture or picture_of(path))))
+    return tuned
+
+
+def _precision(asked: str) -> PrecisionClass:
+    from kernelwright.agent.tuning.settings import PrecisionClass
+    from kernelwright.errors import InputError
+
+    try:
+        return PrecisionClass(asked)
+    except ValueError:
+        raise InputError(f"--precision {asked!r}: choose {', '.join(PrecisionClass)}") from None
+
+
+def _shape(text: str, problem: Problem) -> dict[str, int]:
+    """`M=1024,N=512` as sizes of the problem. Raises InputError."""
+    from kernelwright.errors import InputError
+    from kernelwright.tools.sizing.size_search import places
+
+    known = places(problem)
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.strip().partition("=")
+        if name not in known or not number.isdigit() or int(number) < 1:
+            told = ", ".join(f"{n}={v}" for n, v in known.items()) or "none"
+            raise InputError(f"--shape {text!r}: sizes of {problem.name} are {told}")
+        sizes[name] = int(number)
+    return sizes

@@ -1,0 +1,92 @@
+"""Successive halving on a clock (Jamieson and Talwalkar 2016): all configurations are timed a little, the slower half
+is dropped, the rest is timed longer. Intervals decide with it: what is certainly slower than the best goes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kernelwright.tools.report import Timing
+from kernelwright.tools.timing.measurement import settled, timing
+
+FIRST_CALLS = 4
+MOST_ROUNDS = 7
+
+Measure = Callable[[str, int, int], Sequence[float] | None]
+"""Key, round and number of calls -> milliseconds of each call; None where the configuration is wrong or cannot be
+launched."""
+
+
+@dataclass
+class Budget:
+    """What may still be spent."""
+
+    launches: int
+    seconds: float
+    spent: Callable[[], float] = lambda: 0.0
+    """Seconds so far."""
+    used: int = 0
+
+    def allows(self, calls: int) -> bool:
+        return self.used + calls <= self.launches and self.spent() < self.seconds
+
+
+@dataclass
+class Halved:
+    """How it went."""
+
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    """Milliseconds by key."""
+    failed: list[str] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Key -> the round after which it was dropped."""
+    stopped_by_budget: bool = False
+
+    def timings(self) -> dict[str, Timing]:
+        """By key, fastest first."""
+        found = {key: timing(times) for key, times in self.samples.items() if times}
+        return dict(sorted(found.items(), key=lambda item: item[1].median))
+
+
+def halve(keys: Sequence[str], measure: Measure, budget: Budget, always: str = "", keep: int = 1) -> Halved:
+    """Times configurations until one is left, all that are left are settled, or the budget is spent.
+
+    always: a key that is never dropped (the file's own configuration, which the best is compared with). keep: so many
+    are wanted at the end.
+    """
+    halved = Halved()
+    left = list(dict.fromkeys([*([always] if always else []), *keys]))
+    for number in range(MOST_ROUNDS):
+        calls = FIRST_CALLS << number
+        for key in list(left):
+            if not budget.allows(calls):
+                halved.stopped_by_budget = True
+                return halved
+            times = measure(key, number, calls)
+            budget.used += calls
+            if times is None:
+                halved.failed.append(key)
+                left.remove(key)
+            else:
+                halved.samples.setdefault(key, []).extend(times)
+        kept = _kept({key: timing(halved.samples[key]) for key in left}, always, keep)
+        halved.dropped |= {key: number for key in left if key not in kept}
+        left = kept
+        if len([key for key in left if key != always]) <= keep and _settled(halved, left):
+            break
+    return halved
+
+
+def _kept(found: Mapping[str, Timing], always: str, keep: int) -> list[str]:
+    """The faster half, without those that are certainly slower than the best."""
+    if not found:
+        return []
+    ranked = sorted(found, key=lambda key: found[key].median)
+    best = found[ranked[0]]
+    half = ranked[: max(keep, -(-len(ranked) // 2))]
+    kept = [key for i, key in enumerate(half) if i < keep or found[key].low <= best.high]
+    return kept if not always or always in kept or always not in found else [*kept, always]
+
+
+def _settled(halved: Halved, left: Sequence[str]) -> bool:
+    return all(settled(timing(halved.samples[key])) for key in left)

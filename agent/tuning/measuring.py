@@ -1,0 +1,172 @@
+"""The part of a tuning that needs a GPU: halving on the clock, one group of parameters after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kernelwright.agent.tuning.halving import Budget, Halved, halve
+from kernelwright.agent.tuning.journal import Journal
+from kernelwright.agent.tuning.settings import TuneSettings, within
+from kernelwright.agent.tuning.tuned import Fate, Group, Row
+from kernelwright.tools.report import Timing
+from kernelwright.tools.timing.measurement import timing
+from kernelwright.tools.tuning.parameters import Configuration, Setting, Space, key_of
+from kernelwright.tools.tuning.reading import TunableFile
+from kernelwright.tools.tuning.rewriting import rewrite
+
+KIND = "timed"
+Say = Callable[[str], None]
+
+
+class Trial(Protocol):
+    """What one timing of one text gave: tools/judging/trials.py."""
+
+    @property
+    def milliseconds(self) -> tuple[float, ...]: ...
+
+    @property
+    def eager(self) -> Timing | None: ...
+
+    @property
+    def failure(self) -> str: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+
+class Clock(Protocol):
+    """Times calls of a text at one size of the problem."""
+
+    def time(self, source: str, calls: int) -> Trial: ...
+
+
+@dataclass
+class Measured:
+    """How the halving of all groups went, at one size."""
+
+    best: dict[str, Setting]
+    """The fastest configuration."""
+    groups: tuple[Group, ...]
+    eager: Timing | None = None
+    before: Timing | None = None
+    after: Timing | None = None
+    launches: int = 0
+    seconds: float = 0.0
+    stopped_by_budget: bool = False
+    ranked: list[dict[str, Setting]] = field(default_factory=list)
+    """Of the last group, fastest first."""
+
+
+class Measuring:
+    """At one size of the problem."""
+
+    def __init__(
+        self, file: TunableFile, space: Space, settings: TuneSettings, clock: Clock, journal: Journal, say: Say,
+        shape: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        self._file, self._space, self._settings = file, space, settings
+        self._clock, self._journal, self._say = clock, journal, say
+        self._shape = key_of(dict(shape or {}))
+        self._eager: Timing | None = None
+        self._seconds = 0.0
+        self._launches = 0
+
+    def run(self, groups: Sequence[Group]) -> Measured:
+        """Tunes group after group, each on top of the best of those before it."""
+        best = dict(self._space.start())
+        before = after = None
+        measured: list[Group] = []
+        stopped = False
+        for group in groups:
+            rows = [{**best, **_own(row.configuration, group)} for row in group.remaining()]
+            halved = self._halved(rows, best, len(groups))
+            stopped |= halved.stopped_by_budget
+            found = halved.timings()
+            before = before or found.get(key_of(best))
+            best, after = self._winner(found, rows, best, after)
+            measured.append(_with_timings(group, found, halved, best))
+        ranked = [r for r in rows if key_of(r) in found] if groups else []
+        ranked.sort(key=lambda row: found[key_of(row)].median)
+        return Measured(
+            best=best, groups=tuple(measured), eager=self._eager, before=before, after=after, launches=self._launches,
+            seconds=self._seconds, stopped_by_budget=stopped, ranked=ranked,
+        )  # fmt: skip
+
+    def _halved(self, rows: Sequence[Configuration], base: Configuration, groups: int) -> Halved:
+        texts = {key_of(row): row for row in (base, *rows)}
+        spent = self._seconds
+        budget = Budget(
+            self._settings.launches // groups, self._settings.gpu_seconds / groups, lambda: self._seconds - spent
+        )
+        halved = halve(
+            list(texts), lambda key, number, calls: self._measure(key, texts[key], number, calls), budget,
+            always=key_of(base), keep=max(1, self._settings.keep),
+        )  # fmt: skip
+        self._launches += budget.used
+        return halved
+
+    def _measure(self, key: str, configuration: Configuration, number: int, calls: int) -> Sequence[float] | None:
+        """From the journal where the row is there already."""
+        row = f"{self._shape} {number} {key}"
+        found: Any = self._journal.find(KIND, row)
+        if found is None:
+            begun = time.monotonic()
+            trial = self._clock.time(rewrite(self._file.source, self._space, configuration), calls)
+            found = {
+                "ms": list(trial.milliseconds), "failure": trial.failure, "seconds": time.monotonic() - begun,
+                "eager": trial.eager.model_dump(mode="json") if trial.eager is not None else None,
+            }  # fmt: skip
+            self._journal.add(KIND, row, found)
+            self._say(f"timed {calls} calls of configuration {key[:60]}")
+        self._seconds += float(found["seconds"])
+        if self._eager is None and found["eager"] is not None:
+            self._eager = Timing.model_validate(found["eager"])
+        return None if found["failure"] else found["ms"]
+
+    def _winner(
+        self, found: Mapping[str, Timing], rows: Sequence[dict[str, Setting]], base: dict[str, Setting],
+        known: Timing | None,
+    ) -> tuple[dict[str, Setting], Timing | None]:  # fmt: skip
+        """The fastest, where it is certainly faster than what there was; else what there was."""
+        own = found.get(key_of(base), known) if within(self._space, base, self._settings.precision) else None
+        for row in sorted(rows, key=lambda r: found[key_of(r)].median if key_of(r) in found else float("inf")):
+            its = found.get(key_of(row))
+            if its is not None and (own is None or its.high < own.low):
+                return row, its
+            break
+        return base, own
+
+
+def _own(configuration: Configuration, group: Group) -> dict[str, Setting]:
+    return {name: configuration[name] for name in group.parameters}
+
+
+def _with_timings(group: Group, found: Mapping[str, Timing], halved: Halved, best: Configuration) -> Group:
+    """The group's rows with what was measured; keys are matched by the group's own parameters."""
+    times = {_key(_parsed(key), group): key for key in (*found, *halved.failed)}
+    rows: list[Row] = []
+    for row in group.rows:
+        key = times.get(_key(row.configuration, group))
+        if key is None:
+            rows.append(row)
+        elif key in halved.failed:
+            rows.append(row.with_(fate=Fate.WRONG))
+        else:
+            won = _key(best, group) == _key(row.configuration, group)
+            rows.append(row.with_(fate=Fate.WON if won else Fate.MEASURED, timing=timing(halved.samples[key])))
+    rows.sort(key=lambda row: row.timing.median if row.timing is not None else float("inf"))
+    return group.with_(rows=tuple(rows))
+
+
+def _key(configuration: Configuration, group: Group) -> str:
+    return key_of(_own(configuration, group))
+
+
+def _parsed(key: str) -> dict[str, Setting]:
+    import json
+
+    found: dict[str, Setting] = json.loads(key)
+    return found

@@ -1,0 +1,119 @@
+"""What compiling alone decides: every proposal is traced and compiled for the target, on all cores, and ranked by the
+model. Costs no GPU."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from kernelwright.agent.tuning.journal import Journal
+from kernelwright.agent.tuning.proposals import Proposals, groups_of
+from kernelwright.agent.tuning.settings import TuneSettings, within
+from kernelwright.agent.tuning.tuned import Fate, Group, Row
+from kernelwright.tools.tuning.compile_scores import CompileScore
+from kernelwright.tools.tuning.parameters import Setting, Space, key_of
+from kernelwright.tools.tuning.reading import TunableFile
+from kernelwright.tools.tuning.rewriting import rewrite
+
+KIND = "compiled"
+"""Of the journal's rows."""
+FAR_BEHIND = 3.0
+"""Times the best figure of the model: beyond it a configuration is not worth a GPU's time. The model is coarse."""
+
+ALIKE = 2
+"""Configurations with the same figure that remain."""
+
+Score = Callable[[str], CompileScore]
+"""Of a text; safe to be called by several threads."""
+Say = Callable[[str], None]
+
+
+def prune(
+    file: TunableFile, space: Space, settings: TuneSettings, score: Score, journal: Journal, say: Say,
+    first: Sequence[Mapping[str, Setting]] = (),
+) -> tuple[Group, ...]:  # fmt: skip
+    """Every group's configurations with their scores and fates, best first. What the journal holds is not made again.
+
+    first: configurations that are tried before others.
+    """
+    start, names = space.start(), groups_of(space)
+    share = max(2, settings.configurations // max(1, len(names)))
+    measured = max(2, settings.measured // max(1, len(names)))
+    groups = []
+    for number, own in enumerate(names, 1):
+        proposals = Proposals(space, own, start, settings.precision, [*file.starts, *first], settings.seed)
+        told = f"group {number} of {len(names)}: " if len(names) > 1 else ""
+        tried = _tried(file, space, proposals, share, score, journal, partial(_say_of, say, told))
+        groups.append(Group(parameters=own, rows=_with_fates(space, settings, tried, start, measured)))
+    return tuple(groups)
+
+
+def _say_of(say: Say, group: str, text: str) -> None:
+    say(group + text)
+
+
+def _tried(
+    file: TunableFile, space: Space, proposals: Proposals, most: int, score: Score, journal: Journal, say: Say
+) -> dict[str, tuple[dict[str, Setting], CompileScore]]:
+    tried: dict[str, tuple[dict[str, Setting], CompileScore]] = {}
+    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="tune") as pool:
+        try:
+            while len(tried) < most:
+                figures = {k: s.cycles for k, (_, s) in tried.items() if s.passed and s.cycles is not None}
+                batch = proposals.next(figures, most - len(tried))
+                if not batch:
+                    break
+                waiting = {
+                    key_of(one): pool.submit(score, rewrite(file.source, space, one))
+                    for one in batch
+                    if journal.find(KIND, key_of(one)) is None
+                }
+                for one in batch:
+                    key = key_of(one)
+                    if key in waiting:
+                        journal.add(KIND, key, waiting[key].result().model_dump(mode="json"))
+                    tried[key] = (one, CompileScore.model_validate(journal.find(KIND, key)))
+                    say(f"compiled {len(tried)} of {most} configurations")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return tried
+
+
+def _with_fates(
+    space: Space, settings: TuneSettings, tried: Mapping[str, tuple[dict[str, Setting], CompileScore]],
+    start: Mapping[str, Setting], most: int,
+) -> tuple[Row, ...]:  # fmt: skip
+    """Ranked by the model; what fails last."""
+    own = tried.get(key_of(start))
+    base = own[1].cycles if own is not None else None
+    ranked = sorted(tried.items(), key=lambda item: (not item[1][1].passed, item[1][1].cycles or 0.0, item[0]))
+    best = next((s.cycles for _, (c, s) in ranked if s.passed and s.cycles), None)
+    rows: list[Row] = []
+    figures: Counter[float] = Counter()
+    seen: set[str] = {own[1].identity} if own is not None and own[1].passed else set()
+    remaining = 0
+    for key, (configuration, found) in ranked:
+        is_start = key == key_of(start)
+        if not found.passed:
+            fate = Fate.FAILED
+        elif is_start:
+            fate = Fate.REMAINS
+        elif found.identity in seen:
+            fate = Fate.SAME
+        elif not within(space, configuration, settings.precision):
+            fate = Fate.OUTSIDE
+        elif remaining >= most - 1 or (best and found.cycles and found.cycles > FAR_BEHIND * best):
+            fate = Fate.SLOWER
+        elif figures[found.cycles or 0.0] >= ALIKE:
+            fate = Fate.ALIKE
+        else:
+            fate, remaining = Fate.REMAINS, remaining + 1
+            figures[found.cycles or 0.0] += 1
+        seen.add(found.identity)
+        relative = found.cycles / base if found.passed and found.cycles is not None and base else None
+        rows.append(Row(configuration=configuration, fate=fate, score=found, relative=relative, start=is_start))
+    return tuple(rows)

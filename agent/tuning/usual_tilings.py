@@ -1,0 +1,54 @@
+"""Where to begin: tilings of products that are good on most GPUs, as configurations of one group of parameters.
+
+They are only starts. What is best the compiler's figures, and on a GPU the clock, decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelwright.agent.tuning.settings import PrecisionClass
+from kernelwright.tools.tuning.legal_values import DOT_LEAST
+from kernelwright.tools.tuning.parameters import Parameter, Role, Setting
+
+PRODUCTS: tuple[tuple[int, int, int, int, int], ...] = (
+    (128, 128, 64, 8, 3),
+    (128, 128, 32, 8, 3),
+    (128, 64, 64, 4, 3),
+    (64, 128, 64, 4, 3),
+    (64, 64, 64, 4, 4),
+    (128, 256, 64, 8, 3),
+    (64, 64, 32, 4, 4),
+)
+"""Rows, columns, depth, warps and stages: 128x128x64 with 8 warps and 3 stages was the best of six in every product
+that was measured on an H100 (issue 25)."""
+FAST_PRECISIONS = ("bf16x3", "tf32x3", "tf32")
+"""Of fp32 products, the likeliest to be fast first."""
+
+
+def usual(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[dict[str, Setting]]:
+    """Configurations of a group whose kernels multiply; none of another group."""
+    tiles = [p for p in parameters if p.role is Role.TILE and min(map(int, p.values)) >= DOT_LEAST]
+    placed = [p for p in tiles if p.places_programs]
+    deep = [p for p in tiles if not p.places_programs]
+    if not placed or len({k for p in placed for k in p.kernels}) > 1:
+        return []
+    by_role = {p.role: p for p in parameters}
+    products = by_role.get(Role.PRECISION)
+    wanted = [n for n in FAST_PRECISIONS if n in precision.allowed][:1] if products is not None else []
+    found: list[dict[str, Setting]] = []
+    for rows, columns, depth, warps, stages in PRODUCTS:
+        one: dict[str, Setting] = {}
+        for parameter, value in zip(placed, (rows, columns), strict=False):
+            one[parameter.name] = _nearest(parameter, value)
+        for parameter in deep[:1]:
+            one[parameter.name] = _nearest(parameter, depth if len(placed) > 1 else columns)
+        for role, value in ((Role.WARPS, warps), (Role.STAGES, stages)):
+            if role in by_role:
+                one[by_role[role].name] = _nearest(by_role[role], value)
+        found.append(one | ({products.name: wanted[0]} if products is not None and wanted else {}))
+    return found
+
+
+def _nearest(parameter: Parameter, value: int) -> int:
+    return min(map(int, parameter.values), key=lambda legal: (abs(legal - value), legal))

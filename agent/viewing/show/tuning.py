@@ -1,0 +1,150 @@
+"""What a tuning found, rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich import box
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.agent.tuning.files import shown
+from kernelwright.agent.tuning.tuned import Fate, Group, Row, Tuned
+from kernelwright.tools.report import Report
+from kernelwright.tools.tuning.parameters import Setting
+
+MOST_ROWS = 24
+FAILURES = 3
+"""Messages of configurations that do not compile."""
+
+
+def tuned_view(tuned: Tuned) -> RenderableType:
+    """The whole."""
+    if tuned.failure:
+        return Text(f"{tuned.kernel} cannot be tuned for {tuned.problem}: {tuned.failure}")
+    parts: list[RenderableType] = [_headline(tuned), _parameters(tuned)]
+    for group in tuned.groups:
+        parts += ["", _group(group, tuned)]
+        parts += [Text(line, style="dim") for line in _failures(group, tuned)]
+    parts += ["", *(Text(line) for line in _ending(tuned))]
+    return Lines(*parts)
+
+
+def _headline(tuned: Tuned) -> Text:
+    where = f"measured on {tuned.device}" if tuned.measured else f"compiled for {tuned.target}; nothing was measured"
+    return Text(f"{tuned.kernel} for {tuned.problem}: {where}")
+
+
+def _parameters(tuned: Tuned) -> Table:
+    table = Table("parameter", "line", "now", "tried among", box=box.SIMPLE, pad_edge=False)
+    for one in tuned.parameters:
+        table.add_row(one.name, str(one.line), str(one.start), " ".join(map(str, one.values)))
+    for refused in tuned.refused:
+        table.add_row(refused.name, str(refused.line), "", Text(f"left alone: {refused.why}", style="dim"))
+    return table
+
+
+def _group(group: Group, tuned: Tuned) -> Table:
+    columns = ["configuration"]
+    columns += ["ms", "95 % interval"] if tuned.measured else ["model"]
+    columns += ["registers", "spills", "shared", "occupancy", "held by"]
+    table = Table(*columns, box=box.SIMPLE, pad_edge=False)
+    rows = [row for row in group.rows if row.fate in (Fate.REMAINS, Fate.MEASURED, Fate.WON) or row.start]
+    for row in rows[:MOST_ROWS]:
+        table.add_row(*_cells(row, group, tuned), style="bold" if row.fate is Fate.WON else None)
+    counts = {fate: sum(row.fate is fate for row in group.rows) for fate in Fate}
+    told = [f"{count} {fate}" for fate, count in counts.items() if count]
+    table.caption = f"{len(group.rows)} compiled: {', '.join(told)}"
+    table.caption_justify = "left"
+    return table
+
+
+def _cells(row: Row, group: Group, tuned: Tuned) -> list[str]:
+    name = _changed(row, group, {one.name: one.start for one in tuned.parameters})
+    if row.right_on_cpu is not None:
+        name += "  (right on a CPU)" if row.right_on_cpu else "  (wrong on a CPU)"
+    cells = [name]
+    if tuned.measured:
+        time = row.timing
+        cells += [f"{time.median:.4g}", f"{time.low:.4g} to {time.high:.4g}"] if time is not None else ["", ""]
+    else:
+        cells.append("" if row.relative is None else f"{row.relative:.2f}")
+    longest = max(row.score.kernels, key=lambda kernel: kernel.cycles, default=None)
+    if longest is None:
+        return [*cells, "", "", "", "", ""]
+    occupancy = "" if longest.occupancy is None else f"{longest.occupancy:.0%}"
+    held = f"{longest.bound}" if longest.bound else ""
+    return [*cells, _number(longest.registers), _number(longest.spills), _number(longest.shared), occupancy, held]
+
+
+def _changed(row: Row, group: Group, start: Mapping[str, Setting]) -> str:
+    """What differs from the file."""
+    changed = {n: v for n, v in row.configuration.items() if v != start.get(n)}
+    return shown(changed, group.parameters) if changed else "as in the file"
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _failures(group: Group, tuned: Tuned) -> list[str]:
+    start = {one.name: one.start for one in tuned.parameters}
+    told = [
+        f"  fails: {_changed(row, group, start)}: {row.score.failure or row.note}"
+        for row in group.rows
+        if row.fate in (Fate.FAILED, Fate.WRONG)
+    ]
+    more = [f"  and {len(told) - FAILURES} more fail"] if len(told) > FAILURES else []
+    return [*told[:FAILURES], *more]
+
+
+def _ending(tuned: Tuned) -> list[str]:
+    if not tuned.measured:
+        return [
+            "The column `model` ranks by what the compiler says, over the file's own; it is no time.",
+            "Which of these is fastest needs a GPU: run the same command there. No tuned file was written.",
+            f"What was compiled is kept in {tuned.journal}.",
+        ]
+    lines = [*_speeds(tuned), *(f"Note: {note}." for note in tuned.notes)]
+    lines.append(f"It took {tuned.launches:,} timed calls and {tuned.gpu_seconds:.1f} s of the GPU.")
+    if tuned.output:
+        lines.append(f"Written to {tuned.output}.")
+    else:
+        lines.append("No configuration is certainly faster than the file's own: nothing was written.")
+    return lines + ([f"The picture is {tuned.picture}."] if tuned.picture else [])
+
+
+def _speeds(tuned: Tuned) -> list[str]:
+    lines = []
+    if tuned.chosen and tuned.chosen[0].timing is not None and tuned.before is not None:
+        after = tuned.chosen[0].timing
+        told = f"{tuned.before.median:.4g} ms before, {after.median:.4g} ms after"
+        eager = f", eager PyTorch {tuned.eager.median:.4g} ms" if tuned.eager is not None else ""
+        lines.append(f"{told} ({tuned.before.median / after.median:.2f}x){eager}.")
+    for kind, one in tuned.by_precision.items():
+        if one.timing is not None:
+            lines.append(f"Fastest with --precision {kind}: {one.timing.median:.4g} ms ({one.precision}).")
+    return lines + _errors(tuned.report)
+
+
+def _errors(report: Report | None) -> list[str]:
+    """Its error against float64 beside eager's, and in what either multiplies."""
+    if report is None:
+        return []
+    lines = []
+    checks = report.correctness.checks if report.correctness else ()
+    known = [c for c in checks if c.max_error is not None and c.eager_error is not None]
+    if known:
+        worst = max(known, key=lambda c: c.max_error or 0.0)
+        lines.append(
+            f"Largest error against float64: {worst.max_error:.3g}, eager's on the same inputs {worst.eager_error:.3g}."
+        )
+    if report.profile is not None and report.profile.precision:
+        lines.append(
+            f"It multiplies in {report.profile.precision}; eager was timed in {report.profile.eager_precision}."
+        )
+    if not report.correct:
+        lines.append(f"The full verdict: {report.explanation}.")
+    return lines

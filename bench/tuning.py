@@ -1,0 +1,244 @@
+"""The tuner: halving against exhaustive search over the same configurations, tuned kernels against untuned ones and
+eager, flash attention against torch's own.
+
+python -m bench.tuning sweep [--device cuda:0] [--kernels 20] [--configurations 64] [--out FOLDER]
+python -m bench.tuning attention [--device cuda:0] [--out FOLDER]
+python -m bench.tuning report FOLDER
+
+On a CPU `sweep` compiles and ranks and stops before the clock: a rehearsal whose table holds no time. Every row is
+written as it is made, and a sweep that was stopped goes on. KernelBench with TUNE is
+`agent solve kernelbench:1/1 --draft compiler --policy compiler --device cuda:0`, which tunes where there is a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+GOOD = Path(__file__).resolve().parents[1] / "tests" / "kernels" / "good"
+KERNELS = (
+    "vector_add", "fused_silu", "fused_gelu", "fused_bias_gelu", "scale_shift_clamp", "exp_sin_chain",
+    "hardswish_chain",
+    "matmul", "matmul_bias_relu", "matmul_fp16", "linear_gelu", "batched_matmul", "matmul_transposed_b", "attention",
+    "causal_attention", "row_sum", "row_logsumexp", "layer_norm", "fused_softmax", "mse_loss", "kl_div_loss",
+    "avg_pool2d", "pointwise_conv2d", "matvec", "batch_norm",
+)  # fmt: skip
+CALLS = 48
+"""Timed calls of each configuration of the exhaustive search."""
+EIGHTH = 8
+"""The share of the exhaustive search's launches that halving may take."""
+ATTENTION = tuple((dim, causal, length) for dim in (64, 128) for causal in (False, True) for length in (1024, 4096))
+BATCH, HEADS = 4, 16
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("sweep", "attention", "report"))
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--target", default="sm_90")
+    parser.add_argument("--kernels", type=int, default=len(KERNELS))
+    parser.add_argument("--configurations", type=int, default=64)
+    parser.add_argument("--out", type=Path, default=Path("tuning"))
+    asked = parser.parse_args()
+    if asked.what == "report":
+        print(report(asked.folder or asked.out))
+        return
+    asked.out.mkdir(parents=True, exist_ok=True)
+    from kernelwright.tools.pipeline import Evaluator
+
+    with Evaluator(asked.device) as evaluator:
+        if asked.what == "sweep":
+            sweep(evaluator, asked)
+        else:
+            attention(evaluator, asked)
+    print(report(asked.out))
+
+
+# ---------------------------------------------------------------------- kernels
+def sweep(evaluator: Any, asked: argparse.Namespace) -> None:
+    for name in KERNELS[: asked.kernels]:
+        path = asked.out / f"{name}.json"
+        if path.exists():
+            continue
+        begun = time.monotonic()
+        try:
+            row = one_kernel(evaluator, asked, name)
+        except Exception as error:  # one kernel that fails ends no sweep, and is told in the table
+            row = {"kernel": name, "failure": f"{type(error).__name__}: {error}"}
+        row |= {"seconds": time.monotonic() - begun, "date": date.today().isoformat(), **machine(evaluator)}
+        path.write_text(json.dumps(row, indent=1), encoding="utf-8")
+        print({k: v for k, v in row.items() if k != "rows"}, file=sys.stderr, flush=True)
+
+
+def one_kernel(evaluator: Any, asked: argparse.Namespace, name: str) -> dict[str, Any]:
+    """The first group of parameters: all its configurations that compile, and halving among the same ones."""
+    from bench.suite import problem_of
+    from kernelwright.agent.tuning.halving import Budget, halve
+    from kernelwright.agent.tuning.journal import Journal
+    from kernelwright.agent.tuning.settings import TuneSettings
+    from kernelwright.agent.tuning.tuning import Tuner
+    from kernelwright.tools.tuning.parameters import key_of
+    from kernelwright.tools.tuning.rewriting import rewrite
+
+    problem, source = problem_of(name), (GOOD / f"{name}.py").read_text(encoding="utf-8")
+    target = evaluator._own_target() if evaluator.on_gpu else asked.target
+    settings = TuneSettings(target=target, device=asked.device, configurations=asked.configurations, measured=2)
+    with Journal(asked.out / f"{name}.jsonl", f"{name} {target} {asked.configurations}") as journal:
+        tuner = Tuner(evaluator, problem, source, settings, journal, kernel=name)
+        space, groups = tuner.pruned()
+        rows = [row for row in groups[0].rows if row.score.passed]
+        start = key_of(space.start())
+        told: dict[str, Any] = {
+            "kernel": name, "parameters": list(groups[0].parameters), "compiled": len(groups[0].rows),
+            "launchable": len(rows), "best_by_model": rows[0].relative if rows else None, "target": target,
+        }  # fmt: skip
+        if not evaluator.on_gpu:
+            return told
+        texts = {key_of(row.configuration): rewrite(tuner.file.source, space, row.configuration) for row in rows}
+        eager: list[float] = []
+
+        def times(key: str, label: str, calls: int) -> list[float] | None:
+            found = journal.find("timed", f"{label} {key}")
+            if found is None:
+                trial = evaluator.trial(problem, texts[key], calls)
+                median = trial.eager.median if trial.eager is not None else None
+                found = {"ms": list(trial.milliseconds), "failure": trial.failure, "eager": median}
+                journal.add("timed", f"{label} {key}", found)
+            if found["eager"]:
+                eager.append(found["eager"])
+            return None if found["failure"] else found["ms"]
+
+        every = {key: statistics.median(ms) for key in texts if (ms := times(key, "exhaustive", CALLS))}
+        budget = Budget(CALLS * len(texts) // EIGHTH, 1e9)
+        by_model = [key_of(row.configuration) for row in rows][: max(2, budget.launches // 16)]
+        halved = halve(
+            by_model, lambda key, number, calls: times(key, f"halving {number}", calls), budget, always=start
+        )
+        best, won = min(every, key=lambda key: every[key]), next(iter(halved.timings()))
+        told |= {
+            "exhaustive_launches": CALLS * len(texts), "halving_launches": budget.used, "start_ms": every.get(start),
+            "best_ms": every[best], "halving_ms": every.get(won), "eager_ms": statistics.median(eager),
+            "best": best, "halving": won,
+        }  # fmt: skip
+        return told
+
+
+# ---------------------------------------------------------------------- attention
+ATTENTION_PROBLEM = """
+import torch
+from torch import nn
+batch, heads, length, dim = {batch}, {heads}, {length}, {dim}
+class Model(nn.Module):
+    def forward(self, q, k, v):
+        scores = (q @ k.transpose(-2, -1)) * (q.shape[-1] ** -0.5)
+{mask}        return torch.softmax(scores, dim=-1) @ v
+def get_inputs():
+    return [torch.randn(batch, heads, length, dim, dtype=torch.float16) for _ in range(3)]
+def get_init_inputs():
+    return []
+"""
+MASK = """        mask = torch.triu(torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device), diagonal=1)
+        scores = scores.masked_fill(mask, float("-inf"))
+"""
+
+
+def attention(evaluator: Any, asked: argparse.Namespace) -> None:
+    """Plain softmax(q k^T) v in fp16: drafted as one flash kernel, judged, tuned, and timed beside torch's own."""
+    from kernelwright.agent.tuning.journal import Journal
+    from kernelwright.agent.tuning.settings import TuneSettings
+    from kernelwright.agent.tuning.tuning import Tuner
+    from kernelwright.policies.transformations.process import answer
+    from kernelwright.tools.pipeline import Options
+    from kernelwright.tools.problem import Problem
+
+    for dim, causal, length in ATTENTION:
+        name = f"attention_{dim}_{'causal' if causal else 'full'}_{length}"
+        path = asked.out / f"{name}.json"
+        if path.exists():
+            continue
+        text = ATTENTION_PROBLEM.format(batch=BATCH, heads=HEADS, length=length, dim=dim, mask=MASK if causal else "")
+        problem, made = Problem(name=name, source=text), answer(text)
+        row: dict[str, Any] = {"kernel": name, "date": date.today().isoformat(), **machine(evaluator)}
+        if "source" not in made:
+            row["failure"] = made["refused"]
+        elif not evaluator.on_gpu:
+            report = evaluator.evaluate(problem, made["source"], Options(targets=(asked.target,), profile=False))
+            row |= {"correct_on_cpu": report.correct, "explanation": report.explanation}
+        else:
+            settings = TuneSettings(target=evaluator._own_target(), device=asked.device)
+            with Journal(asked.out / f"{name}.jsonl", name) as journal:
+                tuned, _ = Tuner(evaluator, problem, made["source"], settings, journal, kernel=name).run()
+            after = tuned.chosen[0].timing.median if tuned.chosen and tuned.chosen[0].timing else None
+            row |= {
+                "start_ms": tuned.before.median if tuned.before else None, "halving_ms": after,
+                "eager_ms": tuned.eager.median if tuned.eager else None, "flash_ms": flash(dim, causal, length),
+                "correct": tuned.report.correct if tuned.report else None,
+            }  # fmt: skip
+        path.write_text(json.dumps(row, indent=1), encoding="utf-8")
+        print(row, file=sys.stderr, flush=True)
+
+
+def flash(dim: int, causal: bool, length: int) -> float:
+    """Milliseconds of torch's own flash kernel, the L2 cache written over before each call."""
+    import torch
+    import triton.testing
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q, k, v = (torch.randn(BATCH, HEADS, length, dim, device="cuda", dtype=torch.float16) for _ in range(3))
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        call = torch.nn.functional.scaled_dot_product_attention
+        found = triton.testing.do_bench(lambda: call(q, k, v, is_causal=causal), return_mode="median")
+    return float(found)
+
+
+# ---------------------------------------------------------------------- the table
+def machine(evaluator: Any) -> dict[str, Any]:
+    environment = evaluator.environment()
+    return {"gpu": environment.gpu, "torch": environment.torch, "triton": environment.triton}
+
+
+def report(folder: Path) -> str:
+    """What lies in a folder, as a table; geometric means over what was measured."""
+    rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    columns = ["kernel", "compiled", "launchable", "untuned ms", "exhaustive ms", "halving ms", "launches", "eager ms"]
+    columns += ["card", "date"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for row in rows:
+        told = [row.get("compiled"), row.get("launchable"), row.get("start_ms"), row.get("best_ms")]
+        told += [row.get("halving_ms"), row.get("halving_launches"), row.get("eager_ms")]
+        cells = [row["kernel"], *map(_cell, told), row.get("gpu") or "no GPU", row["date"]]
+        lines.append("| " + " | ".join(cells) + (f" | {row['failure']} |" if "failure" in row else " |"))
+    timed = [r for r in rows if r.get("halving_ms") and r.get("start_ms")]
+    against = [r for r in timed if r.get("best_ms")]
+    if against:
+        lines += ["", f"Halving over exhaustive, time: {_mean(r['halving_ms'] / r['best_ms'] for r in against):.3f}."]
+        near = sum(r["halving_ms"] <= 1.02 * r["best_ms"] for r in against)
+        lines.append(f"Within 2 %: {near} of {len(against)}.")
+    if timed:
+        lines.append(f"Untuned over tuned: {_mean(r['start_ms'] / r['halving_ms'] for r in timed):.3f}.")
+        lines.append(f"Eager over tuned: {_mean(r['eager_ms'] / r['halving_ms'] for r in timed):.3f}.")
+    if flashed := [r for r in timed if r.get("flash_ms")]:
+        lines.append(f"torch's flash over ours: {_mean(r['flash_ms'] / r['halving_ms'] for r in flashed):.3f}.")
+    if not timed:
+        lines += ["", "Nothing was measured: a rehearsal without a GPU."]
+    return "\n".join(lines)
+
+
+def _mean(ratios: Any) -> float:
+    return math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""Finds `softmax(q k^T * scale + mask) v` in a graph, written out or as scaled_dot_product_attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from kernelwright.policies.transformations.exporting import NotTransformed
+
+INFINITE = -math.inf
+PASSES = {"clone", "contiguous", "detach", "alias", "to", "_to_copy", "dropout", "expand", "type_as", "float"}
+"""Operators between softmax and product that leave the values as they are (a dropout that does not train)."""
+
+
+class MaskKind(IntEnum):
+    """How a mask changes scores."""
+
+    NONE = 0
+    ADDED = 1
+    KEPT = 2
+    """Where it is false the score is the fill."""
+    DROPPED = 3
+    """Where it is true the score is the fill."""
+
+
+@dataclass
+class Attention:
+    """One attention of a graph. Nodes are torch.fx nodes."""
+
+    query: Any
+    key: Any
+    value: Any
+    output: Any
+    """The node whose value the kernel gives."""
+    key_transposed: bool = False
+    """The key stands as (..., head_dim, length) and has to be transposed."""
+    scales: list[tuple[str, Any]] = field(default_factory=list)
+    """`*` or `/` and a number or a node, in order."""
+    default_scale: bool = False
+    """1 / sqrt(head_dim), as scaled_dot_product_attention takes it."""
+    causal: bool = False
+    mask: Any = None
+    mask_kind: MaskKind = MaskKind.NONE
+    fill: float = INFINITE
+    zero_rows: bool = False
+    """A row without any key is 0, as in scaled_dot_product_attention, and not NaN."""
+
+
+def name_of(node: Any) -> str:
+    """`softmax` of aten.softmax.int; empty for what is no call of an operator."""
+    target = getattr(node, "target", None)
+    return str(getattr(target, "__name__", "")).partition(".")[0] if getattr(node, "op", "") == "call_function" else ""
+
+
+def find_attention(graph: Any) -> Attention:
+    """The only one of a graph. Raises NotTransformed."""
+    found = list(_all(graph))
+    if len(found) != 1:
+        raise NotTransformed(f"{len(found)} attentions in the graph, not one")
+    return found[0]
+
+
+def _all(graph: Any) -> Iterator[Attention]:
+    for node in graph.nodes:
+        if name_of(node) == "scaled_dot_product_attention":
+            yield _of_torch(node)
+        elif name_of(node) in ("softmax", "_softmax") and (found := _written_out(node)) is not None:
+            yield found
+
+
+def _of_torch(node: Any) -> Attention:
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    if given.get("dropout_p"):
+        raise NotTransformed("its dropout draws random numbers")
+    found = Attention(given["query"], given["key"], given["value"], node, zero_rows=True)
+    found.causal = bool(given.get("is_causal", False))
+    scale = given.get("scale")
+    found.default_scale, found.scales = scale is None, [] if scale is None else [("*", scale)]
+    mask = given.get("attn_mask")
+    if mask is not None:
+        found.mask, found.mask_kind = mask, MaskKind.KEPT if _is_boolean(mask) else MaskKind.ADDED
+    return found
+
+
+# ------------------------------------------------------------------ written out
+def _written_out(softmax: Any) -> Attention | None:
+    """The attention that a softmax is part of; None where what follows is no product."""
+    product, users = softmax, list(softmax.users)
+    while len(users) == 1 and name_of(users[0]) in PASSES and users[0].args[0] is product:
+        product, users = users[0], list(users[0].users)
+    if len(users) != 1 or not _is_product(users[0], "qk,kd->qd"):
+        return None
+    weights, value = _operands(users[0])
+    if weights is not product or not _is_last(softmax):
+        return None
+    found = Attention(None, None, value, users[0])
+    scores = _climb(softmax.args[0], found)
+    if _is_product(scores, "qd,dk->qk"):
+        found.query, transposed = _operands(scores)
+        found.key = _untransposed(transposed)
+        if found.key is None:
+            found.key, found.key_transposed = transposed, True
+    elif _is_product(scores, "qd,kd->qk"):
+        found.query, found.key = _operands(scores)
+    else:
+        return None
+    return found
+
+
+def _climb(node: Any, found: Attention) -> Any:
+    """From the softmax's input up to the product, noting scale and mask on the way.
+
+    Raises NotTransformed where a mask comes below a scale in a way that the kernel does not have.
+    """
+    while len(node.users) == 1:
+        name = name_of(node)
+        if name in ("mul", "div") and not _is_tensor(node.args[1]):
+            if found.mask_kind is MaskKind.ADDED and found.mask is not None and found.mask in _below(node):
+                raise NotTransformed("a mask is added before the scores are scaled")
+            found.scales.insert(0, ("*" if name == "mul" else "/", node.args[1]))
+        elif name == "add" and _is_tensor(node.args[1]):
+            _take_added(found, node.args[1])
+        elif name == "masked_fill":
+            _take_filled(found, node.args[1], node.args[2], drops=True)
+        elif name == "where" and _is_fill(node.args[2]):
+            _take_filled(found, node.args[0], node.args[2], drops=False)
+            node = node.args[1]
+            continue
+        elif name not in PASSES:
+            return node
+        node = node.args[0]
+    return node
+
+
+def _below(node: Any) -> set[Any]:
+    return set(node.users)
+
+
+def _take_added(found: Attention, mask: Any) -> None:
+    if name_of(mask) == "triu" and _number(mask.args[1:], 0) == 1 and _filled_with(mask.args[0]) == INFINITE:
+        found.causal = True
+        return
+    _set_mask(found, mask, MaskKind.ADDED, INFINITE)
+
+
+def _take_filled(found: Attention, mask: Any, value: Any, drops: bool) -> None:
+    fill = _fill_of(value)
+    if _is_upper(mask) if drops else _is_lower(mask):
+        if fill > -1e4:
+            raise NotTransformed(f"masked scores are {fill}, which is not as good as nothing")
+        found.causal = True
+        return
+    inner = _negated(mask)
+    if inner is not None:
+        mask, drops = inner, not drops
+    _set_mask(found, mask, MaskKind.DROPPED if drops else MaskKind.KEPT, fill)
+
+
+def _set_mask(found: Attention, mask: Any, kind: MaskKind, fill: float) -> None:
+    if found.mask is not None:
+        raise NotTransformed("it has two masks")
+    found.mask, found.mask_kind, found.fill = mask, kind, fill
+
+
+def _is_upper(mask: Any) -> bool:
+    """True above the diagonal."""
+    if name_of(mask) == "triu":
+        return _number(mask.args[1:], 0) == 1 and _filled_with(mask.args[0]) == 1
+    inner = _negated(mask)
+    return inner is not None and _is_lower(inner)
+
+
+def _is_lower(mask: Any) -> bool:
+    """True on and below the diagonal."""
+    if name_of(mask) in ("to", "_to_copy", "clone"):
+        return _is_lower(mask.args[0])
+    return name_of(mask) == "tril" and _number(mask.args[1:], 0) == 0 and _filled_with(mask.args[0]) == 1
+
+
+def _negated(mask: Any) -> Any:
+    """What a mask is the opposite of: `~m`, `m == 0`."""
+    name = name_of(mask)
+    if name in ("bitwise_not", "logical_not"):
+        return mask.args[0]
+    return mask.args[0] if name == "eq" and mask.args[1] == 0 else None
+
+
+def _filled_with(node: Any) -> float | None:
+    name = name_of(node)
+    if name in ("ones", "ones_like"):
+        return 1.0
+    return float(node.args[1]) if name in ("full", "full_like") and not _is_node(node.args[1]) else None
+
+
+def _number(rest: Any, default: int) -> Any:
+    return rest[0] if rest else default
+
+
+def _is_fill(value: Any) -> bool:
+    return not _is_node(value) or name_of(value) in ("full", "scalar_tensor", "lift_fresh_copy")
+
+
+def _fill_of(value: Any) -> float:
+    if not _is_node(value):
+        return float(value)
+    numbers = [a for a in value.args if isinstance(a, int | float)]
+    if len(numbers) != 1:
+        raise NotTransformed("what masked scores become is not known")
+    return float(numbers[0])
+
+
+# ------------------------------------------------------------------ products
+def _is_product(node: Any, form: str) -> bool:
+    """form: `qk,kd->qd` as an einsum would say it, without what all operands share."""
+    name = name_of(node)
+    if name in ("matmul", "bmm"):
+        return form in ("qk,kd->qd", "qd,dk->qk")
+    if name != "einsum" or len(node.args[1]) != 2:
+        return False
+    left, _, out = str(node.args[0]).replace(" ", "").partition("->")
+    one, _, other = left.partition(",")
+    wanted, _, result = form.partition("->")
+    first, _, second = wanted.partition(",")
+    if (one[:-2], other[:-2]) != (out[:-2], out[:-2]):
+        return False
+    names = dict(zip(first, one[-2:], strict=True))
+    names |= {k: v for k, v in zip(second, other[-2:], strict=True) if k not in names}
+    expected = tuple("".join(names[k] for k in part) for part in (first, second, result))
+    return expected == (one[-2:], other[-2:], out[-2:]) and len(set(names.values())) == len(names)
+
+
+def _operands(node: Any) -> tuple[Any, Any]:
+    pair = node.args[1] if name_of(node) == "einsum" else node.args
+    return pair[0], pair[1]
+
+
+def _untransposed(node: Any) -> Any:
+    """What a node transposes in its last two axes; None where it is no transpose."""
+    rank = node.meta["val"].dim()
+    if name_of(node) == "transpose" and {a % rank for a in node.args[1:3]} == {rank - 1, rank - 2}:
+        return node.args[0]
+    order = [*range(rank - 2), rank - 1, rank - 2]
+    if name_of(node) == "permute" and [a % rank for a in node.args[1]] == order:
+        return node.args[0]
+    return node.args[0] if name_of(node) in ("mT", "t") else None
+
+
+def _is_last(softmax: Any) -> bool:
+    rank = softmax.meta["val"].dim()
+    return bool(softmax.args[1] % rank == rank - 1)
+
+
+def _is_node(value: Any) -> bool:
+    return hasattr(value, "users")
+
+
+def _is_tensor(value: Any) -> bool:
+    return _is_node(value) and hasattr(value.meta.get("val"), "dtype")
+
+
+def _is_boolean(node: Any) -> bool:
+    return str(node.meta["val"].dtype) == "torch.bool"

@@ -1,0 +1,48 @@
+"""What such a draft is, and how one is asked for. Nothing here imports torch or executes a problem's file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kernelwright.policies.base import Value
+
+ENTRY = "kernelwright.policies.transformations.process:serve"
+"""`module:function` of what runs in the sandboxed process."""
+WARM = "kernelwright.policies.transformations.process:warm"
+SECONDS = 30.0
+
+WORDS = ("softmax", "scaled_dot_product_attention", "sum(", "mean(", "max(", "min(")
+"""One of which a problem's text names where a transformation may fit."""
+
+Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]
+"""Calls an entry with a payload in a process of its own, for so many seconds, and returns its answer."""
+
+
+class TransformedDraft(Value):
+    """A candidate, or why there is none."""
+
+    source: str = ""
+    transformation: str = ""
+    """What was done: `flash attention`."""
+    refused: str = ""
+    """One line."""
+    seconds: float = 0.0
+
+    @property
+    def usable(self) -> bool:
+        return bool(self.source)
+
+
+def may_transform(source: str) -> bool:
+    """Whether a problem's text names anything that a transformation looks for; a cheap look before a process starts."""
+    return any(word in source for word in WORDS)
+
+
+def transform(source: str, run: Runner, seconds: float = SECONDS) -> TransformedDraft:
+    """The draft for a problem's text. Never raises for what is wrong with the problem."""
+    if not may_transform(source):
+        return TransformedDraft(refused="it names nothing that is transformed")
+    answer = run(ENTRY, {"source": source}, seconds)
+    known = {name: answer[name] for name in TransformedDraft.model_fields if name in answer}
+    return TransformedDraft.model_validate(known)

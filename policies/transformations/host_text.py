@@ -1,0 +1,71 @@
+"""The operators of a graph round a kernel, written as Python that only views, cuts and copies."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from kernelwright.policies.transformations.attention_pattern import name_of
+from kernelwright.policies.transformations.exporting import NotTransformed
+
+_SIGNS = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.truediv: "/",
+    operator.pow: "**", operator.mod: "%",
+}  # fmt: skip
+_METHODS = {
+    "view": "reshape", "reshape": "reshape", "transpose": "transpose", "permute": "permute", "contiguous": "contiguous",
+    "clone": "clone", "split": "split", "split_with_sizes": "split", "chunk": "chunk", "unbind": "unbind",
+    "select": "select", "unsqueeze": "unsqueeze", "squeeze": "squeeze", "expand": "expand", "flatten": "flatten",
+    "unflatten": "unflatten", "narrow": "narrow", "movedim": "movedim", "detach": "detach", "_unsafe_view": "reshape",
+}  # fmt: skip
+"""Operators that compute nothing, and the methods that ask for them."""
+
+
+class HostText:
+    """Lines that give the values of nodes, each node once, in order."""
+
+    def __init__(self, names: dict[Any, str], replaced: dict[Any, str]) -> None:
+        """names: of nodes that have their value already. replaced: expressions that take the place of nodes."""
+        self._names, self._replaced = names, replaced
+        self.lines: list[str] = []
+
+    def of(self, value: Any) -> str:
+        """An expression for a node, a number or a list of them. Raises NotTransformed for what computes."""
+        if isinstance(value, list | tuple):
+            inner = ", ".join(self.of(one) for one in value)
+            return f"[{inner}]" if isinstance(value, list) else f"({inner},)"
+        if not hasattr(value, "users"):
+            return repr(value)
+        if value in self._names:
+            return self._names[value]
+        name = str(value.name)
+        self.lines.append(f"{name} = {self._expression(value)}")
+        self._names[value] = name
+        return name
+
+    def _expression(self, node: Any) -> str:
+        if node in self._replaced:
+            return self._replaced[node]
+        name, target = name_of(node), node.target
+        if target in _SIGNS:
+            return f"{self.of(node.args[0])} {_SIGNS[target]} {self.of(node.args[1])}"
+        if target is operator.getitem:
+            return f"{self.of(node.args[0])}[{self.of(node.args[1])}]"
+        if name == "sym_size":
+            return f"{self.of(node.args[0])}.shape[{node.args[1]}]"
+        if name == "sym_float":
+            return f"float({self.of(node.args[0])})"
+        if name == "slice" and len(node.args) >= 4:
+            return self._slice(node)
+        if name in _METHODS:
+            given = ", ".join(self.of(one) for one in node.args[1:])
+            return f"{self.of(node.args[0])}.{_METHODS[name]}({given})"
+        raise NotTransformed(f"{name or target} is neither part of the attention nor a view")
+
+    def _slice(self, node: Any) -> str:
+        tensor, axis, first, last = node.args[:4]
+        step = node.args[4] if len(node.args) > 4 else 1
+        end = "" if isinstance(last, int) and last > 1 << 60 else self.of(last)
+        start = "" if first in (0, None) else self.of(first)
+        cut = f"{start}:{end}" + (f":{self.of(step)}" if step != 1 else "")
+        return f"{self.of(tensor)}[{', '.join([':'] * axis + [cut])}]"

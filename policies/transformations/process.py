@@ -1,0 +1,74 @@
+"""What runs in the sandboxed process: the problem's file is executed here, and a candidate's text goes out."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kernelwright.policies.transformations.attention import write_attention
+from kernelwright.policies.transformations.exporting import Exported, NotTransformed, export
+from kernelwright.policies.transformations.row_reduction import write_row_reduction
+
+EXAMPLE = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, q, k, v):
+        return torch.softmax(q @ k.transpose(-2, -1), dim=-1) @ v
+def get_inputs():
+    return [torch.randn(2, 3, 32, 16) for _ in range(3)]
+def get_init_inputs():
+    return []
+"""
+LONGEST = 200
+"""Characters of a reason."""
+
+
+class Channel(Protocol):
+    """The sandbox's way to its owner."""
+
+    def send(self, message: dict[str, Any]) -> None: ...
+
+
+def warm() -> None:
+    """Forked processes inherit the imports."""
+    answer(EXAMPLE)
+
+
+def serve(channel: Channel, payload: dict[str, Any]) -> None:
+    """Answers one request of `kernelwright.policies.transformations.draft`."""
+    channel.send(answer(payload["source"]))
+
+
+def answer(source: str) -> dict[str, Any]:
+    """The fields of a TransformedDraft."""
+    start = time.monotonic()
+    made: dict[str, Any]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = _transformed(export(source))
+    except NotTransformed as reason:
+        made = {"refused": str(reason)[:LONGEST]}
+    except Exception as error:  # whatever the problem or torch raises is why there is no draft
+        told = (str(error).strip().splitlines() or [""])[0]
+        made = {"refused": f"{type(error).__name__}: {told}"[:LONGEST]}
+    return {**made, "seconds": time.monotonic() - start}
+
+
+TRANSFORMATIONS: tuple[tuple[str, Callable[[Exported], str]], ...] = (
+    ("flash attention", write_attention),
+    ("a reduction in two stages", write_row_reduction),
+)
+
+
+def _transformed(exported: Exported) -> dict[str, Any]:
+    """The first that fits. Raises NotTransformed with the reasons of all."""
+    reasons = []
+    for name, write in TRANSFORMATIONS:
+        try:
+            return {"source": write(exported), "transformation": name}
+        except NotTransformed as reason:
+            reasons.append(f"{name}: {reason}")
+    raise NotTransformed("; ".join(reasons))

@@ -1,0 +1,56 @@
+"""The tracer says whether what is launched follows a number of the text."""
+
+from pathlib import Path
+
+import pytest
+
+from kernelwright.agent.problems.finding import find
+from kernelwright.tools.tuning.following import follow
+from kernelwright.tools.tuning.parameters import Role
+from kernelwright.tools.tuning.reading import read_file
+
+GOOD = Path(__file__).parents[2] / "kernels" / "good"
+
+
+def followed(tracing, name, change=lambda text: text):
+    text = change((GOOD / f"{name}.py").read_text(encoding="utf-8"))
+    return follow(read_file(text), tracing(find(name.replace("_", " "))))
+
+
+def test_all_parameters_of_a_matmul_reach_the_launch_and_its_grid_follows(tracing):
+    found = followed(tracing, "matmul")
+    assert len(found.space.parameters) == 8
+    assert found.launches[0].grid == (1024, 1, 1)
+
+
+def test_a_tile_whose_grid_does_not_follow_is_left_alone(tracing):
+    """The grid divides by a number that is computed, so that no rewriting of the text can change it."""
+    found = followed(tracing, "vector_add", lambda text: text.replace("triton.cdiv(n, 1024)", "triton.cdiv(n, 2**10)"))
+    assert not [p for p in found.space.parameters if p.role is Role.TILE]
+    [refused] = [r for r in found.space.refused if r.name.endswith("BLOCK")]
+    assert "the grid stays" in refused.why
+
+
+def test_kernels_that_this_size_does_not_launch_are_left_alone(tracing):
+    found = followed(tracing, "fused_softmax")
+    assert {p.kernels for p in found.space.parameters} == {("softmax_row_kernel",)}
+    assert found.space.named("softmax_row_kernel.num_warps").start == 8
+
+
+def test_half_precision_operands_have_no_input_precision(tracing):
+    assert not [p for p in followed(tracing, "matmul_fp16").space.parameters if p.role is Role.PRECISION]
+
+
+@pytest.mark.parametrize("name", ["matvec", "mse_loss", "avg_pool2d"])
+def test_a_changed_value_is_what_the_tracer_sees_launched(tracing, name):
+    from kernelwright.tools.tuning.launched import launches_at
+    from kernelwright.tools.tuning.rewriting import rewrite
+
+    text = (GOOD / f"{name}.py").read_text(encoding="utf-8")
+    file, problem = read_file(text), find(name.replace("_", " "))
+    found = follow(file, tracing(problem))
+    for parameter in (p for p in found.space.parameters if p.role is Role.TILE and not p.capped):
+        value = next(v for v in parameter.values if v != parameter.start)
+        launches = launches_at(tracing(problem)(rewrite(file.source, found.space, {parameter.name: value})).traced)
+        own = [launch for launch in launches if launch.function in parameter.kernels]
+        assert any(launch.constants[name] == value for launch in own for name in parameter.constexprs)

@@ -1,0 +1,69 @@
+"""The precision of a kernel's products as a parameter: `input_precision` of every `tl.dot` that it makes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+from kernelwright.tools.tuning.kernel_syntax import KernelSyntax
+from kernelwright.tools.tuning.launches import LaunchSyntax
+from kernelwright.tools.tuning.legal_values import DEFAULTS, PRECISIONS
+from kernelwright.tools.tuning.parameters import Parameter, Role, Site
+from kernelwright.tools.tuning.places import Text
+from kernelwright.tools.tuning.resolving import Scopes, resolve
+
+KEYWORD = "input_precision"
+
+
+def precision_parameters(
+    text: Text, scopes: Scopes, launches: Sequence[LaunchSyntax], kernels: Iterable[KernelSyntax]
+) -> list[Parameter]:
+    """One a kernel; none of a kernel whose products do not all have the same precision."""
+    found = []
+    for kernel in kernels:
+        read = [_of_dot(text, scopes, kernel, dot, launches) for dot in kernel.dots]
+        starts = {start for start, _ in (one for one in read if one is not None)}
+        if read and None not in read and len(starts) == 1:
+            sites = tuple(dict.fromkeys(site for one in read if one is not None for site in one[1]))
+            found.append(
+                Parameter(
+                    name=f"{kernel.name}.{KEYWORD}", role=Role.PRECISION, start=starts.pop(), values=PRECISIONS,
+                    sites=sites, kernels=(kernel.name,), line=kernel.dots[0].lineno,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _of_dot(
+    text: Text, scopes: Scopes, kernel: KernelSyntax, dot: ast.Call, launches: Sequence[LaunchSyntax]
+) -> tuple[str, list[Site]] | None:
+    """The precision that is written, or what Triton takes, and where it stands; None where that is no plain text."""
+    for keyword in dot.keywords:
+        if keyword.arg == KEYWORD:
+            return _written(text, scopes, kernel, keyword.value, launches)
+        if keyword.arg == "allow_tf32":
+            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            if not isinstance(value, bool):
+                return None
+            return ("tf32" if value else "ieee"), [text.site(keyword, f'{KEYWORD}="{{}}"')]
+    if len(dot.args) > 3 or any(k.arg is None for k in dot.keywords):
+        return None
+    return str(DEFAULTS[Role.PRECISION]), [text.argument(dot, KEYWORD, '"{}"')]
+
+
+def _written(
+    text: Text, scopes: Scopes, kernel: KernelSyntax, value: ast.expr, launches: Sequence[LaunchSyntax]
+) -> tuple[str, list[Site]] | None:
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return value.value, [text.site(value, '"{}"')]
+    if not isinstance(value, ast.Name):
+        return None
+    if value.id in kernel.constexprs:
+        given = [launch.bound.get(value.id) for launch in launches if launch.kernel is kernel]
+        resolved = [resolve(scopes, expression) for expression in given]
+    else:
+        resolved = [resolve(scopes, value)]
+    literals = [r.literal for r in resolved if r is not None and isinstance(r.literal.value, str)]
+    if len(literals) != len(resolved) or len({literal.value for literal in literals}) != 1:
+        return None
+    return str(literals[0].value), [text.site(literal, '"{}"') for literal in literals]

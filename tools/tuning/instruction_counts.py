@@ -1,0 +1,87 @@
+"""What one thread of a kernel executes, counted in its PTX: instructions, bytes and products, those of a loop as often
+as the loop is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_LABEL = re.compile(r"^(\$L__\w+):")
+_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$L__\w+)")
+_ACCESS = re.compile(r"\b(ld|st)\.global(?:\.[\w:]+)*?(?:\.v(\d))?\.[a-z]+(\d+)\b")
+_ASYNC = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[\w.:]*\s*\[[^\]]*\]\s*,\s*\[[^\]]*\]\s*,\s*(0x[0-9a-f]+|\d+)")
+_PRODUCT = re.compile(r"\b(wgmma\.mma_async|mma)\.[\w.:]*?m(\d+)n(\d+)k(\d+)")
+_SLOW = re.compile(r"\b(?:ex2|lg2|sin|cos|tanh|rcp|rsqrt|sqrt|div)\.")
+_FREE = ("mov.", "ld.param", "cvta.", "bra", "ret", "//", ".", "{", "}", ")")
+_PREDICATE = re.compile(r"^@!?%p\d+\s+")
+SLOW_WEIGHT = 4.0
+"""A special function has a quarter of the rate (CUDA C++ Programming Guide, Arithmetic Instructions)."""
+
+
+@dataclass(frozen=True)
+class InstructionCounts:
+    """Of one thread."""
+
+    issued: float = 0.0
+    """Instructions, special functions weighted."""
+    bytes: float = 0.0
+    """Loaded from and stored to global memory."""
+    operations: float = 0.0
+    """Of products on tensor cores, shared over the threads of the warp or warp group."""
+    iterations: float = 0.0
+    """Of all loops together: each waits for memory once."""
+
+
+def count_instructions(ptx: str, trips: Sequence[float]) -> InstructionCounts:
+    """trips: of the outermost loops of the kernel's text, in order.
+
+    Where the compiler made another number of loops, the largest count stands for every loop.
+    """
+    lines = [line.strip() for line in ptx.splitlines()]
+    loops = _outermost(_loops(lines))
+    most = max(trips, default=1.0)
+    times = list(trips) if len(trips) == len(loops) else [most] * len(loops)
+    weights = [1.0] * len(lines)
+    for (first, last), count in zip(loops, times, strict=True):
+        weights[first : last + 1] = [count] * (last + 1 - first)
+    issued = moved = operations = 0.0
+    for line, weight in zip(lines, weights, strict=True):
+        text = _PREDICATE.sub("", line)
+        if not text or text.startswith(_FREE) or _LABEL.match(text):
+            continue
+        issued += weight * (SLOW_WEIGHT if _SLOW.search(text) else 1.0)
+        moved += weight * _bytes(text)
+        operations += weight * _operations(text)
+    return InstructionCounts(issued, moved, operations, sum(times) if loops else 0.0)
+
+
+def _loops(lines: Sequence[str]) -> list[tuple[int, int]]:
+    """First and last line of each: a branch back to a label before it."""
+    places = {match[1]: i for i, line in enumerate(lines) if (match := _LABEL.match(line))}
+    found = []
+    for i, line in enumerate(lines):
+        match = _BRANCH.search(line)
+        if match and places.get(match[1], i) < i:
+            found.append((places[match[1]], i))
+    return found
+
+
+def _outermost(loops: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    kept = [one for one in loops if not any(o != one and o[0] <= one[0] and one[1] <= o[1] for o in loops)]
+    return sorted(set(kept))
+
+
+def _bytes(text: str) -> float:
+    if match := _ACCESS.search(text):
+        return int(match[2] or 1) * int(match[3]) / 8
+    match = _ASYNC.search(text)
+    return float(int(match[1], 0)) if match else 0.0
+
+
+def _operations(text: str) -> float:
+    match = _PRODUCT.search(text)
+    if match is None:
+        return 0.0
+    threads = 128 if match[1].startswith("wgmma") else 32
+    return 2.0 * int(match[2]) * int(match[3]) * int(match[4]) / threads

@@ -1,0 +1,212 @@
+"""The Triton kernels of a file as their syntax says: constexprs and how they are used, products, masks, loops, autotune
+lists."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_BLOCK_MAKERS = {
+    "zeros", "full", "broadcast_to", "reshape", "view", "make_block_ptr", "make_tensor_descriptor", "arange",
+    "static_range",
+}  # fmt: skip
+"""Functions of Triton whose arguments are the extents of a block."""
+
+
+@dataclass
+class KernelSyntax:
+    """One `@triton.jit` function."""
+
+    node: ast.FunctionDef
+    autotune: ast.Call | None = None
+    parameters: list[str] = field(default_factory=list)
+    constexprs: list[str] = field(default_factory=list)
+    tiles: set[str] = field(default_factory=set)
+    """Constexprs that are the extent of a block."""
+    placed: dict[str, set[int]] = field(default_factory=dict)
+    """Constexprs that a program's number is multiplied by, with the axes of the grid that this number comes from."""
+    dot_tiles: set[str] = field(default_factory=set)
+    """Tiles of a kernel with products: at least 16."""
+    dots: list[ast.Call] = field(default_factory=list)
+    unmasked: bool = False
+    """It loads or stores a block without a mask and without a boundary check."""
+    loops: bool = False
+    persistent: bool = False
+    """A loop of it goes on by the number of programs."""
+    counted: dict[str, str] = field(default_factory=dict)
+    """Constexpr -> the parameter that `tl.cdiv(parameter, CONSTEXPR)` divides by it."""
+    called: set[str] = field(default_factory=set)
+    """Names of functions that it calls."""
+    outside: set[str] = field(default_factory=set)
+    """Names of extents that are no parameter: constants of the module, perhaps."""
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def default_of(self, parameter: str) -> ast.expr | None:
+        """The default of a parameter."""
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = dict(zip([a.arg for a in positional[::-1]], arguments.defaults[::-1], strict=False))
+        named = zip([a.arg for a in arguments.kwonlyargs], arguments.kw_defaults, strict=True)
+        pairs |= {name: value for name, value in named if value is not None}
+        return pairs.get(parameter)
+
+
+def kernels_of(tree: ast.Module) -> dict[str, KernelSyntax]:
+    """By name; of several with one name, which only a branch can choose from, none."""
+    found: dict[str, list[KernelSyntax]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any(_is(d, "jit") for d in node.decorator_list):
+            found.setdefault(node.name, []).append(_read(node))
+    kernels = {name: several[0] for name, several in found.items() if len(several) == 1}
+    for kernel in kernels.values():
+        _join_called(kernel, kernels)
+    return kernels
+
+
+def _join_called(kernel: KernelSyntax, kernels: dict[str, KernelSyntax]) -> None:
+    """Products in a device function that the kernel calls are the kernel's."""
+    waiting, seen = list(kernel.called), {kernel.name}
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in kernels:
+            continue
+        seen.add(name)
+        kernel.dots = [*kernel.dots, *(d for d in kernels[name].dots if d not in kernel.dots)]
+        kernel.loops |= kernels[name].loops
+        waiting += kernels[name].called
+    if kernel.dots:
+        kernel.dot_tiles = set(kernel.tiles)
+
+
+def dotted(node: ast.expr) -> str:
+    """`triton.language.dot` for that expression; empty where it is none of names and attributes."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def called_name(call: ast.expr) -> str:
+    """The last part of what is called: `arange` of `tl.arange(...)`."""
+    return dotted(call.func).rpartition(".")[2] if isinstance(call, ast.Call) else ""
+
+
+def _is(decorator: ast.expr, name: str) -> bool:
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return dotted(target).rpartition(".")[2] == name
+
+
+def _read(node: ast.FunctionDef) -> KernelSyntax:
+    kernel = KernelSyntax(node)
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    kernel.parameters = [a.arg for a in arguments]
+    kernel.constexprs = [a.arg for a in arguments if a.annotation and dotted(a.annotation).endswith("constexpr")]
+    kernel.autotune = next((d for d in node.decorator_list if isinstance(d, ast.Call) and _is(d, "autotune")), None)
+    names = set(kernel.constexprs)
+    blocks = _blocks(node)
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call):
+            _read_call(kernel, inner, names, blocks)
+        elif isinstance(inner, ast.For | ast.While):
+            kernel.loops = True
+            asked = inner.iter if isinstance(inner, ast.For) else inner.test
+            kernel.persistent |= any(
+                called_name(n) == "num_programs" for n in ast.walk(asked) if isinstance(n, ast.Call)
+            )
+    if kernel.dots:
+        kernel.dot_tiles = set(kernel.tiles)
+    kernel.placed = _placed(node, names)
+    return kernel
+
+
+def _read_call(kernel: KernelSyntax, call: ast.Call, names: set[str], blocks: set[str]) -> None:
+    called = called_name(call)
+    kernel.called.add(called)
+    if called in _BLOCK_MAKERS:
+        arguments = [*call.args, *(k.value for k in call.keywords)]
+        extents = {n for a in arguments for n in _direct_names(a)}
+        kernel.tiles |= extents & names
+        if called == "arange":
+            kernel.outside |= extents - set(kernel.parameters)
+    elif called == "dot":
+        kernel.dots.append(call)
+    elif called == "range" and len(call.args) == 3 and isinstance(call.args[2], ast.Name):
+        kernel.tiles |= {call.args[2].id} & names
+    elif called in ("load", "store") and dotted(call.func).count(".") == 1 and call.args:
+        given = {k.arg for k in call.keywords}
+        whole = len(call.args) <= (1 if called == "load" else 2) and not given & {"mask", "boundary_check"}
+        kernel.unmasked |= whole and dotted(call.func).startswith("tl.") and _is_block(call.args[0], blocks)
+    elif called == "cdiv" and len(call.args) == 2:
+        divided, by = call.args
+        if isinstance(divided, ast.Name) and isinstance(by, ast.Name) and by.id in names:
+            kernel.counted[by.id] = divided.id
+
+
+def _direct_names(node: ast.expr) -> Iterator[str]:
+    """Names that are extents: the argument itself or in a list, not what a pointer is computed from."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Tuple | ast.List):
+        for element in node.elts:
+            yield from _direct_names(element)
+
+
+def _blocks(node: ast.FunctionDef) -> set[str]:
+    """Names that hold a block: what is computed from `tl.arange`, and block pointers."""
+    blocks: set[str] = set()
+    for _ in range(4):
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Assign | ast.AugAssign) and _is_block(inner.value, blocks):
+                targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
+                blocks |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return blocks
+
+
+def _is_block(value: ast.expr, blocks: set[str]) -> bool:
+    """Whether an expression is a block, as far as it is seen; a reduction to a number is none."""
+    if isinstance(value, ast.Call) and called_name(value) in ("sum", "max", "min", "program_id", "cdiv"):
+        return False
+    return any(
+        (isinstance(inner, ast.Name) and inner.id in blocks)
+        or (isinstance(inner, ast.Call) and called_name(inner) in ("arange", "make_block_ptr"))
+        for inner in ast.walk(value)
+    )
+
+
+def _placed(node: ast.FunctionDef, names: set[str]) -> dict[str, set[int]]:
+    """Constexprs that are multiplied with a program's number, or with a name that was computed from one."""
+    axes: dict[str, set[int]] = {}
+    for _ in range(4):
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Assign) and (found := _axes_of(inner.value, axes)):
+                for target in inner.targets:
+                    for name in (n.id for n in ast.walk(target) if isinstance(n, ast.Name)):
+                        axes[name] = axes.get(name, set()) | found
+    placed: dict[str, set[int]] = {}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
+            for one, other in ((inner.left, inner.right), (inner.right, inner.left)):
+                if isinstance(one, ast.Name) and one.id in names and (found := _axes_of(other, axes)):
+                    placed[one.id] = placed.get(one.id, set()) | found
+    return placed
+
+
+def _axes_of(value: ast.expr, known: dict[str, set[int]]) -> set[int]:
+    """The axes of the program's number that a scalar is computed from; none for a block of offsets."""
+    found: set[int] = set()
+    for inner in ast.walk(value):
+        if isinstance(inner, ast.Call):
+            called = called_name(inner)
+            if called in ("arange", "load", "range"):
+                return set()
+            if called == "program_id":
+                given = [*inner.args, *(k.value for k in inner.keywords)]
+                found |= {a.value for a in given if isinstance(a, ast.Constant) and type(a.value) is int}
+        elif isinstance(inner, ast.Name):
+            found |= known.get(inner.id, set())
+    return found

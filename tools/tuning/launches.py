@@ -1,0 +1,120 @@
+"""The launches of a file as their syntax says: which kernel, what each of its parameters is given, and the grid."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.tools.tuning.kernel_syntax import KernelSyntax, called_name
+from kernelwright.tools.tuning.resolving import Scopes, entries, resolve
+
+DEEPEST = 5
+
+
+@dataclass(frozen=True)
+class LaunchSyntax:
+    """One `kernel[grid](...)`."""
+
+    call: ast.Call
+    kernel: KernelSyntax
+    bound: dict[str, ast.expr]
+    """Parameter, or option of the launch -> the expression that is passed."""
+    grid: ast.expr
+
+
+@dataclass(frozen=True)
+class GridDivision:
+    """`cdiv(extent, literal)` in a grid."""
+
+    literal: ast.Constant
+    extent: ast.expr
+    axis: int | None
+    """Of the grid; None where the grid is not written as a tuple."""
+    less_one: ast.Constant | None = None
+    """The 63 of `(n + 63) // 64`."""
+
+
+def launches_of(tree: ast.Module, kernels: dict[str, KernelSyntax], scopes: Scopes) -> list[LaunchSyntax]:
+    """In the order of the text."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+            name = node.func.value
+            if isinstance(name, ast.Name) and name.id in kernels:
+                kernel = kernels[name.id]
+                found.append(LaunchSyntax(node, kernel, _bound(node, kernel, scopes), node.func.slice))
+    return sorted(found, key=lambda launch: (launch.call.lineno, launch.call.col_offset))
+
+
+def _bound(call: ast.Call, kernel: KernelSyntax, scopes: Scopes) -> dict[str, ast.expr]:
+    bound: dict[str, ast.expr] = {}
+    for name, value in zip(kernel.parameters, call.args, strict=False):
+        if isinstance(value, ast.Starred):
+            break
+        bound[name] = value
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            bound |= entries(scopes, keyword.value)
+        else:
+            bound[keyword.arg] = keyword.value
+    for name in kernel.constexprs:
+        default = kernel.default_of(name)
+        if name not in bound and default is not None and not _starred(call):
+            bound[name] = default
+    return bound
+
+
+def _starred(call: ast.Call) -> bool:
+    return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+
+
+def divisions_of(launch: LaunchSyntax, scopes: Scopes) -> list[GridDivision]:
+    """The divisions by a number that decide a grid."""
+    grid = _body(scopes, launch.grid, DEEPEST)
+    axes: list[tuple[int | None, ast.expr]] = [(None, grid)]
+    if isinstance(grid, ast.Tuple | ast.List):
+        starred = any(isinstance(e, ast.Starred) for e in grid.elts)
+        axes = [(None if starred else i, element) for i, element in enumerate(grid.elts)]
+    return [d for axis, element in axes for d in _divisions(scopes, element, axis, DEEPEST)]
+
+
+def _body(scopes: Scopes, grid: ast.expr, deepest: int) -> ast.expr:
+    """What a grid gives: of a function what it returns, of a name what it was assigned."""
+    function = scopes.function_of(grid)
+    if isinstance(function, ast.Lambda):
+        return function.body
+    if isinstance(function, ast.FunctionDef):
+        returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
+        return returned[0] if len(returned) == 1 else grid
+    value = scopes.value_of(grid) if isinstance(grid, ast.Name | ast.Attribute) else None
+    return _body(scopes, value, deepest - 1) if value is not None and deepest else grid
+
+
+def _divisions(scopes: Scopes, value: ast.expr, axis: int | None, deepest: int) -> list[GridDivision]:
+    found: list[GridDivision] = []
+    for node in ast.walk(value):
+        if isinstance(node, ast.Call) and called_name(node) == "cdiv" and len(node.args) == 2:
+            extent, by = node.args
+            found += _division(scopes, extent, by, axis)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+            found += _division(scopes, node.left, node.right, axis)
+        elif isinstance(node, ast.Name) and deepest and (inner := scopes.value_of(node)) is not None:
+            found += _divisions(scopes, inner, axis, deepest - 1)
+    return found
+
+
+def _division(scopes: Scopes, extent: ast.expr, by: ast.expr, axis: int | None) -> list[GridDivision]:
+    resolved = resolve(scopes, by)
+    if resolved is None or type(resolved.literal.value) is not int:
+        return []
+    less_one = None
+    rounds_up = isinstance(extent, ast.BinOp) and isinstance(extent.op, ast.Add)
+    extent_node: Any = extent
+    if (
+        rounds_up
+        and isinstance(extent_node.right, ast.Constant)
+        and extent_node.right.value == resolved.literal.value - 1
+    ):
+        less_one, extent = extent_node.right, extent_node.left
+    return [GridDivision(resolved.literal, extent, axis, less_one)]

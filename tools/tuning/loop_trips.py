@@ -1,0 +1,112 @@
+"""How often the loops of a kernel are run, worked out from its text and the numbers of one launch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kernelwright.tools.tuning.kernel_syntax import called_name
+from kernelwright.tools.tuning.launched import LaunchFacts
+
+DEEPEST = 12
+
+
+class Unknown(ValueError):
+    """A number that the text and the launch do not tell."""
+
+
+def trips_of(node: ast.FunctionDef, launch: LaunchFacts) -> list[float]:
+    """Of the outermost loops that are not unrolled, in order; 1 where it is unknown.
+
+    A loop whose ends depend on the program's number is counted for the program in the middle of the grid.
+    """
+    numbers = _Numbers(node, launch)
+    found = []
+    for loop in _outermost(node.body):
+        if isinstance(loop, ast.For) and called_name(loop.iter) == "static_range":
+            continue
+        try:
+            found.append(max(1.0, numbers.trips(loop)))
+        except (Unknown, ZeroDivisionError, OverflowError):
+            found.append(1.0)
+    return found
+
+
+def _outermost(body: list[ast.stmt]) -> Iterator[ast.For | ast.While]:
+    for statement in body:
+        if isinstance(statement, ast.For | ast.While):
+            yield statement
+        elif isinstance(statement, ast.If | ast.With):
+            yield from _outermost([*statement.body, *getattr(statement, "orelse", [])])
+
+
+class _Numbers:
+    def __init__(self, node: ast.FunctionDef, launch: LaunchFacts) -> None:
+        self._launch = launch
+        self._assigned: dict[str, ast.expr | None] = {}
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Assign) and len(inner.targets) == 1 and isinstance(inner.targets[0], ast.Name):
+                name = inner.targets[0].id
+                self._assigned[name] = None if name in self._assigned else inner.value
+
+    def trips(self, loop: ast.For | ast.While) -> float:
+        if not isinstance(loop, ast.For) or called_name(loop.iter) != "range" or not isinstance(loop.iter, ast.Call):
+            raise Unknown("no range")
+        ends = [self.value(a, DEEPEST) for a in loop.iter.args]
+        first, last = (0.0, ends[0]) if len(ends) == 1 else (ends[0], ends[1])
+        step = ends[2] if len(ends) > 2 else 1.0
+        return float(-(-(last - first) // step))
+
+    def value(self, node: ast.expr, deepest: int) -> float:
+        """Raises Unknown."""
+        if deepest == 0:
+            raise Unknown("too deep")
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return float(node.value)
+        if isinstance(node, ast.Name):
+            return self._named(node.id, deepest)
+        if isinstance(node, ast.BinOp):
+            return _arithmetic(node.op, self.value(node.left, deepest - 1), self.value(node.right, deepest - 1))
+        if isinstance(node, ast.Call):
+            return self._called(node, deepest)
+        raise Unknown(type(node).__name__)
+
+    def _named(self, name: str, deepest: int) -> float:
+        if name in self._launch.numbers:
+            return float(self._launch.numbers[name])
+        assigned = self._assigned.get(name)
+        if assigned is None:
+            raise Unknown(name)
+        return self.value(assigned, deepest - 1)
+
+    def _called(self, call: ast.Call, deepest: int) -> float:
+        name = called_name(call)
+        if name in ("program_id", "num_programs"):
+            axis = self.value(call.args[0], deepest - 1) if call.args else 0.0
+            programs = self._launch.grid[int(axis)] if 0 <= axis < 3 else 1
+            return float(programs if name == "num_programs" else programs // 2)
+        if name == "to" and isinstance(call.func, ast.Attribute):
+            return self.value(call.func.value, deepest - 1)
+        values = [self.value(a, deepest - 1) for a in call.args]
+        match name, values:
+            case "cdiv", [a, b]:
+                return float(-(-a // b))
+            case (("minimum" | "min"), [a, b]):
+                return min(a, b)
+            case (("maximum" | "max"), [a, b]):
+                return max(a, b)
+        raise Unknown(name)
+
+
+def _arithmetic(operator: Any, left: float, right: float) -> float:
+    known: Mapping[type, Any] = {
+        ast.Add: lambda: left + right,
+        ast.Sub: lambda: left - right,
+        ast.Mult: lambda: left * right,
+        ast.FloorDiv: lambda: left // right,
+        ast.Mod: lambda: left % right,
+    }
+    if type(operator) not in known:
+        raise Unknown(type(operator).__name__)
+    return float(known[type(operator)]())

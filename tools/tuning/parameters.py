@@ -1,0 +1,107 @@
+"""The parameters of a kernel file as values: where each stands in the text, and what it may be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+
+from kernelwright.tools.report import Value
+
+Setting = int | str
+"""The value of one parameter: a number, or the name of an input precision."""
+
+
+class Role(StrEnum):
+    """What a parameter is to its kernel."""
+
+    TILE = "tile"
+    """The extent of a block (`tl.arange(0, BLOCK)`): a power of two."""
+    COUNT = "count"
+    """A constexpr that is counted to and is no extent: GROUP_M, SPLIT_K."""
+    WARPS = "num_warps"
+    STAGES = "num_stages"
+    CTAS = "num_ctas"
+    PRECISION = "input_precision"
+    """Of the kernel's `tl.dot`."""
+
+
+class Site(Value):
+    """One place of the text that holds a parameter's value, in bytes of UTF-8."""
+
+    start: int
+    end: int
+    """Equal to `start` where the value is not written yet and has to be inserted."""
+    form: str = "{}"
+    """What is written there, `{}` standing for the value."""
+
+
+class Parameter(Value):
+    """One number, or one precision, that can be changed by itself."""
+
+    name: str
+    """`kernel.BLOCK_M`; of several kernels the first one's."""
+    role: Role
+    start: Setting
+    """As the file has it; Triton's default where nothing is written."""
+    values: tuple[Setting, ...]
+    """The legal ones in ascending order, the start among them."""
+    sites: tuple[Site, ...]
+    kernels: tuple[str, ...]
+    """Whose launches it changes."""
+    constexprs: tuple[str, ...] = ()
+    """The parameters of those kernels that hold its value."""
+    line: int
+    """Of its first site, from 1."""
+    capped: bool = False
+    """The value stands in an expression such as `min(1024, next_power_of_2(n))`, so that less may be launched."""
+    places_programs: bool = False
+    """The kernel multiplies a program's number by it: the grid must follow."""
+    config: int | None = None
+    """Number of the `triton.Config` of an autotune list that it stands in; None elsewhere."""
+
+
+Configuration = Mapping[str, Setting]
+"""Values by parameter name. Parameters that are not named keep their start."""
+
+
+class Refused(Value):
+    """A number that looks like a parameter and is left alone."""
+
+    name: str
+    line: int
+    why: str
+
+
+class Space(Value):
+    """What can be changed in one file."""
+
+    parameters: tuple[Parameter, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+    def start(self) -> dict[str, Setting]:
+        """The configuration that the file has."""
+        return {p.name: p.start for p in self.parameters}
+
+    def named(self, name: str) -> Parameter:
+        """Raises KeyError."""
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise KeyError(name)
+
+    def only(self, names: set[str]) -> Space:
+        """Without the parameters that are not named."""
+        kept: Space = self.with_(parameters=tuple(p for p in self.parameters if p.name in names))
+        return kept
+
+
+def changes(space: Space, configuration: Configuration) -> dict[str, Setting]:
+    """What of a configuration differs from the file."""
+    start = space.start()
+    return {name: value for name, value in sorted(configuration.items()) if value != start[name]}
+
+
+def key_of(configuration: Configuration) -> str:
+    """The same text for the same configuration."""
+    return json.dumps(dict(sorted(configuration.items())), separators=(",", ":"))

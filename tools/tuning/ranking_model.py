@@ -1,0 +1,95 @@
+"""A simple model that ranks configurations of one launch by what the compiler says of them, without a GPU.
+
+It is no clock: its figure is for comparing configurations of one kernel, and says nothing about milliseconds. Waves of
+programs over the multiprocessors; in each wave the longest of issue slots, tensor cores, memory and waiting: the
+roofline (Williams et al. 2009) with occupancy and latency beside it. Its constants are round figures.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kernelwright.tools.hardware.peaks import Peak, peak_of_target
+from kernelwright.tools.hardware.targets import Target
+from kernelwright.tools.report import KernelResources, Number, Value
+from kernelwright.tools.tuning.instruction_counts import InstructionCounts
+from kernelwright.tools.tuning.launched import LaunchFacts
+
+ISSUED_A_CYCLE = 4
+"""Warp instructions that a multiprocessor issues in a cycle: one for each of its partitions."""
+BUSY_WARPS = 16
+"""Resident warps of a multiprocessor from which on it issues in every cycle, about; fewer wait for own results."""
+LATENCY_CYCLES = 700.0
+"""Of a load from memory, about."""
+CACHE_FACTOR = 2.5
+"""Bandwidth of the L2 cache over that of the memory, about."""
+SYNCHRONOUS_SHARE = 0.62
+"""Of the tensor cores' peak that `mma.sync` reaches where there is `wgmma`, about."""
+STARTING_CYCLES = 1500.0
+"""Of a block: launching it and its first loads."""
+_FORMATS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "f32": "tf32"}
+
+
+class Binding(Value):
+    """How long each resource holds one launch, in the model's cycles."""
+
+    issue: Number = 0.0
+    tensor: Number = 0.0
+    memory: Number = 0.0
+    latency: Number = 0.0
+    cycles: Number = 0.0
+    """Of the launch."""
+
+    @property
+    def resource(self) -> str:
+        """The one that holds it longest: issue, tensor, memory or latency."""
+        held = {"issue": self.issue, "tensor": self.tensor, "memory": self.memory, "latency": self.latency}
+        return max(held, key=lambda name: held[name])
+
+
+def rank(launch: LaunchFacts, resources: KernelResources, counts: InstructionCounts, target: Target) -> Binding:
+    """The model's figure for one launch; infinite where not one block fits."""
+    warps = resources.warps or 4
+    resident = int((resources.occupancy or 0.0) * target.warps / warps + 1e-6)
+    if resident < 1:
+        return Binding(cycles=math.inf)
+    peak = peak_of_target(target.name)
+    clock = _clock(peak, target)
+    threads = warps * target.warp_size
+    together = max(1, min(resident, -(-launch.programs // target.multiprocessors)))
+    waves = -(-launch.programs // (target.multiprocessors * together))
+    stages = int(launch.options.get("num_stages") or 3)
+    spilled = (resources.spills or 0) * threads * max(1.0, counts.iterations) / 128
+    busy = min(1.0, together * warps / BUSY_WARPS)
+    issue = together * (counts.issued * warps / ISSUED_A_CYCLE + spilled) / busy
+    memory = together * counts.bytes * threads / _bytes_a_cycle(peak, target, clock)
+    tensor = together * counts.operations * threads / _products_a_cycle(peak, target, clock, resources)
+    waits = counts.iterations if counts.iterations > 1 else 0.0
+    latency = STARTING_CYCLES + waits * LATENCY_CYCLES / max(1, stages - 1)
+    longest = max(issue, memory, tensor, latency)
+    return Binding(
+        issue=waves * issue, tensor=waves * tensor, memory=waves * memory, latency=waves * latency,
+        cycles=waves * (longest + STARTING_CYCLES),
+    )  # fmt: skip
+
+
+def _clock(peak: Peak | None, target: Target) -> float:
+    """Cycles a second: from the published rate of fp32, 128 lanes that multiply and add."""
+    rate = peak.rates.get("fp32") if peak is not None else None
+    return rate / (target.multiprocessors * 128 * 2) if rate else 1.7e9
+
+
+def _bytes_a_cycle(peak: Peak | None, target: Target, clock: float) -> float:
+    """Of one multiprocessor."""
+    bandwidth = peak.bytes_per_second if peak is not None else 2e12
+    return CACHE_FACTOR * bandwidth / (target.multiprocessors * clock)
+
+
+def _products_a_cycle(peak: Peak | None, target: Target, clock: float, resources: KernelResources) -> float:
+    """Operations of one multiprocessor's tensor cores, in the slowest format that the kernel multiplies."""
+    rates = peak.rates if peak is not None else {"fp32": 1e13}
+    named = [_FORMATS.get(kind, "fp16") for kind in resources.mma_types]
+    rate = min((rates[name] for name in named if name in rates), default=max(rates.values()))
+    if resources.tensor_core == "mma" and target.backend == "cuda" and target.capability[0] == 9:
+        rate *= SYNCHRONOUS_SHARE
+    return rate / (target.multiprocessors * clock)

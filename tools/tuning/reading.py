@@ -1,0 +1,244 @@
+"""A file's parameters, found by its syntax: nobody has to declare them.
+
+What the syntax cannot say (whether a grid follows, what is really launched) the tracer does: tools/tuning/following.py.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from kernelwright.tools.parsing import parse_module
+from kernelwright.tools.tuning.autotune_lists import AutotuneList, lists_of, without_all_but_first
+from kernelwright.tools.tuning.dot_precision import precision_parameters
+from kernelwright.tools.tuning.kernel_syntax import KernelSyntax, kernels_of
+from kernelwright.tools.tuning.launches import GridDivision, LaunchSyntax, divisions_of, launches_of
+from kernelwright.tools.tuning.legal_values import DEFAULTS, counts_work, option_values, tile_values
+from kernelwright.tools.tuning.parameters import Parameter, Refused, Role, Setting, Site, Space
+from kernelwright.tools.tuning.places import Text
+from kernelwright.tools.tuning.resolving import Resolved, Scopes, resolve
+from kernelwright.tools.tuning.rewriting import joined
+
+OPTIONS = (Role.WARPS, Role.STAGES, Role.CTAS)
+
+
+@dataclass
+class TunableFile:
+    """A file, and what of it can be changed."""
+
+    source: str
+    """With one configuration in each autotune list; the user's own text where it has no such list."""
+    space: Space
+    starts: list[dict[str, Setting]] = field(default_factory=list)
+    """Configurations that the file's autotune lists name, the first of them in the text."""
+    original: str = ""
+    """The user's own text."""
+
+
+def read_file(source: str) -> TunableFile:
+    """The parameters of a file.
+
+    Raises SyntaxError and ValueError as `ast.parse` does.
+    """
+    base = without_all_but_first(source)
+    reader = _Reader(base)
+    space = reader.space()
+    named = {p.name for p in space.parameters}
+    starts: list[dict[str, Setting]] = []
+    for one in lists_of(parse_module(source), Scopes(parse_module(source))):
+        for config in one.configs:
+            given = {f"{one.kernel}.{name}": value for name, value in config.values.items()}
+            starts.append({name: value for name, value in given.items() if name in named})
+    return TunableFile(base, space, [s for s in starts if s], source)
+
+
+@dataclass
+class _Group:
+    """Launches' constexprs that one number of the text decides."""
+
+    literals: list[ast.Constant]
+    capped: bool
+    uses: list[tuple[KernelSyntax, str]] = field(default_factory=list)
+    config: int | None = None
+    divisions: list[GridDivision] = field(default_factory=list)
+
+
+class _Reader:
+    def __init__(self, source: str) -> None:
+        self._text, self._tree = Text(source), parse_module(source)
+        self._scopes = Scopes(self._tree)
+        self._kernels = kernels_of(self._tree)
+        self._launches = launches_of(self._tree, self._kernels, self._scopes)
+        self._lists = {one.kernel: one for one in lists_of(self._tree, self._scopes)}
+        self._groups: dict[int, _Group] = {}
+        """By the identity of the number's node."""
+        self._refused: list[Refused] = []
+
+    def space(self) -> Space:
+        for launch in self._launches:
+            self._constexprs(launch)
+            self._outside(launch)
+        for launch in self._launches:
+            self._link_grid(launch)
+        parameters = [p for group in self._unique() if (p := self._parameter(group)) is not None]
+        parameters += self._options()
+        launched = {launch.kernel.name: launch.kernel for launch in self._launches}
+        parameters += precision_parameters(self._text, self._scopes, self._launches, launched.values())
+        return Space(parameters=tuple(_distinct(parameters)), refused=tuple(dict.fromkeys(self._refused)))
+
+    # -------------------------------------------------------------- constexprs
+    def _constexprs(self, launch: LaunchSyntax) -> None:
+        kernel = launch.kernel
+        listed = self._lists.get(kernel.name)
+        config = listed.configs[0] if listed is not None else None
+        for name in kernel.constexprs:
+            value = config.nodes.get(name) if config is not None and name in config.nodes else launch.bound.get(name)
+            if value is None or not (name in kernel.tiles or counts_work(name)):
+                continue
+            resolved = resolve(self._scopes, value)
+            if resolved is None:
+                self._refuse(f"{kernel.name}.{name}", value, "a shape decides it, or more than one place of the text")
+            elif type(resolved.literal.value) is int:
+                self._group(resolved, config is not None and name in config.nodes).uses.append((kernel, name))
+
+    def _outside(self, launch: LaunchSyntax) -> None:
+        """Constants of the module that the kernel takes its extents from."""
+        for name in sorted(launch.kernel.outside):
+            assigned = [
+                node.value
+                for node in self._tree.body
+                if isinstance(node, ast.Assign | ast.AnnAssign)
+                and node.value is not None
+                and name in {t.id for t in _targets(node) if isinstance(t, ast.Name)}
+            ]
+            resolved = resolve(self._scopes, assigned[0]) if len(assigned) == 1 else None
+            if resolved is not None and type(resolved.literal.value) is int:
+                launch.kernel.tiles.add(name)
+                self._group(resolved, False).uses.append((launch.kernel, name))
+
+    def _group(self, resolved: Resolved, listed: bool) -> _Group:
+        key = id(resolved.literal)
+        if key not in self._groups:
+            self._groups[key] = _Group([resolved.literal], resolved.capped, config=0 if listed else None)
+        group = self._groups[key]
+        group.capped |= resolved.capped
+        return group
+
+    def _refuse(self, name: str, node: ast.expr, why: str) -> None:
+        self._refused.append(Refused(name=name, line=node.lineno, why=why))
+
+    # -------------------------------------------------------------- the grid follows
+    def _link_grid(self, launch: LaunchSyntax) -> None:
+        """Numbers that a grid repeats belong to the tile that they repeat."""
+        divisions = [d for d in divisions_of(launch, self._scopes) if id(d.literal) not in self._groups]
+        own = [(g, n) for g in self._unique() for k, n in g.uses if k is launch.kernel and n in k.placed]
+        waiting = [(g, n) for g, n in own if not _follows_already(g, launch, self._scopes)]
+        for division in divisions:
+            fitting = [(g, n) for g, n in waiting if g.literals[0].value == division.literal.value]
+            certain = [(g, n) for g, n in fitting if _certain(launch, n, division)] or fitting
+            if not certain:
+                continue
+            first = certain[0][0]
+            for other, _ in certain[1:]:
+                self._tie(first, other)
+            first.divisions.append(division)
+            if id(division.literal) in self._groups:
+                self._tie(self._groups[id(division.literal)], first)
+            self._groups[id(division.literal)] = first
+
+    def _tie(self, one: _Group, other: _Group) -> None:
+        """Both are changed together from now on."""
+        if one is other:
+            return
+        one.literals += [n for n in other.literals if n not in one.literals]
+        one.uses += [u for u in other.uses if u not in one.uses]
+        one.divisions += other.divisions
+        one.capped |= other.capped
+        for key, group in self._groups.items():
+            if group is other:
+                self._groups[key] = one
+
+    def _unique(self) -> list[_Group]:
+        return list({id(g): g for g in self._groups.values()}.values())
+
+    # -------------------------------------------------------------- as values
+    def _parameter(self, group: _Group) -> Parameter | None:
+        kernel, constexpr = group.uses[0]
+        start = int(group.literals[0].value)  # type: ignore[arg-type]
+        tile = any(name in k.tiles for k, name in group.uses)
+        in_product = any(name in k.dot_tiles for k, name in group.uses)
+        unmasked = any(k.unmasked and name in k.tiles for k, name in group.uses)
+        values = tile_values(start, in_product, unmasked) if tile else option_values(Role.COUNT, start)
+        if tile and start & (start - 1):
+            self._refuse(f"{kernel.name}.{constexpr}", group.literals[0], f"{start} is no power of two")
+            return None
+        less = [self._text.site(d.less_one, "({} - 1)") for d in group.divisions if d.less_one is not None]
+        nodes = [*group.literals, *(d.literal for d in group.divisions)]
+        return Parameter(
+            name=f"{kernel.name}.{constexpr}", role=Role.TILE if tile else Role.COUNT, start=start, values=values,
+            sites=joined((self._text.site(n) for n in nodes), less),
+            kernels=tuple(dict.fromkeys(k.name for k, _ in group.uses)),
+            constexprs=tuple(dict.fromkeys(n for _, n in group.uses)), line=group.literals[0].lineno,
+            capped=group.capped, places_programs=any(n in k.placed for k, n in group.uses), config=group.config,
+        )  # fmt: skip
+
+    def _options(self) -> list[Parameter]:
+        """num_warps, num_stages and num_ctas of every launch; of several launches of one kernel together."""
+        found: list[Parameter] = []
+        for name in dict.fromkeys(launch.kernel.name for launch in self._launches):
+            launches = [launch for launch in self._launches if launch.kernel.name == name]
+            listed = self._lists.get(name)
+            kernel = self._kernels[name]
+            wanted = {Role.WARPS: True, Role.STAGES: kernel.loops, Role.CTAS: bool(kernel.dots)}
+            found += [self._option(name, role, launches, listed) for role in OPTIONS if wanted[role]]
+        return found
+
+    def _option(self, kernel: str, role: Role, launches: list[LaunchSyntax], listed: AutotuneList | None) -> Parameter:
+        calls = [listed.configs[0].call] if listed is not None else [launch.call for launch in launches]
+        sites: list[Site] = []
+        starts: list[int] = []
+        for call in calls:
+            given = next((k.value for k in call.keywords if k.arg == role.value), None)
+            if given is None:
+                sites.append(self._text.argument(call, role.value))
+                starts.append(int(DEFAULTS[role]))
+                continue
+            resolved = resolve(self._scopes, given)
+            plain = resolved is not None and not resolved.capped and type(resolved.literal.value) is int
+            sites.append(self._text.site(resolved.literal if plain and resolved is not None else given))
+            starts.append(int(resolved.literal.value) if plain and resolved is not None else 0)  # type: ignore[arg-type]
+        start = starts[0]
+        return Parameter(
+            name=f"{kernel}.{role.value}", role=role, start=start, values=option_values(role, start) if start else (),
+            sites=joined(sites), kernels=(kernel,), line=calls[0].lineno, config=0 if listed is not None else None,
+        )  # fmt: skip
+
+
+def _follows_already(group: _Group, launch: LaunchSyntax, scopes: Scopes) -> bool:
+    """Whether the grid divides by the very number of the text."""
+    return any(d.literal in group.literals for d in divisions_of(launch, scopes))
+
+
+def _certain(launch: LaunchSyntax, constexpr: str, division: GridDivision) -> bool:
+    """Whether a division of the grid is of a tile: by the extent that the kernel divides by it, else by the axis."""
+    counted = launch.kernel.counted.get(constexpr)
+    if counted is not None and counted in launch.bound:
+        return ast.dump(launch.bound[counted]) == ast.dump(division.extent)
+    return division.axis is not None and launch.kernel.placed.get(constexpr) == {division.axis}
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _distinct(parameters: list[Parameter]) -> list[Parameter]:
+    """Parameters that share a place of the text are one; the first is kept, with the kernels of all."""
+    kept: list[Parameter] = []
+    for one in parameters:
+        same = next((k for k in kept if set(k.sites) & set(one.sites)), None)
+        if same is None:
+            kept.append(one)
+        else:
+            kernels = tuple(dict.fromkeys((*same.kernels, *one.kernels)))
+            kept[kept.index(same)] = same.with_(kernels=kernels, sites=joined(same.sites, one.sites))
+    return kept

@@ -1,0 +1,43 @@
+"""A kernel file with other numbers: the rest of the user's text stays as it is, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernelwright.tools.tuning.parameters import Configuration, Site, Space, changes
+
+Edit = tuple[int, int, str]
+"""First byte, byte after the last, and what is put in their place."""
+
+
+def rewrite(source: str, space: Space, configuration: Configuration) -> str:
+    """The file with the configuration's values at their sites.
+
+    Parameters with their start value are not touched. Raises KeyError for a parameter that the space does not have.
+    """
+    edits: list[Edit] = []
+    for name, value in changes(space, configuration).items():
+        edits += [(site.start, site.end, site.form.format(value)) for site in space.named(name).sites]
+    return apply(source, edits)
+
+
+def apply(source: str, edits: Iterable[Edit]) -> str:
+    """The text with every edit made; edits at one place follow each other in the order given.
+
+    Raises ValueError where two of them overlap.
+    """
+    data = source.encode("utf-8")
+    pieces: list[bytes] = []
+    at = 0
+    for start, end, text in sorted(edits, key=lambda edit: edit[:2]):
+        if start < at:
+            raise ValueError(f"two changes of the text overlap at byte {start}")
+        pieces += [data[at:start], text.encode("utf-8")]
+        at = end
+    return b"".join([*pieces, data[at:]]).decode("utf-8")
+
+
+def joined(*groups: Iterable[Site]) -> tuple[Site, ...]:
+    """The sites of several groups, each once, in the order of the text."""
+    found = dict.fromkeys(site for group in groups for site in group)
+    return tuple(sorted(found, key=lambda site: (site.start, site.end, site.form)))
