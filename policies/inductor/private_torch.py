@@ -169,7 +169,7 @@ def own_scatters() -> None:
         node.meta["val"] = args[0].meta["val"]
         return node
 
-    reinplace.graph_call_function = call
+    reinplace.graph_call_function = call  # type: ignore[assignment]
 
 
 def configure(own_products: bool) -> None:

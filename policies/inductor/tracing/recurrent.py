@@ -105,9 +105,9 @@ def _layers(carried: str, step: Cell) -> Any:
                 own = weights[place * each : (place + 1) * each]
                 if each not in (2, 4):
                     raise Refused("a recurrent layer with projections")
-                biases = own[2:4] if has_biases else (None, None)
+                b_ih, b_hh = (own[2], own[3]) if has_biases else (None, None)
                 start = {name: s[place] for name, s in zip(carried, states, strict=True)}
-                made, end = _direction(x, start, step, own[0], own[1], *biases, backwards)
+                made, end = _direction(x, start, step, own[0], own[1], b_ih, b_hh, backwards)
                 outputs.append(made)
                 last.append(end)
             x = torch.cat(outputs, -1) if both_ways else outputs[0]
