@@ -136,7 +136,9 @@ def compared(pool: RayPool, count: int) -> dict[str, Any]:
     finally:
         local.close()
     return {
-        "verdicts each": 4 * (count // 4), "two local judges (s)": f"{here:.1f}", "two judges on Ray (s)": f"{there:.1f}",
+        "verdicts each": 4 * (count // 4),
+        "two local judges (s)": f"{here:.1f}",
+        "two judges on Ray (s)": f"{there:.1f}",
         "Ray over local": f"{100 * (there / here - 1):+.1f} %",
     }  # fmt: skip
 

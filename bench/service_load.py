@@ -1,18 +1,22 @@
 """The judge service under load: many clients, many submissions, some equal; with --kill the server is killed half-way.
 
     python -m bench.service_load [--clients 200] [--submissions 2000] [--distinct 400] [--judged 20] [--ramp 20]
-    [--kill] [--out bench/service_load.md]
+    [--think 4] [--kill] [--out bench/service_load.md]
 
-Starts `agent serve --device cpu` on loopback. Each client submits one candidate, waits for its verdict, and submits the
-next. `--distinct` contents are drawn for all submissions; of them `--judged` go through every CPU rung (compiled and
-interpreted at one size), and the others are refused by reading their text. Clients arrive over `--ramp` seconds. Exit
-code 1 where a submission was lost or a content was judged more than once without a loss on record.
+Starts `agent serve --device cpu` on loopback. Each client submits one candidate, waits for its verdict, thinks for
+`--think` seconds on average (exponential, as a policy that writes the next candidate), and submits the next.
+`--distinct` contents are drawn for all submissions; of them `--judged` go through every CPU rung (compiled and
+interpreted at its own size), and the others are refused by reading their text. Clients arrive over `--ramp` seconds.
+The seconds that the server's and the clients' main threads ran, and waited for a processor, are printed: on a machine
+that does other work the second is most of what a call takes. Exit code 1 where a submission was lost or a content was
+judged more than once.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import platform
 import random
 import re
@@ -86,8 +90,8 @@ def contents(distinct: int, judged: int) -> list[dict[str, Any]]:
 class Load:
     """What the clients saw."""
 
-    def __init__(self, served: Served, bodies: list[dict[str, Any]]) -> None:
-        self.served, self.bodies = served, bodies
+    def __init__(self, served: Served, bodies: list[dict[str, Any]], think: float) -> None:
+        self.served, self.bodies, self.think = served, bodies, think
         self.enqueued: list[float] = []
         self.verdicts: dict[str, str] = {}
         self.answers = self.known = 0
@@ -95,10 +99,13 @@ class Load:
 
     async def client(self, number: int, asked: list[int], delay: float) -> None:
         await asyncio.sleep(delay)
+        thinking = random.Random(number)
         headers = {"Authorization": f"Bearer token-of-client-{number:08d}"}
         address = f"http://127.0.0.1:{self.served.port}"
         async with httpx2.AsyncClient(base_url=address, headers=headers, verify=False, timeout=90) as http:
-            for place in asked:
+            for turn, place in enumerate(asked):
+                if turn and self.think:
+                    await asyncio.sleep(thinking.expovariate(1.0 / self.think))
                 status = await self.ask(http, "POST", "/v1/verdicts", json=self.bodies[place])
                 self.known += status["known"]
                 while status["state"] in ("queued", "running"):
@@ -156,6 +163,12 @@ def record_of(folder: Path) -> dict[str, Any]:
     return {"states": states, "outcomes": outcomes, "twice": twice, "submissions": submissions}
 
 
+def ran_and_waited(process: int) -> str:
+    """Of a process's main thread, from /proc/PID/schedstat (nanoseconds on a processor, and in its queue)."""
+    ran, waited, _ = Path(f"/proc/{process}/schedstat").read_text().split()
+    return f"{int(ran) / 1e9:.1f}, {int(waited) / 1e9:.1f}"
+
+
 def server_side(text: str) -> str:
     """The share of enqueue calls under 0.1 s in the server's own histogram."""
     found = {le: float(n) for le, n in re.findall(r'enqueue_seconds_bucket{le="([^"]+)"} (\S+)', text)}
@@ -169,16 +182,19 @@ def main() -> int:
     parser.add_argument("--distinct", type=int, default=400)
     parser.add_argument("--judged", type=int, default=20)
     parser.add_argument("--ramp", type=float, default=20.0)
+    parser.add_argument("--think", type=float, default=4.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    load_before = os.getloadavg()[0]
     with TemporaryDirectory() as folder:
         served = Served(Path(folder), given.workers, given.clients)
-        load = Load(served, contents(given.distinct, given.judged))
+        load = Load(served, contents(given.distinct, given.judged), given.think)
         began, memory_before = time.monotonic(), served.memory()
         memory = asyncio.run(load.run(given.clients, given.submissions, given.ramp, given.kill))
         seconds = time.monotonic() - began
+        ran = {"server": ran_and_waited(served.process.pid), "clients": ran_and_waited(os.getpid())}
         token = {"Authorization": "Bearer token-of-client-00000000"}
         metrics = httpx2.get(f"http://127.0.0.1:{served.port}/metrics", headers=token).text
         served.stop()
@@ -187,7 +203,8 @@ def main() -> int:
     distinct = len(load.verdicts)
     milliseconds = sorted(1000 * one for one in load.enqueued)
     rows = {
-        "clients": given.clients, "submissions": given.submissions,
+        "load average of the machine before": f"{load_before:.1f}", "clients": given.clients,
+        "submissions": given.submissions,
         "distinct contents": f"{distinct} ({given.judged} judged at every CPU rung)",
         "lost": lost, "contents judged twice": record["twice"], "attempts": dict(record["outcomes"]),
         "known when submitted": load.known, "p50 of the enqueue call (ms)": f"{statistics.median(milliseconds):.1f}",
@@ -195,6 +212,7 @@ def main() -> int:
         "enqueue under 100 ms, by the server's own clock": server_side(metrics),
         "slowest (ms)": f"{milliseconds[-1]:.1f}", "seconds": f"{seconds:.1f}",
         "submissions answered a second": f"{given.submissions / seconds:.1f}", "asked again": dict(load.again),
+        **{f"main thread of the {name}: ran, waited for a processor (s)": told for name, told in ran.items()},
         "memory of the server (MiB)": ", ".join(f"{one:.0f}" for one in (memory_before, *memory)),
     }  # fmt: skip
     command = "python -m bench.service_load " + " ".join(sys.argv[1:])

@@ -75,6 +75,8 @@ class LocalJudge:
         try:
             self._connection.send_bytes(ask.model_dump_json().encode())
         except OSError:
+            with self._lock:
+                self._alive = False  # first: whoever asks again at once must not be given to this one
             self._lose([ask.number])
 
     def stop(self, number: int) -> None:

@@ -111,8 +111,19 @@ class RayJudge:
             for reference in self._actor.make.options(num_returns="streaming").remote(ask.model_dump_json()):
                 self._take(ask.number, _READS.validate_json(ray.get(reference)))
         except (Exception, SystemExit) as error:
+            if not isinstance(error, ray.exceptions.RayTaskError):
+                self._give_up()  # first: whoever asks again at once must not be given to this one
             self._finish(ask.number, self._loss(error))
         self._finish(ask.number, self._loss(None))
+
+    def _give_up(self) -> None:
+        """The actor is dead, or cannot be reached and is to be."""
+        import ray
+
+        with self._lock:
+            self._alive = False
+        with contextlib.suppress(Exception):
+            ray.kill(self._actor)
 
     def _take(self, number: int, message: FromJudge) -> None:
         match message:

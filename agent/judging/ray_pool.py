@@ -157,7 +157,7 @@ def _connect(address: str) -> bool:
     _check_address(address)
     if ray.is_initialized():
         return False
-    loopback = {"_node_ip_address": address.partition(":")[0]} if address.startswith("127.") else {}
+    loopback: dict[str, Any] = {"_node_ip_address": address.partition(":")[0]} if address.startswith("127.") else {}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=None, **loopback)
     except (ConnectionError, ValueError, RuntimeError) as error:

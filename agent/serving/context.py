@@ -32,7 +32,7 @@ class Context:
     started: float = field(default_factory=time.time)
 
 
-def _context(request: Request) -> Context:
+async def _context(request: Request) -> Context:
     context = request.app.state.context
     assert isinstance(context, Context)
     return context
@@ -41,7 +41,9 @@ def _context(request: Request) -> Context:
 Here = Annotated[Context, Depends(_context)]
 
 
-def _client(request: Request, here: Here, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> str:
+async def _client(
+    request: Request, here: Here, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+) -> str:
     found = here.tokens.client(request.headers.get("authorization"))
     if found is None:
         raise Refused(Code.UNAUTHORIZED, "send a token of the server's token file: Authorization: Bearer TOKEN")

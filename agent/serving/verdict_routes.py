@@ -27,6 +27,8 @@ from kernelwright.agent.serving.wire import (
 )
 
 router = APIRouter(prefix="/v1", tags=["verdicts"])
+SMALL = 32 * 1024
+"""Characters of a submission that is taken within the event loop, in a millisecond; larger ones take a thread."""
 POSITION_SECONDS = 1.0
 """Between two looks at the place of a verdict that waits."""
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hex digits.")]
@@ -34,16 +36,26 @@ RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type
 
 
 @router.post(
-    "/verdicts", status_code=202, responses={200: {"model": Status}, **errors(400, 401, 408, 413, 422, 429, 503)}
+    "/verdicts",
+    status_code=202,
+    response_model=Status,
+    responses={200: {"model": Status}, **errors(400, 401, 408, 413, 422, 429, 503)},
 )
-async def submit(submission: Submission, client: Client, here: Here, response: Response) -> Status:
+async def submit(submission: Submission, client: Client, here: Here) -> Response:
     """Submits one candidate: 202 while it waits or is judged, 200 where its verdict is known already."""
     began = time.perf_counter()
-    status = await run_sync(here.service.submit, client, submission)
+    if len(submission.candidate) + len(submission.problem.source or "") <= SMALL:
+        status = here.service.submit(client, submission)
+    else:
+        status = await run_sync(here.service.submit, client, submission)
     here.metrics.enqueue.observe(time.perf_counter() - began)
-    response.status_code = 200 if status.state.ended else 202
-    response.headers["Location"] = f"/v1/verdicts/{status.verdict_id}"
-    return status
+    place = {"Location": f"/v1/verdicts/{status.verdict_id}"}
+    return _json(status, 200 if status.state.ended else 202, place)
+
+
+def _json(status: Status, code: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Written once: FastAPI would check and write a value of ours a second time."""
+    return Response(status.model_dump_json(), code, headers, "application/json")
 
 
 @router.post("/batches", responses=errors(400, 401, 408, 413, 422, 503))
@@ -79,22 +91,22 @@ def _newest(here: Context, client: str, state: State | None, limit: int, problem
     return VerdictList(verdicts=tuple(here.service.status_of(one, client, attempts[one.id]) for one in kept))
 
 
-@router.get("/verdicts/{verdict_id}", responses=errors(401, 404, 422))
+@router.get("/verdicts/{verdict_id}", response_model=Status, responses=errors(401, 404, 422))
 async def status(
     verdict_id: Id,
     client: Client,
     here: Here,
     wait: Annotated[float, Query(ge=0.0, le=MAX_WAIT, description="Seconds.")] = 0.0,
-) -> Status:
+) -> Response:
     """The status; with `wait`, as soon as it has ended, or after so many seconds."""
     deadline = time.monotonic() + wait
     with here.changes.of(verdict_id) as changed:
         while True:
             changed.clear()
-            kept = await run_sync(here.service.record.find, verdict_id)
+            kept = here.service.record.find(verdict_id)
             left = deadline - time.monotonic()
             if kept is None or kept.state.ended or left <= 0 or here.changes.closing:
-                return await run_sync(here.service.status, client, verdict_id)
+                return _json(here.service.status(client, verdict_id))
             await wait_for(changed, left)
 
 
@@ -106,7 +118,7 @@ async def cancel(verdict_id: Id, client: Client, here: Here) -> Status:
 
 async def _existing(verdict_id: Id, client: Client, here: Here) -> str:
     """A dependency, so that a verdict that is not there is a 404 and not a stream."""
-    await run_sync(here.service.status, client, verdict_id, False)
+    here.service.status(client, verdict_id, with_report=False)
     return verdict_id
 
 
@@ -120,7 +132,7 @@ async def events(
     with here.changes.of(verdict_id) as changed:
         while not here.changes.closing:
             changed.clear()
-            now = await run_sync(here.service.status, client, verdict_id, False)
+            now = here.service.status(client, verdict_id, with_report=False)
             if now.state.ended:
                 full = await run_sync(here.service.status, client, verdict_id)
                 yield ServerSentEvent(event="end", raw_data=full.model_dump_json())
