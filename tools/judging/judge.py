@@ -256,7 +256,7 @@ class Judge:
             except Exception as error:
                 if not out_of_memory(error):
                     raise
-                let_go(error)
+                clear_traceback(error)
                 raise DoesNotFit(base.problem.name, self.device) from error
             finally:
                 self.buffers.release()

@@ -123,10 +123,10 @@ class Loops:
             own = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaves]
             with _substituting(dict(zip(map(id, given), new, strict=True))):
                 after, made = body(at, torch.utils._pytree.tree_unflatten(own, form))
-            carried_on = [v for v in torch.utils._pytree.tree_leaves(after) if isinstance(v, torch.Tensor)]
-            if len(carried_on) != len(on):
+            carried_now = [v for v in torch.utils._pytree.tree_leaves(after) if isinstance(v, torch.Tensor)]
+            if len(carried_now) != len(on):
                 raise Unsuited("a loop over a size carries a number of tensors that changes")
-            for place, value in [*zip(on, carried_on, strict=True), *zip(puts, made.values(), strict=True)]:
+            for place, value in [*zip(on, carried_now, strict=True), *zip(puts, made.values(), strict=True)]:
                 if len(place.shape) != len(value.shape) or place.dtype != value.dtype:
                     raise Unsuited("a loop over a size carries a tensor whose shape changes")
                 place.copy_(value)

@@ -231,8 +231,8 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
     head, rest = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
     decorator, head = head.split("\n", 1)
     opening, parameters_text = head.split("(", 1)
-    lines = folded(f"{opening}(", parameters_text.split(", "), "):")
-    return Written("\n".join([comment, decorator, *lines, rest]), kept)
+    signature = folded(f"{opening}(", parameters_text.split(", "), "):")
+    return Written("\n".join([comment, decorator, *signature, rest]), kept)
 
 
 def folded(opening: str, items: list[str], closing: str, indent: str = "") -> list[str]:
