@@ -179,6 +179,7 @@ def main() -> int:
     try:
         warm(pool)
         rows |= with_kills(pool, given.verdicts, given.kills)
+        print(rows, file=sys.stderr, flush=True)
         rows |= compared(pool, given.compare) if given.compare else {}
     finally:
         pool.close()

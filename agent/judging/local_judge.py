@@ -66,7 +66,8 @@ class LocalJudge:
     def free(self) -> int:
         """Verdicts that it could begin now."""
         with self._lock:
-            return self.capacity - len(self._work) if self._alive and not self._closing else 0
+            takes = self._alive and self.was_ready and not self._closing
+            return self.capacity - len(self._work) if takes else 0
 
     def begin(self, ask: Ask, work: AtWork) -> None:
         """Raises nothing: where the judge is gone the future raises JudgeLost."""
@@ -122,6 +123,7 @@ class LocalJudge:
         match message:
             case Ready():
                 self.was_ready = True
+                self._ended(self)  # who waits may be given to it
             case Step():
                 if (work := self._work.get(message.number)) is not None:
                     work.progress(message.doing)

@@ -64,7 +64,8 @@ class RayJudge:
     @property
     def free(self) -> int:
         with self._lock:
-            return self.capacity - len(self._work) if self._alive and not self._closing else 0
+            takes = self._alive and self.was_ready and not self._closing
+            return self.capacity - len(self._work) if takes else 0
 
     def begin(self, ask: Ask, work: AtWork) -> None:
         with self._lock:
@@ -95,6 +96,7 @@ class RayJudge:
             self.ready = (Ready.model_validate_json(ready), target, process)
             self.was_ready = True
             self.begun.set()
+            self._ended(self)  # who waits may be given to it
             ray.get(self._actor.live.remote())
         except (Exception, SystemExit) as error:  # Ray raises the latter in every thread when its cluster is gone
             self.trouble = self.trouble or _last_line(error)
