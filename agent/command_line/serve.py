@@ -41,7 +41,7 @@ def serve(
     client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None, ray: Ray = None,
     debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /; docs/service.md has the routes.
+    """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /; docs/reference/service.md has the routes.
 
     Equal candidates are judged once, also across a restart. Ctrl-C stops it; what was under way is begun again by the
     next server.

@@ -1,4 +1,4 @@
-"""The FastAPI application of the judge service: routes, body limits, errors as JSON (docs/service.md)."""
+"""The FastAPI application of the judge service: routes, body limits, errors as JSON (docs/reference/service.md)."""
 
 from __future__ import annotations
 

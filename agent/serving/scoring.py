@@ -11,7 +11,7 @@ NO_CANDIDATE = frozenset({Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.
 
 
 def score_of(report: Report) -> Score:
-    """See docs/service.md, "score"."""
+    """See docs/reference/service.md, "score"."""
     fault = report.failure.fault if report.failure else None
     compiled = report.compile.passed if report.compile else report.rung is not Rung.SOURCE and fault is None
     return Score(

@@ -1,4 +1,4 @@
-"""The client of a judge service (docs/service.md): sync, async and many at a time.
+"""The client of a judge service (docs/reference/service.md): sync, async and many at a time.
 
 Trouble of the service or of the network is waited out, and then is a `Score` without a verdict, which masks its reward.
 Only what the user must mend (a wrong token, an unknown problem) is raised, so that no training goes on without a judge.

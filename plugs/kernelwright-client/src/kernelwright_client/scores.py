@@ -79,7 +79,7 @@ class Score:
 
     @classmethod
     def of(cls, status: Mapping[str, Any]) -> Score:
-        """Of the status of a verdict that has ended (docs/service.md)."""
+        """Of the status of a verdict that has ended (docs/reference/service.md)."""
         told, error = status.get("score"), status.get("error") or {}
         if told is None:
             why = error.get("message") or f"the verdict ended as {status.get('state')}"
