@@ -1,7 +1,7 @@
 """The judge service under load: many clients, many submissions, some equal; with --kill the server is killed half-way.
 
     python -m bench.service_load [--clients 200] [--submissions 2000] [--distinct 400] [--judged 20] [--ramp 20]
-    [--think 4] [--kill] [--out bench/service_load.md]
+    [--think 4] [--kill] [--out bench/results/service_load.md]
 
 Starts `agent serve --device cpu` on loopback. Each client submits one candidate, waits for its verdict, thinks for
 `--think` seconds on average (exponential, as a policy that writes the next candidate), and submits the next.

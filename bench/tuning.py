@@ -85,8 +85,8 @@ def one_kernel(evaluator: Any, asked: argparse.Namespace, name: str) -> dict[str
     from kernelwright.agent.tuning.journal import Journal
     from kernelwright.agent.tuning.settings import TuneSettings
     from kernelwright.agent.tuning.tuning import Tuner
-    from kernelwright.tools.tuning.parameters import key_of
-    from kernelwright.tools.tuning.rewriting import rewrite
+    from kernelwright.tools.tuning.kernel_text.parameters import key_of
+    from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
     problem, source = problem_of(name), (GOOD / f"{name}.py").read_text(encoding="utf-8")
     target = evaluator._own_target() if evaluator.on_gpu else asked.target

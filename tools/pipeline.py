@@ -269,10 +269,7 @@ class Evaluator:
         return compile_bare(self._zygote(Kind.COMPILE), source, targets, seconds=seconds)
 
     def trial(self, problem: Problem, source: str, calls: int, options: Options | None = None) -> TrialTimes:
-        """Times a few calls of one text at the problem's own size on the GPU: a tuner's measurement, and no verdict.
-
-        Raises: ProblemError where the reference cannot be used; InfrastructureError for trouble of ours.
-        """
+        """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""
         asked, target = options or Options(), self._own_target()
         candidate = self.front().traced_at_own_size(problem, source, target, asked)
         binaries = self.front().compiled_with_text(candidate, target, source, asked)
@@ -286,8 +283,7 @@ class Evaluator:
     # -------------------------------------------------------------- on a CPU
     def _interpreted(
         self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate,
-        selection: Selection, seed: int,
-        asked: Options, rule: Rule, say: Progress,
+        selection: Selection, seed: int, asked: Options, rule: Rule, say: Progress,
     ) -> Report:  # fmt: skip
         """Replays under the interpreter. Not asked for: the report as it is."""
         if asked.interpret is False:
@@ -309,15 +305,13 @@ class Evaluator:
     # -------------------------------------------------------------- on a GPU
     def _on_the_gpu(
         self, judge: Judge, report: Report, problem: Problem, source: str, candidate: TracedCandidate,
-        selection: Selection, seed: int,
-        asked: Options, rule: Rule, binaries: Mapping[str, Any], say: Progress,
+        selection: Selection, seed: int, asked: Options, rule: Rule, binaries: Mapping[str, Any], say: Progress,
     ) -> Report:  # fmt: skip
         rules = Rules(own_work=rule, seconds=asked.seconds)
         with self._at(Lane.GPU, asked, say):
             say("judging on the GPU")
-            judged = judge.judge(
-                candidate, selection.base, selection.others, seed, rules, binaries=binaries, progress=say
-            )
+            base, others = selection.base, selection.others
+            judged = judge.judge(candidate, base, others, seed, rules, binaries=binaries, progress=say)
             report = with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.result)
             if report.correct and asked.profile:
                 report = self._profiled(report, candidate, selection, seed, rule, binaries, judge, say)
@@ -332,15 +326,8 @@ class Evaluator:
         """The clock's answer; an answer that is wrong while it is timed is a failure."""
         say("timing")
         try:
-            profile, work = judge.profile(
-                candidate,
-                selection.base,
-                seed,
-                rule,
-                report.own_work,
-                binaries,
-                report.compiles[0].kernels if report.compiles else (),
-            )
+            kernels = report.compiles[0].kernels if report.compiles else ()
+            profile, work = judge.profile(candidate, selection.base, seed, rule, report.own_work, binaries, kernels)
         except Failed as failed:
             return report.with_(rung=Rung.PROFILE, failure=failed.failure, correct=False)
         return report.with_(rung=Rung.PROFILE, profile=profile, own_work=work)

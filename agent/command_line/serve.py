@@ -41,14 +41,14 @@ def serve(
     client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None, ray: Ray = None,
     debug: Debug = False,
 ) -> None:  # fmt: skip
-    """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /; docs/reference/service.md has the routes.
+    """Answer verdicts over HTTP: submit, follow, cancel; a page for people at /. Routes: docs/reference/service.md.
 
     Equal candidates are judged once, also across a restart. Ctrl-C stops it; what was under way is begun again by the
     next server.
     """
     _needs_extra()
     from kernelwright.agent.command_line.check import allowed_packages
-    from kernelwright.agent.serving.quotas import Limits
+    from kernelwright.agent.serving.routes.quotas import Limits
     from kernelwright.agent.serving.server import Plan, devices_of
     from kernelwright.agent.serving.server import serve as run
 

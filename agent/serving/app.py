@@ -12,10 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from kernelwright.agent.serving import problem_routes, state_routes, verdict_routes
-from kernelwright.agent.serving.connections import BODY_SECONDS, BodyLimits
 from kernelwright.agent.serving.content import Refused
-from kernelwright.agent.serving.context import Context
+from kernelwright.agent.serving.routes import problem_routes, state_routes, verdict_routes
+from kernelwright.agent.serving.routes.connections import BODY_SECONDS, BodyLimits
+from kernelwright.agent.serving.routes.context import Context
 from kernelwright.agent.serving.wire import Code, Error, ErrorBody
 
 BODY_BYTES = 2**20

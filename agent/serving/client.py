@@ -81,7 +81,7 @@ class JudgeClient:
         self, problem: Named, code: str, *, device: str | None = None, group: str | None = None,
         progress: Callable[[str], None] = ignore, **options: Any,
     ) -> Verdict:  # fmt: skip
-        """Judges one candidate and waits for the verdict. `options`: those of docs/reference/service.md (sizes, seed ...)."""
+        """Judges one candidate and waits for the verdict. `options`: as docs/reference/service.md lists them."""
         return self.result(self.submit(problem, code, device=device, group=group, **options), progress)
 
     def submit(

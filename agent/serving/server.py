@@ -12,15 +12,15 @@ from pydantic import BaseModel, ConfigDict
 
 from kernelwright.agent.judging.pool import JudgePool
 from kernelwright.agent.serving.app import make_app
-from kernelwright.agent.serving.connections import BODY_SECONDS, READER_SECONDS, Connection
 from kernelwright.agent.serving.content import Preparing
-from kernelwright.agent.serving.context import Context
-from kernelwright.agent.serving.metrics import Metrics
-from kernelwright.agent.serving.quotas import Limits
 from kernelwright.agent.serving.record import Record
+from kernelwright.agent.serving.routes.connections import BODY_SECONDS, READER_SECONDS, Connection
+from kernelwright.agent.serving.routes.context import Context
+from kernelwright.agent.serving.routes.quotas import Limits
+from kernelwright.agent.serving.routes.tokens import Tokens
 from kernelwright.agent.serving.service import Service
-from kernelwright.agent.serving.tokens import Tokens
-from kernelwright.agent.serving.trajectories import Trajectories
+from kernelwright.agent.serving.statistics.metrics import Metrics
+from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.errors import InputError
 
 GRACE_SECONDS = 5

@@ -24,8 +24,8 @@ from kernelwright.agent.judging.pool import (
     VerdictCancelled,
 )
 from kernelwright.agent.serving.content import Preparing, Ready, Refused
-from kernelwright.agent.serving.quotas import Limits, Quotas
 from kernelwright.agent.serving.record import Kept, Record, Texts, failed, finished
+from kernelwright.agent.serving.routes.quotas import Limits, Quotas
 from kernelwright.agent.serving.scoring import score_of
 from kernelwright.agent.serving.waiting_line import WaitingLine
 from kernelwright.agent.serving.wire import Attempt, Code, Outcome, State, Status, Submission, first_line

@@ -1,4 +1,4 @@
-"""What travels between a client and the judge service. Written down in docs/reference/service.md; nothing here imports torch."""
+"""What travels between a client and the judge service (docs/reference/service.md). Nothing here imports torch."""
 
 from __future__ import annotations
 

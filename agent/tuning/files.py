@@ -8,10 +8,10 @@ from pathlib import Path
 
 from kernelwright.agent.tuning.tuned import Fate, Row, Tuned
 from kernelwright.errors import InputError
-from kernelwright.tools.tuning.parameters import Configuration, Setting, Space
-from kernelwright.tools.tuning.reading import TunableFile
-from kernelwright.tools.tuning.rewriting import rewrite
-from kernelwright.tools.tuning.writing_lists import with_list
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space
+from kernelwright.tools.tuning.kernel_text.reading import TunableFile
+from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
+from kernelwright.tools.tuning.kernel_text.writing_lists import with_list
 
 MARK = "# Tuned by kernelwright"
 

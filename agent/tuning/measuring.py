@@ -13,9 +13,9 @@ from kernelwright.agent.tuning.settings import TuneSettings, within
 from kernelwright.agent.tuning.tuned import Fate, Group, Row
 from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import timing
-from kernelwright.tools.tuning.parameters import Configuration, Setting, Space, key_of
-from kernelwright.tools.tuning.reading import TunableFile
-from kernelwright.tools.tuning.rewriting import rewrite
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space, key_of
+from kernelwright.tools.tuning.kernel_text.reading import TunableFile
+from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
 KIND = "timed"
 Say = Callable[[str], None]

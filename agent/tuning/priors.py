@@ -13,8 +13,8 @@ from kernelwright.store.database import Store
 from kernelwright.store.models import Action
 from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.tuning.parameters import Parameter, Role, Setting, Space
-from kernelwright.tools.tuning.reading import read_file
+from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Setting, Space
+from kernelwright.tools.tuning.kernel_text.reading import read_file
 
 MOST_ROWS = 200
 """Tuned candidates that are looked at, the latest first."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kernelwright.agent.tuning.settings import PrecisionClass, within
 from kernelwright.agent.tuning.usual_tilings import usual
-from kernelwright.tools.tuning.parameters import Configuration, Parameter, Role, Setting, Space, key_of
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Parameter, Role, Setting, Space, key_of
 
 BATCH = 8
 """Proposed at once, whatever the number of cores."""

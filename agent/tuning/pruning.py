@@ -14,9 +14,9 @@ from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import TuneSettings, within
 from kernelwright.agent.tuning.tuned import Fate, Group, Row
 from kernelwright.tools.tuning.compile_scores import CompileScore
-from kernelwright.tools.tuning.parameters import Setting, Space, key_of
-from kernelwright.tools.tuning.reading import TunableFile
-from kernelwright.tools.tuning.rewriting import rewrite
+from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, key_of
+from kernelwright.tools.tuning.kernel_text.reading import TunableFile
+from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
 KIND = "compiled"
 """Of the journal's rows."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from kernelwright.policies.base import Value
-from kernelwright.tools.tuning.parameters import Configuration, Role, Setting, Space
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Role, Setting, Space
 
 IEEE = ("ieee",)
 SPLIT = ("ieee", "tf32x3", "bf16x6", "bf16x3")

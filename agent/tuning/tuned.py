@@ -9,7 +9,7 @@ from kernelwright.agent.tuning.settings import PrecisionClass
 from kernelwright.policies.base import Value
 from kernelwright.tools.report import Number, Report, Timing
 from kernelwright.tools.tuning.compile_scores import CompileScore
-from kernelwright.tools.tuning.parameters import Refused, Setting
+from kernelwright.tools.tuning.kernel_text.parameters import Refused, Setting
 
 
 class Fate(StrEnum):

@@ -21,10 +21,10 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.compile_scores import CompileScore, score
 from kernelwright.tools.tuning.following import Followed, follow
-from kernelwright.tools.tuning.parameters import Setting, Space, changes, key_of
-from kernelwright.tools.tuning.reading import TunableFile, read_file
-from kernelwright.tools.tuning.rewriting import rewrite
-from kernelwright.tools.tuning.writing_lists import with_list
+from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, changes, key_of
+from kernelwright.tools.tuning.kernel_text.reading import TunableFile, read_file
+from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
+from kernelwright.tools.tuning.kernel_text.writing_lists import with_list
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.trials import TrialTimes

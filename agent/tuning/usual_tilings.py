@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.agent.tuning.settings import PrecisionClass
+from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Setting
 from kernelwright.tools.tuning.legal_values import DOT_LEAST
-from kernelwright.tools.tuning.parameters import Parameter, Role, Setting
 
 PRODUCTS: tuple[tuple[int, int, int, int, int], ...] = (
     (128, 128, 64, 8, 3),

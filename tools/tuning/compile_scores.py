@@ -12,7 +12,7 @@ from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import KernelResources, Number, Value
 from kernelwright.tools.tracing.client import TracedCandidate
 from kernelwright.tools.tuning.instruction_counts import InstructionCounts, count_instructions
-from kernelwright.tools.tuning.kernel_syntax import KernelSyntax, kernels_of
+from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
 from kernelwright.tools.tuning.launched import LaunchFacts, launches_at
 from kernelwright.tools.tuning.loop_trips import trips_of
 from kernelwright.tools.tuning.ranking_model import rank

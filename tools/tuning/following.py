@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import Failure, Value
 from kernelwright.tools.tracing.client import TracedCandidate
-from kernelwright.tools.tuning.kernel_syntax import KernelSyntax, kernels_of
+from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
+from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Refused, Role, Setting, Space
+from kernelwright.tools.tuning.kernel_text.reading import TunableFile
+from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 from kernelwright.tools.tuning.launched import LaunchFacts, launches_at
 from kernelwright.tools.tuning.legal_values import DEFAULTS, option_values
-from kernelwright.tools.tuning.parameters import Parameter, Refused, Role, Setting, Space
-from kernelwright.tools.tuning.reading import TunableFile
-from kernelwright.tools.tuning.rewriting import rewrite
 
 Trace = Callable[[str], TracedCandidate]
 """Traces a text at the problem's own size."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.tools.tuning.parameters import Role, Setting
+from kernelwright.tools.tuning.kernel_text.parameters import Role, Setting
 
 DOT_LEAST = 16
 """Of every extent of `tl.dot` (triton.language.dot)."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kernelwright.tools.tuning.kernel_syntax import called_name
+from kernelwright.tools.tuning.kernel_text.kernel_syntax import called_name
 from kernelwright.tools.tuning.launched import LaunchFacts
 
 DEEPEST = 12

@@ -13,7 +13,7 @@ from rich.text import Text
 from kernelwright.agent.tuning.files import shown
 from kernelwright.agent.tuning.tuned import Fate, Group, Row, Tuned
 from kernelwright.tools.report import Report
-from kernelwright.tools.tuning.parameters import Setting
+from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
 MOST_ROWS = 24
 FAILURES = 3

@@ -13,6 +13,7 @@ def replace_functions() -> None:
     import torch
     import torch.nn.functional as functional
 
+    from kernelwright.policies.inductor.tracing.linear_layer import linear
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
     from kernelwright.policies.inductor.tracing.pooling import pooling_functions
     from kernelwright.policies.inductor.tracing.ranking import ordering_functions
@@ -78,16 +79,6 @@ def _dropout(name: str) -> Any:
         return x
 
     return dropout
-
-
-def linear(x: Any, weight: Any, bias: Any = None) -> Any:
-    """One product over all leading sizes; C++ asks for them as numbers where there is a bias."""
-    import torch
-
-    if bias is None or x.dim() <= 2:
-        return torch._C._nn.linear(x, weight, bias)
-    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    return torch.addmm(bias, rows, weight.t()).reshape(*x.shape[:-1], weight.shape[0])
 
 
 def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.tracing.linear_layer import linear
 from kernelwright.policies.inductor.tracing.loops import over_steps
 
 Cell = Callable[[Any, dict[str, Any], Any, Any], dict[str, Any]]
@@ -24,18 +25,12 @@ def recurrent_functions() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
-    from kernelwright.policies.inductor.tracing.functional import linear
-
-    return linear(x, weight, bias)
-
-
 def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    return _gru_step(_linear(x, w_ih, b_ih), {"h": h}, w_hh, b_hh)["h"]
+    return _gru_step(linear(x, w_ih, b_ih), {"h": h}, w_hh, b_hh)["h"]
 
 
 def lstm_cell(x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> tuple[Any, Any]:
-    made = _lstm_step(_linear(x, w_ih, b_ih), {"h": state[0], "c": state[1]}, w_hh, b_hh)
+    made = _lstm_step(linear(x, w_ih, b_ih), {"h": state[0], "c": state[1]}, w_hh, b_hh)
     return made["h"], made["c"]
 
 
@@ -43,7 +38,7 @@ def _plain_cell(function: str) -> Any:
     step = _plain_step(function)
 
     def cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-        return step(_linear(x, w_ih, b_ih), {"h": h}, w_hh, b_hh)["h"]
+        return step(linear(x, w_ih, b_ih), {"h": h}, w_hh, b_hh)["h"]
 
     return cell
 
@@ -52,7 +47,7 @@ def _gru_step(own: Any, state: dict[str, Any], weight: Any, bias: Any) -> dict[s
     import torch
 
     h = state["h"]
-    size, kept = h.shape[-1], _linear(h, weight, bias)
+    size, kept = h.shape[-1], linear(h, weight, bias)
     reset = torch.sigmoid(own[..., :size] + kept[..., :size])
     update = torch.sigmoid(own[..., size : 2 * size] + kept[..., size : 2 * size])
     new = torch.tanh(own[..., 2 * size :] + reset * kept[..., 2 * size :])
@@ -63,7 +58,7 @@ def _lstm_step(own: Any, state: dict[str, Any], weight: Any, bias: Any) -> dict[
     import torch
 
     h, c = state["h"], state["c"]
-    size, gates = c.shape[-1], own + _linear(h, weight, bias)
+    size, gates = c.shape[-1], own + linear(h, weight, bias)
     put, forget = torch.sigmoid(gates[..., :size]), torch.sigmoid(gates[..., size : 2 * size])
     candidate, out = torch.tanh(gates[..., 2 * size : 3 * size]), torch.sigmoid(gates[..., 3 * size :])
     c = forget * c + put * candidate
@@ -74,7 +69,7 @@ def _plain_step(function: str) -> Cell:
     import torch
 
     apply = getattr(torch, function)
-    return lambda own, state, weight, bias: {"h": apply(own + _linear(state["h"], weight, bias))}
+    return lambda own, state, weight, bias: {"h": apply(own + linear(state["h"], weight, bias))}
 
 
 def lstm(x: Any, hidden: Any, *rest: Any) -> tuple[Any, Any, Any]:
@@ -121,7 +116,7 @@ def _direction(x: Any, start: dict[str, Any], step: Cell, w_ih: Any, w_hh: Any, 
     backwards: bool) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """One layer in one direction over x [steps, batch, width]."""
     steps = x.shape[0]
-    own = _linear(x, w_ih, b_ih)
+    own = linear(x, w_ih, b_ih)
 
     def body(at: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         after = step(own[steps - 1 - at if backwards else at], state, w_hh, b_hh)

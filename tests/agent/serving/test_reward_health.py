@@ -1,7 +1,7 @@
 """Reward health as a function of scores."""
 
-from kernelwright.agent.serving.reward_health import Sample, reward_health
 from kernelwright.agent.serving.scoring import score_of
+from kernelwright.agent.serving.statistics.reward_health import Sample, reward_health
 from kernelwright.agent.serving.wire import Score
 from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from kernelwright.agent.tuning.priors import priors_from
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import PrecisionClass
-from kernelwright.tools.tuning.parameters import Role
-from kernelwright.tools.tuning.reading import read_file
-from kernelwright.tools.tuning.rewriting import rewrite
+from kernelwright.tools.tuning.kernel_text.parameters import Role
+from kernelwright.tools.tuning.kernel_text.reading import read_file
+from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
 GOOD = Path(__file__).parents[2] / "kernels" / "good"
 

@@ -9,10 +9,10 @@ from kernelwright.agent.problems.finding import find
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.tuning.compile_scores import score
 from kernelwright.tools.tuning.instruction_counts import count_instructions
+from kernelwright.tools.tuning.kernel_text.reading import read_file
+from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 from kernelwright.tools.tuning.launched import LaunchFacts
 from kernelwright.tools.tuning.loop_trips import trips_of
-from kernelwright.tools.tuning.reading import read_file
-from kernelwright.tools.tuning.rewriting import rewrite
 
 MATMUL = (Path(__file__).parents[2] / "kernels" / "good" / "matmul.py").read_text(encoding="utf-8")
 

@@ -6,8 +6,8 @@ import pytest
 
 from kernelwright.agent.problems.finding import find
 from kernelwright.tools.tuning.following import follow
-from kernelwright.tools.tuning.parameters import Role
-from kernelwright.tools.tuning.reading import read_file
+from kernelwright.tools.tuning.kernel_text.parameters import Role
+from kernelwright.tools.tuning.kernel_text.reading import read_file
 
 GOOD = Path(__file__).parents[2] / "kernels" / "good"
 
@@ -43,8 +43,8 @@ def test_half_precision_operands_have_no_input_precision(tracing):
 
 @pytest.mark.parametrize("name", ["matvec", "mse_loss", "avg_pool2d"])
 def test_a_changed_value_is_what_the_tracer_sees_launched(tracing, name):
+    from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
     from kernelwright.tools.tuning.launched import launches_at
-    from kernelwright.tools.tuning.rewriting import rewrite
 
     text = (GOOD / f"{name}.py").read_text(encoding="utf-8")
     file, problem = read_file(text), find(name.replace("_", " "))

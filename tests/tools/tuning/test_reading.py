@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.tuning.parameters import Role
-from kernelwright.tools.tuning.reading import read_file
-from kernelwright.tools.tuning.rewriting import rewrite
-from kernelwright.tools.tuning.writing_lists import with_list
+from kernelwright.tools.tuning.kernel_text.parameters import Role
+from kernelwright.tools.tuning.kernel_text.reading import read_file
+from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
+from kernelwright.tools.tuning.kernel_text.writing_lists import with_list
 
 GOOD = Path(__file__).parents[2] / "kernels" / "good"
 

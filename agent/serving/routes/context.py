@@ -11,10 +11,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from kernelwright.agent.serving.changes import Changes
 from kernelwright.agent.serving.content import Refused
-from kernelwright.agent.serving.metrics import Metrics
+from kernelwright.agent.serving.routes.tokens import Tokens
 from kernelwright.agent.serving.service import Service
-from kernelwright.agent.serving.tokens import Tokens
-from kernelwright.agent.serving.trajectories import Trajectories
+from kernelwright.agent.serving.statistics.metrics import Metrics
+from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.agent.serving.wire import Code, ErrorBody
 
 _BEARER = HTTPBearer(auto_error=False, description="A token of the server's token file.")

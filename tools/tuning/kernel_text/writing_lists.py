@@ -6,12 +6,12 @@ import ast
 from collections.abc import Sequence
 
 from kernelwright.tools.parsing import parse_module
-from kernelwright.tools.tuning.autotune_lists import lists_of
-from kernelwright.tools.tuning.parameters import Configuration, Parameter, Role, Space
-from kernelwright.tools.tuning.places import Text
-from kernelwright.tools.tuning.reading import TunableFile
-from kernelwright.tools.tuning.resolving import Scopes
-from kernelwright.tools.tuning.rewriting import apply, rewrite
+from kernelwright.tools.tuning.kernel_text.autotune_lists import lists_of
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Parameter, Role, Space
+from kernelwright.tools.tuning.kernel_text.places import Text
+from kernelwright.tools.tuning.kernel_text.reading import TunableFile
+from kernelwright.tools.tuning.kernel_text.resolving import Scopes
+from kernelwright.tools.tuning.kernel_text.rewriting import apply, rewrite
 
 OPTIONS = (Role.WARPS, Role.STAGES, Role.CTAS)
 

@@ -8,7 +8,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path
 
 from kernelwright.agent.serving.content import Refused
-from kernelwright.agent.serving.context import Client, Here, errors
+from kernelwright.agent.serving.routes.context import Client, Here, errors
 from kernelwright.agent.serving.wire import Code, ProblemEntry, ProblemList, ProblemReference
 from kernelwright.tools.problem import Problem
 

@@ -14,9 +14,9 @@ from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from kernelwright.agent.judging.pool import DeviceKind
-from kernelwright.agent.serving.context import Client, Context, Here, errors
-from kernelwright.agent.serving.reward_health import RewardHealth, Sample, reward_health
-from kernelwright.agent.serving.trajectories import TrajectoryList
+from kernelwright.agent.serving.routes.context import Client, Context, Here, errors
+from kernelwright.agent.serving.statistics.reward_health import RewardHealth, Sample, reward_health
+from kernelwright.agent.serving.statistics.trajectories import TrajectoryList
 from kernelwright.agent.serving.wire import DeviceQueue, Health, HealthStatus, QueueState
 
 router = APIRouter(tags=["service"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernelwright.tools.tuning.parameters import Configuration, Site, Space, changes
+from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Site, Space, changes
 
 Edit = tuple[int, int, str]
 """First byte, byte after the last, and what is put in their place."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from kernelwright.tools.tuning.kernel_syntax import KernelSyntax
-from kernelwright.tools.tuning.launches import LaunchSyntax
+from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax
+from kernelwright.tools.tuning.kernel_text.launches import LaunchSyntax
+from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Site
+from kernelwright.tools.tuning.kernel_text.places import Text
+from kernelwright.tools.tuning.kernel_text.resolving import Scopes, resolve
 from kernelwright.tools.tuning.legal_values import DEFAULTS, PRECISIONS
-from kernelwright.tools.tuning.parameters import Parameter, Role, Site
-from kernelwright.tools.tuning.places import Text
-from kernelwright.tools.tuning.resolving import Scopes, resolve
 
 KEYWORD = "input_precision"
 

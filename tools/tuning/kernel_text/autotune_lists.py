@@ -6,11 +6,11 @@ import ast
 from dataclasses import dataclass, field
 
 from kernelwright.tools.parsing import parse_module
-from kernelwright.tools.tuning.kernel_syntax import called_name, kernels_of
-from kernelwright.tools.tuning.parameters import Setting
-from kernelwright.tools.tuning.places import Text
-from kernelwright.tools.tuning.resolving import Scopes, entries
-from kernelwright.tools.tuning.rewriting import apply
+from kernelwright.tools.tuning.kernel_text.kernel_syntax import called_name, kernels_of
+from kernelwright.tools.tuning.kernel_text.parameters import Setting
+from kernelwright.tools.tuning.kernel_text.places import Text
+from kernelwright.tools.tuning.kernel_text.resolving import Scopes, entries
+from kernelwright.tools.tuning.kernel_text.rewriting import apply
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas")
 

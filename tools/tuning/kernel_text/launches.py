@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from kernelwright.tools.tuning.kernel_syntax import KernelSyntax, called_name
-from kernelwright.tools.tuning.resolving import Scopes, entries, resolve
+from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, called_name
+from kernelwright.tools.tuning.kernel_text.resolving import Scopes, entries, resolve
 
 DEEPEST = 5
 

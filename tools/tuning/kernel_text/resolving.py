@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kernelwright.tools.tuning.kernel_syntax import called_name, dotted
+from kernelwright.tools.tuning.kernel_text.kernel_syntax import called_name, dotted
 
 DEEPEST = 6
 """Names followed one after the other."""

@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 
-from kernelwright.tools.tuning.parameters import Site
+from kernelwright.tools.tuning.kernel_text.parameters import Site
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _IGNORED = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -9,15 +9,15 @@ import ast
 from dataclasses import dataclass, field
 
 from kernelwright.tools.parsing import parse_module
-from kernelwright.tools.tuning.autotune_lists import AutotuneList, lists_of, without_all_but_first
-from kernelwright.tools.tuning.dot_precision import precision_parameters
-from kernelwright.tools.tuning.kernel_syntax import KernelSyntax, kernels_of
-from kernelwright.tools.tuning.launches import GridDivision, LaunchSyntax, divisions_of, launches_of
+from kernelwright.tools.tuning.kernel_text.autotune_lists import AutotuneList, lists_of, without_all_but_first
+from kernelwright.tools.tuning.kernel_text.dot_precision import precision_parameters
+from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
+from kernelwright.tools.tuning.kernel_text.launches import GridDivision, LaunchSyntax, divisions_of, launches_of
+from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Refused, Role, Setting, Site, Space
+from kernelwright.tools.tuning.kernel_text.places import Text
+from kernelwright.tools.tuning.kernel_text.resolving import Resolved, Scopes, resolve
+from kernelwright.tools.tuning.kernel_text.rewriting import joined
 from kernelwright.tools.tuning.legal_values import DEFAULTS, counts_work, option_values, tile_values
-from kernelwright.tools.tuning.parameters import Parameter, Refused, Role, Setting, Site, Space
-from kernelwright.tools.tuning.places import Text
-from kernelwright.tools.tuning.resolving import Resolved, Scopes, resolve
-from kernelwright.tools.tuning.rewriting import joined
 
 OPTIONS = (Role.WARPS, Role.STAGES, Role.CTAS)
 

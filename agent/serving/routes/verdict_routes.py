@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from kernelwright.agent.serving.changes import wait_for
 from kernelwright.agent.serving.content import Refused
-from kernelwright.agent.serving.context import Client, Context, Here, errors
+from kernelwright.agent.serving.routes.context import Client, Context, Here, errors
 from kernelwright.agent.serving.wire import (
     MAX_WAIT,
     BatchAnswer,

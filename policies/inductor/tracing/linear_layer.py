@@ -1,0 +1,16 @@
+"""A linear layer whose leading sizes may be symbols."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """One product over all leading sizes; C++ asks for them as numbers where there is a bias."""
+    import torch
+
+    if bias is None or x.dim() <= 2:
+        return torch._C._nn.linear(x, weight, bias)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    return torch.addmm(bias, rows, weight.t()).reshape(*x.shape[:-1], weight.shape[0])
