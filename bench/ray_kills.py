@@ -1,6 +1,7 @@
 """Judges on a Ray cluster of two nodes on loopback: kills during a batch, and what Ray costs beside local processes.
 
-    python -m bench.ray_kills [--verdicts 300] [--kills 20] [--compare 60] [--scaling] [--out bench/results/ray_kills.md]
+    python -m bench.ray_kills [--verdicts 300] [--kills 20] [--compare 60] [--scaling]
+        [--out bench/results/ray_kills.md]
 
 First `--verdicts` distinct candidates are judged while `--kills` judges (Ray workers) are killed in the middle of their
 work; then `--compare` distinct candidates are judged by two judges here and by two judges on Ray, warm, without kills.

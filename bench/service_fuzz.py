@@ -1,6 +1,7 @@
 """The judge service fuzzed from its own schema by schemathesis: no answer may be a server error.
 
-    python -m bench.service_fuzz --schemathesis VENV/bin/schemathesis [--examples 50] [--out bench/results/service_fuzz.md]
+    python -m bench.service_fuzz --schemathesis VENV/bin/schemathesis [--examples 50]
+        [--out bench/results/service_fuzz.md]
 
 Starts `agent serve --device cpu` on loopback and gives schemathesis its OpenAPI schema and a token. schemathesis has
 pins of its own: install it in an environment of its own (`pip install schemathesis`). Exit code 1 where an answer was a
