@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import time
 from pathlib import Path
 
@@ -43,10 +44,10 @@ def write_kernel(path: Path, problem: Problem, best: Attempt, settings: Settings
         f"# judged by  evaluator {best.report.environment.evaluator}, torch "
         f"{best.report.environment.torch}, triton "
         f"{best.report.environment.triton}",
-        "",
     ]
+    lines = [line for entry in header for line in _folded(entry)]
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text("\n".join(header) + "\n" + best.source.strip() + "\n", encoding="utf-8")
+    beside.write_text("\n".join(lines) + "\n\n" + best.source.strip() + "\n", encoding="utf-8")
     beside.replace(path)
 
 
@@ -61,9 +62,8 @@ def verified(report: Report) -> str:
             f"compiled for {', '.join(c.target for c in report.compiles if c.passed)}; " if report.compiles else ""
         )
         return (
-            f"{compiled}right on a CPU, interpreted, at small sizes{f' ({shown})' if shown else ''}; not run "
-            "on a GPU, and nothing is known of its "
-            "speed"
+            f"{compiled}right on a CPU, interpreted, at small sizes{f' ({shown})' if shown else ''}; "
+            "not run on a GPU, and nothing is known of its speed"
         )
     return f"right at full sizes on {clean_text(report.judged_on, 80)}{_speed(report)}"
 
@@ -75,6 +75,11 @@ def _speed(report: Report) -> str:
     low = f" (at least {profile.speedup_low:.2f}x with 95 % confidence)" if profile.speedup_low is not None else ""
     share = f", {profile.speed_of_light:.0%} of the speed of light" if profile.speed_of_light is not None else ""
     return f"; {profile.speedup:.2f}x the speed of eager PyTorch{low}{share}"
+
+
+def _folded(entry: str) -> list[str]:
+    """A comment in lines of at most 120 columns, those after the first indented as its value is."""
+    return textwrap.wrap(entry, 120, subsequent_indent="#            ", break_long_words=False, break_on_hyphens=False)
 
 
 def _line(text: str) -> str:
