@@ -102,7 +102,8 @@ class Drafter(AbstractContextManager["Drafter"]):
             except ProcessTimedOut:
                 return {"refused": f"no draft within {seconds:g} s", "seconds": seconds}
             except ProcessDied as death:
-                return {"refused": f"the drafting process ended: {death.describe()}"}
+                said = (process.output.strip().splitlines() or [""])[-1]
+                return {"refused": f"the drafting process ended: {death.describe()}{f': {said}' if said else ''}"}
             except BadMessage as error:
                 return {"refused": f"the drafting process answered nonsense: {error}"}
 

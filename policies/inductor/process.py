@@ -4,6 +4,8 @@ text goes out.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import time
 import warnings
 from typing import Any, Protocol
@@ -42,9 +44,18 @@ AGAIN = 10.0
 def warm() -> None:
     """Pretends the GPU and drafts an example: forked processes inherit imports and torch's tables."""
     _prepare()
+    _import_rooms()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         answer(EXAMPLE, "strict", False, [])
+
+
+def _import_rooms() -> None:
+    """Imports every module of this package: a walled-in process may not read their files any more."""
+    import kernelwright.policies.inductor as room
+
+    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+        importlib.import_module(module.name)
 
 
 _prepared: list[bool] = []

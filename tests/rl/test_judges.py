@@ -81,6 +81,6 @@ def test_judges_leave_no_folder_behind(tmp_path):
     script = tmp_path / "verdict.py"
     script.write_text(ONE_VERDICT)
     with TemporaryDirectory(prefix="kw-") as scratch:  # short: the fork server's socket lies in it
-        told = {**os.environ, "TMPDIR": scratch, "PYTHONPATH": str(ROOT / "src")}
+        told = {**os.environ, "TMPDIR": scratch, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
         subprocess.run([sys.executable, str(script)], check=True, env=told, timeout=120)
         assert not list(Path(scratch).glob("kernelwright-*"))

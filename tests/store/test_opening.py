@@ -72,8 +72,8 @@ def test_a_url_of_sqlite_is_a_path(path):
 
 
 def test_a_missing_file_is_only_made_when_that_is_meant(path):
-    assert "check the name given with --db" in refused(StoreTrouble.MISSING, path, create=False)
-    assert "check the name given with --db" in refused(StoreTrouble.MISSING, path, readonly=True)
+    assert "--db names another" in refused(StoreTrouble.MISSING, path, create=False)
+    assert "--db names another" in refused(StoreTrouble.MISSING, path, readonly=True)
     assert not path.exists()
 
 
