@@ -77,11 +77,11 @@ def page(
         "rows a second"),
         ("processor",
         f"{children.ru_utime + children.ru_stime:.0f} s in the processes, "
-        f"{own.ru_utime + own.ru_stime:.0f} s in the one that " "writes (drawing " "included)"),
+        f"{own.ru_utime + own.ru_stime:.0f} s in the one that writes (drawing included)"),
         ("memory", f"{own.ru_maxrss / 1024:.0f} MiB at most in the one that writes, "
-        f"{children.ru_maxrss / 1024:.0f} MiB in each " "other"),
+        f"{children.ru_maxrss / 1024:.0f} MiB in each other"),
         ("kept", f"{result.kept:,}; {result.exact:,} exact and {result.near:,} near duplicates, {result.leaked:,} "
-        f"a benchmark's, {result.flagged:,} " "flagged"),
+        f"a benchmark's, {result.flagged:,} flagged"),
         ("distinct dataflow graphs", f"{result.graphs:,}"),
         ("load of the machine", f"{os.getloadavg()[2]:.1f} over 15 minutes on {os.cpu_count()} cores"),
     )  # fmt: skip

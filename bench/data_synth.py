@@ -63,7 +63,7 @@ def facts_of(state: State, where: str) -> str:
     families = ", ".join(f"{name} {count:,}" for name, count in state.families.items())
     facts = (
         ("pairs", f"{state.drafts:,} drafts and {state.repairs:,} repairs, each verified: compiled for "
-        f"{state.wanted.target}, interpreted at small " "sizes"),
+        f"{state.wanted.target}, interpreted at small sizes"),
         ("a second", f"{state.rate:.2f} with {state.workers} processes {where}; {state.seconds:,.0f} s"),
         ("distinct dataflow graphs", f"{state.graphs:,}"),
         ("rows by family", families),

@@ -235,7 +235,7 @@ def report(asked: argparse.Namespace) -> None:
     sifted, judged = (_own(drafts, (asked.verdicts or asked.work) / name) for name in ("sifted.json", "judged.json"))
     lines = [
         f"Policy {told['policy']}, {told['samples']} drafts a problem at temperature "
-        f"{told['temperature']}, no repairs, " f"{date.today().isoformat()}.", "",
+        f"{told['temperature']}, no repairs, {date.today().isoformat()}.", "",
         *_table("Right on the GPU at the problem's own sizes; what was not judged there counts as wrong", drafts,
         sifted, judged), "",
         *_table("Right under the interpreter at small sizes (a CPU; what timed out counts as wrong)", drafts, sifted,

@@ -71,9 +71,9 @@ def table(asked: argparse.Namespace, rows: list[Any], reports: list[Any], answer
     mended = Counter(_parted(row.prompt)[1] for row, report in zip(rows, reports, strict=True) if report.correct)
     lines = [
         f"`python -m bench.repairs --data CORPUS --policy {asked.policy} --rows {asked.rows}`, "
-        f"{date.today().isoformat()}, {os.cpu_count()} cores, " f"Python {platform.python_version()}.", "",
+        f"{date.today().isoformat()}, {os.cpu_count()} cores, Python {platform.python_version()}.", "",
         f"**{right} of {len(rows)}** planted mistakes mended in one turn at temperature "
-        f"{asked.temperature}; {same} answers were the broken " "kernel again.", "",
+        f"{asked.temperature}; {same} answers were the broken kernel again.", "",
         "| what the tools said | rows | mended |", "|---|---|---|",
         *(f"| {kind} | {count} | {mended[kind]} |" for kind, count in told.most_common()),
     ]  # fmt: skip

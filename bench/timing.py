@@ -109,7 +109,7 @@ def table(quiet: list[dict], busy: list[dict], device: str) -> str:
         "# The clock", "",
         f"`python -m bench.timing`, {torch.cuda.get_device_name(device)}, torch {torch.__version__}, "
         f"{os.cpu_count()} cores, {date.today().isoformat()}. "
-        "Medians in milliseconds; under load every core runs a " "busy loop.", "",
+        "Medians in milliseconds; under load every core runs a busy loop.", "",
         "| kernel | ms | again | again / first | do_bench | ours / do_bench | load: again / first | load: "
         "ours / do_bench | load / quiet |", "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip

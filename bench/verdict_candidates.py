@@ -50,37 +50,37 @@ SLOW = {"bm": 16, "bn": 16, "bk": 16, "warps": 1}
 
 MODELS = {
     "1/1": ("", "class ModelNew(nn.Module):\n    def forward(self, A, B):\n        return gemm(A, B, None, 1.0, "
-    "B.shape[1], " "True)\n", "y = y * 1.001", "y = tl.no_such_function(y)"),
+    "B.shape[1], True)\n", "y = y * 1.001", "y = tl.no_such_function(y)"),
     "2/12": (
         "y = y * scale\n    y = tl.where(y > 0, y, y * 0.1)",
         "class ModelNew(nn.Module):\n    def __init__(self, i, o, multiplier, slope):\n        "
-        "super().__init__()\n        self.gemm = nn.Linear(i, o)\n " "       self.multiplier = multiplier\n\n    def "
-        "forward(self, x):\n        return gemm(x, " "self.gemm.weight, self.gemm.bias, self.multiplier, "
-        "self.gemm.weight.shape[0], " "False)\n",
+        "super().__init__()\n        self.gemm = nn.Linear(i, o)\n        self.multiplier = multiplier\n\n    def "
+        "forward(self, x):\n        return gemm(x, self.gemm.weight, self.gemm.bias, self.multiplier, "
+        "self.gemm.weight.shape[0], False)\n",
         "y = y * scale\n    y = tl.where(y > 0, y, y * 0.01)", "y = y * scale\n    y = tl.leaky(y)",
     ),
     "2/63": (
         "y = tl.maximum(y, 0.0) / scale",
         "class ModelNew(nn.Module):\n    def __init__(self, i, o, divisor):\n        super().__init__()\n  "
         "      self.linear = nn.Linear(i, o)\n        self.divisor "
-        "= divisor\n\n    def forward(self, x):\n        return " "gemm(x, self.linear.weight, self.linear.bias, "
-        "self.divisor, self.linear.weight.shape[0], " "False)\n",
+        "= divisor\n\n    def forward(self, x):\n        return gemm(x, self.linear.weight, self.linear.bias, "
+        "self.divisor, self.linear.weight.shape[0], False)\n",
         "y = y / scale", "y = tl.relu(y) / scale",
     ),
     "2/76": (
         "y = tl.maximum(y, 0.0)",
         "class ModelNew(nn.Module):\n    def __init__(self, i, o, bias_shape):\n        "
-        "super().__init__()\n        self.gemm = nn.Linear(i, o, " "bias=False)\n        self.bias = "
-        "nn.Parameter(torch.randn(bias_shape))\n\n    def " "forward(self, x):\n        return gemm(x, "
-        "self.gemm.weight, self.bias, 1.0, " "self.gemm.weight.shape[0], False)\n",
+        "super().__init__()\n        self.gemm = nn.Linear(i, o, bias=False)\n        self.bias = "
+        "nn.Parameter(torch.randn(bias_shape))\n\n    def forward(self, x):\n        return gemm(x, "
+        "self.gemm.weight, self.bias, 1.0, self.gemm.weight.shape[0], False)\n",
         "y = tl.maximum(y, 0.1)", "y = tl.maximum(y)",
     ),
     "2/86": (
         "y = y / scale\n    y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))",
         "class ModelNew(nn.Module):\n    def __init__(self, i, o, divisor):\n        super().__init__()\n  "
         "      self.linear = nn.Linear(i, o)\n        self.divisor "
-        "= divisor\n\n    def forward(self, x):\n        return " "gemm(x, self.linear.weight, self.linear.bias, "
-        "self.divisor, self.linear.weight.shape[0], " "False)\n",
+        "= divisor\n\n    def forward(self, x):\n        return gemm(x, self.linear.weight, self.linear.bias, "
+        "self.divisor, self.linear.weight.shape[0], False)\n",
         "y = y * scale\n    y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))",
         "y = y / scale\n    y = tl.math.gelu(y)",
     ),

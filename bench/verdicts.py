@@ -211,14 +211,14 @@ def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
     lines = [
         "# Verdicts: ours beside KernelBench's harness", "",
         f"`python -m bench.verdicts --kernelbench DIR`, {gpu}, torch {torch.__version__}, Python "
-        f"{platform.python_version()}, {os.cpu_count()} cores, " f"{date.today().isoformat()}.", "",
+        f"{platform.python_version()}, {os.cpu_count()} cores, {date.today().isoformat()}.", "",
         f"- Faster by a geometric mean of **{ratio}** over {summary['judged_by_both']} candidates judged "
-        f"by both; verdicts agree on {summary['agree']} of " "them.",
+        f"by both; verdicts agree on {summary['agree']} of them.",
         f"- In a batch of {summary['batch']}: **{summary['a_minute']:.0f} candidates a minute** on one "
-        f"GPU, GPU busy {summary['gpu_busy_percent']:.0f} % of the " "wall clock (nvidia-smi, sampled every 100 "
+        f"GPU, GPU busy {summary['gpu_busy_percent']:.0f} % of the wall clock (nvidia-smi, sampled every 100 "
         "ms).",
         f"- One after the other, {summary['verdicts']} candidates: median **{summary['p50']:.2f} s**, 95th "
-        f"percentile {summary['p95']:.2f} s; one that does not " f"compile {summary['broken_p50']:.2f} s.",
+        f"percentile {summary['p95']:.2f} s; one that does not compile {summary['broken_p50']:.2f} s.",
         "- The first verdict of a fresh Evaluator, imports and CUDA context included: "
         f"{summary['cold']:.1f} s; the rows below come after it.", "",
         "| problem | kind | ours s | verdict | rung | ms | speedup | KernelBench s | its verdict | its ms | ratio |",

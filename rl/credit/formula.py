@@ -88,7 +88,7 @@ PRESETS: dict[str, Formula] = {
             why="being right dominates; speed is a logarithm, clipped, so that one lucky timing cannot "
             "outweigh a group; a share of GPU time "
             "keeps a kernel that does 1 % of the work from counting as one; 0.05 of tie-break lets a small "
-            "policy climb before anything is " "right",
+            "policy climb before anything is right",
         ),
         Formula(
             name=EXECUTION, compile=0.02, checks=0.03, correct=1.0, length=-0.02,
@@ -101,7 +101,7 @@ PRESETS: dict[str, Formula] = {
         Formula(
             name="kevin", correct=0.3, speed=1.0, scale=SpeedScale.RATIO, slowest=1e-6, fastest=100.0,
             why="Kevin (arXiv:2507.11948): 0.3 for a correct kernel plus its speedup; cheats are below 0 here, "
-            "and the lower bound is " "taken",
+            "and the lower bound is taken",
         ),
         Formula(
             name="drkernel", version=2, correct=0.5, speed=0.5, share=0.5, scale=SpeedScale.RATIO, slowest=1e-6,
@@ -110,7 +110,7 @@ PRESETS: dict[str, Formula] = {
             why="Dr. Kernel (KernelGYM): 0.5 for a correct kernel, 0.5 min(speedup, 3), 0.5 for the share of "
             "GPU time in its own kernels; "
             "correct samples whose kernels do next to nothing are rejected; cheats are below 0 here, and "
-            "the lower bound is " "taken",
+            "the lower bound is taken",
         ),
     )
 }  # fmt: skip

@@ -199,7 +199,7 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
         raise Failed(Failure(
             fault=Fault.FALLBACK,
             message=f"{work.share:.0%} of the {what} the candidate's own kernels, {rule.share:.0%} was asked for: "
-            "torch computes " f"{named(census.compute_ops)}",
+            f"torch computes {named(census.compute_ops)}",
         ))  # fmt: skip
     return work.with_(accepted=True)
 
@@ -228,7 +228,7 @@ def _strict(census: Census) -> None:
         raise Failed(Failure(
             fault=Fault.FALLBACK,
             message=f"torch computes beside the kernels: {named(census.compute_ops)}; allowed are allocation, "
-            "views and layout copies (or --own-work " "share:P)",
+            "views and layout copies (or --own-work share:P)",
         ))  # fmt: skip
     if census.host_reads:
         raise Failed(

@@ -151,7 +151,7 @@ NORMS = (
     _less_max, 0.7),
     Norm("standardise",
     _says("mean = torch.mean(x, dim={d}, keepdim=True)\nvar = torch.var(x, dim={d}, keepdim=True, "
-    "unbiased=False)\nx = (x - mean) / torch.sqrt(var + " "1e-5)"), _biased),
+    "unbiased=False)\nx = (x - mean) / torch.sqrt(var + 1e-5)"), _biased),
 )  # fmt: skip
 LAYERS = (
     Norm("layer_norm", layer_norm, _layer, 5.0),
