@@ -225,7 +225,7 @@ class Verdict:
         self._work = work
         judged = own_work.judge(work, self._rules.own_work, own_work.depends_on_a_launch(checks.trace))
         if needed is None and checks.first is not None and not checks.gives_back_an_input(checks.first):
-            own_work.judge_watched(checks.watched, self._rules.own_work, checks.prepared.operations)
+            own_work.judge_watched(checks.watched, self._rules.own_work)
         return judged
 
     # -------------------------------------------------------------- other sizes

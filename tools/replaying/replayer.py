@@ -45,8 +45,6 @@ class Watched(Value):
     launches: int = 0
     copies: int = 0
     """Launches that did nothing but copy."""
-    input_copies: int = 0
-    """Those of them that copied an input of the call."""
 
 
 class Reply(Value):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -27,10 +27,8 @@ MOST_ELEMENTS = 1 << 24
 class Watch(TorchDispatchMode):
     """Entered round one call. `launching` wraps what makes the launches."""
 
-    def __init__(self, inputs: Sequence[Any] = ()) -> None:
-        """inputs: the call's arguments. A launch that copies one of them reads what nobody made beforehand."""
+    def __init__(self) -> None:
         super().__init__()
-        self._given = {v.untyped_storage().data_ptr() for v in inputs if isinstance(v, torch.Tensor)}
         self.operations = 0
         """Floating-point operations of torch's operators, as tools.operators counts them."""
         self.truncations: Counter[str] = Counter()
@@ -38,8 +36,6 @@ class Watch(TorchDispatchMode):
         self.launches = 0
         self.copies = 0
         """Launches whose every changed tensor holds just what another tensor of the launch held."""
-        self.input_copies = 0
-        """Those of them that copy an input of the call."""
         self._off = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -78,19 +74,14 @@ class Watch(TorchDispatchMode):
     def _note(self, before: list[tuple[Any, Any]]) -> None:
         self.launches += 1
         changed = [t for t, kept in before if not _same(_memory(t), kept)]
-        sources = [[o for o, kept in before if o is not t and _same(_memory(t), kept)] for t in changed]
-        if sources and all(sources):
+        if changed and all(any(_same(_memory(t), kept) for other, kept in before if other is not t) for t in changed):
             self.copies += 1
-            self.input_copies += all(any(self._is_given(o) for o in of_one) for of_one in sources)
-
-    def _is_given(self, tensor: Any) -> bool:
-        return tensor.untyped_storage().data_ptr() in self._given and not tensor.is_neg()
 
     def as_message(self) -> dict[str, Any]:
         """JSON."""
         return {
             "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches,
-            "copies": self.copies, "input_copies": self.input_copies,
+            "copies": self.copies,
         }  # fmt: skip
 
 
