@@ -54,6 +54,8 @@ OUT_OF_SOMETHING = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EN
 """Of this machine, not of a candidate's limits: those end its own processes."""
 COMPILE_PROCESSES = max(1, min(8, (os.cpu_count() or 2) // 2))
 """Processes that the kernels of one candidate are compiled in."""
+SHARED_PARTS = 64
+"""Inputs and weights of up to this part of a GPU's memory are judged beside other processes."""
 WARM_KINDS = {
     Kind.COMPILE: "kernelwright.tools.tracing.pretended_gpu.warming:warm",
     Kind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm",
@@ -66,6 +68,13 @@ def _quiet(_: str) -> None: ...
 
 def _unmetered(_: Lane) -> AbstractContextManager[None]:
     return nullcontext()
+
+
+class _Here(threading.local):
+    """What each thread knows of the verdict that it makes."""
+
+    waited = 0.0
+    """Seconds, for a lane or for the GPU."""
 
 
 class Evaluator:
@@ -95,7 +104,7 @@ class Evaluator:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
         self._zygotes: dict[Kind, Zygote] = {}
         self._front: Front | None = None
-        self._here = threading.local()
+        self._here = _Here()
         self._judges: list[Judge] = []
         self._free: list[Judge] = []
         """Judges on a CPU that no verdict has."""
@@ -308,12 +317,13 @@ class Evaluator:
         selection: Selection, seed: int, asked: Options, rule: Rule, binaries: Mapping[str, Any], say: Progress,
     ) -> Report:  # fmt: skip
         rules = Rules(own_work=rule, seconds=asked.seconds)
-        with self._at(Lane.GPU, asked, say):
+        with self._at(Lane.GPU, asked, say, shared=self._leaves_room(problem)):
             say("judging on the GPU")
             base, others = selection.base, selection.others
             judged = judge.judge(candidate, base, others, seed, rules, binaries=binaries, progress=say)
             report = with_verdict(report, judged, Rung.CORRECTNESS, correctness=judged.result)
-            if report.correct and asked.profile:
+        if report.correct and asked.profile:
+            with self._at(Lane.GPU, asked, say):
                 report = self._profiled(report, candidate, selection, seed, rule, binaries, judge, say)
         if report.correct and asked.profile:
             report = self._extras(report, problem, source, asked, say)
@@ -353,22 +363,39 @@ class Evaluator:
                 return add_extras(report, problem, source, asked, self.device, time_compiled, say)
 
     # -------------------------------------------------------------- surroundings
+    def _leaves_room(self, problem: Problem) -> bool:
+        """Whether other processes may judge on the GPU beside this problem.
+
+        What a verdict needs is many times its inputs and weights.
+        """
+        from kernelwright.tools.references.input_spec import input_spec
+
+        memory = self._gpu.memory_bytes if self._gpu else None
+        return memory is not None and input_spec(problem).bytes * SHARED_PARTS <= memory
+
     @contextmanager
-    def _at(self, lane: Lane, asked: Options, say: Progress) -> Iterator[None]:
-        """In the lane, alone on the GPU where it is that one. Waiting for either is no part of what a verdict took."""
+    def _at(self, lane: Lane, asked: Options, say: Progress, *, shared: bool = False) -> Iterator[None]:
+        """In the lane; where it is the GPU's, alone there, or beside other processes that time nothing.
+
+        Waiting for either is no part of what a verdict took.
+        """
         begun = time.monotonic()
-        with self.alone_on_the_gpu(asked.lease_seconds, say) if lane is Lane.GPU else nullcontext(), self._lane(lane):
+        turn = self._turn_on_the_gpu(asked.lease_seconds, say, shared) if lane is Lane.GPU else nullcontext()
+        with turn, self._lane(lane):
             self._here.waited += time.monotonic() - begun
             yield
 
-    @contextmanager
-    def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> Iterator[None]:
+    def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> AbstractContextManager[None]:
         """Nobody of this process is judged on the GPU meanwhile, and no other process measures there.
 
         Raises InfrastructureError after so many seconds.
         """
+        return self._turn_on_the_gpu(seconds, say or _quiet, shared=False)
+
+    @contextmanager
+    def _turn_on_the_gpu(self, seconds: float, say: Progress, shared: bool) -> Iterator[None]:
         self.environment()
-        with self._gpu_lock, gpu_lease(self._gpu.uuid if self._gpu else "", seconds, say or _quiet):
+        with self._gpu_lock, gpu_lease(self._gpu.uuid if self._gpu else "", seconds, say, shared=shared):
             yield
 
     def environment(self) -> Environment:

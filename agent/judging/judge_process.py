@@ -46,13 +46,13 @@ class Line:
 
 
 def main() -> None:
-    descriptor, device, workers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    descriptor, device, workers, sharers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if device == "cpu":
         os.nice(CPU_NICENESS)
     line = Line(Connection(descriptor))
     try:
-        maker = VerdictMaker(device, workers)
+        maker = VerdictMaker(device, workers, sharers)
         line.send(Ready(environment=maker.evaluator.environment()))
     except Exception as error:
         line.send(Trouble(number=None, error=trouble_kind(error), message=" ".join(str(error).split())))

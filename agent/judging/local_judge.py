@@ -26,8 +26,11 @@ CLOSING_SECONDS = 5.0
 class LocalJudge:
     """Starts its process at once; `capacity` verdicts may be under way. Thread-safe."""
 
-    def __init__(self, name: str, device: str, workers: int, ended: Callable[[Judge], None]) -> None:
-        """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
+    def __init__(self, name: str, device: str, workers: int, ended: Callable[[Judge], None], sharers: int = 1) -> None:
+        """sharers: judges on this device.
+
+        `ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended.
+        """
         self.name, self.device = name, device
         self.kind = DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
         self.capacity = capacity_of(device, workers)
@@ -43,7 +46,7 @@ class LocalJudge:
         with theirs:
             command = [sys.executable, "-m", "kernelwright.agent.judging.judge_process"]
             self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), device, str(workers)],
+                [*command, str(theirs.fileno()), device, str(workers), str(sharers)],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

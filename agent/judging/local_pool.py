@@ -1,4 +1,4 @@
-"""Judges on this machine: one process for each GPU, or for each CPU slot where there is none."""
+"""Judges on this machine: one process or several for each GPU, or one for each CPU slot where there is none."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from kernelwright.tools.report import Environment
 class LocalPool(PlacingPool):
     """Implements JudgePool. A judge that dies is started again; its verdicts are not (JudgeLost)."""
 
-    def __init__(self, devices: Sequence[str], workers: int) -> None:
+    def __init__(self, devices: Sequence[str], workers: int, judges_a_gpu: int = 1) -> None:
         """devices: `cpu` or `cuda:N`, the default kind first; `cpu` stands for `workers` judges of one verdict each.
+        judges_a_gpu: processes for each GPU, which check answers side by side and time one after the other, with
+        `workers` places at the CPU rungs together.
 
         Raises InfrastructureError where a GPU is not there.
         """
         super().__init__(_kind(devices[0]))
+        self._sharers = max(1, judges_a_gpu)
         self._workers = workers
-        self._places = {name: place for device in devices for name, place in _places(device, workers)}
+        self._places = {name: place for device in devices for name, place in _places(device, workers, self._sharers)}
         self._environments = {_kind(device): _environment(device) for device in reversed(devices)}
         self._targets = {_kind(device): _target(device) for device in reversed(devices)}
         with self._lock:
@@ -32,7 +35,9 @@ class LocalPool(PlacingPool):
         return tuple(dict.fromkeys(map(_kind, self._places.values())))
 
     def capacity(self, device: DeviceKind) -> int:
-        return sum(capacity_of(place, self._workers) for place in self._places.values() if _kind(place) is device)
+        return sum(
+            capacity_of(place, self._workers_of(place)) for place in self._places.values() if _kind(place) is device
+        )
 
     def environment(self, device: DeviceKind) -> Environment:
         return self._environments[device]
@@ -47,7 +52,13 @@ class LocalPool(PlacingPool):
             return tuple(j.process_id for j in self._judges if isinstance(j, LocalJudge) and j.state.alive)
 
     def _started(self, name: str) -> Judge:
-        return LocalJudge(name, self._places[name], self._workers, self._ended)
+        place = self._places[name]
+        sharers = 1 if place == "cpu" else self._sharers
+        return LocalJudge(name, place, self._workers_of(place), self._ended, sharers)
+
+    def _workers_of(self, place: str) -> int:
+        """Places at the CPU rungs of one judge."""
+        return self._workers if place == "cpu" else max(1, self._workers // self._sharers)
 
     def _replacement(self, judge: Judge) -> Judge | None:
         return self._started(judge.name)
@@ -57,9 +68,13 @@ def _kind(device: str) -> DeviceKind:
     return DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
 
 
-def _places(device: str, workers: int) -> list[tuple[str, str]]:
+def _places(device: str, workers: int, judges_a_gpu: int) -> list[tuple[str, str]]:
     """Name and device of each judge."""
-    return [(f"cpu:{number}", "cpu") for number in range(workers)] if device == "cpu" else [(device, device)]
+    if device == "cpu":
+        return [(f"cpu:{number}", "cpu") for number in range(workers)]
+    if judges_a_gpu == 1:
+        return [(device, device)]
+    return [(f"{device}/{number}", device) for number in range(judges_a_gpu)]
 
 
 def _environment(device: str) -> Environment:

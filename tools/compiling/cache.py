@@ -72,4 +72,4 @@ class Cache:
 
 
 def _size(outcome: Outcome) -> int:
-    return 2048 + len(outcome.binary) + sum(map(len, outcome.texts.values()))
+    return 2048 + len(outcome.binary) + len(outcome.reversed) + sum(map(len, outcome.texts.values()))

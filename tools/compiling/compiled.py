@@ -9,7 +9,7 @@ from pydantic import ConfigDict
 from kernelwright.tools.report import Cheat, Failure, Fault, KernelResources, Value
 
 Json = Any
-VERSION = 1
+VERSION = 2
 """Of the form of what is cached; raised when it changes."""
 
 
@@ -38,6 +38,10 @@ class Compiled(Value):
     """The compiler's, as far as a launch needs it (`METADATA`)."""
     binary: bytes = b""
     """cubin or hsaco. Base64 in JSON."""
+    reversed: bytes = b""
+    """The same with its programs numbered from the other end, where their order may decide
+    (`tools.compiling.program_order`).
+    """
     texts: dict[str, str] = {}
     """The stages that were asked for."""
     seconds: float = 0.0
@@ -84,6 +88,7 @@ class Outcome(Value):
     resources: KernelResources | None = None
     metadata: dict[str, Json] = {}
     binary: bytes = b""
+    reversed: bytes = b""
     texts: dict[str, str] = {}
     """By stage, see `TEXTS`; only those that were asked for."""
     seconds: float = 0.0

@@ -34,8 +34,8 @@ FP_FUSION = "1"
 """TRITON_DEFAULT_FP_FUSION of the sandbox; its default flips in Triton 3.10."""
 _LASTING = (Fault.COMPILE, Fault.RESOURCES, Fault.CHEAT)
 """Failures that the next attempt would meet again: they are cached. A crash or a timeout is not."""
-_FEW = 3
-"""Kernels that are not worth a second process."""
+_FEW = 1 if (os.cpu_count() or 1) >= 8 else 3
+"""Kernels that are not worth a second process: one of a product takes up to seconds, and a process 30 milliseconds."""
 
 
 @functools.cache
@@ -231,7 +231,8 @@ def _compiled(
     return Compiled(
         name=traced.functions[kernel.function].name, target=target, key=where, failure=failure,
         resources=outcome.resources, signature=dict(kernel.signature),
-        metadata=outcome.metadata, binary=outcome.binary, texts=outcome.texts, seconds=outcome.seconds, cached=cached,
+        metadata=outcome.metadata, binary=outcome.binary, reversed=outcome.reversed, texts=outcome.texts,
+        seconds=outcome.seconds, cached=cached,
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from kernelwright.tools.compiling.compiled import METADATA, TEXTS, Outcome
 from kernelwright.tools.compiling.errors import CompilerSays, captured_errors, outcome_of
 from kernelwright.tools.compiling.pretended_driver import PretendedDriver
+from kernelwright.tools.compiling.program_order import assembled_in_reverse
 from kernelwright.tools.compiling.resources import describe, too_large
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.compiling.text.constants import fields_of, named_tuple, value
@@ -148,7 +149,8 @@ def _made(made: Any, target: Target, seconds: float, texts: Sequence[str]) -> Ou
     if over := too_large(made, resources, target):
         return Outcome(fault=Fault.RESOURCES, message=over, resources=resources, texts=kept)
     found = {name: getattr(made.metadata, name) for name in METADATA if hasattr(made.metadata, name)}
-    return Outcome(resources=resources, metadata=found, binary=bytes(made.kernel), texts=kept)
+    other = assembled_in_reverse(made, target.gpu_target())
+    return Outcome(resources=resources, metadata=found, binary=bytes(made.kernel), reversed=other, texts=kept)
 
 
 def warm() -> None:

@@ -1,19 +1,24 @@
-"""One process at a time measures on a GPU: a lock on a file named after the GPU, held for the length of a verdict,
-freed by the kernel when its holder dies.
+"""Who is at work on a GPU, among all processes of this machine: several may check answers side by side, and whoever
+times is alone. Locks on two files named after the GPU, freed by the kernel when their holder dies.
+
+filelock's locks are held by one alone, or lie in a database; flock(2) has both kinds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kernelwright.tools.report import InfrastructureError
 
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.002
 EVERYBODY = 0o666
-"""Mode of the file: processes of other users measure on the same GPU."""
+"""Mode of the files: processes of other users measure on the same GPU."""
 
 
 def lock_file(gpu: str) -> Path:
@@ -22,24 +27,63 @@ def lock_file(gpu: str) -> Path:
     return Path(tempfile.gettempdir(), f"kernelwright-{safe}.lock")
 
 
-@contextlib.contextmanager
-def gpu_lease(gpu: str, seconds: float = 600.0, waiting: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Raises InfrastructureError where another process keeps the GPU for longer than `seconds`."""
-    from filelock import FileLock, Timeout
+def door_file(gpu: str) -> Path:
+    """Held for the moment in which somebody comes in, and for as long as he who wants to be alone waits: nobody
+    overtakes him.
+    """
+    return lock_file(gpu).with_suffix(".door")
 
-    lock = FileLock(lock_file(gpu), mode=EVERYBODY, poll_interval=POLL_SECONDS)
-    try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
+
+@contextlib.contextmanager
+def gpu_lease(
+    gpu: str, seconds: float = 600.0, waiting: Callable[[str], None] = lambda _: None, *, shared: bool = False
+) -> Iterator[None]:
+    """shared: beside others who share it too; False: alone. Raises InfrastructureError where another process keeps
+    the GPU for longer than `seconds`.
+    """
+    until = time.monotonic() + seconds
+    with _opened(door_file(gpu)) as door, _opened(lock_file(gpu)) as lock:
+        free = _taken(door, fcntl.LOCK_EX) and _taken(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        if not free:
             waiting("waiting for the GPU: another process is measuring on it")
-            lock.acquire(timeout=seconds)
-    except Timeout:
-        raise InfrastructureError(
-            f"another process has measured on this GPU for over {seconds:g} s: wait for it, or see who holds "
-            f"{lock.lock_file}"
-        ) from None
-    try:
+            _wait(door, fcntl.LOCK_EX, until, gpu, seconds)
+            _wait(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, until, gpu, seconds)
+        fcntl.flock(door, fcntl.LOCK_UN)
         yield
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """A descriptor of the file, which is made where it is not there; what it holds is freed at the end."""
+    with contextlib.suppress(FileNotFoundError):  # O_CREAT on another user's file is refused in a folder for all
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+        return
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, EVERYBODY)
+    try:
+        with contextlib.suppress(PermissionError):  # made by another user in between
+            os.fchmod(handle, EVERYBODY)
+        yield handle
     finally:
-        lock.release()
+        os.close(handle)
+
+
+def _taken(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait(handle: int, kind: int, until: float, gpu: str, seconds: float) -> None:
+    while not _taken(handle, kind):
+        if time.monotonic() > until:
+            raise InfrastructureError(
+                f"another process has measured on this GPU for over {seconds:g} s: wait for it, or see who holds "
+                f"{lock_file(gpu)}"
+            )
+        time.sleep(POLL_SECONDS)

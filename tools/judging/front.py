@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.compiling.compiler import Compiler
+from kernelwright.tools.compiling.specialisations import sharing_binaries
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
 from kernelwright.tools.judging.judge import Judge
@@ -60,7 +62,16 @@ class Front:
             return early[0].failure is not None
 
         main = asked.targets[0] if asked.targets else self._own_target
-        candidate = self._trace(source, main, requests(problem, selection, self._device, seed), asked, fails)
+        with ThreadPoolExecutor(1, thread_name_prefix="compile") as beside:
+
+            def compile_others(found: TracedCandidate) -> None:
+                if targets and self._on_gpu:
+                    beside.submit(self._compile_others, found, targets[0], source, asked)
+
+            sizes = requests(problem, selection, self._device, seed)
+            candidate = self._trace(source, main, sizes, asked, fails, compile_others)
+        if self._on_gpu:
+            candidate = _sharing(candidate)
         if not targets:
             return candidate, (), {}
         say(f"compiling for {', '.join(targets)}")
@@ -72,6 +83,14 @@ class Front:
             first, binaries = self._for(targets[0], candidate, indices, source, asked, problem)
         others = [self._elsewhere(problem, source, target, asked) for target in targets[1:]]
         return candidate, (first, *others), binaries
+
+    def _compile_others(self, found: TracedCandidate, target: str, source: str, asked: Options) -> None:
+        """What the problem's own size does not launch, while that is compiled: afterwards the compiler knows it."""
+        traced = _sharing(found).traced
+        own = set(_own_kernels(traced))
+        others = [k for k in kernels_of(traced, range(len(traced.traces))) if k not in own]
+        if others:
+            self._compiler.compile(traced, others, target, source=source, seconds=asked.compile_seconds)
 
     def traced_at_own_size(self, problem: Problem, source: str, target: str, asked: Options) -> TracedCandidate:
         """What a text asks for at the problem's own size, which is index 0. Never raises for what a candidate does."""
@@ -95,6 +114,7 @@ class Front:
     def _trace(
         self, source: str, target: str, sizes: list[SizeRequest], asked: Options,
         decided: Callable[[TracedCandidate], bool] = lambda _: False,
+        complete: Callable[[TracedCandidate], None] = lambda _: None,
     ) -> TracedCandidate:  # fmt: skip
         return trace_candidate(
             self._zygote,
@@ -104,6 +124,7 @@ class Front:
             seconds=asked.compile_seconds,
             allow_import=asked.allow_import,
             decided=decided,
+            complete=complete,
         )
 
     def _for(
@@ -156,6 +177,17 @@ class Front:
                 if found.failure is not None or not missing:
                     return judged.with_result(result)
         return judged.with_result(result.with_(failure=Failure(fault=Fault.UNCHECKED, message=UNCHECKED)))
+
+
+def _own_kernels(traced: Traced) -> list[str]:
+    """Keys of what the problem's own size launches."""
+    return kernels_of(traced, range(1)) if traced.traces else []
+
+
+def _sharing(candidate: TracedCandidate) -> TracedCandidate:
+    """The same with one binary for kernels of other sizes that differ in what divides their arguments."""
+    shared: TracedCandidate = candidate.with_(traced=sharing_binaries(candidate.traced, _own_kernels(candidate.traced)))
+    return shared
 
 
 def without_failed_configurations(candidate: TracedCandidate, compiled: Mapping[str, Any]) -> TracedCandidate:

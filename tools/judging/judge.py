@@ -38,6 +38,7 @@ from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.references.single_thread import single_threaded
 from kernelwright.tools.replaying.replayer import Replayer
 from kernelwright.tools.report import (
+    Failed,
     Fault,
     KernelResources,
     OwnWork,
@@ -78,6 +79,8 @@ class Judge:
         self._expected: OrderedDict[tuple[Any, ...], Expected] = OrderedDict()
         self._held: dict[tuple[str, str], int] = {}
         """Bytes by problem at one size, on a CPU."""
+        self._drawn_bytes = 0
+        """Of all draws that are kept, on a GPU."""
         self._seeds: dict[str, tuple[int, int]] = {}
 
     # -------------------------------------------------------------- seeds
@@ -116,7 +119,12 @@ class Judge:
         old, _ = self._prepared.popitem(last=False)
         self._held.pop(old, None)
         for kept in [k for k in self._expected if k[0] == old]:
-            del self._expected[kept]
+            self._drop_draw(kept)
+
+    def _drop_draw(self, key: tuple[Any, ...]) -> None:
+        dropped = self._expected.pop(key)
+        if self.device != "cpu":
+            self._drawn_bytes -= nbytes_of(dropped)
 
     def expected(self, problem: Problem, seed: int, draw: Draw, number: int, *, shaken: bool = False) -> Expected:
         """A draw of the problem and what should come of it: the same for every candidate of one seed."""
@@ -150,8 +158,9 @@ class Judge:
         if nbytes_of(made) > whole // LARGE_DRAW_PARTS:
             return
         self._expected[key] = made
-        while sum(map(nbytes_of, self._expected.values())) > whole // KEPT_MEMORY_PARTS:
-            self._expected.popitem(last=False)
+        self._drawn_bytes += nbytes_of(made)
+        while self._drawn_bytes > whole // KEPT_MEMORY_PARTS:
+            self._drop_draw(next(iter(self._expected)))
 
     def _count(self, key: tuple[str, str], added: int) -> None:
         """Notes that so many bytes more are kept of a problem; on a CPU then drops others until everything fits into
@@ -230,7 +239,7 @@ class Judge:
             try:
                 return self.profiler.profile(self, candidate, base, seed, rule, work, binaries, resources)
             except Exception as error:
-                if not out_of_memory(error):
+                if not (out_of_memory(error) or _without_memory(error)):
                     raise
                 clear_traceback(error)
             finally:
@@ -320,6 +329,7 @@ class Judge:
         self.reopen_later()
         self._prepared.clear()
         self._expected.clear()
+        self._drawn_bytes = 0
         self._held.clear()
         if self.profiler is not None:
             self.profiler.forget()
@@ -363,6 +373,11 @@ def nbytes_of(expected: Expected) -> int:
 def weights_of(model: Any) -> int:
     """Bytes of a module's parameters and buffers."""
     return sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
+
+
+def _without_memory(error: Exception) -> bool:
+    """Whether the candidate's process had no memory left: what is kept here may have been in its way."""
+    return isinstance(error, Failed) and error.failure.fault is Fault.MEMORY
 
 
 def _key(problem: Problem, seed: int) -> tuple[str, str]:

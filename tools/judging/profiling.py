@@ -92,6 +92,7 @@ class Profiler:
         checks.open(prepared.weights_seed, PROFILE_SECONDS, binaries)
         set_up_ms = judge.replayer.set_up() * 1e3
         checks.check(timed.expected[0], POISON_BYTES[0], 1, name="timed")
+        judge.leave_room()
         places = checks.places
         choices = self.choices(judge, checks, timed)
         found = self.clock.measure(

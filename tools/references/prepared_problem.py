@@ -224,9 +224,6 @@ def _time_exact(prepared: PreparedProblem, inputs: list[Any]) -> float | None:
         return time.monotonic() - start
     except (RuntimeError, ValueError, TypeError, torch.cuda.OutOfMemoryError):
         return None
-    finally:
-        if prepared.reference.device != "cpu":
-            torch.cuda.empty_cache()
 
 
 def same_bits(a: Any, b: Any) -> bool:

@@ -289,6 +289,7 @@ def _as_messages(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> d
     return {
         key: {
             "binary": base64.b64encode(binaries[key].binary).decode(),
+            "reversed": base64.b64encode(binaries[key].reversed).decode(),
             "metadata": binaries[key].metadata,
             "signature": traced.kernels[key].signature,
             "failure": failure.model_dump(mode="json") if (failure := binaries[key].failure) else None,

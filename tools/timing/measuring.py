@@ -16,7 +16,7 @@ from kernelwright.tools.hardware.gpus import read_clocks
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, Timing, clean_text
 from kernelwright.tools.timing.measurement import Measurement, StepTime, ratio, settled, timing
 
-CANDIDATE_MS, REFERENCE_MS = 60.0, 20.0
+CANDIDATE_MS, REFERENCE_MS = 60.0, 12.0
 """GPU time of one candidate's own blocks, and of the reference's beside them."""
 LEAST_CALLS, MOST_CALLS, BLOCKS = 6, 48, 3
 SLOW, FEW_CALLS = 3.0, 3
@@ -249,7 +249,7 @@ class Measuring:
 
     # -------------------------------------------------------------- the rest
     def _steps(self) -> tuple[StepTime, ...]:
-        calls = 1 if statistics.median(self._blocks.samples) > 100.0 else 3
+        calls = 3 if statistics.median(self._blocks.samples) < 2.0 else 1
         message = {"do": "clock_launches", "calls": calls, "index": random.randrange(len(self._sets))}
         reply = self._process.ask(message, seconds=ANSWER_SECONDS)
         with well_formed():

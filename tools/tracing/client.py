@@ -54,13 +54,14 @@ def trace_candidate(
     seconds: float = 30.0,
     allow_import: Sequence[str] = (),
     decided: Callable[[TracedCandidate], bool] = lambda _: False,
+    complete: Callable[[TracedCandidate], None] = lambda _: None,
 ) -> TracedCandidate:
     """Runs the candidate's host code at every size in one sandboxed process. Never raises for what a candidate does.
 
     seconds: for everything together. allow_import: packages whose kernels count as the candidate's own. decided: is
     told the first size of several as soon as it is traced, and is at work while the others are; where it gives True,
-    the first size alone is given back. Raises InfrastructureError where no process could be started, and what `decided`
-    raises.
+    the first size alone is given back. complete: is told all sizes while `decided` may still be at work. Raises
+    InfrastructureError where no process could be started, and what the two raise.
     """
     start = time.monotonic()
     asked = [
@@ -75,9 +76,9 @@ def trace_candidate(
     with zygote.start(TRACER_ENTRY, {"source": source, "target": target, "sizes": asked}) as process:
         first = _FirstSize(process, decided, allow_import)
         answer, failure = _listen(process, start + seconds, seconds, first)
-        found = first.alone()
-        if found is None:
-            found = _failed(failure, len(sizes)) if failure else _checked(answer, len(sizes), allow_import)
+        found = _failed(failure, len(sizes)) if failure else _checked(answer, len(sizes), allow_import)
+        complete(found)
+        found = first.alone() or found
         told: TracedCandidate = found.with_(
             output=process.output, isolation=process.isolation, seconds=time.monotonic() - start
         )

@@ -1,5 +1,6 @@
 # problem: row_sum
 # fault: out_of_bounds
+# gpu-fault: non_finite
 import torch
 import torch.nn as nn
 import triton

@@ -111,6 +111,31 @@ def test_two_never_measure_on_one_gpu():
     assert most == [1, 1, 1, 1]
 
 
+def test_several_check_side_by_side_and_nobody_overtakes_whoever_wants_to_be_alone():
+    order, begun = [], threading.Event()
+
+    def alone() -> None:
+        with gpu_lease("test-gpu-shared", 60.0, lambda _: begun.set()):
+            order.append("alone")
+
+    def late() -> None:
+        with gpu_lease("test-gpu-shared", 60.0, shared=True):
+            order.append("late")
+
+    with gpu_lease("test-gpu-shared", shared=True), gpu_lease("test-gpu-shared", 0.1, shared=True):
+        first = threading.Thread(target=alone)
+        first.start()
+        assert begun.wait(60.0)
+        waiting = threading.Event()
+        with pytest.raises(InfrastructureError, match="another process"):  # the door is shut: nobody comes in
+            gpu_lease("test-gpu-shared", 0.2, lambda _: waiting.set(), shared=True).__enter__()
+        assert waiting.is_set()
+        assert order == []
+    first.join()
+    late()
+    assert order == ["alone", "late"]
+
+
 def test_a_gpu_that_stays_busy_is_trouble_of_ours():
     with (
         gpu_lease("test-gpu-busy"),

@@ -37,20 +37,23 @@ class Pool:
 class Captured:
     """One call in a graph. Its outputs, and whatever else it returns, are held until `release`."""
 
-    def __init__(self, call: Callable[[], Any], pool: Pool) -> None:
+    def __init__(self, call: Callable[[], Any], pool: Pool, *, first: bool = True) -> None:
         """Runs `call` once before, for what happens at a first call only, and once in the capture, where nothing
-        runs. Raises CaptureFailed, or what a first call raises.
+        runs. first: False where the same steps have run on the pool's stream. Raises CaptureFailed, or what a first
+        call raises.
         """
         import torch
 
         torch.cuda.synchronize()
-        with torch.cuda.stream(pool.stream):
-            self.lasting = _storages(call())
-            """Addresses of the memory that the first call's outputs lay in.
+        self.lasting = frozenset[int]()
+        """Addresses of the memory that the first call's outputs lay in.
 
-            Outputs of the graph that lie there were not allocated by it.
-            """
-        torch.cuda.synchronize()
+        Outputs of the graph that lie there were not allocated by it.
+        """
+        if first:
+            with torch.cuda.stream(pool.stream):
+                self.lasting = _storages(call())
+            torch.cuda.synchronize()
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(pool.stream), undisturbed():
             self._graph.capture_begin(pool.handle, capture_error_mode="thread_local")

@@ -49,7 +49,8 @@ class Binaries:
 
     def __init__(self, compiled: Mapping[str, Mapping[str, Any]], device: str = "cuda:0") -> None:
         """compiled: kernel's key -> `binary` (bytes, or base64 as text), `metadata` (the compiler's) and `signature`
-        (parameter -> Triton's type).
+        (parameter -> Triton's type); `reversed`, where there is one, is the binary with its programs numbered from the
+        other end.
 
         A kernel that could not be compiled has `failure` instead, a Failure as JSON.
         """
@@ -57,7 +58,13 @@ class Binaries:
         self._failures: dict[str, Failure] = {}
         self._index = int(device.partition(":")[2] or 0)
         self._functions: dict[str, Function] = {}
+        self._reversed: dict[str, Function] = {}
         self._parameters: dict[str, Parameters] = {}
+        self.reverse = False
+        """Whether programs are numbered from the other end, in launches whose programs all run at once: there none
+        waits for one that has not begun.
+        """
+        self._multiprocessors = cuda_kernels.device_attribute(self._index, cuda_kernels.MULTIPROCESSORS)
 
     def load(self) -> dict[str, Failure]:
         """Every kernel.
@@ -92,9 +99,9 @@ class Binaries:
             )
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
         try:
-            binary = one["binary"]
-            image = base64.b64decode(binary) if isinstance(binary, str) else bytes(binary)
-            function = Function(image, name, shape, self._index)
+            function = Function(_image(one["binary"]), name, shape, self._index)
+            if one.get("reversed"):
+                self._reversed[key] = Function(_image(one["reversed"]), name, shape, self._index)
             parameters = Parameters(one["signature"], metadata.get("tensordesc_meta"), flags)
         except DriverError as error:
             raise _refused(error, name) from error
@@ -119,6 +126,8 @@ class Binaries:
         blocks = _checked_grid(grid, function)
         if not math.prod(blocks):
             return
+        if self.reverse and math.prod(blocks) <= self._multiprocessors:
+            function = self._reversed.get(kernel_key, function)
         try:
             cells = self._parameters[kernel_key].cells(args, cuda_kernels.encode)
             scratch = [self._scratch(metadata, kind, math.prod(blocks)) for kind in ("global", "profile")]
@@ -153,9 +162,14 @@ class Binaries:
 
     def unload(self) -> None:
         """After which nothing of it may be launched, and no graph replayed that holds a launch of it."""
-        for function in self._functions.values():
+        for function in (*self._functions.values(), *self._reversed.values()):
             function.unload()
         self._functions.clear()
+        self._reversed.clear()
+
+
+def _image(binary: str | bytes) -> bytes:
+    return base64.b64decode(binary) if isinstance(binary, str) else bytes(binary)
 
 
 def _described(metadata: Mapping[str, Any]) -> tuple[str, Shape]:

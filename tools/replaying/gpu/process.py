@@ -43,13 +43,20 @@ class OnGpu:
 
     def stopwatch(self, replay: Replay, traced: Traced) -> Any:
         """What answers the clock's messages about the trace that is open."""
+        self._in_order()
         return timing_of(replay, traced, self._launch)
 
     def _launch(self, key: str, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table) -> None:
         assert self._binaries is not None
         self._binaries.launch(key, grid, args)
 
+    def _in_order(self, shuffle: int = 0) -> None:
+        """Odd shuffles number the programs from the other end, where a kernel may notice."""
+        if self._binaries is not None:
+            self._binaries.reverse = bool(shuffle & 1)
+
     def call_of_setup(self) -> Call:
+        self._in_order()
         self._allocations = self._fresh(POISON_BYTE)
         self._lasting = [self._allocations]
         return Call(self._launch, self._allocations, poison=POISON_BYTE)
@@ -62,6 +69,7 @@ class OnGpu:
         if which != "later" or not replay.has_later:
             replay.forget_first()
             self._lasting = self._lasting[:1]
+        self._in_order(shuffle)
         self._allocations = self._fresh(poison)
         return Call(self._launch, self._allocations, poison=poison)
 
@@ -71,6 +79,7 @@ class OnGpu:
         """
         if which != "later" and replay.has_later:
             self._lasting.append(self._allocations)
+        self._in_order()
         self._allocations = self._fresh(POISON_BYTE)
 
     def finish(self) -> None:

@@ -66,15 +66,15 @@ def timed_block(
     return [start.elapsed_time(end) for start, end in events], begin.elapsed_time(events[-1][1])
 
 
-def host_time(call: Callable[[], Any], times: int = 3) -> float:
+def host_time(call: Callable[[], Any], times: int = 2) -> float:
     """Microseconds until a call returns that only fills the queue: the least of a few, after one that is not
-    counted.
+    counted. The queue holds them all: the device is waited for before and after.
     """
     import torch
 
     found = []
+    torch.cuda.synchronize()
     for _ in range(times + 1):
-        torch.cuda.synchronize()
         begun = time.perf_counter()
         call()
         found.append((time.perf_counter() - begun) * 1e6)

@@ -112,10 +112,13 @@ class Timing:
         timed = kept.sets
         self._host_us = host_time(lambda: self._run(timed[0], allocations=Allocations(None, 0), choices=self._choices))
         kept.note_changes()
+        give_back_unused()
         pool, why = (Pool() if message.get("graphs", True) else None), ""
         try:
-            self._calls = [_Call(self._run, inputs, self._choices, pool, kept) for inputs in timed]
+            for inputs in timed:
+                self._calls.append(_Call(self._run, inputs, self._choices, pool, kept, first=not self._calls))
         except CaptureFailed as error:
+            self._release()
             pool, why = None, str(error)
             self._calls = [_Call(self._run, inputs, self._choices, None, kept) for inputs in timed]
         return {"captured": pool is not None, "why": why, "host_ms": self._host_us / 1e3, "copied": kept.copied}
@@ -226,13 +229,21 @@ class _Call:
     """One call on one set of inputs, captured where there is a pool."""
 
     def __init__(
-        self, run: Run, inputs: Inputs, choices: Mapping[int, int], pool: Pool | None, kept: Survivors
+        self,
+        run: Run,
+        inputs: Inputs,
+        choices: Mapping[int, int],
+        pool: Pool | None,
+        kept: Survivors,
+        *,
+        first: bool = True,
     ) -> None:
+        """first: whether these steps have not run on the pool's stream."""
         self._run, self.inputs, self._choices, self.kept = run, inputs, choices, kept
         self._pooled = pool is not None
         self._allocated: list[tuple[int, int]] = []
         self.outputs: Any = None
-        self._graph = Captured(self._once, pool) if pool else None
+        self._graph = Captured(self._once, pool, first=first) if pool else None
 
     @property
     def captured(self) -> bool:

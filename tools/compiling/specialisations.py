@@ -1,0 +1,43 @@
+"""One binary for several specialisations of a kernel.
+
+Triton compiles a kernel anew for each pattern of arguments that 16 divides: sizes that differ in it cost a compilation
+each, and the code does the same. What is compiled with fewer of these assumptions is right wherever one with more of
+them is. The problem's own size keeps its own specialisation: that is the one that is timed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from kernelwright.tools.tracing.trace import Kernel, Traced
+
+
+def sharing_binaries(traced: Traced, own: Collection[str]) -> Traced:
+    """The same with every kernel that is not in `own` compiled under no more assumptions than all kernels that differ
+    from it in nothing else. own: keys of kernels that stay as they are.
+    """
+    alike: dict[str, list[str]] = {}
+    for key, kernel in traced.kernels.items():
+        if key not in own:
+            alike.setdefault(_without_assumptions(kernel), []).append(key)
+    shared = {key: _weakest([traced.kernels[k] for k in keys]) for keys in alike.values() for key in keys}
+    kept: Traced = traced.with_(kernels={key: shared.get(key, kernel) for key, kernel in traced.kernels.items()})
+    return kept
+
+
+def _without_assumptions(kernel: Kernel) -> str:
+    return json.dumps(kernel.model_dump(exclude={"attributes"}), sort_keys=True, default=str)
+
+
+def _weakest(kernels: list[Kernel]) -> Kernel:
+    """The first, with the attributes that all have."""
+    common = set.intersection(*({_told(one) for one in kernel.attributes} for kernel in kernels))
+    first = kernels[0]
+    weakest: Kernel = first.with_(attributes=tuple(one for one in first.attributes if _told(one) in common))
+    return weakest
+
+
+def _told(attribute: Any) -> str:
+    return json.dumps(attribute)
