@@ -164,6 +164,19 @@ def variants(half: int) -> list[Entry]:
     return found
 
 
+def mixed(honest: list[Entry]) -> list[Entry]:
+    """As many again, made of the same texts: in turns one that is wrong and one that does not compile."""
+    found = list(honest)
+    for number, one in enumerate(honest):
+        kind, before, after = (
+            ("wrong", "tl.program_id(0)", "((tl.num_programs(0) - 1 - tl.program_id(0)) // 2)")
+            if number % 2
+            else ("broken", "tl.program_id(0)", "tl.program_number(0)")
+        )
+        found.append(Entry(one.problem, kind, one.source.replace(before, after, 1)))
+    return found
+
+
 def entries() -> list[Entry]:
     """Twenty-four."""
     found: list[Entry] = []

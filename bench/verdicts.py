@@ -1,11 +1,12 @@
 """Ours against KernelBench's own harness: the same candidates, the same GPU, the same run.
 
-    python -m bench.verdicts --kernelbench DIR [--device cuda:0] [--out bench/results/verdicts.md] [--only-ours]
+    python -m bench.verdicts --kernelbench DIR [--device cuda:0] [--judges 3] [--out bench/results/verdicts.md]
+    [--only-ours]
 
 DIR is a checkout of KernelBench; its harness runs from there, a fresh process a candidate as its own scripts do, with 5
 correctness and 100 timing trials. Ours is one warm Evaluator with every check of
-docs/explanation/trust.md and eight sizes: a batch first, then other candidates one after the other. No text is judged
-twice, so every kernel is compiled from nothing.
+docs/explanation/trust.md and eight sizes, for candidates one after the other; then a batch, half of it honest, by as
+many judge processes as --judges says. No text is judged twice, so every kernel is compiled from nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 from datetime import date
 from pathlib import Path
 
-from bench.verdict_candidates import Entry, entries, variants
+from bench.verdict_candidates import Entry, entries, mixed, variants
 
 HARNESS = """
 import json, sys
@@ -112,7 +113,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only-ours", action="store_true")
-    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=12, help="places at the CPU rungs")
+    parser.add_argument("--judges", type=int, default=3, help="judge processes of the batch, all on this GPU")
     parser.add_argument(
         "--limit", type=float, default=520.0, help="seconds for their harness; what does not fit is left out and said"
     )
@@ -142,14 +144,14 @@ def run(asked: argparse.Namespace) -> tuple[list[dict], dict]:
             one = next(e for e in variants(0) if e.problem == problem)
             evaluator.evaluate(problems[problem], one.source + "\n# warm", options)
             cold = cold or time.monotonic() - start
-        together = batch(evaluator, problems, variants(0), options)
-        print(together, file=sys.stderr, flush=True)
         for entry in chosen:
             begin = time.monotonic()
             report = evaluator.evaluate(problems[entry.problem], entry.source, options)
             rows.append(ours_row(entry, report, time.monotonic() - begin))
             print(rows[-1], file=sys.stderr, flush=True)
-        summary = {"cold": cold, **together, **spread(rows)}
+    together = batch(asked, problems, options)
+    print(together, file=sys.stderr, flush=True)
+    summary = {"cold": cold, **together, **spread(rows)}
     if not asked.only_ours:
         begin = time.monotonic()
         for row, entry in zip(rows, first, strict=False):
@@ -187,20 +189,41 @@ def spread(rows: list[dict]) -> dict:
     }  # fmt: skip
 
 
-def batch(evaluator, problems: dict, chosen: list[Entry], options) -> dict:
-    """All at once: CPU rungs in the pool while the GPU judges."""
-    busy, start = Busy(evaluator.device), time.monotonic()
-    todo = sorted(chosen, key=lambda e: e.problem)
-    waiting = [evaluator.submit(problems[e.problem], e.source, options) for e in todo]
-    done = [w.result() for w in waiting]
-    seconds = time.monotonic() - start
+def batch(asked: argparse.Namespace, problems: dict, options) -> dict:
+    """All at once, by several judge processes on one GPU, each warmed by one candidate a problem."""
+    from kernelwright.agent.judging.local_pool import LocalPool
+
+    pool = LocalPool([asked.device], asked.workers, asked.judges)
+    try:
+        warm = [warming(e, number) for number in range(asked.judges) for e in first_of_each(variants(0))]
+        for waiting in [pool.submit(problems[e.problem], e.source, options) for e in warm]:
+            waiting.result()
+        todo = sorted(mixed(variants(0)), key=lambda e: e.problem)
+        busy, start = Busy(asked.device), time.monotonic()
+        done = [w.result() for w in [pool.submit(problems[e.problem], e.source, options) for e in todo]]
+        seconds = time.monotonic() - start
+    finally:
+        pool.close()
     return {
         "batch": len(done),
+        "judges": asked.judges,
         "batch_seconds": seconds,
         "a_minute": 60 * len(done) / seconds,
         "gpu_busy_percent": busy.stop(),
         "right": sum(r.correct for r in done),
+        "as_expected": sum(r.correct == (e.kind == "correct") for r, e in zip(done, todo, strict=True)),
     }
+
+
+def first_of_each(found: list[Entry]) -> list[Entry]:
+    """One entry a problem."""
+    return list({e.problem: e for e in reversed(found)}.values())
+
+
+def warming(entry: Entry, number: int) -> Entry:
+    """A text of its own that does the same, whose kernels are none of the batch's."""
+    source = entry.source.replace("tl.zeros((", f"{number} * tl.zeros((", 1)
+    return entry._replace(source=source.replace("tl.maximum(value, 0.0", f"tl.maximum(value, {number} * 0.0", 1))
 
 
 def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
@@ -214,9 +237,10 @@ def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
         f"{platform.python_version()}, {os.cpu_count()} cores, {date.today().isoformat()}.", "",
         f"- Faster by a geometric mean of **{ratio}** over {summary['judged_by_both']} candidates judged "
         f"by both; verdicts agree on {summary['agree']} of them.",
-        f"- In a batch of {summary['batch']}: **{summary['a_minute']:.0f} candidates a minute** on one "
+        f"- In a batch of {summary['batch']}, {summary['right']} of them right, by {summary['judges']} judge "
+        f"processes: **{summary['a_minute']:.0f} candidates a minute** on one "
         f"GPU, GPU busy {summary['gpu_busy_percent']:.0f} % of the wall clock (nvidia-smi, sampled every 100 "
-        "ms).",
+        f"ms); {summary['as_expected']} verdicts as expected.",
         f"- One after the other, {summary['verdicts']} candidates: median **{summary['p50']:.2f} s**, 95th "
         f"percentile {summary['p95']:.2f} s; one that does not compile {summary['broken_p50']:.2f} s.",
         "- The first verdict of a fresh Evaluator, imports and CUDA context included: "

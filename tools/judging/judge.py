@@ -74,7 +74,7 @@ class Judge:
         self.device, self._sharers = device, sharers
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
         self.buffers = Buffers(device, CPU_MARGIN) if device == "cpu" else Buffers(device, keep=1 << 62)
-        self.profiler = Profiler(device, gpu) if device != "cpu" else None
+        self.profiler = Profiler(device, gpu, sharers) if device != "cpu" else None
         self._prepared: OrderedDict[tuple[str, str], PreparedProblem] = OrderedDict()
         self._expected: OrderedDict[tuple[Any, ...], Expected] = OrderedDict()
         self._held: dict[tuple[str, str], int] = {}
@@ -298,6 +298,8 @@ class Judge:
         if self.buffers.waiting > whole // KEPT_MEMORY_PARTS:
             self.reopen_later()
             self.buffers.trim(whole // KEPT_MEMORY_PARTS // 2)
+        if self._sharers > 1:
+            self.leave_room()
 
     def leave_room(self) -> None:
         """The replayer shares the GPU with what torch keeps here for later: where that is much, it is given back

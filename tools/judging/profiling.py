@@ -59,8 +59,9 @@ class Timed:
 class Profiler:
     """Of one GPU: the clock, and the references that were timed."""
 
-    def __init__(self, device: str, gpu: Gpu | None) -> None:
-        self.device, self._gpu = device, gpu
+    def __init__(self, device: str, gpu: Gpu | None, sharers: int = 1) -> None:
+        """sharers: judges, of other processes too, that keep memory on this GPU."""
+        self.device, self._gpu, self._sharers = device, gpu, sharers
         self._clock: Clock | None = None
         self._timed: OrderedDict[tuple[str, int], Timed] = OrderedDict()
 
@@ -105,6 +106,7 @@ class Profiler:
         tensors = [t for t in (*timed.expected[0].inputs, *prepared.model.parameters()) if hasattr(t, "dtype")]
         result = _result(found, share, set_up_ms, candidate_precision(resources), reference_precision(tensors))
         result = light(base.problem, result, self._gpu and self._gpu.with_(clocks=found.clocks))
+        self._let_go_of_large(judge, timed)
         return result.with_(seconds=time.monotonic() - begun), work
 
     def choices(self, judge: Judge, checks: SizeChecks, timed: Timed) -> dict[int, int]:
@@ -142,13 +144,24 @@ class Profiler:
         _, whole = torch.cuda.mem_get_info(self.device)
         dropped = False
         while self._timed and (
-            len(self._timed) >= MOST_KEPT or sum(t.nbytes for t in self._timed.values()) + nbytes > whole // KEPT_SHARE
+            len(self._timed) >= MOST_KEPT
+            or sum(t.nbytes for t in self._timed.values()) + nbytes > whole // (KEPT_SHARE * self._sharers)
         ):
             _, old = self._timed.popitem(last=False)
             if not dropped:
                 judge.reopen_later()
             dropped = True
             old.release()
+
+    def _let_go_of_large(self, judge: Judge, timed: Timed) -> None:
+        """Where others keep memory on this GPU too, a large reference is not kept for the next candidate."""
+        import torch
+
+        most = torch.cuda.mem_get_info(self.device)[1] // (KEPT_SHARE * self._sharers)
+        if self._sharers > 1 and timed.nbytes > most:
+            judge.reopen_later()
+            self._timed = OrderedDict((key, one) for key, one in self._timed.items() if one is not timed)
+            timed.release()
 
 
 def _input_set(buffers: Buffers, expected: Expected) -> InputSet:
