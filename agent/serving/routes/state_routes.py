@@ -44,7 +44,8 @@ def _device_queue(here: Context, device: DeviceKind) -> DeviceQueue:
     eta = None if seconds is None else seconds * -(-(queued + running) // max(1, capacity))
     return DeviceQueue(
         device=device, target=pool.target(device), judges=len(judges), judges_alive=sum(j.alive for j in judges),
-        capacity=capacity, queued=queued, running=running, seconds_per_verdict=seconds, eta_seconds=eta,
+        judges_ready=sum(j.ready for j in judges), capacity=capacity, queued=queued,
+        running=running, seconds_per_verdict=seconds, eta_seconds=eta,
     )  # fmt: skip
 
 
@@ -64,6 +65,7 @@ async def health(here: Here, response: Response) -> Health:
         evaluator=service.pool.environment(service.pool.devices[0]).evaluator,
         devices=tuple(judge.name for judge in service.pool.judges()),
         judges_alive=len(alive),
+        judges_ready=sum(judge.ready for judge in alive),
         queued=sum(queued for queued, _ in counts),
         running=sum(running for _, running in counts),
         uptime_seconds=time.time() - here.started,

@@ -92,7 +92,8 @@ class EngineOptions:
         if self.zero_variance not in ("drop", "resample"):
             raise InputError(f"--zero-variance {self.zero_variance!r}: choose drop or resample")
         return {
-            "engine": self.engine, "sampling_device": self._sampling_device(), "key": os.environ.get("OPENAI_API_KEY"), "places": self.places,
+            "engine": self.engine, "sampling_device": self._sampling_device(),
+            "key": os.environ.get("OPENAI_API_KEY"), "places": self.places,
             "resample": self.zero_variance == "resample",
         }  # fmt: skip
 
