@@ -24,7 +24,7 @@ from kernelwright.agent.judging.pool import ATTEMPTS, DeviceKind, JudgeLost
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.report import Report
 
-FIRST_SHARE = 0.36
+FIRST_SHARE = 0.3
 """Of the phase's time, for the batch on one GPU."""
 BACK_SECONDS = 60.0
 """That a killed judge may take to be at work again."""
@@ -158,9 +158,12 @@ class Killed:
 def with_a_kill(pool: LocalPool, candidates: Sequence[Candidate], options: Options, results: Results) -> None:
     """A few verdicts more for each judge, one of which is killed."""
     count = len(pool.judges())
-    capacity = pool.capacity(pool.devices[0])
     feeder = Feeder(pool, options)
-    texts = list(itertools.islice(endless(candidates, f"killed {count}"), capacity + 4 * count))
+    texts = list(
+        itertools.islice(
+            endless(candidates, f"killed {count}"), 8 + 8 * count if pool.devices[0] is DeviceKind.CUDA else 4 + count
+        )
+    )
     killed = Killed(feeder, after=count)
     began = time.monotonic()
     feeder.feed(texts)

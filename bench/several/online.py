@@ -22,7 +22,7 @@ from bench.several.results import Results, asked
 
 PHASES = ("seconds", "seconds/generation", "seconds/judging", "seconds/training", "seconds/waiting", "seconds/round")
 SEED = 7
-ROUND = {"cpu": ("2", "2", "2"), "cuda": ("16", "8", "6")}
+ROUND = {"cpu": ("2", "2", "2"), "cuda": ("12", "8", "4")}
 """Problems a step, trajectories a problem, steps."""
 POLL_SECONDS = 0.5
 
@@ -78,7 +78,7 @@ def phases(name: str, steps: list[dict[str, Any]], seconds: float, results: Resu
     later = steps[1:] or steps
     means = {phase: statistics.fmean([float(one[phase]) for one in later if phase in one] or [0.0]) for phase in PHASES}
     results.add(
-        "Seconds a step", training=name, steps=len(steps), seconds_in_all=seconds,
+        "Seconds a step", run=name, steps=len(steps), seconds_in_all=seconds,
         **{phase.replace("seconds/", "").replace("seconds", "step"): value for phase, value in means.items()},
         tokens_a_second=statistics.fmean([float(one.get("sampled_tokens_a_second", 0.0)) for one in later] or [0.0]),
     )  # fmt: skip

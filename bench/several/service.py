@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import itertools
 import os
+import re
 import signal
 import sqlite3
 import statistics
@@ -98,7 +99,7 @@ class Load:
     async def _one(self, http: httpx2.AsyncClient) -> None:
         candidate = next(self._texts)
         body = {
-            "problem": {"source": candidate.problem.source, "name": candidate.problem.name.replace(":", "-")},
+            "problem": {"source": candidate.problem.source, "name": re.sub(r"\W+", "_", candidate.problem.name)},
             "candidate": candidate.source, "options": {**self._options, "own_work": candidate.own_work},
         }  # fmt: skip
         answer = await http.post("/v1/verdicts", json=body)

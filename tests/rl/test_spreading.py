@@ -1,7 +1,7 @@
 import pytest
 
 from kernelwright.errors import InputError
-from kernelwright.rl.command_line.spreading import VISIBLE, spread
+from kernelwright.rl.command_line.options.spreading import VISIBLE, spread
 
 ASKED = {"device": "cuda:0", "judge": "interpreted", "sampling_device": None, "seed": 3}
 

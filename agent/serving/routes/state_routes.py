@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from kernelwright.agent.serving.routes.context import Client, Context, Here, err
 from kernelwright.agent.serving.statistics.reward_health import RewardHealth, Sample, reward_health
 from kernelwright.agent.serving.statistics.trajectories import TrajectoryList
 from kernelwright.agent.serving.wire import DeviceQueue, Health, HealthStatus, QueueState
+from kernelwright.tools.hardware.machine_info import version
 
 router = APIRouter(tags=["service"])
 PAGE = Path(__file__).with_name("page.html")
@@ -61,7 +61,7 @@ async def health(here: Here, response: Response) -> Health:
     counts = [service.counts(device) for device in service.pool.devices]
     return Health(
         status=status,
-        version=metadata.version("kernelwright"),
+        version=version("kernelwright") or "(not installed)",
         evaluator=service.pool.environment(service.pool.devices[0]).evaluator,
         devices=tuple(judge.name for judge in service.pool.judges()),
         judges_alive=len(alive),
