@@ -32,6 +32,16 @@ class Clocks(Value):
     throttle: tuple[str, ...] = ()
 
 
+class Neighbour(Value):
+    """Another GPU of this machine that was at work while a candidate was timed."""
+
+    uuid: str
+    name: str
+    busy: Number
+    """Share of the driver's last sampling period (up to a second) in which it computed, 0 to 1."""
+    power_watts: Number | None = None
+
+
 class Roofline(Value):
     """Speed of light of the problem on one device."""
 
@@ -108,6 +118,8 @@ class ProfileResult(Value):
     """Bytes allocated by the candidate at most."""
     ncu: dict[str, Number] = {}
     clocks: Clocks | None = None
+    neighbours: tuple[Neighbour, ...] = ()
+    """Other GPUs of the machine that were at work meanwhile: they share its power, its heat and its links."""
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 

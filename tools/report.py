@@ -26,7 +26,7 @@ from kernelwright.tools.faults import (
     WrongElement,
     clean_text,
 )
-from kernelwright.tools.profile_results import Clocks, LaunchTime, ProfileResult, Roofline, Timing
+from kernelwright.tools.profile_results import Clocks, LaunchTime, Neighbour, ProfileResult, Roofline, Timing
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -45,6 +45,7 @@ __all__ = [
     "KernelResources",
     "LaunchTime",
     "Mismatch",
+    "Neighbour",
     "Number",
     "OwnWork",
     "Pattern",

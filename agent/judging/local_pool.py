@@ -46,10 +46,10 @@ class LocalPool(PlacingPool):
         return self._targets[device]
 
     @property
-    def process_ids(self) -> Sequence[int]:
-        """Of the judges that are alive."""
+    def process_ids(self) -> dict[str, int]:
+        """Of the judges that are alive, by the judge's name."""
         with self._lock:
-            return tuple(j.process_id for j in self._judges if isinstance(j, LocalJudge) and j.state.alive)
+            return {j.name: j.process_id for j in self._judges if isinstance(j, LocalJudge) and j.state.alive}
 
     def _started(self, name: str) -> Judge:
         place = self._places[name]

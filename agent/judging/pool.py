@@ -48,6 +48,8 @@ class JudgeState(Value):
     """`cuda:0`, `cpu:1`, or `NODE/cuda:0` on Ray."""
     device: DeviceKind
     alive: bool
+    ready: bool
+    """It has begun and takes verdicts: false of one that was started again a moment ago."""
     at_work: int
     """Verdicts that it is making."""
     capacity: int

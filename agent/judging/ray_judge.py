@@ -58,8 +58,9 @@ class RayJudge:
     def state(self) -> JudgeState:
         with self._lock:
             return JudgeState(
-                name=self.name, device=self.kind, alive=self._alive, at_work=len(self._work), capacity=self.capacity
-            )
+                name=self.name, device=self.kind, alive=self._alive, ready=self._alive and self.was_ready,
+                at_work=len(self._work), capacity=self.capacity,
+            )  # fmt: skip
 
     @property
     def free(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import metadata
 
 from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request
@@ -17,6 +16,7 @@ from kernelwright.agent.serving.routes import problem_routes, state_routes, verd
 from kernelwright.agent.serving.routes.connections import BODY_SECONDS, BodyLimits
 from kernelwright.agent.serving.routes.context import Context
 from kernelwright.agent.serving.wire import Code, Error, ErrorBody
+from kernelwright.tools.hardware.machine_info import version
 
 BODY_BYTES = 2**20
 BATCH_BYTES = 16 * 2**20
@@ -42,8 +42,8 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
             await run_sync(context.service.close)
 
     app = FastAPI(
-        title="Kernelwright judge", version=metadata.version("kernelwright"), lifespan=lifespan, docs_url=None,
-        redoc_url=None,
+        title="Kernelwright judge", version=version("kernelwright") or "(not installed)", lifespan=lifespan,
+        docs_url=None, redoc_url=None,
     )  # fmt: skip
     app.state.context = context
     for routes in (verdict_routes, problem_routes, state_routes):

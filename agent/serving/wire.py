@@ -239,6 +239,8 @@ class DeviceQueue(Message):
     """What is compiled for where nobody asks: sm_90."""
     judges: int
     judges_alive: int
+    judges_ready: int
+    """That take verdicts: one that died and was started again is alive before it is ready."""
     capacity: int
     queued: int
     running: int
@@ -265,6 +267,7 @@ class Health(Message):
     evaluator: str
     devices: tuple[str, ...]
     judges_alive: int
+    judges_ready: int
     queued: int
     running: int
     uptime_seconds: float

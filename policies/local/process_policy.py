@@ -70,12 +70,15 @@ class Answered(NamedTuple):
 class ProcessPolicy:
     """As `InProcessPolicy`, its weights moved by `update`. Raises PolicyRefused where the model cannot be opened."""
 
-    def __init__(self, path: str, **options: Any) -> None:
-        """`options`: InProcessPolicy's."""
+    def __init__(self, path: str, *, gpu: str | None = None, **options: Any) -> None:
+        """`gpu`: the only one that the process is shown, as CUDA_VISIBLE_DEVICES names it; `cuda:0` is that one there.
+
+        `options`: InProcessPolicy's.
+        """
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         self._connection: Connection = ours
-        self._process = context.Process(target=serve, args=(theirs, path, options), daemon=True)
+        self._process = context.Process(target=serve, args=(theirs, path, gpu, options), daemon=True)
         with ignoring_interrupts():
             self._process.start()
         theirs.close()
@@ -197,9 +200,13 @@ def _error(answer: Answered) -> PolicyError:
 
 
 # ---------------------------------------------------------------- the other process
-def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
+def serve(connection: Connection, path: str, gpu: str | None, options: dict[str, Any]) -> None:
     """Until nobody is there any more. Ctrl-C is for the process that asks."""
+    import os
     import signal
+
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # CUDA reads it when it is first asked for
 
     from kernelwright.policies.local.in_process_policy import InProcessPolicy
 

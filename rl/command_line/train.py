@@ -175,10 +175,11 @@ def _trained_from_log(options: LogOptions, dry_run: bool, as_json: bool) -> None
 
 
 def _online(asked: dict[str, Any], as_json: bool) -> None:
+    from kernelwright.rl.command_line.options.spreading import spread
     from kernelwright.rl.training.early import look_at_problems
     from kernelwright.rl.training.online.options import OnlineOptions
 
-    options = OnlineOptions(**asked)
+    options = OnlineOptions(**spread(asked))
     look_at_problems(options)
     _trained_online(options, as_json)
 

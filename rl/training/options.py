@@ -38,7 +38,20 @@ class Storage(StrEnum):
 
 
 LOOSE = frozenset(
-    {"max_minutes", "storage", "output", "max_steps", "workers", "places", "db", "force", "device", "engine"}
+    {
+        "max_minutes",
+        "storage",
+        "output",
+        "max_steps",
+        "workers",
+        "places",
+        "db",
+        "force",
+        "device",
+        "engine",
+        "sampling_gpu",
+        "judge_gpus",
+    }
 )
 """Fields that two sittings of one training may differ in."""
 

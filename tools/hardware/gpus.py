@@ -46,6 +46,7 @@ _FIELDS = {
     "temperature": "temperature.gpu",
     "power_watts": "power.draw",
     "throttle": "clocks_throttle_reasons.active",
+    "busy_percent": "utilization.gpu",
 }
 """Ours to nvidia-smi's."""
 
@@ -114,8 +115,16 @@ def read_clocks(uuid: str) -> Clocks | None:
     """Clocks, temperature, power and throttle reasons of one GPU now; None where neither NVML nor nvidia-smi knows
     it.
     """
-    sensors = _read_nvml()[2] or _read_smi()[1]
+    sensors = read_sensors()
     return _clocks(sensors[uuid]) if uuid in sensors else None
+
+
+def read_sensors() -> dict[str, dict[str, Any]]:
+    """What every GPU of the machine says of itself now, by UUID; nothing where neither NVML nor nvidia-smi answers.
+
+    Those that CUDA_VISIBLE_DEVICES hides are among them.
+    """
+    return _read_nvml()[2] or _read_smi()[1]
 
 
 def throttle_reasons(bits: int) -> tuple[str, ...]:
@@ -160,6 +169,7 @@ def _read_handle(nvml: Any, handle: Any) -> dict[str, Any]:
             return getattr(nvml, question)(handle, *args)
         return None
 
+    busy = ask("nvmlDeviceGetUtilizationRates")
     memory, power = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetPowerUsage")
     return {
         "uuid": _as_text(ask("nvmlDeviceGetUUID")),
@@ -174,6 +184,7 @@ def _read_handle(nvml: Any, handle: Any) -> dict[str, Any]:
         "temperature": ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
         "power_watts": power / 1000 if power is not None else None,
         "throttle": ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        "busy_percent": busy.gpu if busy else None,
     }
 
 

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernelwright.tools.hardware.gpus import read_driver
+from kernelwright.tools.hardware.gpus import read_driver, read_sensors
+from kernelwright.tools.hardware.neighbours import neighbours_of
 from kernelwright.tools.replaying.gpu.stopwatch import flush
-from kernelwright.tools.report import InfrastructureError
+from kernelwright.tools.report import InfrastructureError, Neighbour
 from kernelwright.tools.timing.measurement import Alternatives, Measurement
 from kernelwright.tools.timing.measuring import ANSWER_SECONDS, Asks, InputSet, Measuring, well_formed
 from kernelwright.tools.timing.reference_clock import ReferenceClock
@@ -82,6 +83,10 @@ class Clock:
         begun = time.monotonic()
         with torch.cuda.device(self.device):
             return Measuring(self, process, reference, sets, choices or {}).run(places, compare, begun)
+
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """Other GPUs of this machine that are at work now."""
+        return neighbours_of(self.uuid, read_sensors()) if self.uuid else ()
 
     def refuse_a_shared_gpu(self) -> None:
         """Raises InfrastructureError where a write over the cache takes longer than it did: another program's work

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from kernelwright.tools.report import Clocks, Number, Timing, Value
+from kernelwright.tools.report import Clocks, Neighbour, Number, Timing, Value
 
 Z95 = 1.96
 
@@ -63,6 +63,7 @@ class Measurement(Value):
     steps: tuple[StepTime, ...] = ()
     """In order; the first 256 where there are more."""
     clocks: Clocks | None = None
+    neighbours: tuple[Neighbour, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: Number = 0.0
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kernelwright.tools.hardware.gpus import read_clocks
-from kernelwright.tools.report import Cheat, Failed, Failure, Fault, Timing, clean_text
+from kernelwright.tools.hardware.neighbours import busiest
+from kernelwright.tools.report import Cheat, Failed, Failure, Fault, Neighbour, Timing, clean_text
 from kernelwright.tools.timing.measurement import Measurement, StepTime, ratio, settled, timing
 
 CANDIDATE_MS, REFERENCE_MS = 60.0, 12.0
@@ -96,6 +97,8 @@ class Gpu(Protocol):
 
     def refuse_a_shared_gpu(self) -> None: ...
 
+    def neighbours(self) -> tuple[Neighbour, ...]: ...
+
 
 class Measuring:
     """One measurement."""
@@ -122,6 +125,7 @@ class Measuring:
             self._blocks, self._eager = _Blocks(), []
             host_ms = self._open(everything=True)
             self._alternate()
+        meanwhile = self._clock.neighbours()
         steps = self._steps()
         self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
         candidate = timing(self._blocks.samples)
@@ -134,7 +138,8 @@ class Measuring:
             captured=self._reference.graphs,
             host_overhead_ms=max(0.0, host_ms - candidate.median), wall_ms=statistics.median(self._blocks.wall),
             eager_drift=drift, steps=steps,
-            clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None, notes=tuple(self._notes),
+            clocks=read_clocks(self._clock.uuid) if self._clock.uuid else None,
+            neighbours=busiest(meanwhile, self._clock.neighbours()), notes=tuple(self._notes),
             seconds=time.monotonic() - begun,
         )  # fmt: skip
 

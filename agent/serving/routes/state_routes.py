@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from kernelwright.agent.serving.routes.context import Client, Context, Here, err
 from kernelwright.agent.serving.statistics.reward_health import RewardHealth, Sample, reward_health
 from kernelwright.agent.serving.statistics.trajectories import TrajectoryList
 from kernelwright.agent.serving.wire import DeviceQueue, Health, HealthStatus, QueueState
+from kernelwright.tools.hardware.machine_info import version
 
 router = APIRouter(tags=["service"])
 PAGE = Path(__file__).with_name("page.html")
@@ -44,7 +44,8 @@ def _device_queue(here: Context, device: DeviceKind) -> DeviceQueue:
     eta = None if seconds is None else seconds * -(-(queued + running) // max(1, capacity))
     return DeviceQueue(
         device=device, target=pool.target(device), judges=len(judges), judges_alive=sum(j.alive for j in judges),
-        capacity=capacity, queued=queued, running=running, seconds_per_verdict=seconds, eta_seconds=eta,
+        judges_ready=sum(j.ready for j in judges), capacity=capacity, queued=queued,
+        running=running, seconds_per_verdict=seconds, eta_seconds=eta,
     )  # fmt: skip
 
 
@@ -60,10 +61,11 @@ async def health(here: Here, response: Response) -> Health:
     counts = [service.counts(device) for device in service.pool.devices]
     return Health(
         status=status,
-        version=metadata.version("kernelwright"),
+        version=version("kernelwright") or "(not installed)",
         evaluator=service.pool.environment(service.pool.devices[0]).evaluator,
         devices=tuple(judge.name for judge in service.pool.judges()),
         judges_alive=len(alive),
+        judges_ready=sum(judge.ready for judge in alive),
         queued=sum(queued for queued, _ in counts),
         running=sum(running for _, running in counts),
         uptime_seconds=time.time() - here.started,

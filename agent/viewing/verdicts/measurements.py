@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -26,7 +26,15 @@ from kernelwright.agent.viewing.show.words import (
     times,
 )
 from kernelwright.agent.viewing.verdicts.failure import fault_name
-from kernelwright.tools.report import Clocks, CompileResult, KernelResources, LaunchTime, ProfileResult, Roofline
+from kernelwright.tools.report import (
+    Clocks,
+    CompileResult,
+    KernelResources,
+    LaunchTime,
+    Neighbour,
+    ProfileResult,
+    Roofline,
+)
 
 MAX_TABLE_ROWS = 12
 """Specialisations shown for one target: an autotuned kernel may have a hundred."""
@@ -149,6 +157,7 @@ def speed_view(profile: ProfileResult) -> RenderableType:
             ("GPU kernels", _gpu_kernels(_not_launched(profile))),
             ("peak memory", size(profile.peak_memory) if profile.peak_memory is not None else ""),
             ("clocks", _clocks(profile.clocks) if profile.clocks else ""),
+            ("neighbours", _neighbours(profile.neighbours) if profile.neighbours else ""),
             ("ncu", Text(_counters(profile.ncu))),
             ("note", Text("\n".join(profile.notes), style=QUIET) if profile.notes else ""),
         ]
@@ -218,6 +227,12 @@ def _clocks(clocks: Clocks) -> Text:
     if slowed := [reason for reason in clocks.throttle if reason != IDLE_THROTTLE_REASON]:
         text.append(f"; throttled: {counted(dict.fromkeys(slowed, 1))}", style=WARN)
     return text
+
+
+def _neighbours(neighbours: Sequence[Neighbour]) -> Text:
+    """They share power, heat and links with the GPU that judged."""
+    named = ", ".join(f"{one.name} {percent(one.busy)} busy" for one in neighbours)
+    return Text(f"at work meanwhile: {named}", style=WARN)
 
 
 def _counters(ncu: Mapping[str, float]) -> str:

@@ -35,7 +35,8 @@ class RolloutOptions:
         None
     )
     judge: Annotated[
-        str, typer.Option(help="What judges: interpreted, compiled (offline compile, then interpreted) or cuda:N.")
+        str,
+        typer.Option(help="What judges: interpreted, compiled (offline compile, then interpreted) or cuda:N[,cuda:N]."),
     ] = "interpreted"
     own_work: Annotated[
         str,
@@ -71,6 +72,11 @@ class EngineOptions:
     engine: Annotated[
         str, typer.Option(help="What samples: transformers, process, vllm, openai:MODEL@URL (a vLLM server), or auto.")
     ] = "auto"
+    sampling_device: Annotated[
+        str | None,
+        typer.Option("--sampling-device", help="cuda:N: where rollouts are sampled.",
+        show_default="where the policy is trained"),
+    ] = None  # fmt: skip
     places: Annotated[
         int | None, typer.Option(min=1, help="Rows of the running batch.", show_default="512 on a GPU")
     ] = None
@@ -86,6 +92,18 @@ class EngineOptions:
         if self.zero_variance not in ("drop", "resample"):
             raise InputError(f"--zero-variance {self.zero_variance!r}: choose drop or resample")
         return {
-            "engine": self.engine, "key": os.environ.get("OPENAI_API_KEY"), "places": self.places,
+            "engine": self.engine, "sampling_device": self._sampling_device(),
+            "key": os.environ.get("OPENAI_API_KEY"), "places": self.places,
             "resample": self.zero_variance == "resample",
         }  # fmt: skip
+
+    def _sampling_device(self) -> str | None:
+        """Raises InputError for a GPU that is not there, and for an engine that is told its own otherwise."""
+        from kernelwright.agent.command_line.arguments import choose_device
+        from kernelwright.errors import InputError
+
+        if self.sampling_device is None:
+            return None
+        if self.engine not in ("auto", "process") or not self.sampling_device.startswith("cuda"):
+            raise InputError("--sampling-device is cuda:N, for --engine process or auto: another engine has its own")
+        return choose_device(self.sampling_device)

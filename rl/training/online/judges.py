@@ -12,7 +12,7 @@ import pickle
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -64,9 +64,12 @@ class JudgePool:
     Equal programs for one problem are judged once, also while the first is still at work. A context manager.
     """
 
-    def __init__(self, device: str, workers: int, cache: Path | None = None) -> None:
+    def __init__(self, device: str, workers: int, cache: Path | None = None, gpus: Sequence[str] = ()) -> None:
+        """`gpus`: as CUDA_VISIBLE_DEVICES names them; each process is shown one of them, which is `device` there."""
         # On a GPU verdicts take turns; a few processes compile and wait, more would only hold contexts.
-        self._device, self._workers, self._cache = device, min(workers, ON_A_GPU) if device != "cpu" else workers, cache
+        most = ON_A_GPU * max(1, len(gpus))
+        self._device, self._workers, self._cache = device, min(workers, most) if device != "cpu" else workers, cache
+        self._gpus = tuple(gpus)
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str, str], Waiting] = OrderedDict()
         self._folder = TemporaryDirectory(prefix="kernelwright-judges-")
@@ -88,7 +91,10 @@ class JudgePool:
         _begin_to_fork()
         return ProcessPoolExecutor(
             self._workers, mp_context=context, initializer=_begin,
-            initargs=(self._device, self._cache, Path(self._folder.name), self._workers)
+            initargs=(
+                self._device, self._cache, Path(self._folder.name), -(-self._workers // max(1, len(self._gpus))),
+                self._gpus, context.Value("i", 0),
+            ),
         )  # fmt: skip
 
     @property
@@ -232,14 +238,20 @@ def _is_judged(future: Future[Any]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
-def _begin(device: str, cache: Path | None, inside: Path, workers: int) -> None:
+def _begin(device: str, cache: Path | None, inside: Path, sharers: int, gpus: Sequence[str], begun: Any) -> None:
     """In a judging process: one evaluator, for as long as it lives; Ctrl-C is the parent's affair, and the parent's
     death is the end.
+
+    `begun`: a shared count of the processes so far; they take the GPUs in turns.
     """
     import signal
     from multiprocessing.util import Finalize
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if gpus:
+        with begun.get_lock():
+            number, begun.value = begun.value, begun.value + 1
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]  # CUDA reads it when it is first asked for
     _die_with_parent()
     import torch
 
@@ -248,7 +260,7 @@ def _begin(device: str, cache: Path | None, inside: Path, workers: int) -> None:
     torch.set_num_threads(1)
     global _judge, _inside
     _inside = inside
-    _judge = Evaluator(device=device, workers=1, cache_dir=cache, sharers=workers)
+    _judge = Evaluator(device=device, workers=1, cache_dir=cache, sharers=sharers)
     Finalize(None, _judge.close, exitpriority=10)  # atexit is not for such a process
 
 

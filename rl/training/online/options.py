@@ -34,6 +34,10 @@ class OnlineOptions(TrainOptions):
     lag: int = Field(default=1, ge=0, le=4)
     """Rounds that are sampled and judged while one is trained on; each is as many steps old when its turn comes."""
     resample: bool = False
+    sampling_gpu: str | None = None
+    """The one GPU that the sampling process is shown, as CUDA_VISIBLE_DEVICES names it; None: what this one sees."""
+    judge_gpus: tuple[str, ...] = ()
+    """Likewise those of the judging processes, each of which is shown one; none: what this process sees."""
     places: int | None = None
     """Rows of the running batch."""
     engine: str = "auto"

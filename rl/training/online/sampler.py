@@ -46,13 +46,16 @@ class Sampler(Protocol):
 class InPlace:
     """A live policy in this process: whole weights, copied over the old ones; an adapter is folded in."""
 
-    opens: type[InProcessPolicy] | type[ProcessPolicy] = InProcessPolicy
     together = False
 
     def __init__(self, subject: Subject, options: OnlineOptions) -> None:
-        self._policy = self.opens(
-            subject.path, places=options.places, device=options.device, prompt_form=subject.prompt_form
-        )
+        self._policy = self._opened(
+            options.sampling_gpu, subject.path,
+            {"places": options.places, "device": options.device, "prompt_form": subject.prompt_form},
+        )  # fmt: skip
+
+    def _opened(self, gpu: str | None, path: str, how: dict[str, Any]) -> InProcessPolicy | ProcessPolicy:
+        return InProcessPolicy(path, **how)
 
     @property
     def policy(self) -> Policy:
@@ -72,9 +75,12 @@ class InPlace:
 
 
 class Apart(InPlace):
-    """The same in a process of its own; the weights travel through a file."""
+    """The same in a process of its own, on a GPU of its own where there is one for it; the weights travel through a
+    file.
+    """
 
-    opens = ProcessPolicy
+    def _opened(self, gpu: str | None, path: str, how: dict[str, Any]) -> InProcessPolicy | ProcessPolicy:
+        return ProcessPolicy(path, gpu=gpu, **how)
 
 
 def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> list[Sampler]:
@@ -131,7 +137,11 @@ def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace:
     """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for
     the loop and the weights are few.
     """
-    if options.engine == "process" or (options.engine == "auto" and _is_small(subject, options)):
+    if (
+        options.engine == "process"
+        or options.sampling_gpu is not None
+        or (options.engine == "auto" and _is_small(subject, options))
+    ):
         return Apart(subject, options)
     return InPlace(subject, options)
 

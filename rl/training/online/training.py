@@ -249,7 +249,7 @@ def train_online(
 def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step: None) -> Iterator[JudgePool]:
     """Started, and shown to see through what they must see through. Raises TrainingAlarm."""
     say(f"starting {options.judges} judges")
-    with JudgePool(device, options.judges, verdicts_beside(options.db)) as judges:
+    with JudgePool(device, options.judges, verdicts_beside(options.db), options.judge_gpus) as judges:
         say("examining the judges")
         refuse_a_blind_judge(judges, judge_options(options.judge), options.judges)
         yield judges

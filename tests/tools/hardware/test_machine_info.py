@@ -9,12 +9,13 @@ from kernelwright.agent.doctor import Severity, diagnose
 from kernelwright.tools.hardware import gpus
 from kernelwright.tools.hardware.gpus import Gpu, read_driver, throttle_reasons
 from kernelwright.tools.hardware.machine_info import Disk, Layer, Machine, Ncu, OfflineTarget, read_machine
+from kernelwright.tools.hardware.neighbours import neighbours_of
 from kernelwright.tools.hardware.peaks import PEAKS, peak_of, peak_of_target
 from kernelwright.tools.hardware.targets import TARGETS
 from kernelwright.tools.report import Clocks
 
-SMI = """GPU-6f6a3c1e-1111-2222-3333-444455556666, NVIDIA H200, 570.86.15, 143771, 9.0, 1980, 3201, 1980, 3201, 31, 118.42, 0x0000000000000004
-GPU-6f6a3c1e-1111-2222-3333-444455557777, NVIDIA L4, 570.86.15, 23034, 8.9, 210, 405, 2040, 6251, 40, [N/A], 0x0000000000000001
+SMI = """GPU-6f6a3c1e-1111-2222-3333-444455556666, NVIDIA H200, 570.86.15, 143771, 9.0, 1980, 3201, 1980, 3201, 31, 118.42, 0x0000000000000004, 97
+GPU-6f6a3c1e-1111-2222-3333-444455557777, NVIDIA L4, 570.86.15, 23034, 8.9, 210, 405, 2040, 6251, 40, [N/A], 0x0000000000000001, 0
 """  # noqa: E501 (a recorded answer)
 """In the form of `nvidia-smi --query-gpu=... --format=csv,noheader,nounits`."""
 
@@ -85,6 +86,14 @@ def test_nvidia_smi_is_read_where_nvml_is_not_installed():
     )
     assert second["power_watts"] is None
     assert gpus._clocks(second).throttle == ("gpu_idle",)
+
+
+def test_only_other_gpus_that_compute_are_neighbours():
+    sensors = {told["uuid"]: told for told in gpus._parse_smi(SMI)}
+    busy, idle = sensors
+    assert neighbours_of(busy, sensors) == ()
+    [neighbour] = neighbours_of(idle, sensors)
+    assert (neighbour.uuid, neighbour.name, neighbour.busy) == (busy, "NVIDIA H200", 0.97)
 
 
 def test_a_gpu_known_only_from_nvidia_smi_still_has_its_peaks():

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kernelwright.tools.report import Cheat, Failed, Failure, Fault, InfrastructureError
+from kernelwright.tools.report import Cheat, Failed, Failure, Fault, InfrastructureError, Neighbour
 from kernelwright.tools.timing.measurement import ratio, timing
 from kernelwright.tools.timing.measuring import FEW_CALLS, MOST_DOUBTED, InputSet, Measuring
 
@@ -81,12 +81,15 @@ class Reference:
 class Gpu:
     name, uuid, flush_ms = "a GPU", "", 0.1
 
-    def __init__(self, shared=False):
-        self.shared = shared
+    def __init__(self, shared=False, beside=()):
+        self.shared, self.beside = shared, list(beside)
 
     def refuse_a_shared_gpu(self):
         if self.shared:
             raise InfrastructureError("shared")
+
+    def neighbours(self):
+        return self.beside.pop(0) if self.beside else ()
 
 
 def measured(process, reference, gpu=None, **named):
@@ -140,6 +143,12 @@ def test_a_reference_that_has_drifted_is_measured_anew():
 def test_a_gpu_that_is_shared_is_refused():
     with pytest.raises(InfrastructureError):
         measured(Process(1.0), Reference(2.0, now=3.0), Gpu(shared=True))
+
+
+def test_a_neighbour_at_work_while_a_candidate_is_timed_stands_in_the_measurement():
+    half, whole = (Neighbour(uuid="GPU-2", name="H100", busy=busy, power_watts=600.0) for busy in (0.5, 0.9))
+    assert measured(Process(1.0), Reference(2.0), Gpu(beside=[(half,), (whole,)])).neighbours == (whole,)
+    assert measured(Process(1.0), Reference(2.0)).neighbours == ()
 
 
 def test_work_outside_of_the_timed_stream_is_seen_by_the_judges_clock():

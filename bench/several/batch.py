@@ -1,0 +1,219 @@
+"""A batch on 1, 2, 4 ... GPUs, one judge each: verdicts a second, the ratio to linear, and one judge killed.
+
+The first size judges for a part of the time that there is; every other size judges those same candidates. Then, at
+each size, one judge is killed at work in the middle of a few more verdicts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, NamedTuple
+
+from bench.several.candidates import Candidate, endless, read
+from bench.several.results import Results, asked
+from kernelwright.agent.judging.local_pool import LocalPool
+from kernelwright.agent.judging.pool import ATTEMPTS, DeviceKind, JudgeLost
+from kernelwright.tools.judging.options import Options
+from kernelwright.tools.report import Report
+
+FIRST_SHARE = 0.3
+"""Of the phase's time, for the batch on one GPU."""
+BACK_SECONDS = 60.0
+"""That a killed judge may take to be at work again."""
+
+
+def open_pool(devices: Sequence[str], workers: int) -> LocalPool:
+    """A judge for each of them; on a CPU a judge for each pretended device."""
+    return LocalPool(["cpu"], len(devices)) if devices[0] == "cpu" else LocalPool(list(devices), workers)
+
+
+def sizes(count: int) -> list[int]:
+    """1, 2, 4 ... and all of them."""
+    return sorted({count, *itertools.takewhile(lambda n: n < count, (2**k for k in range(10)))})
+
+
+def options_for(devices: Sequence[str]) -> Options:
+    """On a GPU everything is checked and timed; on a CPU the problem's own small size is interpreted."""
+    return Options(sizes=0, seed=1) if devices[0] == "cpu" else Options(torch_compile=False)
+
+
+class Verdict(NamedTuple):
+    """One candidate's way through the pool."""
+
+    candidate: Candidate
+    begun: list[str]
+    """The judge of each attempt."""
+    lost: int
+    report: Report | None
+    error: str
+    ended: float
+
+
+class Feeder:
+    """Keeps a pool busy, asks again what was lost, and remembers every attempt."""
+
+    def __init__(self, pool: LocalPool, options: Options) -> None:
+        self.pool, self._options = pool, options
+        self.kind = pool.devices[0]
+        self.verdicts: list[Verdict] = []
+        self.last_fed = 0.0
+        self._open: dict[Future[Report], tuple[Candidate, list[str], int]] = {}
+
+    def feed(self, candidates: Iterable[Candidate], until: float = float("inf")) -> None:
+        """All of them, or as many as are begun in time; returns when each has ended."""
+        left = iter(candidates)
+        more = True
+        while more or self._open:
+            while more and len(self._open) < self.pool.capacity(self.kind):
+                if time.monotonic() >= until or (one := next(left, None)) is None:
+                    more, self.last_fed = False, time.monotonic()
+                    break
+                self._ask(one, [], 0)
+            self._take()
+
+    def _ask(self, candidate: Candidate, begun: list[str], lost: int) -> None:
+        options = self._options.model_copy(update={"own_work": candidate.own_work})
+        future = self.pool.submit(candidate.problem, candidate.source, options, began=begun.append)
+        self._open[future] = (candidate, begun, lost)
+
+    def _take(self) -> None:
+        done, _ = wait(self._open, timeout=1.0, return_when=FIRST_COMPLETED)
+        for future in done:
+            candidate, begun, lost = self._open.pop(future)
+            error = future.exception()
+            if isinstance(error, JudgeLost):
+                lost += 1
+                if lost < ATTEMPTS:
+                    self._ask(candidate, begun, lost)
+                    continue
+            report = None if error else future.result()
+            self.verdicts.append(Verdict(candidate, begun, lost, report, str(error or ""), time.monotonic()))
+
+
+def warm(pool: LocalPool, candidates: Sequence[Candidate], options: Options) -> None:
+    """Every judge has made a verdict: what it imports and the GPU's context are there."""
+    seen: set[str] = set()
+    turns = endless(candidates[:1], f"warm {time.monotonic()}")
+    while len(seen) < len(pool.judges()):
+        ones = itertools.islice(turns, 2 * len(pool.judges()))
+        asked = [pool.submit(one.problem, one.source, options, began=seen.add) for one in ones]
+        for future in asked:
+            future.result()
+
+
+def measured(feeder: Feeder, candidates: Iterable[Candidate], until: float = float("inf")) -> dict[str, Any]:
+    """Figures of one size."""
+    began = time.monotonic()
+    feeder.feed(candidates, until)
+    ends = [one.ended for one in feeder.verdicts]
+    full = sum(ended <= feeder.last_fed for ended in ends)
+    return {
+        "verdicts": len(ends), "correct": sum(v.report is not None and v.report.correct for v in feeder.verdicts),
+        "not_judged": sum(v.report is None for v in feeder.verdicts), "seconds": max(ends) - began,
+        "a_second": len(ends) / (max(ends) - began),
+        "a_second_while_all_had_work": full / max(1e-9, feeder.last_fed - began),
+        "by_judge": dict(sorted(Counter(v.begun[-1] for v in feeder.verdicts).items())),
+    }  # fmt: skip
+
+
+class Killed:
+    """Kills the last judge as soon as it is at work and `after` verdicts have ended; sees when it works again."""
+
+    def __init__(self, feeder: Feeder, after: int) -> None:
+        self.feeder, self._after = feeder, after
+        self.at_work = 0
+        self.when = 0.0
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        pool = self.feeder.pool
+        while not self.when:
+            time.sleep(0.01)
+            judge = pool.judges()[-1]
+            if len(self.feeder.verdicts) >= self._after and judge.at_work and judge.name in pool.process_ids:
+                self.at_work, self.when = judge.at_work, time.monotonic()
+                os.kill(pool.process_ids[judge.name], signal.SIGKILL)
+
+    def seconds_until_back(self, ask: Callable[[], str]) -> float | None:
+        """From the kill until the judge of that name makes verdicts again. None where it does not.
+
+        ask: has one verdict made, and gives its judge.
+        """
+        name = self.feeder.pool.judges()[-1].name
+        while time.monotonic() < self.when + BACK_SECONDS:
+            if ask() == name:
+                return time.monotonic() - self.when
+        return None
+
+
+def with_a_kill(pool: LocalPool, candidates: Sequence[Candidate], options: Options, results: Results) -> None:
+    """A few verdicts more for each judge, one of which is killed."""
+    count = len(pool.judges())
+    feeder = Feeder(pool, options)
+    texts = list(
+        itertools.islice(
+            endless(candidates, f"killed {count}"), 8 + 8 * count if pool.devices[0] is DeviceKind.CUDA else 4 + count
+        )
+    )
+    killed = Killed(feeder, after=count)
+    began = time.monotonic()
+    feeder.feed(texts)
+    seconds = time.monotonic() - began
+    extra = itertools.count()
+
+    def ask() -> str:
+        names: list[str] = []
+        one = candidates[0].variant(f"back {count}", next(extra))
+        pool.submit(one.problem, one.source, options, began=names.append).result()
+        time.sleep(0.05)
+        return names[0]
+
+    back = killed.seconds_until_back(ask) if count == 1 or killed.when else None
+    begun, lost = sum(len(v.begun) for v in feeder.verdicts), sum(v.lost for v in feeder.verdicts)
+    results.add(
+        "One judge killed at work", judges=count, asked=len(texts),
+        made=sum(v.report is not None for v in feeder.verdicts), verdicts_at_work_when_it_died=killed.at_work,
+        attempts=begun, attempts_lost_on_record=lost, seconds=seconds, seconds_until_it_judges_again=back,
+    )  # fmt: skip
+    results.must(len(feeder.verdicts) == len(texts), f"{count} judges: every candidate has a verdict")
+    results.must(begun == len(texts) + lost, f"{count} judges: each attempt beyond the first is on record as lost")
+    results.must(lost > 0 and back is not None, f"{count} judges: one was killed at work, and came back")
+
+
+def main() -> int:
+    given = asked(__doc__)
+    results, candidates = Results(given.out), read(given.candidates)
+    options, chosen, first_rate = options_for(given.devices), list[Candidate](), 0.0
+    for count in sizes(len(given.devices)):
+        pool = open_pool(given.devices[:count], given.workers)
+        try:
+            warm(pool, candidates, options)
+            if not chosen:
+                feeder = Feeder(pool, options)
+                until = time.monotonic() + FIRST_SHARE * given.seconds
+                row = measured(feeder, endless(candidates, "one"), until)
+                chosen, first_rate = [v.candidate for v in feeder.verdicts], row["a_second"]
+                results.say(kinds=dict(Counter(one.kind for one in chosen)))
+            else:
+                row = measured(Feeder(pool, options), (one.variant(f"of {count}") for one in chosen))
+            row["of_linear"] = row["a_second"] / (count * first_rate)
+            results.add("The same candidates on more GPUs", judges=count, **row)
+            results.must(row["not_judged"] == 0, f"{count} judges: every candidate is judged")
+            results.must(pool.devices[0] is DeviceKind.CPU or row["of_linear"] >= 0.9, f"{count} judges: 0.9 of linear")
+            with_a_kill(pool, candidates, options, results)
+        finally:
+            pool.close()
+    return results.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
