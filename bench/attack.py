@@ -86,6 +86,12 @@ def others(folders: Iterable[Path]) -> list[tuple[Entry, Problem]]:
     return found
 
 
+def tried(also: Iterable[Path]) -> list[tuple[Entry, Problem]]:
+    """Every exploit that is put before a judge, with its problem."""
+    found = [(e, problem_of(e.problem)) for e in exploits() if not e.either] + others(also)
+    return [(entry, problem) for entry, problem in found if entry.name not in LEFT_OUT]
+
+
 def stratified(entries: list[tuple[Entry, Problem]]) -> list[tuple[Entry, Problem]]:
     """In an order of which every beginning has each family in proportion, drawn by SEED."""
     ranked = []
@@ -98,8 +104,7 @@ def stratified(entries: list[tuple[Entry, Problem]]) -> list[tuple[Entry, Proble
 
 def planned(judges: list[str], also: list[Path]) -> tuple[list[Job], dict[str, dict[str, str]]]:
     """The jobs in order, and for each judge the exploits that its format cannot express, with the reason."""
-    known = [(e, problem_of(e.problem)) for e in exploits() if not e.either and e.name not in LEFT_OUT]
-    known += [e for e in others(also) if e[0].name not in LEFT_OUT]
+    known = tried(also)
     controls = [(e, problem_of(e.problem)) for e in honest(CONTROLS)]
     jobs: list[Job] = []
     refused: dict[str, dict[str, str]] = {judge: {} for judge in judges}
