@@ -149,6 +149,7 @@ class Service:
         reply = self._described(outputs, inputs, replay.state)
         reply |= {"copied": copied(outputs, places), **self._machine.noted()}
         if watch is not None:
+            watch.ends_with(outputs)
             reply["watched"] = watch.as_message()
         self._machine.called(replay, message["which"])
         return reply

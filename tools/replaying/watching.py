@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -37,6 +37,10 @@ class Watch(TorchDispatchMode):
         self.copies = 0
         """Launches whose every changed tensor holds just what another tensor of the launch held."""
         self._off = 0
+        self._given: list[Any] = []
+        """What launches were given and no launch had written."""
+        self._written: set[int] = set()
+        """Storages that a launch has changed, by their address."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -74,8 +78,18 @@ class Watch(TorchDispatchMode):
     def _note(self, before: list[tuple[Any, Any]]) -> None:
         self.launches += 1
         changed = [t for t, kept in before if not _same(_memory(t), kept)]
+        self._given += [kept for t, kept in before if t.untyped_storage().data_ptr() not in self._written]
+        self._written |= {t.untyped_storage().data_ptr() for t in changed}
         if changed and all(any(_same(_memory(t), kept) for other, kept in before if other is not t) for t in changed):
             self.copies += 1
+
+    def ends_with(self, outputs: Iterable[Any]) -> None:
+        """Told of a call's outputs: where each of them was there before a kernel ran, in what a launch was given, the
+        launches are copies, however many share it and whatever they write beside it.
+        """
+        tensors = [o for o in outputs if isinstance(o, torch.Tensor)]
+        if tensors and all(any(_same(_memory(o), kept) for kept in self._given) for o in tensors):
+            self.copies = self.launches
 
     def as_message(self) -> dict[str, Any]:
         """JSON."""

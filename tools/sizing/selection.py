@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
+import operator
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.parsing import parse_module
@@ -39,6 +41,10 @@ THIN_SIZES = 1
 """Sizes of a verdict in which one dimension has the problem's own extent and the others are small."""
 CROSSING_SIZES = 2
 """Sizes of a verdict that cross a threshold of the candidate's text."""
+MOST_COMPARED = 3
+"""Numbers in comparisons of a text whose other side is always looked at."""
+MOST_CROSSED = 2
+"""Sizes for each of them."""
 MOST_ROWS = 1 << 13
 MOST_THRESHOLDS = 12
 MOST_THIN = 6
@@ -111,10 +117,12 @@ def _drawn(
     if not on_cpu:
         own = own.with_(sizes=(*must, *_fitted(own.sizes[len(must) :], problem)))
     thin = _thin(problem, tuple(sorted(base.items()))) if on_cpu else ()
+    compared = compared_in(source)
     crossing = _crossing(problem, tuple(sorted(base.items())), thresholds_in(source), budget)
     chance = random.Random(seed)
     more = [
         *chance.sample(thin, min(len(thin), THIN_SIZES)),
+        *(s for n in compared for s in _just_beyond(problem, tuple(sorted(base.items())), n, budget)[:MOST_CROSSED]),
         *chance.sample(crossing, min(len(crossing), CROSSING_SIZES)),
     ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
@@ -164,9 +172,36 @@ def _crossing(
     return tuple(by_dimension.values())[:MOST_REACHING_SIZES]
 
 
+@functools.lru_cache(maxsize=256)
+def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget) -> tuple[Drawn, ...]:
+    """For each dimension the sizes in which it exceeds a number by least, the largest dimensions of a problem first."""
+    small, full = dict(base), places(problem)
+    found = sizes_that_reach(problem, small, (number,), budget.with_(rows=MOST_ROWS)).sizes
+    nearest: dict[str, Drawn] = {}
+    for drawn in found:
+        for name in (n for n, v in drawn.sizes.items() if small.get(n, v) < number < v < full.get(n, v)):
+            if name not in nearest or drawn.sizes[name] < nearest[name].sizes[name]:
+                nearest[name] = drawn
+    return tuple(nearest[n] for n in sorted(nearest, key=lambda n: -full.get(n, 0)))
+
+
 def thresholds_in(source: str) -> tuple[int, ...]:
     """Of the numbers in a text those over 16 that are no power of two: sizes at which it may do something else."""
     return tuple(n for n in numbers_in(source) if n > 16 and n & (n - 1))[:MOST_THRESHOLDS]
+
+
+def compared_in(source: str) -> tuple[int, ...]:
+    """Numbers over 16 and no power of two that a text compares something with, written out or as arithmetic."""
+    try:
+        tree = parse_module(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found: dict[int, None] = {}
+    for node in itertools.islice(ast.walk(tree), MOST_NODES):
+        if isinstance(node, ast.Compare):
+            sides = (_folded(side) for side in (node.left, *node.comparators))
+            found |= dict.fromkeys(n for n in sides if n is not None and n > 16 and n & (n - 1))
+    return tuple(found)[:MOST_COMPARED]
 
 
 @functools.lru_cache(maxsize=256)
@@ -241,13 +276,27 @@ def _integers(tree: ast.AST) -> Iterator[int]:
         node = waiting.popleft()
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and abs(node.value) < 1e12:
             yield int(node.value)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift | ast.Pow):
-            left, right = _small(node.left), _small(node.right)
-            if left is not None and right is not None:
-                yield left << right if isinstance(node.op, ast.LShift) else left**right
+        if isinstance(node, ast.BinOp) and (value := _folded(node)) is not None:
+            yield value
         waiting.extend(ast.iter_child_nodes(node))
 
 
-def _small(node: ast.AST) -> int | None:
-    value = node.value if isinstance(node, ast.Constant) else None
-    return value if type(value) is int and 0 <= value <= 40 else None
+def _folded(node: ast.AST, depth: int = 8) -> int | None:
+    """The whole number that arithmetic on literals gives, up to 2**40; None where it is no such arithmetic."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int and 0 <= node.value <= 1 << 40 else None
+    if not isinstance(node, ast.BinOp) or not depth:
+        return None
+    left, right = _folded(node.left, depth - 1), _folded(node.right, depth - 1)
+    work = _FOLDED.get(type(node.op))
+    if left is None or right is None or work is None:
+        return None
+    found = work(left, right) if right <= _MOST_EXPONENT.get(type(node.op), right) else None
+    return found if found is not None and 0 <= found <= 1 << 40 else None
+
+
+_FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.LShift: operator.lshift,
+    ast.Pow: operator.pow, ast.FloorDiv: lambda a, b: a // b if b else 0, ast.RShift: operator.rshift,
+}  # fmt: skip
+_MOST_EXPONENT: dict[type[ast.operator], int] = {ast.LShift: 40, ast.Pow: 40, ast.RShift: 40}

@@ -138,9 +138,7 @@ def _nameable(value: Any, name: str, owner: str) -> bool:
     if owner == "math":
         return isinstance(value, types.BuiltinFunctionType | float)
     if isinstance(value, type):
-        return (
-            value.__name__ in CLASSES and getattr(tl.core, value.__name__, getattr(tl, value.__name__, None)) is value
-        )
+        return name in CLASSES and getattr(tl.core, name, getattr(tl, name, None)) is value
     if isinstance(value, tl.dtype | tl.constexpr | int | float):
         return True
     device_function = getattr(jit, "JITCallable", jit.JITFunction)
