@@ -34,6 +34,7 @@ from kernelwright.tools.judging.report_parts import (
     with_verdict,
 )
 from kernelwright.tools.judging.rules import AtSize, Rules
+from kernelwright.tools.judging.trial_texts import CompiledTexts
 from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.problem import Problem, ProblemError, check_form
@@ -94,6 +95,7 @@ class Evaluator:
         self._workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
         self._zygotes: dict[Kind, Zygote] = {}
+        self._texts = CompiledTexts()
         self._front: Front | None = None
         self._here = threading.local()
         self._judges: list[Judge] = []
@@ -270,15 +272,13 @@ class Evaluator:
 
     def trial(self, problem: Problem, source: str, calls: int, options: Options | None = None) -> TrialTimes:
         """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""
-        asked, target = options or Options(), self._own_target()
-        candidate = self.front().traced_at_own_size(problem, source, target, asked)
-        binaries = self.front().compiled_with_text(candidate, target, source, asked)
-        failures = [*candidate.failures, *(one.failure for one in binaries.values())]
-        if told := next((f for f in failures if f is not None), None):
-            return TrialTimes(failure=f"{told.fault}: {told.message[:300]}")
+        asked, front = options or Options(), self.front()
+        text = self._texts.get(front, problem, source, self._own_target(), asked)
+        if text.failure:
+            return TrialTimes(failure=text.failure)
         with self._judge(problem) as judge, self._at(Lane.GPU, asked, _quiet):
             base = AtSize(index=0, problem=problem)
-            return judge.trial(candidate, base, asked.seed if asked.seed is not None else 0, binaries, calls)
+            return judge.trial(text.candidate, base, asked.seed or 0, text.binaries, calls)
 
     # -------------------------------------------------------------- on a CPU
     def _interpreted(

@@ -54,6 +54,7 @@ def time_trial(
         choices = profiler.choices(judge, checks, timed)
         measuring = Measuring(profiler.clock, judge.replayer, timed.clock, timed.sets, choices)
         samples = measuring.alone(calls)
+        timed.clock.release_if_large()
         return TrialTimes(milliseconds=tuple(samples), eager=timed.clock.record, seconds=time.monotonic() - begun)
     except Failed as failed:
         message = " ".join(failed.failure.message.split())[:300]
