@@ -117,6 +117,14 @@ class Evaluator:
         """Whether this judges on a GPU."""
         return self.device.startswith("cuda")
 
+    @property
+    def target(self) -> str:
+        """Of the GPU that this judges on; where there is none, or it has no name here, the default."""
+        from kernelwright.tools.hardware.targets import TARGETS
+
+        self.environment()
+        return self._gpu.target if self._gpu and self._gpu.target in TARGETS else TRACE_TARGET
+
     def _zygote(self, kind: Kind) -> Zygote:
         with self._lock:
             if kind not in self._zygotes:
@@ -137,13 +145,10 @@ class Evaluator:
 
         Its compiler is one for all candidates: what was compiled for one is known for all.
         """
-        self.environment()
-        zygote = self._zygote(Kind.COMPILE)
+        target, zygote = self.target, self._zygote(Kind.COMPILE)
         with self._lock:
             if self._front is None:
-                self._front = Front(
-                    zygote, Compiler(zygote, processes=COMPILE_PROCESSES), self.device, self._own_target()
-                )
+                self._front = Front(zygote, Compiler(zygote, processes=COMPILE_PROCESSES), self.device, target)
             return self._front
 
     @contextmanager
@@ -258,12 +263,6 @@ class Evaluator:
         return self._interpreted(judge, report, problem, source, candidate, selection, seed, asked, rule, say)
 
     # -------------------------------------------------------------- trace and compile
-    def _own_target(self) -> str:
-        """Of the GPU that this judges on; where there is none, or it has no name here, the default."""
-        from kernelwright.tools.hardware.targets import TARGETS
-
-        return self._gpu.target if self._gpu and self._gpu.target in TARGETS else TRACE_TARGET
-
     def compile_bare(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> Bare:
         """Of kernels that nobody launches. Raises InfrastructureError."""
         from kernelwright.tools.launchless.launchless_compile import compile_bare
@@ -273,7 +272,7 @@ class Evaluator:
     def trial(self, problem: Problem, source: str, calls: int, options: Options | None = None) -> TrialTimes:
         """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""
         asked, front = options or Options(), self.front()
-        text = self._texts.get(front, problem, source, self._own_target(), asked)
+        text = self._texts.get(front, problem, source, self.target, asked)
         if text.failure:
             return TrialTimes(failure=text.failure)
         with self._judge(problem) as judge, self._at(Lane.GPU, asked, _quiet):
