@@ -357,7 +357,8 @@ class Evaluator:
         """In the lane, alone on the GPU where it is that one. Waiting for either is no part of what a verdict took."""
         begun = time.monotonic()
         with self.alone_on_the_gpu(asked.lease_seconds, say) if lane is Lane.GPU else nullcontext(), self._lane(lane):
-            self._here.waited += time.monotonic() - begun
+            # a trial's thread may never have judged
+            self._here.waited = getattr(self._here, "waited", 0.0) + time.monotonic() - begun
             yield
 
     @contextmanager
