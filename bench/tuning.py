@@ -1,12 +1,14 @@
 """The tuner: halving against exhaustive search over the same configurations, tuned kernels against untuned ones and
 eager, flash attention against torch's own.
 
-python -m bench.tuning sweep [--device cuda:0] [--kernels 20] [--configurations 64] [--out FOLDER]
-python -m bench.tuning attention [--device cuda:0] [--out FOLDER]
-python -m bench.tuning report FOLDER
+python -m bench.tuning sweep [--device cuda:0] [--only matmul,matvec] [--configurations 64] [--seconds 270] [--out DIR]
+python -m bench.tuning attention [--device cuda:0] [--seconds 270] [--out DIR]
+python -m bench.tuning report DIR
 
-On a CPU `sweep` compiles and ranks and stops before the clock: a rehearsal whose table holds no time. Every row is
-written as it is made, and a sweep that was stopped goes on. KernelBench with TUNE is
+On a CPU `sweep` compiles and ranks and stops before the clock: a rehearsal whose table holds no time. The next kernels
+are compiled while one is timed. Every row is written as it is made, halving first; after `--seconds` nothing is begun,
+and a search that is under way ends with what it has. The same command with the same folder goes on. KernelBench with
+TUNE is
 `agent solve kernelbench:1/1 --draft compiler --policy compiler --device cuda:0`, which tunes where there is a GPU.
 """
 
@@ -18,19 +20,23 @@ import math
 import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 GOOD = Path(__file__).resolve().parents[1] / "tests" / "kernels" / "good"
 KERNELS = (
-    "vector_add", "fused_silu", "fused_gelu", "fused_bias_gelu", "scale_shift_clamp", "exp_sin_chain",
-    "hardswish_chain",
-    "matmul", "matmul_bias_relu", "matmul_fp16", "linear_gelu", "batched_matmul", "matmul_transposed_b", "attention",
-    "causal_attention", "row_sum", "row_logsumexp", "layer_norm", "fused_softmax", "mse_loss", "kl_div_loss",
-    "avg_pool2d", "pointwise_conv2d", "matvec", "batch_norm",
+    "matmul", "linear_gelu", "fused_softmax", "layer_norm", "vector_add", "matmul_fp16", "matvec", "row_sum",
+    "attention", "fused_gelu",
+    "matmul_bias_relu", "batched_matmul", "matmul_transposed_b", "causal_attention", "row_logsumexp", "batch_norm",
+    "mse_loss", "kl_div_loss", "avg_pool2d", "pointwise_conv2d", "fused_silu", "fused_bias_gelu", "scale_shift_clamp",
+    "exp_sin_chain", "hardswish_chain",
 )  # fmt: skip
-CALLS = 48
+"""One of each kind first: a sweep that runs out of time has seen all kinds."""
+AHEAD = 2
+"""Kernels that are compiled while another is timed."""
+CALLS = 32
 """Timed calls of each configuration of the exhaustive search."""
 EIGHTH = 8
 """The share of the exhaustive search's launches that halving may take."""
@@ -44,7 +50,8 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--target", default="sm_90")
-    parser.add_argument("--kernels", type=int, default=len(KERNELS))
+    parser.add_argument("--only", default=",".join(KERNELS), help="names of kernels, with commas between")
+    parser.add_argument("--seconds", type=float, default=270.0, help="after which nothing more is begun")
     parser.add_argument("--configurations", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path("tuning"))
     asked = parser.parse_args()
@@ -52,6 +59,7 @@ def main() -> None:
         print(report(asked.folder or asked.out))
         return
     asked.out.mkdir(parents=True, exist_ok=True)
+    asked.until = time.monotonic() + asked.seconds
     from kernelwright.tools.pipeline import Evaluator
 
     with Evaluator(asked.device) as evaluator:
@@ -64,71 +72,126 @@ def main() -> None:
 
 # ---------------------------------------------------------------------- kernels
 def sweep(evaluator: Any, asked: argparse.Namespace) -> None:
-    for name in KERNELS[: asked.kernels]:
-        path = asked.out / f"{name}.json"
-        if path.exists():
-            continue
-        begun = time.monotonic()
-        try:
-            row = one_kernel(evaluator, asked, name)
-        except Exception as error:  # one kernel that fails ends no sweep, and is told in the table
-            row = {"kernel": name, "failure": f"{type(error).__name__}: {error}"}
-        row |= {"seconds": time.monotonic() - begun, "date": date.today().isoformat(), **machine(evaluator)}
-        path.write_text(json.dumps(row, indent=1), encoding="utf-8")
-        print({k: v for k, v in row.items() if k != "rows"}, file=sys.stderr, flush=True)
+    names = [name for name in asked.only.split(",") if not (asked.out / f"{name}.json").exists()]
+    evaluator.environment()
+    with ThreadPoolExecutor(AHEAD, thread_name_prefix="ahead") as pool:
+        waiting = [(name, pool.submit(compiled, evaluator, asked, name)) for name in names]
+        for name, made in waiting:
+            begun = time.monotonic()
+            try:
+                row = measured(evaluator, asked, made.result(timeout=max(0.0, asked.until - begun)))
+            except TimeoutError:
+                print(f"{name} and what follows were not reached", file=sys.stderr)
+                break
+            except Exception as error:  # one kernel that fails ends no sweep, and is told in the table
+                row = {"kernel": name, "failure": f"{type(error).__name__}: {error}"}
+            row |= {"seconds": time.monotonic() - begun, "date": date.today().isoformat(), **machine(evaluator)}
+            (asked.out / f"{name}.json").write_text(json.dumps(row, indent=1), encoding="utf-8")
+            print(row, file=sys.stderr, flush=True)
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-def one_kernel(evaluator: Any, asked: argparse.Namespace, name: str) -> dict[str, Any]:
-    """The first group of parameters: all its configurations that compile, and halving among the same ones."""
+def in_time(asked: argparse.Namespace) -> None:
+    """Raises TimeoutError where the time is over."""
+    if time.monotonic() > asked.until:
+        raise TimeoutError
+
+
+class Compiled(NamedTuple):
+    """The first group of parameters of one kernel: the configurations that compile."""
+
+    told: dict[str, Any]
+    problem: Any
+    texts: dict[str, str]
+    """By the key of the configuration, best by the model first."""
+    start: str
+
+
+def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
+    """Raises TimeoutError where the time is over."""
     from bench.suite import problem_of
-    from kernelwright.agent.tuning.halving import Budget, halve
     from kernelwright.agent.tuning.journal import Journal
     from kernelwright.agent.tuning.settings import TuneSettings
     from kernelwright.agent.tuning.tuning import Tuner
     from kernelwright.tools.tuning.kernel_text.parameters import key_of
     from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
+    in_time(asked)
     problem, source = problem_of(name), (GOOD / f"{name}.py").read_text(encoding="utf-8")
-    target = evaluator._own_target() if evaluator.on_gpu else asked.target
+    target, begun = evaluator.target if evaluator.on_gpu else asked.target, time.monotonic()
     settings = TuneSettings(target=target, device=asked.device, configurations=asked.configurations, measured=2)
-    with Journal(asked.out / f"{name}.jsonl", f"{name} {target} {asked.configurations}") as journal:
-        tuner = Tuner(evaluator, problem, source, settings, journal, kernel=name)
+    with Journal(asked.out / f"{name}.compiled.jsonl", f"{name} {target} {asked.configurations}") as journal:
+        tuner = Tuner(evaluator, problem, source, settings, journal, lambda _: in_time(asked), kernel=name)
         space, groups = tuner.pruned()
-        rows = [row for row in groups[0].rows if row.score.passed]
-        start = key_of(space.start())
-        told: dict[str, Any] = {
-            "kernel": name, "parameters": list(groups[0].parameters), "compiled": len(groups[0].rows),
-            "launchable": len(rows), "best_by_model": rows[0].relative if rows else None, "target": target,
-        }  # fmt: skip
-        if not evaluator.on_gpu:
-            return told
-        texts = {key_of(row.configuration): rewrite(tuner.file.source, space, row.configuration) for row in rows}
-        eager: list[float] = []
+    rows = [row for row in groups[0].rows if row.score.passed]
+    told = {
+        "kernel": name, "parameters": list(groups[0].parameters), "compiled": len(groups[0].rows), "target": target,
+        "launchable": len(rows), "best_by_model": rows[0].relative if rows else None,
+        "compile_seconds": time.monotonic() - begun,
+    }  # fmt: skip
+    texts = {key_of(row.configuration): rewrite(tuner.file.source, space, row.configuration) for row in rows}
+    return Compiled(told, problem, texts, key_of(space.start()))
 
-        def times(key: str, label: str, calls: int) -> list[float] | None:
-            found = journal.find("timed", f"{label} {key}")
-            if found is None:
-                trial = evaluator.trial(problem, texts[key], calls)
-                median = trial.eager.median if trial.eager is not None else None
-                found = {"ms": list(trial.milliseconds), "failure": trial.failure, "eager": median}
-                journal.add("timed", f"{label} {key}", found)
-            if found["eager"]:
-                eager.append(found["eager"])
-            return None if found["failure"] else found["ms"]
 
-        every = {key: statistics.median(ms) for key in texts if (ms := times(key, "exhaustive", CALLS))}
-        budget = Budget(CALLS * len(texts) // EIGHTH, 1e9)
-        by_model = [key_of(row.configuration) for row in rows][: max(2, budget.launches // 16)]
+def measured(evaluator: Any, asked: argparse.Namespace, made: Compiled) -> dict[str, Any]:
+    """Halving among the configurations, then every one of them: until the time is over."""
+    from kernelwright.agent.tuning.halving import Budget, halve
+    from kernelwright.agent.tuning.journal import Journal
+
+    if not evaluator.on_gpu:
+        return dict(made.told)
+    with Journal(asked.out / f"{made.told['kernel']}.timed.jsonl", json.dumps(made.told["target"])) as journal:
+        trials = Trials(evaluator, made, journal)
+        budget = Budget(CALLS * len(made.texts) // EIGHTH, asked.until, time.monotonic)
+        by_model = list(made.texts)[: max(2, budget.launches // 16)]
         halved = halve(
-            by_model, lambda key, number, calls: times(key, f"halving {number}", calls), budget, always=start
-        )
-        best, won = min(every, key=lambda key: every[key]), next(iter(halved.timings()))
-        told |= {
-            "exhaustive_launches": CALLS * len(texts), "halving_launches": budget.used, "start_ms": every.get(start),
-            "best_ms": every[best], "halving_ms": every.get(won), "eager_ms": statistics.median(eager),
-            "best": best, "halving": won,
+            by_model, lambda key, number, calls: trials.times(key, f"halving {number}", calls), budget,
+            always=made.start if made.start in made.texts else "",
+        )  # fmt: skip
+        every: dict[str, float] = {}
+        for key in made.texts:
+            if time.monotonic() > asked.until:
+                break
+            if ms := trials.times(key, "exhaustive", CALLS):
+                every[key] = statistics.median(ms)
+        whole = time.monotonic() <= asked.until
+        found = halved.timings()
+        won = next(iter(found), None)
+        best = min(every, key=lambda key: every[key], default=None) if whole else None
+        # both searches' winners by the same clock: the exhaustive search's own calls, where it reached them
+        halving_ms = every.get(won or "") or (found[won].median if won else None)
+        start_ms = every.get(made.start) or (found[made.start].median if made.start in found else None)
+        return made.told | {
+            "exhaustive_launches": CALLS * len(every), "halving_launches": budget.used, "whole": whole,
+            "start_ms": start_ms, "best_ms": every[best] if best is not None else None, "halving_ms": halving_ms,
+            "eager_ms": statistics.median(trials.eager) if trials.eager else None, "best": best, "halving": won,
+            "failed": trials.failures,
         }  # fmt: skip
-        return told
+
+
+class Trials:
+    """Timed calls of one kernel's configurations, kept in a journal."""
+
+    def __init__(self, evaluator: Any, made: Compiled, journal: Any) -> None:
+        self._evaluator, self._made, self._journal = evaluator, made, journal
+        self.eager: list[float] = []
+        self.failures: dict[str, str] = {}
+
+    def times(self, key: str, label: str, calls: int) -> list[float] | None:
+        """Milliseconds of each call; None where the configuration is wrong or cannot be launched."""
+        found = self._journal.find("timed", f"{label} {key}")
+        if found is None:
+            trial = self._evaluator.trial(self._made.problem, self._made.texts[key], calls)
+            median = trial.eager.median if trial.eager is not None else None
+            found = {
+                "ms": list(trial.milliseconds), "failure": trial.failure, "eager": median, "seconds": trial.seconds
+            }  # fmt: skip
+            self._journal.add("timed", f"{label} {key}", found)
+        if found["eager"]:
+            self.eager.append(found["eager"])
+        if found["failure"]:
+            self.failures[key] = str(found["failure"])
+        return None if found["failure"] else list(found["ms"])
 
 
 # ---------------------------------------------------------------------- attention
@@ -160,6 +223,9 @@ def attention(evaluator: Any, asked: argparse.Namespace) -> None:
     from kernelwright.tools.problem import Problem
 
     for dim, causal, length in ATTENTION:
+        if time.monotonic() > asked.until:
+            print("not all of them were reached", file=sys.stderr)
+            return
         name = f"attention_{dim}_{'causal' if causal else 'full'}_{length}"
         path = asked.out / f"{name}.json"
         if path.exists():
@@ -173,7 +239,9 @@ def attention(evaluator: Any, asked: argparse.Namespace) -> None:
             report = evaluator.evaluate(problem, made["source"], Options(targets=(asked.target,), profile=False))
             row |= {"correct_on_cpu": report.correct, "explanation": report.explanation}
         else:
-            settings = TuneSettings(target=evaluator._own_target(), device=asked.device)
+            settings = TuneSettings(
+                target=evaluator.target, device=asked.device, configurations=24, measured=8, gpu_seconds=20
+            )
             with Journal(asked.out / f"{name}.jsonl", name) as journal:
                 tuned, _ = Tuner(evaluator, problem, made["source"], settings, journal, kernel=name).run()
             after = tuned.chosen[0].timing.median if tuned.chosen and tuned.chosen[0].timing else None
@@ -216,7 +284,7 @@ def report(folder: Path) -> str:
         told += [row.get("halving_ms"), row.get("halving_launches"), row.get("eager_ms")]
         cells = [row["kernel"], *map(_cell, told), row.get("gpu") or "no GPU", row["date"]]
         lines.append("| " + " | ".join(cells) + (f" | {row['failure']} |" if "failure" in row else " |"))
-    timed = [r for r in rows if r.get("halving_ms") and r.get("start_ms")]
+    timed = [r for r in rows if r.get("halving_ms") and r.get("start_ms") and r.get("eager_ms")]
     against = [r for r in timed if r.get("best_ms")]
     if against:
         lines += ["", f"Halving over exhaustive, time: {_mean(r['halving_ms'] / r['best_ms'] for r in against):.3f}."]

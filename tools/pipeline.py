@@ -34,6 +34,7 @@ from kernelwright.tools.judging.report_parts import (
     with_verdict,
 )
 from kernelwright.tools.judging.rules import AtSize, Rules
+from kernelwright.tools.judging.trial_texts import CompiledTexts
 from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.problem import Problem, ProblemError, check_form
@@ -103,6 +104,7 @@ class Evaluator:
         self._workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="evaluate")
         self._zygotes: dict[Kind, Zygote] = {}
+        self._texts = CompiledTexts()
         self._front: Front | None = None
         self._here = _Here()
         self._judges: list[Judge] = []
@@ -124,6 +126,14 @@ class Evaluator:
         """Whether this judges on a GPU."""
         return self.device.startswith("cuda")
 
+    @property
+    def target(self) -> str:
+        """Of the GPU that this judges on; where there is none, or it has no name here, the default."""
+        from kernelwright.tools.hardware.targets import TARGETS
+
+        self.environment()
+        return self._gpu.target if self._gpu and self._gpu.target in TARGETS else TRACE_TARGET
+
     def _zygote(self, kind: Kind) -> Zygote:
         with self._lock:
             if kind not in self._zygotes:
@@ -144,13 +154,10 @@ class Evaluator:
 
         Its compiler is one for all candidates: what was compiled for one is known for all.
         """
-        self.environment()
-        zygote = self._zygote(Kind.COMPILE)
+        target, zygote = self.target, self._zygote(Kind.COMPILE)
         with self._lock:
             if self._front is None:
-                self._front = Front(
-                    zygote, Compiler(zygote, processes=COMPILE_PROCESSES), self.device, self._own_target()
-                )
+                self._front = Front(zygote, Compiler(zygote, processes=COMPILE_PROCESSES), self.device, target)
             return self._front
 
     @contextmanager
@@ -265,12 +272,6 @@ class Evaluator:
         return self._interpreted(judge, report, problem, source, candidate, selection, seed, asked, rule, say)
 
     # -------------------------------------------------------------- trace and compile
-    def _own_target(self) -> str:
-        """Of the GPU that this judges on; where there is none, or it has no name here, the default."""
-        from kernelwright.tools.hardware.targets import TARGETS
-
-        return self._gpu.target if self._gpu and self._gpu.target in TARGETS else TRACE_TARGET
-
     def compile_bare(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> Bare:
         """Of kernels that nobody launches. Raises InfrastructureError."""
         from kernelwright.tools.launchless.launchless_compile import compile_bare
@@ -279,15 +280,13 @@ class Evaluator:
 
     def trial(self, problem: Problem, source: str, calls: int, options: Options | None = None) -> TrialTimes:
         """Times a few calls of one text at the problem's own size on the GPU: no verdict. Raises as `evaluate`."""
-        asked, target = options or Options(), self._own_target()
-        candidate = self.front().traced_at_own_size(problem, source, target, asked)
-        binaries = self.front().compiled_with_text(candidate, target, source, asked)
-        failures = [*candidate.failures, *(one.failure for one in binaries.values())]
-        if told := next((f for f in failures if f is not None), None):
-            return TrialTimes(failure=f"{told.fault}: {told.message[:300]}")
+        asked, front = options or Options(), self.front()
+        text = self._texts.get(front, problem, source, self.target, asked)
+        if text.failure:
+            return TrialTimes(failure=text.failure)
         with self._judge(problem) as judge, self._at(Lane.GPU, asked, _quiet):
             base = AtSize(index=0, problem=problem)
-            return judge.trial(candidate, base, asked.seed if asked.seed is not None else 0, binaries, calls)
+            return judge.trial(text.candidate, base, asked.seed or 0, text.binaries, calls)
 
     # -------------------------------------------------------------- on a CPU
     def _interpreted(

@@ -108,9 +108,10 @@ class Gate:
 
 
 class Lanes:
-    """The three of them."""
+    """All of them."""
 
-    def __init__(self, policy_places: int, workers: int, gpu: bool) -> None:
+    def __init__(self, policy_places: int, workers: int, gpu: bool, tunes: bool = False) -> None:
+        self.tuning = Gate("tuning", 1) if tunes else None
         self.policy = Gate("policy", policy_places)
         self.cpu = Gate("CPU rungs", workers)
         self.gpu = Gate("GPU", 1) if gpu else None
@@ -124,7 +125,7 @@ class Lanes:
 
     @property
     def gates(self) -> list[Gate]:
-        return [gate for gate in (self.policy, self.cpu, self.gpu) if gate is not None]
+        return [gate for gate in (self.policy, self.cpu, self.gpu, self.tuning) if gate is not None]
 
     def close(self, why: BaseException) -> None:
         """Who is inside goes on to its end; nobody enters any more."""

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 from kernelwright.agent.batch.lanes import JudgingLane, Lanes, PolicyLane, RemoteLane
 from kernelwright.agent.batch.runs import Batch, Standing, jobs_of
+from kernelwright.agent.batch.tuning_lane import TuningLane
 from kernelwright.agent.databases import open_store, verdicts_beside
 from kernelwright.agent.export.kernelbench import write_layout
 from kernelwright.agent.interrupts import deferred
 from kernelwright.agent.loop.gpu_turns import taking_turns
-from kernelwright.agent.loop.run_verdicts import Evaluates, Judging
+from kernelwright.agent.loop.run_verdicts import Evaluates, Judging, Tunes
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.prompts import Prompts
 from kernelwright.agent.selecting import candidate_filter
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.solve.solving import note_of
+from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.agent.viewing.report.files import write_report
 from kernelwright.agent.viewing.report.run_report import RunReport, report_run
 from kernelwright.agent.viewing.report.samples import Sample, read_samples
@@ -65,13 +67,17 @@ def run_batch(
             candidate_filter(store, None, against)  # before hours of work, not after
         run = store.open_run(name, {"problems": [problem.name for problem in problems], "samples": samples})
         lanes = _lanes(policy, settings, at_once, workers, here=judges is None)
-        with Drafter(say) as drafter, _judged(judges, policy, settings, lanes, db, say) as (evaluates, asked):
+        with (
+            Drafter(say) as drafter,
+            _judged(judges, policy, settings, lanes, db, say) as (evaluates, asked, evaluator),
+        ):
             judging = Judging(evaluates, _options(settings))
             lane = PolicyLane(asked, lanes.policy, lanes.close, computes_here(settings.policy))
             jobs = jobs_of(problems, samples)
             batch = Batch(
-                store, run, jobs, lane, judging, settings, lanes, version("kernelwright") or "", drafter.policy_for
-            )
+                store, run, jobs, lane, judging, settings, lanes, version("kernelwright") or "", drafter.policy_for,
+                _tuner(evaluator, settings, store, lanes, db),
+            )  # fmt: skip
             try:
                 batch.run(at_once, watch)
             except KeyboardInterrupt:
@@ -94,20 +100,27 @@ def computes_here(policy: str) -> bool:
 
 def _lanes(policy: Policy, settings: Settings, at_once: int, workers: int, here: bool) -> Lanes:
     places = 1 if computes_here(settings.policy) else max(1, min(at_once, policy.capabilities.at_once))
-    return Lanes(places, workers, gpu=here and settings.device != "cpu")
+    return Lanes(places, workers, gpu=here and settings.device != "cpu", tunes=here and settings.tune)
 
 
 @contextmanager
 def _judged(
     judges: Evaluates | None, policy: Policy, settings: Settings, lanes: Lanes, db: str | None,
     say: Callable[[str], None],
-) -> Iterator[tuple[Evaluates, Policy]]:  # fmt: skip
-    """Where verdicts are made, and the policy as it may be asked meanwhile."""
+) -> Iterator[tuple[Evaluates, Policy, Evaluator | None]]:  # fmt: skip
+    """Where verdicts are made, the policy as it may be asked meanwhile, and the evaluator where it is here."""
     if judges is not None:
-        yield RemoteLane(judges, lanes), policy
+        yield RemoteLane(judges, lanes), policy, None
         return
     with _evaluator(settings, lanes, db, say) as evaluator:
-        yield JudgingLane(evaluator, lanes), taking_turns(policy, evaluator)
+        yield JudgingLane(evaluator, lanes), taking_turns(policy, evaluator), evaluator
+
+
+def _tuner(evaluator: Evaluator | None, settings: Settings, store: Store, lanes: Lanes, db: str | None) -> Tunes | None:
+    """Answers the turns of TUNE where the settings ask for them."""
+    if evaluator is None or lanes.tuning is None:
+        return None
+    return TuningLane(TuneTurn(evaluator, settings, store, verdicts_beside(db)), lanes.tuning)
 
 
 def _options(settings: Settings) -> Options:

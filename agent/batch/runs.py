@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kernelwright.agent.batch.lanes import Lanes, Traffic
 from kernelwright.agent.loop.run import Run
-from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.run_verdicts import Judging, Tunes
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSES, StopReason
 from kernelwright.policies.base import Policy, Value
@@ -74,9 +74,13 @@ class Batch:
     def __init__(
         self, store: Store, run: BatchRun, jobs: Iterable[Job], policy: Policy, judging: Judging, settings: Settings,
         lanes: Lanes, program: str = "", first: Callable[[Policy, Problem, Settings], Policy] | None = None,
+        tuner: Tunes | None = None,
     ) -> None:  # fmt: skip
-        """first: the policy with the answer to a problem's first question from elsewhere, as the settings say."""
-        self._first = first
+        """first: the policy with the answer to a problem's first question from elsewhere, as the settings say.
+
+        tuner: answers the turns of TUNE.
+        """
+        self._first, self._tuner = first, tuner
         self._store, self._run, self._settings, self._lanes = store, run, settings, lanes
         self._policy, self._judging, self._program = policy, judging, program
         self._lock = threading.Lock()
@@ -179,7 +183,7 @@ class Batch:
                 )
 
         policy = self._first(self._policy, job.problem, settings) if self._first else self._policy
-        run = Run(self._store, trajectory, job.problem, policy, self._judging, settings, watch)
+        run = Run(self._store, trajectory, job.problem, policy, self._judging, settings, watch, tuner=self._tuner)
         try:
             reason = run.run()
         finally:

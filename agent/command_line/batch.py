@@ -48,6 +48,7 @@ RunName = Annotated[str | None, typer.Option("--run", help="Its name.", show_def
 Out = Annotated[Path | None, typer.Option(help="The folder for report and kernels.", show_default="runs/RUN")]
 AtOnce = Annotated[int, typer.Option(min=1, help="Runs at once.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
+Tune = Annotated[bool, typer.Option("--tune", help="Tune the numbers of correct kernels. Needs a GPU here.")]
 Against = Annotated[str | None, typer.Option(help="Another run, for the paired tests.")]
 
 
@@ -70,6 +71,7 @@ def batch(
     at_once: AtOnce = 32,
     workers: Workers = None,
     against: Against = None,
+    tune: Tune = False,
     server: Server = None,
     ray: Ray = None,
     as_json: AsJson = False,
@@ -85,7 +87,11 @@ def batch(
     _say_skipped(names)
     chosen, name = _chosen(names, path, level, limit, run)
     with judges_elsewhere(server, ray, judging.device) as judges:
-        settings = settings_of(policy, sampling, search, budget, judging, elsewhere=judges and judges.place)
+        settings = settings_of(policy, sampling, search, budget, judging, elsewhere=judges and judges.place, tune=tune)
+        if tune and (judges is not None or not settings.tune):
+            from kernelwright.errors import InputError
+
+            raise InputError("--tune times kernels on a GPU of this machine: leave it out, or use one with --device")
         places = judges.capacity if judges else os.cpu_count() or 2
         how: dict[str, Any] = {
             "samples": samples,

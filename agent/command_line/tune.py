@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernelwright.agent.command_line.check import AsJson, Debug, Device, KernelBench, Named, OwnWork
+from kernelwright.agent.command_line.options import Database
 
 if TYPE_CHECKING:
     from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
     from kernelwright.agent.tuning.tuned import Tuned
     from kernelwright.tools.problem import Problem
+    from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
 Kernel = Annotated[Path, typer.Argument(help="Any Triton kernel with `class ModelNew`.", show_default=False)]
 Target = Annotated[
@@ -47,7 +49,7 @@ def tune(
     configurations: Configurations = 64, measured: Measured = 16, max_launches: Launches = 4000,
     max_gpu_seconds: GpuSeconds = 120.0, shape: Shapes = None, keep: Keep = 1, check: Check = 1,
     own_work: OwnWork = "strict", kernelbench: KernelBench = None, out: Out = None, picture: Picture = None,
-    as_json: AsJson = False, debug: Debug = False,
+    db: Database = None, as_json: AsJson = False, debug: Debug = False,
 ) -> None:  # fmt: skip
     """Search the numbers of a kernel: block sizes, warps, stages, input precision.
 
@@ -67,9 +69,10 @@ def tune(
         target=choose_targets([target] if target else [], place)[0], device=place, precision=_precision(precision),
         configurations=configurations, measured=measured, launches=max_launches, gpu_seconds=max_gpu_seconds,
         own_work=own_work_mode(own_work), shapes=tuple(_shape(text, found) for text in shape or []), keep=keep,
+        classes=True,
     )  # fmt: skip
     path = check_path(out or default_path(kernel), kernel)
-    tuned = _run(kernel, source, found, settings, path, picture, check, quiet=as_json)
+    tuned = _run(kernel, source, found, settings, path, picture, check, db, quiet=as_json)
     if as_json:
         typer.echo(tuned.model_dump_json(indent=2))
     else:
@@ -82,7 +85,7 @@ def tune(
 
 def _run(
     kernel: Path, source: str, problem: Problem, settings: TuneSettings, path: Path, picture: Path | None, check: int,
-    quiet: bool,
+    db: str | None, quiet: bool,
 ) -> Tuned:  # fmt: skip
     from kernelwright.agent.interrupts import deferred
     from kernelwright.agent.tuning.files import draw, journal_of, picture_of, write_tuned
@@ -97,7 +100,10 @@ def _run(
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
         place = evaluator.environment().gpu or "cpu"
         with Journal(journal_of(path), identity_of(problem, source, settings, place)) as journal:
-            tuner = Tuner(evaluator, problem, source, settings, journal, say, kernel=str(kernel))
+            tuner = Tuner(
+                evaluator, problem, source, settings, journal, say, kernel=str(kernel),
+                priors=lambda: _priors(db, problem, place, source),
+            )  # fmt: skip
             tuned, text = tuner.run(check)
     if text:
         write_tuned(path, text, tuned, version("kernelwright") or "(not installed)")
@@ -105,6 +111,17 @@ def _run(
     if tuned.groups and (picture is not None or tuned.measured):
         tuned = tuned.with_(picture=str(draw(tuned, picture or picture_of(path))))
     return tuned
+
+
+def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[dict[str, Setting]]:
+    """What won before for this kind of kernel on this GPU; nothing where there is no database yet."""
+    from kernelwright.agent.databases import DEFAULT, open_store
+    from kernelwright.agent.tuning.priors import priors_for
+
+    if db is None and not DEFAULT.exists():
+        return []
+    with open_store(db, readonly=True) as store:
+        return priors_for(store, problem, place, source)
 
 
 def _precision(asked: str) -> PrecisionClass:

@@ -88,8 +88,8 @@ class Measuring:
             before = before or found.get(key_of(best))
             best, after = self._winner(found, rows, best, after)
             measured.append(_with_timings(group, found, halved, best))
-        ranked = [r for r in rows if key_of(r) in found] if groups else []
-        ranked.sort(key=lambda row: found[key_of(row)].median)
+        by_key = {key_of(row): row for row in rows} if groups else {}
+        ranked = [by_key[key] for key in found if key in by_key] if groups else []
         return Measured(
             best=best, groups=tuple(measured), eager=self._eager, before=before, after=after, launches=self._launches,
             seconds=self._seconds, stopped_by_budget=stopped, ranked=ranked,
@@ -132,11 +132,10 @@ class Measuring:
     ) -> tuple[dict[str, Setting], Timing | None]:  # fmt: skip
         """The fastest, where it is certainly faster than what there was; else what there was."""
         own = found.get(key_of(base), known) if within(self._space, base, self._settings.precision) else None
-        for row in sorted(rows, key=lambda r: found[key_of(r)].median if key_of(r) in found else float("inf")):
-            its = found.get(key_of(row))
-            if its is not None and (own is None or its.high < own.low):
-                return row, its
-            break
+        by_key = {key_of(row): row for row in rows}
+        best = next((key for key in found if key in by_key), None)
+        if best is not None and (own is None or found[best].high < own.low):
+            return by_key[best], found[best]
         return base, own
 
 

@@ -7,18 +7,24 @@ kept beside it. Parameters are matched by their role and by the place of the til
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from kernelwright.agent.tuning.journal import Journal
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
 from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Setting, Space
 from kernelwright.tools.tuning.kernel_text.reading import read_file
 
 MOST_ROWS = 200
 """Tuned candidates that are looked at, the latest first."""
 MOST_PRIORS = 4
+
+Priors = Callable[[], list[dict[str, Setting]]]
+KIND = "priors"
+"""Of the journal's row."""
 
 Shape = tuple[tuple[str, bool, int], ...]
 """What kind of kernel: its parameters' roles, whether they place programs, and their number."""
@@ -30,15 +36,37 @@ def kind_of(parameters: Sequence[Parameter]) -> Shape:
     return tuple(sorted((role, placed, count) for (role, placed), count in counts.items()))
 
 
+def no_priors() -> list[dict[str, Setting]]:
+    """Where there is no store."""
+    return []
+
+
+def kept_priors(journal: Journal, priors: Priors) -> list[dict[str, Setting]]:
+    """Asked for once: a tuning that goes on begins where it began, whatever the store has learnt since."""
+    known = journal.find(KIND, "")
+    if known is None:
+        known = priors()
+        journal.add(KIND, "", known)
+    return [dict(one) for one in known]
+
+
 def priors_for(store: Store, problem: Problem, device: str, source: str) -> list[dict[str, Setting]]:
-    """Configurations of this file, the most frequent winner first; those of the same problem before others."""
+    """Configurations of this file, the most frequent winner first; those of the same problem before others.
+
+    device: the GPU's name; cpu: the winners of any GPU, as only the compiler decides there.
+    """
     try:
         space = read_file(source).space
     except (SyntaxError, ValueError, RecursionError):
         return []
-    turns = [t for t in _tuned(store) if t.report is not None and t.report.judged_on == device]
+    turns = [t for t in _tuned(store) if t.report is not None and _won_on(t.report, device)]
     same = [t for t in turns if t.report is not None and t.report.problem_hash == problem.hash]
     return priors_from([t.source or "" for t in (*same, *turns)], space)
+
+
+def _won_on(report: Report, device: str) -> bool:
+    measured = report.profile is not None
+    return measured and device in ("cpu", report.judged_on, report.environment.gpu)
 
 
 def priors_from(winners: Iterable[str], space: Space) -> list[dict[str, Setting]]:

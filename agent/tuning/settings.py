@@ -50,6 +50,8 @@ class TuneSettings(Value):
     """Configurations in the tuned file; several become an autotune list."""
     seed: int = 0
     """Of the proposals."""
+    classes: bool = False
+    """Whether the best of every class of precision passes the full verdict too, and is told with its error."""
 
 
 def within(space: Space, configuration: Configuration, precision: PrecisionClass) -> bool:

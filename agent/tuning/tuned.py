@@ -83,6 +83,12 @@ class Chosen(Value):
     timing: Timing | None = None
     shape: dict[str, int] = {}
     """Sizes of the problem that it won at; empty for its own."""
+    correct: bool | None = None
+    """Of the full verdict; None where it was not asked for."""
+    error: Number | None = None
+    """Its largest error against float64, over all draws of the verdict."""
+    eager_error: Number | None = None
+    """Eager PyTorch's on the same inputs."""
 
 
 class Tuned(Value):

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from kernelwright.agent.tuning.files import tuned_text
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.measuring import Measured, Measuring
+from kernelwright.agent.tuning.precision_classes import best_of_classes
+from kernelwright.agent.tuning.priors import Priors, kept_priors, no_priors
 from kernelwright.agent.tuning.pruning import prune
-from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings, class_of
+from kernelwright.agent.tuning.settings import TuneSettings, class_of
 from kernelwright.agent.tuning.tuned import Chosen, Fate, Group, Parameters, Row, Tuned
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.machine_info import version
@@ -46,15 +48,15 @@ class Tuner:
 
     def __init__(
         self, evaluator: Evaluator, problem: Problem, source: str, settings: TuneSettings, journal: Journal,
-        say: Say = lambda _: None, *, kernel: str = "kernel.py", first: Sequence[Mapping[str, Setting]] = (),
+        say: Say = lambda _: None, *, kernel: str = "kernel.py", priors: Priors = no_priors,
     ) -> None:  # fmt: skip
-        """kernel: the file's name, to be printed. first: configurations that are tried before others (priors)."""
+        """kernel: the file's name, to be printed. priors: gives configurations that are tried before others."""
         from kernelwright.tools.pipeline import Options
 
         self._evaluator, self._problem, self._settings = evaluator, problem, settings
         self._journal, self._say, self._kernel = journal, say, kernel
-        self._first = list(first)
         self._file = _read(source, kernel)
+        self._first = kept_priors(journal, priors)
         self._options = Options(targets=(settings.target,), own_work=settings.own_work, torch_compile=False)
 
     @property
@@ -154,15 +156,17 @@ class Tuner:
         chosen: list[Chosen] = []
         report: Report | None = None
         for shape, one in zip(shapes, found, strict=True):
-            judged, its = self._first_right(space, one)
-            if judged is None:
+            right, its = self._first_right(space, one)
+            if right is None:
                 continue
             report = report or its
-            if judged not in [dict(c.configuration) for c in chosen] and len(chosen) < max(self._settings.keep, 1):
-                chosen.append(self._chosen(space, judged, one, shape))
+            if right not in [dict(c.configuration) for c in chosen] and len(chosen) < max(self._settings.keep, 1):
+                chosen.append(self._chosen(space, right, one, shape))
+        judged = (lambda one: self._judged(space, one)) if self._settings.classes else None
+        classes = best_of_classes(space, first, judged)
         tuned = tuned.with_(
             device=self._evaluator.environment().gpu, measured=True, groups=first.groups, eager=first.eager,
-            before=first.before, chosen=tuple(chosen), report=report, by_precision=self._by_precision(space, first),
+            before=first.before, chosen=tuple(chosen), report=report, by_precision=classes,
             launches=sum(one.launches for one in found), gpu_seconds=sum(one.seconds for one in found),
             notes=("stopped by its budget",) if any(one.stopped_by_budget for one in found) else (),
         )  # fmt: skip
@@ -198,23 +202,6 @@ class Tuner:
             precision=class_of(space, configuration),
             timing=measured.after if configuration == measured.best else None, shape=dict(shape),
         )  # fmt: skip
-
-    def _by_precision(self, space: Space, measured: Measured) -> dict[str, Chosen]:
-        """The fastest measured configuration of each class of precision; not judged unless it is the chosen one."""
-        found: dict[str, Chosen] = {}
-        for group in measured.groups:
-            for row in group.rows:
-                kind = class_of(space, row.configuration)
-                if row.timing is None or kind is None:
-                    continue
-                for wider in list(PrecisionClass)[list(PrecisionClass).index(kind) :]:
-                    best = found.get(wider.value)
-                    if best is None or best.timing is None or row.timing.median < best.timing.median:
-                        found[wider.value] = Chosen(
-                            configuration=dict(row.configuration), changes=changes(space, row.configuration),
-                            precision=kind, timing=row.timing,
-                        )  # fmt: skip
-        return found
 
 
 class _TrialClock:

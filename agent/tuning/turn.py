@@ -46,8 +46,10 @@ class TuneTurn:
         place = self._evaluator.environment().gpu or "cpu"
         try:
             with self._journal(problem, source, settings, place, parent) as journal:
-                first = priors_for(self._store, problem, place, source)
-                tuner = Tuner(self._evaluator, problem, source, settings, journal, say, kernel="candidate", first=first)
+                tuner = Tuner(
+                    self._evaluator, problem, source, settings, journal, say, kernel="candidate",
+                    priors=lambda: priors_for(self._store, problem, place, source),
+                )  # fmt: skip
                 found, text = tuner.run()
         except InputError as error:
             return _answer(source, f"Not tuned: {error}", begun)

@@ -27,7 +27,7 @@ def evaluator():
 
 def tuner_of(evaluator, path, name, **settings):
     asked = TuneSettings(
-        target=evaluator._own_target(), device="cuda:0", configurations=settings.pop("configurations", 16),
+        target=evaluator.target, device="cuda:0", configurations=settings.pop("configurations", 16),
         measured=8, launches=600, gpu_seconds=60.0, **settings,
     )  # fmt: skip
     source = (GOOD / f"{name}.py").read_text(encoding="utf-8")

@@ -261,15 +261,28 @@ class Judge:
         """
         with self._here():
             try:
-                return time_trial(self, candidate, base, seed, binaries, calls)
+                return self._tried(candidate, base, seed, binaries, calls)
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                clear_traceback(error)
+            self.forget()
+            try:
+                return self._tried(candidate, base, seed, binaries, calls)
             except Exception as error:
                 if not out_of_memory(error):
                     raise
                 clear_traceback(error)
                 raise DoesNotFit(base.problem.name, self.device) from error
-            finally:
-                self.buffers.release()
-                self._trim()
+
+    def _tried(
+        self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
+    ) -> TrialTimes:
+        try:
+            return time_trial(self, candidate, base, seed, binaries, calls)
+        finally:
+            self.buffers.release()
+            self._trim()
 
     # -------------------------------------------------------------- memory of a GPU
     def _here(self) -> AbstractContextManager[Any]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.agent.tuning.files import shown
-from kernelwright.agent.tuning.tuned import Fate, Group, Row, Tuned
+from kernelwright.agent.tuning.tuned import Chosen, Fate, Group, Row, Tuned
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
@@ -125,8 +125,15 @@ def _speeds(tuned: Tuned) -> list[str]:
         lines.append(f"{told} ({tuned.before.median / after.median:.2f}x){eager}.")
     for kind, one in tuned.by_precision.items():
         if one.timing is not None:
-            lines.append(f"Fastest with --precision {kind}: {one.timing.median:.4g} ms ({one.precision}).")
+            lines.append(f"Fastest with --precision {kind}: {one.timing.median:.4g} ms ({_multiplies(one)}).")
     return lines + _errors(tuned.report)
+
+
+def _multiplies(one: Chosen) -> str:
+    """The class that it lies in, and its error where it was judged."""
+    if one.error is None or one.eager_error is None:
+        return f"{one.precision}"
+    return f"{one.precision}, error {one.error:.3g} against float64, eager's {one.eager_error:.3g}"
 
 
 def _errors(report: Report | None) -> list[str]:

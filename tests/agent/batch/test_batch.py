@@ -229,6 +229,7 @@ def test_a_wrong_key_stops_the_batch_at_once_and_says_so(tmp_path):
         (("nowhere.parquet",), "nowhere.parquet"),
         (("fused_silu", "--policy", "gpt"), "no policy 'gpt'"),
         (("fused_silu", "--samples", "0"), "--samples"),
+        (("fused_silu", "--tune"), "--tune times kernels on a GPU"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(tmp_path, arguments, said):

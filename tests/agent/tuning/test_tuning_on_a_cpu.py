@@ -43,7 +43,8 @@ def run(folder, *more):
 
 def rows_of(folder):
     path = folder / "tuned.py.tuning.jsonl"
-    return path.read_text(encoding="utf-8").splitlines()[1:] if path.exists() else []
+    rows = path.read_text(encoding="utf-8").splitlines()[1:] if path.exists() else []
+    return [row for row in rows if '"kind":"compiled"' in row]
 
 
 def plain(text):
