@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.compiling.compiler import OUTPUT_FILE, Compiler
-from kernelwright.tools.hardware.lease import gpu_lease
 from kernelwright.tools.hardware.machine_info import evaluating_environment
 from kernelwright.tools.hardware.open_files import allow_many
 from kernelwright.tools.judging.front import Front, without_failed_configurations
@@ -36,6 +35,7 @@ from kernelwright.tools.judging.report_parts import (
 from kernelwright.tools.judging.rules import AtSize, Rules
 from kernelwright.tools.judging.trial_texts import CompiledTexts
 from kernelwright.tools.judging.trials import TrialTimes
+from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.report import Environment, Failed, InfrastructureError, Report, Rung
@@ -55,8 +55,6 @@ OUT_OF_SOMETHING = frozenset({errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EN
 """Of this machine, not of a candidate's limits: those end its own processes."""
 COMPILE_PROCESSES = max(1, min(8, (os.cpu_count() or 2) // 2))
 """Processes that the kernels of one candidate are compiled in."""
-SHARED_PARTS = 64
-"""Inputs and weights of up to this part of a GPU's memory are judged beside other processes."""
 WARM_KINDS = {
     Kind.COMPILE: "kernelwright.tools.tracing.pretended_gpu.warming:warm",
     Kind.INTERPRET: "kernelwright.tools.replaying.interpreter.process:warm",
@@ -69,13 +67,6 @@ def _quiet(_: str) -> None: ...
 
 def _unmetered(_: Lane) -> AbstractContextManager[None]:
     return nullcontext()
-
-
-class _Here(threading.local):
-    """What each thread knows of the verdict that it makes."""
-
-    waited = 0.0
-    """Seconds, for a lane or for the GPU."""
 
 
 class Evaluator:
@@ -97,7 +88,7 @@ class Evaluator:
         """
         allow_many()
         self.device = device
-        self._lane, self._sharers, self._limits = lane, sharers, limits
+        self._sharers, self._limits = sharers, limits
         self._baselines = Baselines(device, cache_dir)
         self._cache = VerdictCache(cache_dir) if cache_dir else None
         self._cache_dir = cache_dir
@@ -106,11 +97,11 @@ class Evaluator:
         self._zygotes: dict[Kind, Zygote] = {}
         self._texts = CompiledTexts()
         self._front: Front | None = None
-        self._here = _Here()
+        self._turns = Turns(lane, self._own_gpu)
         self._judges: list[Judge] = []
         self._free: list[Judge] = []
         """Judges on a CPU that no verdict has."""
-        self._lock, self._gpu_lock = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._environment: Environment | None = None
         self._closed = False
         self._gpu: Gpu | None = None
@@ -201,7 +192,7 @@ class Evaluator:
         broken candidate is a value.
         """
         asked, say, start = options or Options(), progress or _quiet, time.monotonic()
-        self._here.waited = 0.0
+        self._turns.begin()
         rule = Rule.parse(asked.own_work)
         own, key = candidate_hash(source), ""
         if self._cache:
@@ -218,7 +209,7 @@ class Evaluator:
                 raise InfrastructureError(f"the verdict was not made: {type(error).__name__}: {error}") from error
             log.exception("the judge failed on a candidate of %s", problem.name)
             report = report.with_(failure=unjudged(error), environment=self.environment(), correct=False)
-        report = report.with_(seconds=time.monotonic() - start - self._here.waited)
+        report = report.with_(seconds=time.monotonic() - start - self._turns.waited)
         if self._cache:
             self._cache.keep(key, report)
         return report
@@ -316,7 +307,7 @@ class Evaluator:
         selection: Selection, seed: int, asked: Options, rule: Rule, binaries: Mapping[str, Any], say: Progress,
     ) -> Report:  # fmt: skip
         rules = Rules(own_work=rule, seconds=asked.seconds)
-        with self._at(Lane.GPU, asked, say, shared=self._leaves_room(problem)):
+        with self._at(Lane.GPU, asked, say, shared=self._turns.leaves_room(problem)):
             say("judging on the GPU")
             base, others = selection.base, selection.others
             judged = judge.judge(candidate, base, others, seed, rules, binaries=binaries, progress=say)
@@ -362,40 +353,19 @@ class Evaluator:
                 return add_extras(report, problem, source, asked, self.device, time_compiled, say)
 
     # -------------------------------------------------------------- surroundings
-    def _leaves_room(self, problem: Problem) -> bool:
-        """Whether other processes may judge on the GPU beside this problem.
-
-        What a verdict needs is many times its inputs and weights.
-        """
-        from kernelwright.tools.references.input_spec import input_spec
-
-        memory = self._gpu.memory_bytes if self._gpu else None
-        return memory is not None and input_spec(problem).bytes * SHARED_PARTS <= memory
-
-    @contextmanager
-    def _at(self, lane: Lane, asked: Options, say: Progress, *, shared: bool = False) -> Iterator[None]:
-        """In the lane; where it is the GPU's, alone there, or beside other processes that time nothing.
-
-        Waiting for either is no part of what a verdict took.
-        """
-        begun = time.monotonic()
-        turn = self._turn_on_the_gpu(asked.lease_seconds, say, shared) if lane is Lane.GPU else nullcontext()
-        with turn, self._lane(lane):
-            self._here.waited += time.monotonic() - begun
-            yield
+    def _at(self, lane: Lane, asked: Options, say: Progress, *, shared: bool = False) -> AbstractContextManager[None]:
+        return self._turns.at(lane, asked.lease_seconds, say, shared=shared)
 
     def alone_on_the_gpu(self, seconds: float = 600.0, say: Progress | None = None) -> AbstractContextManager[None]:
         """Nobody of this process is judged on the GPU meanwhile, and no other process measures there.
 
         Raises InfrastructureError after so many seconds.
         """
-        return self._turn_on_the_gpu(seconds, say or _quiet, shared=False)
+        return self._turns.on_the_gpu(seconds, say or _quiet)
 
-    @contextmanager
-    def _turn_on_the_gpu(self, seconds: float, say: Progress, shared: bool) -> Iterator[None]:
+    def _own_gpu(self) -> Gpu | None:
         self.environment()
-        with self._gpu_lock, gpu_lease(self._gpu.uuid if self._gpu else "", seconds, say, shared=shared):
-            yield
+        return self._gpu
 
     def environment(self) -> Environment:
         """What verdicts are made with. Read once."""

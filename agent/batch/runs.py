@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from kernelwright.agent.batch.lanes import Lanes, Traffic
-from kernelwright.agent.loop.run import Run
+from kernelwright.agent.loop.run import Run, let_go
 from kernelwright.agent.loop.run_verdicts import Judging, Tunes
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSES, StopReason
+from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.policies.base import Policy, Value
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError, StoreTrouble
-from kernelwright.store.models import BatchRun
+from kernelwright.store.models import BatchRun, Trajectory
 from kernelwright.store.records import TrajectoryFilter
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import InfrastructureError
@@ -124,37 +125,24 @@ class Batch:
         """Ctrl-C lets what is inside a lane end, then pauses; a second one leaves at once, and nothing that was
         finished is lost.
         """
-        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(at_once, len(self._todo)))]
-        for thread in threads:
-            thread.start()
-        try:
-            self._wait(threads, watch)
-        except KeyboardInterrupt as interrupt:
-            self._lanes.close(interrupt)
-            self._wait(threads, watch)
-            raise
+        workers = WorkerThreads(self._next, self._do, lambda: self._lanes.close(KeyboardInterrupt()))
+        if workers.run(min(at_once, len(self._todo)), lambda: watch(self)):
+            raise KeyboardInterrupt
         if self._trouble is not None:
             raise self._trouble
         self._lanes.cpu.check()
         return self.standing
 
-    def _wait(self, threads: Sequence[threading.Thread], watch: Callable[[Batch], None]) -> None:
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.1)
-                watch(self)
-
-    def _work(self) -> None:
-        while (job := self._next()) is not None:
-            try:
-                self._one(job)
-            except StoreError as error:
-                if error.trouble is not StoreTrouble.BUSY:
-                    self._stop(error)
-                with self._lock:
-                    self._busy += error.trouble is StoreTrouble.BUSY
-            except BaseException as error:
+    def _do(self, job: Job) -> None:
+        try:
+            self._one(job)
+        except StoreError as error:
+            if error.trouble is not StoreTrouble.BUSY:
                 self._stop(error)
+            with self._lock:
+                self._busy += error.trouble is StoreTrouble.BUSY
+        except BaseException as error:
+            self._stop(error)
 
     def _next(self) -> Job | None:
         with self._lock:
@@ -171,6 +159,18 @@ class Batch:
         trajectory = self._store.begin(
             self._settings.start(job.problem, self._program), run_id=self._run.id, sample=job.sample
         )
+        try:
+            run = self._opened(job, trajectory)
+            reason = run.run()
+        except BaseException as error:
+            let_go(self._store, trajectory.id, error)
+            raise
+        finally:
+            with self._lock:
+                self._doing.pop(trajectory.id, None)
+        self._count(run, reason)
+
+    def _opened(self, job: Job, trajectory: Trajectory) -> Run:
         settings = self._settings.with_(repeated=job.sample > 0)
         if settings.seed is not None:
             settings = settings.with_(seed=settings.seed + SEED_STEP * job.sample)
@@ -183,13 +183,7 @@ class Batch:
                 )
 
         policy = self._first(self._policy, job.problem, settings) if self._first else self._policy
-        run = Run(self._store, trajectory, job.problem, policy, self._judging, settings, watch, tuner=self._tuner)
-        try:
-            reason = run.run()
-        finally:
-            with self._lock:
-                self._doing.pop(trajectory.id, None)
-        self._count(run, reason)
+        return Run(self._store, trajectory, job.problem, policy, self._judging, settings, watch, tuner=self._tuner)
 
     def _count(self, run: Run, reason: StopReason) -> None:
         with self._lock:

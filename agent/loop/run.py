@@ -8,6 +8,7 @@ stopped it.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -270,3 +271,15 @@ class Run:
 def _seconds_of(trajectory: Trajectory) -> float:
     seconds = (trajectory.spent or {}).get("seconds", 0.0)
     return float(seconds) if isinstance(seconds, int | float) else 0.0
+
+
+def let_go(store: Store, trajectory_id: int, error: BaseException) -> None:
+    """Pauses a trajectory that an exception took out of its run's hands, where it is still ours and not finished, so
+    that the same command can take it up, also from another host.
+    """
+    with contextlib.suppress(StoreError):
+        row = store.trajectory(trajectory_id)
+        if row.finished is None and row.owner == store.owner:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            reason = StopReason.INTERRUPTED if interrupted else StopReason.INFRASTRUCTURE
+            store.pause(trajectory_id, reason.value, message=str(error))

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import computed_field
 
 from kernelwright.agent.databases import open_store
-from kernelwright.agent.interrupts import deferred, stopping
+from kernelwright.agent.interrupts import deferred
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.replay.rejudging import RewardsAgain, rewards_again
 from kernelwright.agent.selecting import candidate_filter
+from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
 from kernelwright.store.lineage import history
@@ -215,33 +216,19 @@ class _Work:
 
         A second Ctrl-C leaves at once. Raises the first trouble that concerns every candidate.
         """
-        threads = [
-            threading.Thread(target=self._some, args=(evaluator,), daemon=True) for _ in range(min(at_once, self.left))
-        ]
-        interrupted = False
-        try:
-            with stopping(self._over.set, STOPPING):
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    while thread.is_alive():
-                        thread.join(0.1)
-        except KeyboardInterrupt:
-            if any(thread.is_alive() for thread in threads):
-                raise
-            interrupted = True
+        workers = WorkerThreads(self._next, lambda job: self._do(evaluator, job), self._over.set)
+        interrupted = workers.run(min(at_once, self.left), says=STOPPING)
         if self._trouble is not None:
             raise self._trouble
         return interrupted
 
-    def _some(self, evaluator: Evaluator) -> None:
-        while (job := self._next()) is not None:
-            try:
-                self._one(evaluator, job)
-            except BaseException as error:
-                with self._lock:
-                    self._trouble = self._trouble or error
-                self._over.set()
+    def _do(self, evaluator: Evaluator, job: Job) -> None:
+        try:
+            self._one(evaluator, job)
+        except BaseException as error:
+            with self._lock:
+                self._trouble = self._trouble or error
+            self._over.set()
 
     def _next(self) -> Job | None:
         with self._lock:

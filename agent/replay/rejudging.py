@@ -18,6 +18,7 @@ from kernelwright.agent.loop.run_verdicts import Judges, Judging
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.replay.replaying import Anew, FromRecord, Replayed, replay
 from kernelwright.agent.selecting import candidate_filter, trajectory_id
+from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.store.database import Store
@@ -115,30 +116,21 @@ class _Work:
     def all(self, rows: Sequence[Trajectory], at_once: int) -> tuple[list[Replayed], bool]:
         """In their order; and whether Ctrl-C came. A second Ctrl-C leaves at once."""
         self._todo = list(reversed(rows))
-        threads = [threading.Thread(target=self._some, daemon=True) for _ in range(min(at_once, len(rows)))]
-        for thread in threads:
-            thread.start()
-        interrupted = False
-        try:
-            _wait(threads)
-        except KeyboardInterrupt:
-            interrupted = True
-            self._over.set()
-            _wait(threads)
+        workers = WorkerThreads(self._next, self._do, self._over.set)
+        interrupted = workers.run(min(at_once, len(rows)))
         if self._trouble is not None:
             raise self._trouble
         return [self._done[row.id] for row in rows if row.id in self._done], interrupted
 
-    def _some(self) -> None:
-        while (row := self._next()) is not None:
-            try:
-                self._done[row.id] = self._one(row)
-            except KeyboardInterrupt:
-                return
-            except BaseException as error:
-                with self._lock:
-                    self._trouble = self._trouble or error
-                self._over.set()
+    def _do(self, row: Trajectory) -> None:
+        try:
+            self._done[row.id] = self._one(row)
+        except KeyboardInterrupt:
+            return
+        except BaseException as error:
+            with self._lock:
+                self._trouble = self._trouble or error
+            self._over.set()
 
     def _next(self) -> Trajectory | None:
         with self._lock:
@@ -187,12 +179,6 @@ class _Work:
             return False
         same = turn.fingerprint == fingerprint(self._evaluator.environment())
         return same and len(self._store.verdicts(turn.candidate_id)) > 1
-
-
-def _wait(threads: Sequence[threading.Thread]) -> None:
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(0.1)
 
 
 REWARDS_TIMEOUT_SECONDS = 3600.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from kernelwright.agent.databases import open_store, verdicts_beside
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.interrupts import deferred
 from kernelwright.agent.loop.gpu_turns import taking_turns
-from kernelwright.agent.loop.run import Run
+from kernelwright.agent.loop.run import Run, let_go
 from kernelwright.agent.loop.run_verdicts import Judging
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, StopReason
@@ -20,8 +19,6 @@ from kernelwright.agent.solve.kernel_file import verified, write_kernel
 from kernelwright.agent.solve.next_steps import NextSteps, next_steps
 from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.policies.base import Policy, Value
-from kernelwright.store.database import Store
-from kernelwright.store.errors import StoreError
 from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
@@ -94,10 +91,12 @@ def solve_problem(
     own = version("kernelwright") or "(not installed)"
     options = Options(targets=settings.targets, own_work=settings.own_work)
     with open_store(db) as store:
-        trajectory = store.begin(settings.start(problem, own), forked_from=forked_from)
-        resumed = bool(store.turns(trajectory.id))
-        say("starting the tools")
+        trajectory = None
         try:
+            with deferred():  # between the row and its number Ctrl-C would leave a trajectory that nobody lets go of
+                trajectory = store.begin(settings.start(problem, own), forked_from=forked_from)
+            resumed = bool(store.turns(trajectory.id))
+            say("starting the tools")
             with deferred():
                 # Imported here and not at the first verdict, where Ctrl-C could come in the middle of the import.
                 import torch  # noqa: F401
@@ -110,20 +109,12 @@ def solve_problem(
                 run = Run(store, trajectory, problem, asked, Judging(evaluator, options), settings, watch, tuner=tuner)
                 run.run()
         except BaseException as error:
-            _let_go(store, trajectory.id, error)
+            if trajectory is not None:
+                let_go(store, trajectory.id, error)
             raise
         if run.best is not None:
             write_kernel(output, problem, run.best, settings, store.where, own)
         return _solved(run, output, resumed)
-
-
-def _let_go(store: Store, trajectory_id: int, error: BaseException) -> None:
-    """So that the same command can take it up, also from another host."""
-    with contextlib.suppress(StoreError):
-        if store.trajectory(trajectory_id).finished is None:
-            interrupted = isinstance(error, KeyboardInterrupt)
-            reason = StopReason.INTERRUPTED if interrupted else StopReason.INFRASTRUCTURE
-            store.pause(trajectory_id, reason.value, message=str(error))
 
 
 def _solved(run: Run, output: Path, resumed: bool) -> Solved:

@@ -1,6 +1,9 @@
 """Replays: the machine again with the stored replies; today's tools on the stored candidates; branches."""
 
 import json
+import os
+import signal
+import threading
 
 import pytest
 
@@ -13,6 +16,7 @@ from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.replay.drift import Aspect, drift
 from kernelwright.agent.replay.rejudging import Asked, replay_all
 from kernelwright.agent.replay.replaying import Anew, FromRecord, replay
+from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.policies.base import Completion, FinishReason, Usage
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
@@ -112,18 +116,20 @@ def test_a_run_is_rescored_trajectory_by_trajectory_and_goes_on_where_it_was_int
     path = tmp_path / "runs.db"
     path.write_bytes(batched.read_bytes())
     asked = Asked(run="three", rescore=True, workers=1)
-    said = []
 
+    def interrupting(line):
+        """Ctrl-C once two of the six are done; this thread goes on when it has reached the main one."""
+        if line.startswith("2 of 6") and not asked_to_stop.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert asked_to_stop.wait(300)
+
+    asked_to_stop, stop = threading.Event(), WorkerThreads.stop
     with monkeypatch.context() as patch:
-        # Ctrl-C reaches the main thread, which waits for the others.
-        patch.setattr(
-            "kernelwright.agent.replay.rejudging._wait",
-            interrupted_when(lambda: any(d.startswith("2 of 6") for d in said)),
-        )
-        first = replay_all(asked, str(path), said.append)
+        patch.setattr(WorkerThreads, "stop", lambda workers: (stop(workers), asked_to_stop.set()))
+        first = replay_all(asked, str(path), interrupting)
     assert first.interrupted
     assert 2 <= len(first.trajectories) < 6
-    second = replay_all(asked, str(path), said.append)
+    second = replay_all(asked, str(path), lambda line: None)
     assert len(second.trajectories) == 6
     assert (second.verdicts_changed, second.interrupted) == (0, False)
     with Store.open(path, readonly=True) as store:
@@ -131,20 +137,6 @@ def test_a_run_is_rescored_trajectory_by_trajectory_and_goes_on_where_it_was_int
         readable = [verdicts for verdicts in judged if verdicts[0].fault is not Fault.NO_CODE]
     assert {len(verdicts) for verdicts in readable} == {2}, "each once"
     assert first.saved + second.saved == len(readable)
-
-
-def interrupted_when(reached):
-    calls = []
-
-    def wait(threads):
-        calls.append(threads)
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.05)
-                if len(calls) == 1 and reached():
-                    raise KeyboardInterrupt
-
-    return wait
 
 
 def test_a_branch_goes_on_after_its_turn_and_its_own_command_goes_on_with_it(

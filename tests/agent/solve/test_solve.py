@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.errors import Exit
+from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.problems.finding import find
+from kernelwright.agent.solve.solving import solve_problem
+from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
 
@@ -107,6 +111,26 @@ def test_an_interrupt_pauses_and_the_same_command_goes_on(tmp_path, script):
     assert solved["resumed"]
     assert solved["trajectory_id"] == paused["trajectory_id"]
     assert [entry[0] for entry in history(tmp_path / "runs.db")[0]] == list(range(8))
+
+
+def test_an_interrupt_right_after_the_row_is_written_lets_go_of_it(tmp_path, unfinished, monkeypatch):
+    """Before the tools are started, and before anybody knows the trajectory's number."""
+    begin = Store.begin
+
+    def begun(store, *arguments, **options):
+        found = begin(store, *arguments, **options)
+        signal.raise_signal(signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(Store, "begin", begun)
+    path, settings = tmp_path / "runs.db", Settings(policy="scripted:one", device="cpu")
+    how = {"db": str(path), "output": tmp_path / "k.py", "watch": lambda run, doing: None, "say": lambda step: None}
+    with pytest.raises(KeyboardInterrupt):
+        solve_problem(find("fused_silu"), ScriptedPolicy([unfinished(1)]), settings, **how)
+    with Store.open(path, readonly=True) as store:
+        assert [(row.stop_reason, row.finished, row.owner) for row in store.trajectories()] == [
+            ("interrupted", None, "")
+        ]
 
 
 def _wait_for_a_new_turn(process, path):

@@ -30,7 +30,8 @@ class Model(nn.Module):
         self.offsets = nn.ParameterList([nn.Parameter(torch.randn(8)) for _ in range(count)])
 
     def forward(self, x, *others):
-        return torch.relu(x + torch.stack(list(self.offsets)).sum(0) + torch.stack(others).sum(0))
+        offset = torch.stack(list(self.offsets)).sum(0) + 1000 * self.offsets[-1]
+        return torch.relu(x + offset + torch.stack(others).sum(0))
 """
 INPUTS = """
 def get_inputs():
@@ -52,13 +53,15 @@ def work(x_ptr, offset_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + at, tl.maximum(x, 0.0), mask=at < n)
 """
 FORWARD = """
-        offset = torch.stack(list(self.offsets)).sum(0) + torch.stack(others).sum(0)
+        offsets = list(self.offsets)
+        offset = torch.stack(offsets).sum(0) + 1000 * offsets[-1] + torch.stack(others).sum(0)
         out = torch.empty_like(x)
         work[(triton.cdiv(x.numel(), 64),)](x, offset, out, x.numel(), BLOCK=64)
         return out
 """
-CANDIDATE = HEAD + KERNEL + MODEL.split("        return")[0].replace("class Model(", "class ModelNew(") + FORWARD
+CANDIDATE = HEAD + KERNEL + MODEL.split("        offset =")[0].replace("class Model(", "class ModelNew(") + FORWARD
 WRONG = CANDIDATE.replace("list(self.offsets)", "list(self.offsets)[:599]")
+"""Without the last weight, which is most of the output: no draw makes that a matter of rounding."""
 PLAIN = (
     "import torch, torch.nn as nn\nN = %d\nclass Model(nn.Module):\n    def forward(self, x):\n        return "
     "torch.relu(x)\ndef get_inputs():\n    return "
@@ -88,7 +91,7 @@ class ModelNew(nn.Module):
 
 def test_a_model_of_six_hundred_weights_and_three_hundred_inputs_is_judged():
     problem = Problem(name="many", source=HEAD + MODEL + INPUTS)
-    options = Options(profile=False, torch_compile=False, own_work="report")
+    options = Options(profile=False, torch_compile=False, own_work="report", seed=6)
     with Evaluator("cpu", workers=1) as evaluator:
         right, wrong = (evaluator.evaluate(problem, source, options) for source in (CANDIDATE, WRONG))
     assert right.correct, right.failure
