@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kernelwright.tools.hardware.gpus import Gpu
+from kernelwright.tools.judging.kept_bytes import nbytes_of, weights_of
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.profiling import Profiler
 from kernelwright.tools.judging.rules import AtSize, Judged, Rules
@@ -377,17 +378,6 @@ class Judge:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def nbytes_of(expected: Expected) -> int:
-    """Bytes of a draw: inputs, eager's outputs and float64's."""
-    tensors = (*expected.inputs, *expected.eager, *(expected.exact or ()))
-    return sum(t.nbytes for t in tensors if hasattr(t, "nbytes"))
-
-
-def weights_of(model: Any) -> int:
-    """Bytes of a module's parameters and buffers."""
-    return sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
 
 
 def _without_memory(error: Exception) -> bool:
