@@ -1,6 +1,6 @@
 """Ours against KernelBench's own harness: the same candidates, the same GPU, the same run.
 
-    python -m bench.verdicts --kernelbench DIR [--device cuda:0] [--judges 3] [--out bench/results/verdicts.md]
+    python -m bench.verdicts --kernelbench DIR [--device cuda:0] [--judges 2] [--out bench/results/verdicts.md]
     [--only-ours]
 
 DIR is a checkout of KernelBench; its harness runs from there, a fresh process a candidate as its own scripts do, with 5
@@ -113,12 +113,16 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only-ours", action="store_true")
+    parser.add_argument("--only-batch", action="store_true", help="the batch alone, its figures on standard output")
     parser.add_argument("--workers", type=int, default=12, help="places at the CPU rungs")
-    parser.add_argument("--judges", type=int, default=3, help="judge processes of the batch, all on this GPU")
+    parser.add_argument("--judges", type=int, default=2, help="judge processes of the batch, all on this GPU")
     parser.add_argument(
         "--limit", type=float, default=520.0, help="seconds for their harness; what does not fit is left out and said"
     )
     asked = parser.parse_args()
+    if asked.only_batch:
+        print(json.dumps(batch(asked, problems_of(asked, [*entries(), *variants(0)]), options_of_all()), indent=1))
+        return
     rows, summary = run(asked)
     text = table(rows, summary, asked)
     print(text)
@@ -128,15 +132,11 @@ def main() -> None:
 
 
 def run(asked: argparse.Namespace) -> tuple[list[dict], dict]:
-    from kernelwright.tools.pipeline import Evaluator, Options
-    from kernelwright.tools.problem import Problem
+    from kernelwright.tools.pipeline import Evaluator
 
-    options, rows, first = Options(torch_compile=False), [], entries()
+    options, rows, first = options_of_all(), [], entries()
     chosen = [*first, *variants(1)]
-    problems = {
-        p: Problem(name=f"kernelbench:{p}", source=reference_of(asked.kernelbench, p), suite="kernelbench")
-        for p in {e.problem for e in chosen}
-    }
+    problems = problems_of(asked, chosen)
     start = time.monotonic()
     with Evaluator(asked.device, workers=asked.workers) as evaluator:
         cold = 0.0
@@ -165,6 +165,23 @@ def run(asked: argparse.Namespace) -> tuple[list[dict], dict]:
     summary["agree"] = sum(r["kb"].get("correct", False) == r["correct"] for r in pairs)
     summary["judged_by_both"] = len(pairs)
     return rows, summary
+
+
+def options_of_all():
+    """Every check; torch.compile is not timed."""
+    from kernelwright.tools.pipeline import Options
+
+    return Options(torch_compile=False)
+
+
+def problems_of(asked: argparse.Namespace, chosen: list[Entry]) -> dict:
+    """KernelBench's problems by their names in the entries."""
+    from kernelwright.tools.problem import Problem
+
+    return {
+        p: Problem(name=f"kernelbench:{p}", source=reference_of(asked.kernelbench, p), suite="kernelbench")
+        for p in {e.problem for e in chosen}
+    }
 
 
 def ours_row(entry: Entry, report, seconds: float) -> dict:
@@ -197,21 +214,24 @@ def batch(asked: argparse.Namespace, problems: dict, options) -> dict:
     try:
         warm = [warming(e, number) for number in range(asked.judges) for e in first_of_each(variants(0))]
         for waiting in [pool.submit(problems[e.problem], e.source, options) for e in warm]:
-            waiting.result()
+            waiting.exception()
         todo = sorted(mixed(variants(0)), key=lambda e: e.problem)
         busy, start = Busy(asked.device), time.monotonic()
-        done = [w.result() for w in [pool.submit(problems[e.problem], e.source, options) for e in todo]]
+        submitted = [pool.submit(problems[e.problem], e.source, options) for e in todo]
+        missed = [str(error) for one in submitted if (error := one.exception()) is not None]
         seconds = time.monotonic() - start
     finally:
         pool.close()
+    done = [(one.result(), e) for one, e in zip(submitted, todo, strict=True) if one.exception() is None]
     return {
         "batch": len(done),
         "judges": asked.judges,
+        "missed": missed,
         "batch_seconds": seconds,
         "a_minute": 60 * len(done) / seconds,
         "gpu_busy_percent": busy.stop(),
-        "right": sum(r.correct for r in done),
-        "as_expected": sum(r.correct == (e.kind == "correct") for r, e in zip(done, todo, strict=True)),
+        "right": sum(r.correct for r, _ in done),
+        "as_expected": sum(r.correct == (e.kind == "correct") for r, e in done),
     }
 
 
@@ -240,7 +260,7 @@ def table(rows: list[dict], summary: dict, asked: argparse.Namespace) -> str:
         f"- In a batch of {summary['batch']}, {summary['right']} of them right, by {summary['judges']} judge "
         f"processes: **{summary['a_minute']:.0f} candidates a minute** on one "
         f"GPU, GPU busy {summary['gpu_busy_percent']:.0f} % of the wall clock (nvidia-smi, sampled every 100 "
-        f"ms); {summary['as_expected']} verdicts as expected.",
+        f"ms); {summary['as_expected']} verdicts as expected, {len(summary['missed'])} not made.",
         f"- One after the other, {summary['verdicts']} candidates: median **{summary['p50']:.2f} s**, 95th "
         f"percentile {summary['p95']:.2f} s; one that does not compile {summary['broken_p50']:.2f} s.",
         "- The first verdict of a fresh Evaluator, imports and CUDA context included: "

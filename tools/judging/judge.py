@@ -73,6 +73,8 @@ class Judge:
         sharers: judges, of other processes too, that keep memory on this GPU, or on this CPU.
         """
         self.device, self._sharers = device, sharers
+        self._parts = KEPT_MEMORY_PARTS if sharers == 1 else 2 * KEPT_MEMORY_PARTS
+        """Others need room too, for problems of which one alone fills half of the memory."""
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
         self.buffers = Buffers(device, CPU_MARGIN) if device == "cpu" else Buffers(device, keep=1 << 62)
         self.profiler = Profiler(device, gpu, sharers) if device != "cpu" else None
@@ -160,7 +162,7 @@ class Judge:
             return
         self._expected[key] = made
         self._drawn_bytes += nbytes_of(made)
-        while self._drawn_bytes > whole // KEPT_MEMORY_PARTS:
+        while self._drawn_bytes > whole // self._parts:
             self._drop_draw(next(iter(self._expected)))
 
     def _count(self, key: tuple[str, str], added: int) -> None:
@@ -309,9 +311,9 @@ class Judge:
         import torch
 
         whole = torch.cuda.mem_get_info(self.device)[1] // self._sharers
-        if self.buffers.waiting > whole // KEPT_MEMORY_PARTS:
+        if self.buffers.waiting > whole // self._parts:
             self.reopen_later()
-            self.buffers.trim(whole // KEPT_MEMORY_PARTS // 2)
+            self.buffers.trim(whole // self._parts // 2)
         if self._sharers > 1:
             self.leave_room()
 

@@ -157,7 +157,7 @@ class Profiler:
         """Where others keep memory on this GPU too, a large reference is not kept for the next candidate."""
         import torch
 
-        most = torch.cuda.mem_get_info(self.device)[1] // (KEPT_SHARE * self._sharers)
+        most = torch.cuda.mem_get_info(self.device)[1] // (2 * KEPT_SHARE * self._sharers)
         if self._sharers > 1 and timed.nbytes > most:
             judge.reopen_later()
             self._timed = OrderedDict((key, one) for key, one in self._timed.items() if one is not timed)

@@ -235,7 +235,7 @@ def _pool(problem: Problem, base: tuple[tuple[str, int], ...], on_cpu: bool, epo
 def requests(problem: Problem, selection: Selection, device: str, seed: int) -> list[SizeRequest]:
     """What the tracer is asked for: the problem's own size first."""
     chance = random.Random(seed)
-    asked = [SizeRequest(spec=input_spec(problem))]
+    asked = [SizeRequest(spec=input_spec(problem, as_it_is=device != "cpu"))]  # a GPU judges it at this very size
     for size in selection.every:
         few = chance.choice(FEW_MULTIPROCESSORS) if device == "cpu" and size.index % 2 == 0 else None
         reuse = size is not selection.base and size.index % 2 == 1

@@ -23,7 +23,7 @@ from kernelwright.tools.tracing.trace import Launch, Operator, Step, Traced
 MOST_REPORTED = 256
 """Rows of the table of launches."""
 
-KEPT_SHARE = 16
+KEPT_SHARE = 64
 """The part of the GPU's memory that torch's allocator may keep unused in this process, for the next candidate."""
 
 Inputs = Sequence[Any]
