@@ -8,7 +8,7 @@ COUNTS = """
 import torch
 import torch.nn as nn
 
-N = 1 << 24
+N = 16_777_216
 CPU_SIZES = {"N": 999}
 
 
