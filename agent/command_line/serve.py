@@ -13,6 +13,10 @@ Devices = Annotated[
     typer.Option("--device", metavar="NAME[,NAME]", help="cuda:0,cuda:1, cpu or auto; the first is the default."),
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
+JudgesPerGpu = Annotated[
+    int,
+    typer.Option(min=1, help="Judge processes for each GPU: they check answers side by side, and time one by one."),
+]
 Host = Annotated[str, typer.Option(help="The address to listen on; beyond loopback --token-file is needed.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
 TokenFile = Annotated[Path | None, typer.Option(help="A file with a line `CLIENT TOKEN` for each client.")]
@@ -35,7 +39,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 
 
 def serve(
-    device: Devices = None, workers: Workers = None, host: Host = "127.0.0.1", port: Port = 8700,
+    device: Devices = None, workers: Workers = None, judges_per_gpu: JudgesPerGpu = 1, host: Host = "127.0.0.1", port: Port = 8700,
     token_file: TokenFile = None, store: RecordFile = Path(".kernelwright/service.db"), db: Database = None,
     kernelbench: KernelBench = None, allow_import: AllowImport = None, queue: Queue = 4096,
     client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None, ray: Ray = None,
@@ -62,7 +66,7 @@ def serve(
         from kernelwright.agent.judging.local_pool import LocalPool
 
         devices = devices_of(device or [])
-        run(plan, lambda: LocalPool(devices, places), lambda line: typer.echo(line, err=True))
+        run(plan, lambda: LocalPool(devices, places, judges_per_gpu), lambda line: typer.echo(line, err=True))
         return
     from kernelwright.agent.judging.ray_pool import RayPool
 
