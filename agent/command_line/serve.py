@@ -39,7 +39,8 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 
 
 def serve(
-    device: Devices = None, workers: Workers = None, judges_per_gpu: JudgesPerGpu = 1, host: Host = "127.0.0.1", port: Port = 8700,
+    device: Devices = None, workers: Workers = None, judges_per_gpu: JudgesPerGpu = 1,
+    host: Host = "127.0.0.1", port: Port = 8700,
     token_file: TokenFile = None, store: RecordFile = Path(".kernelwright/service.db"), db: Database = None,
     kernelbench: KernelBench = None, allow_import: AllowImport = None, queue: Queue = 4096,
     client_pending: ClientPending = 512, client_per_minute: ClientPerMinute = None, ray: Ray = None,
