@@ -1,11 +1,12 @@
 """What every test may rely on."""
 
-import hashlib
 import operator
 import random
 import signal
 import sys
 import threading
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Evaluator
     from kernelwright.tools.problem import Problem
 
 
@@ -43,8 +45,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no GPU here"))
 
 
+verdicts: Counter[str] = Counter()
+"""Of this test so far, by problem."""
+
+
 def _seed() -> None:
     """Every generator that a test may draw from without saying so; torch's and numpy's where they are loaded."""
+    verdicts.clear()
     random.seed(0)
     for name, seed in (("numpy", "random.seed"), ("torch", "manual_seed")):
         if (module := sys.modules.get(name)) is not None:
@@ -70,17 +77,29 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def fixed_draws() -> Iterator[None]:
-    """Judges of this process draw the same inputs and sizes for a problem in every run: a test says what a verdict is,
-    and a draw that nobody has seen before must not decide it. Judges of other processes draw as users' do.
+    """Judges of this process draw the same inputs and sizes in every run: a test says what a verdict is, and a draw
+    that nobody has seen before must not decide it. Judges of other processes draw as users' do.
     """
     from kernelwright.tools.judging.judge import Judge
 
     drawn = Judge.seed_for
 
     def seed_for(judge: Judge, problem: "Problem") -> int:
+        """The draws are the problem's, the sizes are others for each verdict of one test."""
         drawn(judge, problem)  # which notes that it knows the problem
-        return int.from_bytes(hashlib.sha256(problem.source.encode()).digest()[:6], "little") >> 1
+        verdicts[problem.hash] += 1
+        told = f"{verdicts[problem.hash]} {problem.source}".encode()
+        return zlib.crc32(problem.source.encode()) >> 1 << 16 | zlib.crc32(told) & 0xFFFF
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Judge, "seed_for", seed_for)
         yield
+
+
+@pytest.fixture(scope="session")
+def evaluator() -> "Iterator[Evaluator]":
+    """One judge on the CPU for all tests that want no more of it than verdicts; its processes start once."""
+    from kernelwright.tools.pipeline import Evaluator
+
+    with Evaluator(device="cpu", workers=1) as found:
+        yield found
