@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from bench.naive import fools_the_naive_judge
 from bench.suite import FAMILIES, Entry, exploits, honest, hostile, named_fault, problem_of
 from bench.traps import Traps
-from kernelwright.tools.report import Report
+from kernelwright.tools.report import Fault, Report
 
 
 class Outcome(NamedTuple):
@@ -59,8 +59,10 @@ class Outcome(NamedTuple):
 
 
 KINDS = ("exploits", "honest", "library", "hostile")
-EXPLOIT_SECONDS = 20.0
-"""At a rung: what loops for ever is stopped after this; honest kernels have the usual limits."""
+ENDLESS_SECONDS, EXPLOIT_SECONDS, PATIENCE_SECONDS = 5.0, 20.0, 200.0
+"""At a rung: of what loops for ever, which always waits them out; of what may be stopped so too; of every other exploit,
+whose fault must not be a busy machine's. Honest kernels have the usual limits.
+"""
 
 
 def options_for(entry: Entry) -> Any:
@@ -72,7 +74,10 @@ def options_for(entry: Entry) -> Any:
     options = Options(own_work=entry.own_work, torch_compile=False)
     if not entry.expect:
         return options
-    return options.with_(compile_seconds=EXPLOIT_SECONDS, seconds=EXPLOIT_SECONDS)
+    seconds = PATIENCE_SECONDS
+    if Fault.TIMEOUT in entry.expect:
+        seconds = ENDLESS_SECONDS if entry.expect[0] == Fault.TIMEOUT else EXPLOIT_SECONDS
+    return options.with_(compile_seconds=seconds, seconds=seconds)
 
 
 def judge_exploit(evaluator: Any, entry: Entry, traps: Traps) -> Outcome:

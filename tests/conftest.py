@@ -1,9 +1,21 @@
 """What every test may rely on."""
 
+import operator
+import random
 import signal
+import sys
 import threading
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from kernelwright.tools.pipeline import Evaluator
+    from kernelwright.tools.problem import Problem
 
 
 def pytest_configure() -> None:
@@ -12,6 +24,9 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The same examples in every run, and none is too slow: how long one takes is this machine's load.
+    settings.register_profile("repeatable", deadline=None, derandomize=True)
+    settings.load_profile("repeatable")
 
 
 def gpu_present() -> bool:
@@ -28,3 +43,63 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if marked and not gpu_present():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no GPU here"))
+
+
+verdicts: Counter[str] = Counter()
+"""Of this test so far, by problem."""
+
+
+def _seed() -> None:
+    """Every generator that a test may draw from without saying so; torch's and numpy's where they are loaded."""
+    verdicts.clear()
+    random.seed(0)
+    for name, seed in (("numpy", "random.seed"), ("torch", "manual_seed")):
+        if (module := sys.modules.get(name)) is not None:
+            operator.attrgetter(seed)(module)(0)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """What a module draws while it is imported is the same, whichever modules were imported before it."""
+    _seed()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What fixtures draw is the same in every run, whatever ran before in this process."""
+    _seed()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """What a test draws is the same, whether or not its fixtures were there already."""
+    _seed()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def fixed_draws() -> Iterator[None]:
+    """Judges of this process draw the same inputs and sizes in every run: a test says what a verdict is, and a draw
+    that nobody has seen before must not decide it. Judges of other processes draw as users' do.
+    """
+    from kernelwright.tools.judging.judge import Judge
+
+    drawn = Judge.seed_for
+
+    def seed_for(judge: Judge, problem: "Problem") -> int:
+        """The draws are the problem's, the sizes are others for each verdict of one test."""
+        drawn(judge, problem)  # which notes that it knows the problem
+        verdicts[problem.hash] += 1
+        told = f"{verdicts[problem.hash]} {problem.source}".encode()
+        return zlib.crc32(problem.source.encode()) >> 1 << 16 | zlib.crc32(told) & 0xFFFF
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Judge, "seed_for", seed_for)
+        yield
+
+
+@pytest.fixture(scope="session")
+def evaluator() -> "Iterator[Evaluator]":
+    """One judge on the CPU for all tests that want no more of it than verdicts; its processes start once."""
+    from kernelwright.tools.pipeline import Evaluator
+
+    with Evaluator(device="cpu", workers=1) as found:
+        yield found

@@ -25,7 +25,7 @@ def wheel(tmp_path_factory) -> Path:
     """Built from this checkout without an environment of its own: the build needs no network."""
     out = tmp_path_factory.mktemp("dist")
     line = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
-    built = subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
+    built = subprocess.run(line, capture_output=True, text=True, check=False, timeout=500)
     assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
     return next(out.glob("*.whl"))
 
@@ -39,7 +39,7 @@ def project(wheel, tmp_path_factory) -> Path:
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder / "env")
     install = [sys.executable, "-m", "pip", "--python", str(folder / "env" / "bin" / "python"), "install", "-q",
     "--no-deps", "--no-index", str(wheel)]  # fmt: skip
-    installed = subprocess.run(install, capture_output=True, text=True, check=False, timeout=120)
+    installed = subprocess.run(install, capture_output=True, text=True, check=False, timeout=500)
     assert installed.returncode == 0, installed.stderr
     (packages_of(folder) / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     for name in OWN_PACKAGES:
@@ -55,7 +55,7 @@ def packages_of(folder: Path) -> Path:
 def run(project: Path, *arguments: str) -> str:
     told = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     line = [str(project / "env" / "bin" / arguments[0]), *arguments[1:]]
-    done = subprocess.run(line, cwd=project, env=told, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(line, cwd=project, env=told, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

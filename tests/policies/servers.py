@@ -62,7 +62,7 @@ def serving(command: list[str], port: int, log: Path) -> Iterator[subprocess.Pop
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(500)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
 

@@ -82,7 +82,7 @@ print(json.dumps(result))
 def interpreted(script: str, *arguments: str) -> object:
     """What the script prints, with Triton interpreted: that is chosen when triton is imported."""
     done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=500, check=False,
         env={"PYTHONPATH": "src", "TRITON_INTERPRET": "1", "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -63,7 +63,7 @@ def test_many_threads_get_their_own_answers(tiny):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(500)
     plain = TransformersPolicy(tiny, device="cpu").sample(asked)
     assert [answers[n].token_ids for n in range(40)] == [completion.token_ids for completion in plain]
 
@@ -159,6 +159,6 @@ def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tmp
     time.sleep(0.5)
     policy.leave()
     for thread in threads:
-        thread.join(60)
+        thread.join(500)
     assert len(ended) == 4
     assert (policy._ring is not None) == ring

@@ -44,7 +44,7 @@ def good(handler: Handler) -> None:
 
 
 def slow(handler: Handler) -> None:
-    time.sleep(2)
+    time.sleep(60)
 
 
 def dripping_headers(handler: Handler) -> None:
@@ -122,7 +122,7 @@ REFUSED = {
 def test_what_may_pass_is_unavailable_and_says_why(case):
     behaviour, trouble = UNAVAILABLE[case]
     with loopback(behaviour) as server, pytest.raises(PolicyUnavailable) as caught:
-        OpenAIPolicy("m", server.url, timeout=0.6).sample([ask()])
+        OpenAIPolicy("m", server.url, timeout=0.6 if trouble is Trouble.TIMEOUT else 300).sample([ask()])
     assert caught.value.trouble is trouble
     assert "\n" not in str(caught.value)
 
@@ -131,7 +131,7 @@ def test_what_may_pass_is_unavailable_and_says_why(case):
 def test_what_the_user_must_change_is_refused_and_says_what(case):
     behaviour, trouble = REFUSED[case]
     with loopback(behaviour) as server, pytest.raises(PolicyRefused) as caught:
-        RetryingPolicy(OpenAIPolicy("m", server.url, key="sk-secret", timeout=5)).sample([ask()])
+        RetryingPolicy(OpenAIPolicy("m", server.url, key="sk-secret", timeout=300)).sample([ask()])
     assert caught.value.trouble is trouble
     assert "secret" not in str(caught.value)
     assert len(server.asked) == 1, "a refusal is never asked again"
@@ -141,14 +141,14 @@ def test_a_server_that_is_down_is_unavailable():
     with loopback(good) as server:
         url = server.url
     with pytest.raises(PolicyUnavailable, match="is the server up") as caught:
-        OpenAIPolicy("m", url, timeout=2).sample([ask()])
+        OpenAIPolicy("m", url, timeout=300).sample([ask()])
     assert caught.value.trouble is Trouble.CONNECTION
 
 
 def test_an_answer_larger_than_the_cap_is_stopped(monkeypatch):
     monkeypatch.setattr("kernelwright.policies.openai.connection.LARGEST_REPLY", 1 << 16)
     with loopback(endless_stream_fast) as server, pytest.raises(PolicyUnavailable, match="without end"):
-        OpenAIPolicy("m", server.url, timeout=20).sample([ask()])
+        OpenAIPolicy("m", server.url, timeout=300).sample([ask()])
 
 
 def endless_stream_fast(handler: Handler) -> None:
@@ -274,16 +274,18 @@ def test_a_field_that_the_server_names_as_unknown_is_left_out_once_and_for_all()
 
 
 def test_requests_go_together_and_come_back_in_their_order():
+    together = threading.Barrier(8)
+
     def echo(handler: Handler) -> None:
+        """Answers when all eight are there, the last one first."""
         number = int(handler.asked["messages"][0]["content"])
-        time.sleep(1.0 - 0.02 * number)
+        together.wait(300)
+        time.sleep(0.02 * (8 - number))
         handler.say(reply(str(number)))
 
     with loopback(echo) as server:
-        started = time.monotonic()
         said = OpenAIPolicy("m", server.url, at_once=8).sample([ask(str(number)) for number in range(8)])
     assert [completion.text for completion in said] == [str(number) for number in range(8)]
-    assert time.monotonic() - started < 7.0, "eight answers of about a second each, together"
 
 
 def test_what_was_finished_is_not_lost_and_not_asked_for_twice():
@@ -309,16 +311,16 @@ def test_what_was_finished_is_not_lost_and_not_asked_for_twice():
 @pytest.mark.parametrize("form", ["seconds", "date", "milliseconds"])
 def test_a_server_that_names_its_wait_is_believed(form):
     header = {
-        "seconds": {"retry_after": "7"},
-        "date": {"retry_after": email.utils.formatdate(time.time() + 8, usegmt=True)},
-        "milliseconds": {"retry_after_ms": "7300"},
+        "seconds": {"retry_after": "9500"},
+        "date": {"retry_after": email.utils.formatdate(time.time() + 9600, usegmt=True)},
+        "milliseconds": {"retry_after_ms": "9500300"},
     }[form]
     waits: list[float] = []
     with loopback(error(429, **header), good) as server:
-        policy = RetryingPolicy(OpenAIPolicy("m", server.url), budget=60, sleep=waits.append)
+        policy = RetryingPolicy(OpenAIPolicy("m", server.url), budget=20_000, sleep=waits.append)
         assert policy.sample([ask()])[0].text == "hello"
     assert len(waits) == 1
-    assert 6 <= waits[0] <= 8
+    assert 9000 <= waits[0] <= 9600, "a date is by the second, and some time passes until it is read"
 
 
 def test_a_wait_beyond_the_budget_is_not_begun():
@@ -352,7 +354,7 @@ def test_many_threads_share_one_policy():
 @pytest.mark.parametrize("url", ["http://", "http://127.0.0.1:99999/v1", "http://no such host/v1"])
 def test_an_address_that_is_none_has_a_typed_outcome(url):
     with pytest.raises(PolicyError) as caught:
-        OpenAIPolicy("m", url, timeout=2).sample([ask()])
+        OpenAIPolicy("m", url, timeout=300).sample([ask()])
     assert "\n" not in str(caught.value)
 
 
@@ -365,16 +367,14 @@ def test_ctrl_c_ends_the_wait_for_a_slow_server_at_once():
         "try: open_policy(sys.argv[1]).sample([Request(messages=(Message(role=Role.USER, content='x'),))])\n"
         "except KeyboardInterrupt: print('interrupted', flush=True)\n"
     )
-    with loopback(lambda handler: time.sleep(30)) as server:
+    with loopback(lambda handler: time.sleep(600)) as server:
         command = [sys.executable, "-c", code, f"openai:m@{server.url}"]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "asking\n"
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 400
         while not server.asked and time.monotonic() < deadline:
             time.sleep(0.05)
-        started = time.monotonic()
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=20)
+        said, _ = process.communicate(timeout=500)
     assert said == "interrupted\n"
-    assert time.monotonic() - started < 15, "not the half minute of the server"

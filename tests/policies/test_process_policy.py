@@ -49,7 +49,7 @@ def test_many_threads_get_what_a_policy_in_this_process_says(tiny, apart):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(500)
     found = [answer for n in range(12) for answer in answers[n]]
     wanted = here.sample(asked)
     assert [one.token_ids for one in found] == [one.token_ids for one in wanted]
@@ -100,7 +100,7 @@ def test_whoever_waits_is_told_when_the_process_has_ended(tiny):
     thread = threading.Thread(target=ask)
     thread.start()
     os.kill(policy._process.pid, signal.SIGKILL)
-    thread.join(20)
+    thread.join(500)
     assert not thread.is_alive()
     assert len(told) == 1
     assert "has ended" in told[0]
@@ -123,8 +123,9 @@ def test_who_waits_leaves_when_it_is_told_to(tmp_path):
 
     thread = threading.Thread(target=ask)
     thread.start()
-    time.sleep(0.5)
+    while not policy._waiting:
+        time.sleep(0.01)
     policy.leave()
-    thread.join(60)
+    thread.join(500)
     policy.close()
     assert ended

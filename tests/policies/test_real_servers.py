@@ -77,7 +77,7 @@ def vllm_url(tiny_model: Path, tiny_adapter: Path, tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 def served(vllm_url: str) -> Iterator[OpenAIPolicy]:
-    policy = OpenAIPolicy("tiny", vllm_url, key="sk-loopback", timeout=120)
+    policy = OpenAIPolicy("tiny", vllm_url, key="sk-loopback", timeout=500)
     yield policy
     policy.close()
 
@@ -129,7 +129,7 @@ def test_vllm_serve_refuses_for_good_what_is_wrong_for_good(served, vllm_url):
 def test_raw_log_probs_are_noticed_and_a_server_that_dies_is_unavailable(tiny_model, tmp_path):
     port = free_port()
     with serving(vllm_serve(tiny_model, port), port, tmp_path / "log") as process:
-        policy = OpenAIPolicy("tiny", f"http://127.0.0.1:{port}/v1", timeout=60)
+        policy = OpenAIPolicy("tiny", f"http://127.0.0.1:{port}/v1", timeout=500)
         plain, warm = policy.sample([ask(seed=1), ask(seed=1, temperature=0.7)])
         assert (plain.exact, warm.exact) == (True, False)
         os.killpg(process.pid, signal.SIGKILL)
@@ -146,7 +146,7 @@ def test_vllm_in_process_gives_exact_log_probs_and_adapters_by_request(tiny_mode
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=500,
     )
     lines = [json.loads(line) for line in said.stdout.splitlines() if line.startswith("{")]
     assert len(lines) == 10, said.stderr[-2000:]
@@ -171,7 +171,7 @@ def test_transformers_serve_answers_without_log_probs_and_is_never_exact(tiny_mo
     port = free_port()
     command = [str(program), "serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     with serving(command, port, tmp_path / "log"):
-        policy = RetryingPolicy(OpenAIPolicy(str(tiny_model), f"http://127.0.0.1:{port}/v1", timeout=120), budget=60)
+        policy = RetryingPolicy(OpenAIPolicy(str(tiny_model), f"http://127.0.0.1:{port}/v1", timeout=500), budget=60)
         started = time.monotonic()
         completion = policy.sample([ask(max_tokens=8)])[0]
         assert time.monotonic() - started < 120

@@ -107,15 +107,9 @@ def test_blocks_that_something_else_was_counted_by_are_not_tuned():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES | CONSTRUCTORS | PARAMETERS)
-def test_each_style_passes_the_tools(style):
-    from kernelwright.tools.pipeline import Evaluator
-
+def test_each_style_passes_the_tools(style, evaluator):
     mark = (STYLES | CONSTRUCTORS | PARAMETERS)[style]
     some = islice((t for t in stream(Split.TRAIN, 91) if mark in t.solution), 2)
-    evaluator = Evaluator(device="cpu", workers=1)
-    try:
-        for task in some:
-            report = evaluator.evaluate(task.problem, task.solution, options("sm_90"))
-            assert report.correct, (task.problem.name, report.failure)
-    finally:
-        evaluator.close()
+    for task in some:
+        report = evaluator.evaluate(task.problem, task.solution, options("sm_90"))
+        assert report.correct, (task.problem.name, report.failure)

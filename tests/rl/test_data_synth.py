@@ -26,14 +26,6 @@ from kernelwright.tools.source import extract_code, read_source
 FEW = 150
 
 
-@pytest.fixture(scope="module")
-def evaluator():
-    from kernelwright.tools.pipeline import Evaluator
-
-    with Evaluator(device="cpu", workers=1) as found:
-        yield found
-
-
 def test_the_same_seed_gives_the_same_tasks_and_another_seed_others():
     first, again, other = (tasks(Split.TRAIN, 20, seed) for seed in (1, 1, 2))
     assert first == again

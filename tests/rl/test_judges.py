@@ -57,7 +57,7 @@ def test_a_temporary_folder_with_a_long_path_is_told_of_before_anything_begins(t
     long.mkdir(parents=True)
     began = subprocess.run(
         [sys.executable, "-c", "from kernelwright.rl.training.online.judges import JudgePool; JudgePool('cpu', 1)"],
-        cwd=ROOT, env={**os.environ, "TMPDIR": str(long)}, capture_output=True, text=True, timeout=120,
+        cwd=ROOT, env={**os.environ, "TMPDIR": str(long)}, capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     last = began.stderr.strip().splitlines()[-1]
     assert began.returncode == 1
@@ -82,5 +82,5 @@ def test_judges_leave_no_folder_behind(tmp_path):
     script.write_text(ONE_VERDICT)
     with TemporaryDirectory(prefix="kw-") as scratch:  # short: the fork server's socket lies in it
         told = {**os.environ, "TMPDIR": scratch, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-        subprocess.run([sys.executable, str(script)], check=True, env=told, timeout=120)
+        subprocess.run([sys.executable, str(script)], check=True, env=told, timeout=500)
         assert not list(Path(scratch).glob("kernelwright-*"))

@@ -46,7 +46,7 @@ def train(log: Path, model: Path, output: Path, processes: int) -> dict:
         *[part for name, value in settings.items() for part in ("--set", f"{name}={value}")],
     ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=250, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command, capture_output=True, text=True, timeout=500, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("the policy is in") == 1
@@ -86,7 +86,7 @@ def test_what_one_process_decides_all_do(tmp_path):
     ]  # fmt: skip
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120,
+        command, capture_output=True, text=True, timeout=500,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
@@ -109,7 +109,7 @@ def test_two_processes_sample_judge_and_train_together(tmp_path):
         "--device", "cpu", "--db", str(tmp_path / "runs.db"), "--out", str(tmp_path / "better"),
     ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command, capture_output=True, text=True, timeout=500, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("the policy is in") == 1

@@ -43,21 +43,21 @@ def test_an_online_training_that_is_killed_goes_on_to_the_same_weights(tmp_path)
     novice, problems = save_novice(tmp_path / "model"), write_problems(tmp_path / "toys")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     whole = subprocess.run(
-        command(novice, problems, tmp_path / "whole"), check=True, capture_output=True, timeout=280, env=environment
+        command(novice, problems, tmp_path / "whole"), check=True, capture_output=True, timeout=500, env=environment
     )
     assert json.loads(whole.stdout)["steps"] == STEPS
     killed = subprocess.Popen(
         command(novice, problems, tmp_path / "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=environment, start_new_session=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 250
+    deadline = time.monotonic() + 400
     while not list((tmp_path / "cut.training").glob("checkpoint-2/whole.json")) and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     assert not (tmp_path / "cut").exists()
     done = subprocess.run(
-        command(novice, problems, tmp_path / "cut"), check=True, capture_output=True, timeout=280, env=environment
+        command(novice, problems, tmp_path / "cut"), check=True, capture_output=True, timeout=500, env=environment
     )
     told = json.loads(done.stdout)
     assert (told["resumed_at"], told["steps"]) == (2, STEPS)

@@ -313,12 +313,12 @@ def command(log: Path, tiny: Path, output: Path, *more: str) -> list[str]:
 def test_a_training_that_is_killed_goes_on_to_the_very_same_weights(log, tiny, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(
-        command(log, tiny, tmp_path / "whole"), check=True, capture_output=True, timeout=200, env=environment
+        command(log, tiny, tmp_path / "whole"), check=True, capture_output=True, timeout=500, env=environment
     )
     killed = subprocess.Popen(
         command(log, tiny, tmp_path / "cut"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
     )
-    deadline = time.monotonic() + 150
+    deadline = time.monotonic() + 400
     while not list((tmp_path / "cut.training").glob("checkpoint-4/whole.json")) and time.monotonic() < deadline:
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
@@ -329,7 +329,7 @@ def test_a_training_that_is_killed_goes_on_to_the_very_same_weights(log, tiny, t
         check=True,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         env=environment,
     )
     assert json.loads(done.stdout)["resumed_at"] >= 4

@@ -22,7 +22,7 @@ NUMBERS = itertools.count()
 def _as_postgres(*command):
     """initdb and the server refuse to run as root."""
     prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
-    done = subprocess.run([*prefix, *map(str, command)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*prefix, *map(str, command)], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -221,7 +221,7 @@ def take_and_wait(where, said, wait):
     with Store.open(where) as store:
         store.begin(make.start(), run_id=store.open_run("batch").id, sample=0)
         said.send("mine")
-        wait.wait(60)
+        wait.wait(500)
 
 
 def test_a_trajectory_that_a_live_process_works_on_is_not_taken_and_a_dead_ones_is(where):

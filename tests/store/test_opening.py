@@ -150,7 +150,7 @@ def hold_the_lock(path, locked, let_go):
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     locked.set()
-    let_go.wait(30)
+    let_go.wait(500)
     connection.execute("COMMIT")
 
 
@@ -159,10 +159,10 @@ def locked_by_another_process(path):
     locked, let_go = FORK.Event(), FORK.Event()
     other = FORK.Process(target=hold_the_lock, args=(path, locked, let_go))
     other.start()
-    assert locked.wait(30)
+    assert locked.wait(500)
     yield
     let_go.set()
-    other.join(30)
+    other.join(500)
 
 
 def test_while_another_process_holds_the_lock_we_read_and_wait_and_then_go_on(path):
@@ -187,7 +187,7 @@ def in_child(work, *arguments):
     child.start()
     sender.close()
     result = receiver.recv()
-    child.join(30)
+    child.join(500)
     return result
 
 

@@ -32,9 +32,9 @@ def make_folder(name: str) -> tuple[Path, int]:
     return folder, lock
 
 
-def remove(folder: Path) -> None:
-    """With what a process that is just dying there may still write."""
-    deadline = time.monotonic() + REMOVING_SECONDS
+def remove(folder: Path, seconds: float = REMOVING_SECONDS) -> None:
+    """With what a process that is just dying there may still write, for so many seconds."""
+    deadline = time.monotonic() + seconds
     shutil.rmtree(folder, ignore_errors=True)
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -114,7 +114,7 @@ def test_an_interrupt_while_threads_are_being_started_pauses_those_that_were(sto
         start(thread)
         if not interrupted.came:
             interrupted.came = True
-            assert begun.wait(300)
+            assert begun.wait(500)
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
@@ -127,7 +127,7 @@ def test_an_interrupt_while_threads_are_being_started_pauses_those_that_were(sto
 def test_an_interrupt_of_whoever_watches_pauses_all_runs(store, unfinished, monkeypatch):
     interrupted = Interrupted(store, [unfinished(k) for k in range(TURNS)], ("fused_silu", "row_sum"))
     asked = threading.Event()
-    at(monkeypatch, Store, "draft", lambda: asked.wait(300), before=False)
+    at(monkeypatch, Store, "draft", lambda: asked.wait(500), before=False)
 
     def watch(batch):
         if not asked.is_set() and store.trajectories():
@@ -143,7 +143,7 @@ def test_a_second_interrupt_leaves_at_once(store, unfinished, monkeypatch):
     """While a run is inside its lane and stays there: what it holds is free when the process has ended."""
     interrupted = Interrupted(store, [unfinished(1)], ("fused_silu",))
     inside, out = threading.Event(), threading.Event()
-    at(monkeypatch, ScriptedPolicy, "sample", lambda: (inside.set(), out.wait(300)), before=True)
+    at(monkeypatch, ScriptedPolicy, "sample", lambda: (inside.set(), out.wait(500)), before=True)
 
     def watch(batch):
         if inside.is_set():

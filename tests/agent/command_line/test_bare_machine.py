@@ -55,7 +55,7 @@ def run(bare: Path, folder: Path, *arguments: str) -> subprocess.CompletedProces
     told = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     line = [str(bare), "-m", "kernelwright.agent", *arguments]
     return subprocess.run(
-        line, cwd=folder, env={**told, "COLUMNS": "200"}, capture_output=True, text=True, timeout=60, check=False
+        line, cwd=folder, env={**told, "COLUMNS": "200"}, capture_output=True, text=True, timeout=500, check=False
     )
 
 

@@ -30,7 +30,7 @@ def agent(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     """Runs the command as a user would, in a process of its own."""
     command = [sys.executable, "-m", "kernelwright.agent", *arguments]
     shown = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment}
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=shown, timeout=240)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=shown, timeout=500)
 
 
 def processes_in(folder: Path) -> list[str]:
@@ -91,15 +91,15 @@ def test_a_good_softmax_is_correct_and_several_targets_make_a_portability_matrix
 def test_a_syntax_error_is_shown_with_its_caret_before_anything_heavy_starts(tmp_path):
     kernel = tmp_path / "kernel.py"
     kernel.write_text("import triton\n\nclass ModelNew(:\n    pass\n")
-    start = time.perf_counter()
-    done = agent("check", str(kernel), "--problem", "fused softmax")
-    took = time.perf_counter() - start
+    done = agent("check", str(kernel), "--problem", "fused softmax", PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == Exit.INCORRECT
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "kernelwright.agent.cli" in imported
+    assert not imported & {"torch", "triton", "numpy"}
     lines = done.stdout.splitlines()
     line = next(i for i, shown in enumerate(lines) if "class ModelNew(:" in shown)
     assert lines[line].strip().startswith("3 |")
     assert lines[line + 1].strip() == "^"
-    assert took < 6.0, f"{took:.2f} s; meant to be under 1 s on an idle machine"
 
 
 def test_a_syntax_error_is_a_report_in_json_too(tmp_path):
@@ -324,9 +324,9 @@ def test_an_interrupted_check_ends_with_130(tmp_path):
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "kernelwright.agent", "check", str(pipe), "--problem", "fused softmax"]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    writer = opened_by_a_reader(pipe, 60)
+    writer = opened_by_a_reader(pipe, 400)
     started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=20)
+    _, said = started.communicate(timeout=500)
     os.close(writer)
     assert started.returncode == Exit.INTERRUPTED
     assert said == "agent: interrupted\n"
@@ -348,16 +348,16 @@ def test_a_check_interrupted_while_it_works_leaves_no_process_and_no_folder_behi
     ]
     surroundings = {**os.environ, "TMPDIR": str(tmp_path)}
     started = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 400
     while not list(tmp_path.glob(sign)):
         assert started.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert processes_in(tmp_path)
     started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=60)
+    _, said = started.communicate(timeout=500)
     assert (started.returncode, said) == (Exit.INTERRUPTED, "agent: interrupted\n")
-    wait_until_gone(tmp_path, 10)
+    wait_until_gone(tmp_path, 400)
     assert not list(tmp_path.glob("kernelwright-*"))
 
 

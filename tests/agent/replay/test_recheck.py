@@ -164,7 +164,7 @@ def test_a_recheck_that_is_killed_or_interrupted_goes_on_where_it_stopped(
     started = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: any(judged_by_today(store, id) for id in candidates), 120, started)
     started.send_signal(sign)
-    started.communicate(timeout=120)
+    started.communicate(timeout=500)
     reached = [id for id in candidates if judged_by_today(store, id)]
     assert started.returncode == (Exit.INTERRUPTED if sign is signal.SIGINT else -signal.SIGKILL)
     assert 1 <= len(reached) < len(candidates)

@@ -121,7 +121,7 @@ def test_a_run_is_rescored_trajectory_by_trajectory_and_goes_on_where_it_was_int
         """Ctrl-C once two of the six are done; this thread goes on when it has reached the main one."""
         if line.startswith("2 of 6") and not asked_to_stop.is_set():
             os.kill(os.getpid(), signal.SIGINT)
-            assert asked_to_stop.wait(300)
+            assert asked_to_stop.wait(500)
 
     asked_to_stop, stop = threading.Event(), WorkerThreads.stop
     with monkeypatch.context() as patch:

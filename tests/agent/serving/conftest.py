@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="pip install kernelwright[serve]")
 
 GOOD = Path(__file__).parents[2] / "kernels" / "good" / "fused_silu.py"
 ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
-SECONDS = 120.0
+SECONDS = 400.0
 
 
 class RunningServer:

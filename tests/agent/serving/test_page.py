@@ -25,7 +25,7 @@ def browse(tmp_path):
 
     def browsed(address):
         command = [CHROMIUM, *QUIET, f"--user-data-dir={tmp_path / 'profile'}", address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stderr[-2000:]
         dom = re.sub(r"<(script|style)>.*?</\1>", "", done.stdout, flags=re.DOTALL)
         return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", dom)), dom
@@ -72,7 +72,7 @@ def test_the_page_lists_the_trajectories_of_a_database(serve, batched, browse):
     assert "vector_add" in text
     listed = httpx2.get(f"{server.url}/v1/trajectories").json()["trajectories"]
     assert len(listed) == 6
-    page = httpx2.get(f"{server.url}/v1/trajectories/{listed[0]['id']}", timeout=60)
+    page = httpx2.get(f"{server.url}/v1/trajectories/{listed[0]['id']}", timeout=500)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "Content-Security-Policy" in page.text
     assert httpx2.get(f"{server.url}/v1/trajectories/999").status_code == 404

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def ask(server, method, path, **what):
-    return httpx2.request(method, server.url + path, timeout=90, **what)
+    return httpx2.request(method, server.url + path, timeout=500, **what)
 
 
 def submit(server, body):
@@ -35,7 +35,7 @@ def read(server, verdict_id):
 
 def at_work(server, verdict_id, doing="tracing"):
     """Waits until a judge is in the middle of it."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 400
     while read(server, verdict_id).doing != doing:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -46,7 +46,7 @@ def outcomes(status):
 
 
 def gone(processes):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 400
     while any(psutil.pid_exists(one) for one in processes):
         if time.monotonic() > deadline:
             return False
@@ -77,7 +77,7 @@ def test_ctrl_c_ends_cleanly_and_what_was_under_way_is_begun_again_by_the_next_s
     verdict_id = submit(server, submission(hangs("stopped"), options={"compile_seconds": 8, "sizes": 1}))
     at_work(server, verdict_id)
     below = server.processes()
-    with httpx2.stream("GET", f"{server.url}/v1/verdicts/{verdict_id}/events", timeout=60) as stream:
+    with httpx2.stream("GET", f"{server.url}/v1/verdicts/{verdict_id}/events", timeout=500) as stream:
         events = stream.iter_lines()
         assert next(events) == "event: status"
         began = time.monotonic()
@@ -103,7 +103,7 @@ def test_a_verdict_that_kills_its_judge_each_time_is_given_up_and_says_so(serve,
     server = serve()
     verdict_id = submit(server, submission(hangs("always"), options={"compile_seconds": 60, "sizes": 1}))
     for lost in range(3):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 400
         while outcomes(read(server, verdict_id)) != ["lost"] * lost + ["running"]:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -117,13 +117,13 @@ def test_a_verdict_that_kills_its_judge_each_time_is_given_up_and_says_so(serve,
 def test_two_servers_do_not_share_a_record(serve):
     serve()
     second = serve()
-    assert second.process.wait(30) == 2
+    assert second.process.wait(500) == 2
     assert second.said == ["agent: another server uses .kernelwright/service.db: stop it, or give another --store\n"]
 
 
 def test_a_server_that_others_can_reach_needs_tokens(serve):
     server = serve("--host", "0.0.0.0")
-    assert server.process.wait(30) == 2
+    assert server.process.wait(500) == 2
     assert "--token-file" in server.said[0]
 
 

@@ -31,7 +31,7 @@ def command(folder: Path, *arguments: str) -> tuple[list[str], dict]:
 
 def solve(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     line, how = command(folder, *arguments)
-    return subprocess.run(line, capture_output=True, timeout=240, **how)
+    return subprocess.run(line, capture_output=True, timeout=500, **how)
 
 
 def refused(folder: Path, *arguments: str, code: Exit = Exit.BAD_INPUT) -> str:
@@ -101,7 +101,7 @@ def test_an_interrupt_pauses_and_the_same_command_goes_on(tmp_path, script):
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
     _wait_for_a_new_turn(process, tmp_path / "runs.db")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=500)
     assert process.returncode == Exit.INTERRUPTED, err
     paused = json.loads(out)
     assert paused["stop_reason"] == "interrupted"

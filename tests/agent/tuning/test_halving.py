@@ -1,4 +1,4 @@
-"""Successive halving on a clock that measures real work of this machine's processor."""
+"""Successive halving on a clock that measures real work of this machine's processor, and no other's."""
 
 import time
 
@@ -11,9 +11,9 @@ WORK = {"short": 2_000, "middle": 20_000, "long": 60_000, "longer": 90_000}
 def milliseconds(key, number, calls):
     found = []
     for _ in range(calls):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         sum(range(WORK[key]))
-        found.append((time.perf_counter() - begun) * 1e3)
+        found.append((time.thread_time() - begun) * 1e3)
     return found
 
 

@@ -47,7 +47,7 @@ def browse(tmp_path):
         page, log = tmp_path / "page.html", tmp_path / "net.json"
         page.write_text(html, encoding="utf-8")
         told = (f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={log}", *flags, page.as_uri())
-        done = subprocess.run([CHROMIUM, *QUIET, *told], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([CHROMIUM, *QUIET, *told], capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout, [url for url in _asked_by_pages(log) if not url.startswith(("file:", "data:"))]
 

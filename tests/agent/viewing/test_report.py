@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 def agent(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     told = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200", "NO_COLOR": "1"}
     line = [sys.executable, "-m", "kernelwright.agent", *arguments]
-    return subprocess.run(line, cwd=folder, env=told, text=True, capture_output=True, timeout=120)
+    return subprocess.run(line, cwd=folder, env=told, text=True, capture_output=True, timeout=500)
 
 
 class Page(HTMLParser):

@@ -74,12 +74,6 @@ def judged(evaluator: Evaluator, method: str, more: str, times: int) -> list[Fau
     return [report.failure.fault if report.failure else None for report in reports]
 
 
-@pytest.fixture(scope="module")
-def evaluator():
-    with Evaluator("cpu") as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_minimum_that_is_flat_may_be_found_at_any_of_its_places(evaluator, method):
     assert judged(evaluator, method, "", 6) == [None] * 6

@@ -20,7 +20,7 @@ def cases_on(device: str, **environment: str) -> int:
     """How many cases agree. A process of its own: whether Triton is interpreted is chosen when it is imported."""
     done = subprocess.run(
         [sys.executable, "tests/tools/comparing/row_error_cases.py", device], cwd=ROOT, capture_output=True, text=True,
-        timeout=300, check=False,
+        timeout=500, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

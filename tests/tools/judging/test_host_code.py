@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 from tests.tools.references.test_many_tensors import RELU
 
@@ -60,12 +60,6 @@ LINES = [
     "s = torch.empty_strided((2, 3), (3, 1), device=x.device)",
     "r = torch.cuda.is_bf16_supported() and torch.version.cuda", "h = torch.full((2,), 1.0, device=DEVICE)",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def evaluator():
-    with Evaluator("cpu", workers=1) as found:
-        yield found
 
 
 @pytest.mark.parametrize("line", LINES)

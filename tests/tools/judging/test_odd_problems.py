@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from bench.near_copies import candidate
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Fault
 
@@ -93,12 +93,6 @@ def copy_of(name: str, variant: str) -> str:
 def problem_of(name: str) -> Problem:
     arguments, body, inputs = ODD[name]
     return Problem(name=name, source=FORM.format(arguments=arguments, body=body, inputs=inputs))
-
-
-@pytest.fixture(scope="module")
-def evaluator():
-    with Evaluator("cpu", workers=1) as found:
-        yield found
 
 
 @pytest.mark.parametrize("name", [name for name in ODD if "without data" not in name])

@@ -2,10 +2,6 @@
 kernels.
 """
 
-from collections.abc import Iterator
-
-import pytest
-
 from bench.suite import KERNELS, problem_of
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.report import Fault, Report
@@ -27,12 +23,6 @@ class ModelNew(nn.Module):
         relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)
         return out
 """
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[Evaluator]:
-    with Evaluator(device="cpu", workers=1) as judge:
-        yield judge
 
 
 def judged(evaluator: Evaluator, source: str, rule: str) -> Report:

@@ -94,7 +94,7 @@ def test_the_folder_is_bounded_in_files(strict):
 def test_a_private_folder_is_seen_by_nobody_else_and_goes_with_its_process(strict):
     code = "import os; open('mine', 'w').write('x'); result = [os.getcwd(), os.listdir('.')]"
     with strict.start(PROBE, {"code": code}) as process:
-        folder, listed = process.receive(20)["result"]
+        folder, listed = process.receive(200)["result"]
         assert folder == str(process.scratch)
         assert listed == ["mine"]
         assert not any(process.scratch.iterdir())
@@ -114,7 +114,7 @@ def test_what_is_handed_out_of_a_private_folder_is_the_beginning_of_a_regular_fi
         zygote.start(PROBE, {"code": code}) as process,
     ):
         with pytest.raises(ProcessDied, match="exit code 3"):
-            process.receive(20)
+            process.receive(200)
         assert [entry.name for entry in process.scratch.iterdir()] == ["words"]
         assert (process.scratch / "words").read_text() == "x" * (64 << 10)
 
@@ -185,9 +185,9 @@ def test_what_a_candidate_leaves_behind_is_ended_without_a_pid_namespace(bare, e
     with bare.start(PROBE, {"code": LEFT_BEHIND + after}) as process:
         if end == "it ends":
             with pytest.raises(ProcessDied):
-                process.receive(20)
+                process.receive(200)
         else:
-            assert process.receive(20)["result"] == 1
+            assert process.receive(200)["result"] == 1
             assert len(_at(process.scratch)) >= 3
         if end == "its keeper is killed":
             os.kill(process._pid, 9)
@@ -204,6 +204,6 @@ def test_a_bomb_that_forks_on_while_it_is_ended_is_ended(bare):
         "  if os.fork(): os._exit(0)\nresult = 1"
     )
     with bare.start(PROBE, {"code": code}) as process:
-        assert process.receive(20)["result"] == 1
+        assert process.receive(200)["result"] == 1
     process.gone()
     assert _at(process.scratch) == []

@@ -2,8 +2,6 @@
 rest, is none.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from bench.suite import KERNELS, problem_of
@@ -28,12 +26,6 @@ class ModelNew(nn.Module):
             return self.own(x)
         ELSE
 """
-
-
-@pytest.fixture(scope="module")
-def evaluator() -> Iterator[Evaluator]:
-    with Evaluator(device="cpu", workers=1) as judge:
-        yield judge
 
 
 def judged(evaluator: Evaluator, at_other_sizes: str, rule: str = "strict") -> Report:

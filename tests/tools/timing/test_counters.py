@@ -64,7 +64,7 @@ def test_a_candidate_is_called_three_times_on_random_tensors_of_the_right_form(s
         [sys.executable, "-m", "kernelwright.tools.tracing.once", str(spec)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         cwd=Path(__file__).parents[3],
         check=False,
     )
@@ -101,10 +101,10 @@ def _tool(tmp_path, body):
 
 def test_a_tool_that_hangs_is_killed_with_what_it_started(tmp_path, spec):
     start = time.monotonic()
-    counted = hardware_counters(spec, scratch=tmp_path, seconds=0.5, ncu=_tool(tmp_path, "sleep 60 & sleep 60"))
-    assert time.monotonic() - start < 10
+    counted = hardware_counters(spec, scratch=tmp_path, seconds=0.5, ncu=_tool(tmp_path, "sleep 600 & sleep 600"))
+    assert time.monotonic() - start < 300
     assert "took over" in counted.note
-    assert memory_check(spec, scratch=tmp_path, seconds=0.5, sanitizer=_tool(tmp_path, "sleep 60")).failure is None
+    assert memory_check(spec, scratch=tmp_path, seconds=0.5, sanitizer=_tool(tmp_path, "sleep 600")).failure is None
 
 
 def test_a_tool_that_is_refused_says_why_and_harms_nothing(tmp_path, spec):

@@ -49,7 +49,7 @@ def build(folder: Path, arch: int, size: int) -> bytes:
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }
     command = [sys.executable, str(folder / "spilling.py"), str(arch), str(size), str(folder)]
-    subprocess.run(command, check=True, env=environment, timeout=200, cwd=folder)
+    subprocess.run(command, check=True, env=environment, timeout=500, cwd=folder)
     return (folder / "k.cubin").read_bytes()
 
 

@@ -2,13 +2,12 @@
 
 import pytest
 
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 
 
 @pytest.fixture(scope="session")
-def front():
-    with Evaluator(device="cpu") as evaluator:
-        yield evaluator.front()
+def front(evaluator):
+    return evaluator.front()
 
 
 @pytest.fixture(scope="session")

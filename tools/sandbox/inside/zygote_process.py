@@ -17,14 +17,15 @@ import gc
 import importlib
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import NamedTuple
 
+from kernelwright.tools.sandbox import folders
 from kernelwright.tools.sandbox.channel import Channel, ChannelClosed
 from kernelwright.tools.sandbox.inside import keeper
 from kernelwright.tools.sandbox.limits import Kind
@@ -36,6 +37,8 @@ from kernelwright.tools.sandbox.walls.readable_files import open_common_paths
 
 GATHERED_AFTER = 8
 """Forks after which memory is gathered into huge pages: who asks for one verdict does not pay for it."""
+FOLDER_SECONDS = 5.0
+"""That removing the folder may take; its owner waits twice as long."""
 THREADS_END_SECONDS, LIBRARY_THREADS_END_SECONDS = 5.0, 0.5
 
 
@@ -60,8 +63,11 @@ def main() -> None:
 
 
 def _remove_folder() -> None:
-    """The folder that this process works in; once the owner is gone nobody else removes it."""
-    shutil.rmtree(os.getcwd(), ignore_errors=True)
+    """The folder that this process works in; once the owner is gone nobody else removes it.
+
+    With what an owner or a candidate that is just dying still writes, which takes its time on a busy machine.
+    """
+    folders.remove(Path(os.getcwd()), FOLDER_SECONDS)
 
 
 def warm_up(kind: Kind, hook: str = "") -> None:
