@@ -4,7 +4,7 @@ forms of results, nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kernelwright.tools.replaying.interpreter.recording.operations import Quick
@@ -77,14 +77,6 @@ def language() -> Language:
 
 def array(handle: Any) -> Any:
     return vars(handle)["data"]
-
-
-def same(run: Callable[..., Any], handles: Sequence[Any], made: Any) -> bool:
-    try:
-        found, wanted = run(*map(array, handles)), array(made)
-    except Exception:
-        return False
-    return (found.dtype, found.shape) == (wanted.dtype, wanted.shape) and found.tobytes() == wanted.tobytes()
 
 
 def taking_arrays(run: Callable[..., Any], made: Any, lang: Language) -> Callable[..., Any]:

@@ -74,18 +74,19 @@ class Quick:
         self._elementwise = elementwise(builder)
 
     def of(self, name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any) -> Arrays | None:
-        """A function of the operands' arrays; None where there is none. handles: the operands. rest: the arguments
-        after them. result: the builder's own.
+        """A function of the operands' arrays that gives the result's; None where there is none. handles: the operands.
+        rest: the arguments after them. result: the builder's own.
         """
         kind, function = self._elementwise.get(name, (-1, None))
-        kept = result.data.dtype
-        if kind >= 0 and not all(map(_is_number_of_numpy, (*handles, result))):
-            return None
-        if kind == 0 and len(handles) == 1:
-            return _astype(kept)
-        if kind == len(handles):
-            return _elementwise_of(function, handles, kept)
-        return self._shaped(name, handles, rest, result)
+        kept = result.data
+        ways: tuple[Arrays, ...] = ()
+        if kind >= 0:
+            if all(map(_is_number_of_numpy, (*handles, result))):
+                ways = _ways(kind, function, handles, kept.dtype)
+        elif (shaped := self._shaped(name, handles, rest, result)) is not None:
+            ways = (shaped,)
+        given = [h.data for h in handles]
+        return next((way for way in ways if same(way, given, kept)), None)
 
     @staticmethod
     def _shaped(name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any) -> Arrays | None:
@@ -108,21 +109,29 @@ class Quick:
 
 def _is_number_of_numpy(handle: Any) -> bool:
     """bfloat16 and the float8 types are kept as whole numbers, and are computed in other ways."""
-    return not str(handle.dtype.scalar).startswith(("bf16", "fp8"))
+    return not getattr(handle.dtype.scalar, "name", "").startswith(("bf16", "fp8"))
 
 
 def _astype(dtype: Any) -> Arrays:
     return lambda values: values.astype(dtype)
 
 
-def _elementwise_of(function: Any, handles: Sequence[Any], kept: Any) -> Arrays | None:
-    if len(handles) == 2 and all(h.data.dtype == np.bool_ for h in handles):
-        return None
-    with np.errstate(all="ignore"):
-        made = function(*(h.data for h in handles))
-    if made.dtype == kept:
-        return function  # type: ignore[no-any-return]
-    return lambda *values: function(*values).astype(kept)
+def _ways(kind: int, function: Any, handles: Sequence[Any], kept: Any) -> tuple[Arrays, ...]:
+    """As the operation may be done on arrays; its own function first."""
+    if kind == 0 and len(handles) == 1:
+        return (_astype(kept),)
+    if kind != len(handles) or (kind == 2 and all(h.data.dtype == np.bool_ for h in handles)):
+        return ()
+    return function, lambda *values: function(*values).astype(kept)
+
+
+def same(way: Arrays, given: Sequence[Any], wanted: Any) -> bool:
+    """Whether it gives the wanted array to the bit."""
+    try:
+        found = way(*given)
+    except Exception:
+        return False
+    return found.dtype == wanted.dtype and found.shape == wanted.shape and found.tobytes() == wanted.tobytes()
 
 
 def quick_access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]) -> Arrays | None:
@@ -165,7 +174,7 @@ def quick_reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: An
         found = function(values, axis=axis, keepdims=keep)
         return found.astype(kept) if is_block else np.array([found]).astype(kept)
 
-    return reduced
+    return reduced if same(reduced, [value.handle.data], made.handle.data) else None
 
 
 def _load(pointers: Any, mask: Any, other: Any, volatile: bool, dtype: Any) -> Arrays | None:

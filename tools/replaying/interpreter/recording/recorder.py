@@ -20,7 +20,6 @@ from kernelwright.tools.replaying.interpreter.recording.language import (
     array,
     language,
     part,
-    same,
     taking_arrays,
 )
 from kernelwright.tools.replaying.interpreter.recording.operations import (
@@ -106,7 +105,10 @@ class Recorder:
             return self._repeated(name)
         made = self._done(function, arguments, named)
         if self.recording and not self.failed:
-            self._done(self._note, (name, function, arguments, named, made), {})
+            try:
+                self._done(self._note, (name, function, arguments, named, made), {})
+            except Exception:  # what cannot be written down is interpreted, program by program
+                self.failed = True
         return made
 
     def _done(self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -246,16 +248,16 @@ class Recorder:
         lang = self._lang
         if name == "reduce":
             run = quick_reduction(arguments, named, made, lang.tensor)
-            handles = [arguments[0].handle] if run is not None else []
-            return (run, (self._operand(handles[0]),)) if run is not None and same(run, handles, made.handle) else None
+            return None if run is None else (run, (self._operand(arguments[0].handle),))
         handles = [a for a in arguments if isinstance(a, lang.handle)]
         if named or any(a is not b for a, b in zip(handles, arguments, strict=False)):
             return None
         if name in ACCESSES:
             run = quick_access(name, arguments, lang.np_dtype)
         else:
-            run = lang.quick.of(name, handles, arguments[len(handles) :], made) if name in PURE else None
-            run = run if run is not None and same(run, handles, made) else None
+            run = None
+            if name in PURE and isinstance(made, lang.handle):
+                run = lang.quick.of(name, handles, arguments[len(handles) :], made)
         return None if run is None else (run, tuple(map(self._operand, handles)))
 
     def _operand(self, handle: Any) -> int:

@@ -144,3 +144,37 @@ def test_every_type_is_computed_as_it_is_interpreted(bench, write, dtype):
 def test_what_touches_memory_or_knows_its_program_is_never_taken_for_a_constant(name):
     assert not is_pure(name)
     assert name not in PURE
+
+
+def test_an_operation_with_several_results_is_replayed(bench, write):
+    text = """
+    def swap(x, y, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * 2 * BLOCK + tl.arange(0, 2 * BLOCK)
+        first, second = tl.split(tl.reshape(tl.load(x + i), (BLOCK, 2)))
+        square = tl.join(second, first)
+        tl.store(y + i, tl.reshape(square.T.T, (2 * BLOCK,)))
+    """
+    bench.open(launched(write, write.kernel(text, COUNTED, BLOCK=8), 5, (80,), n=80))
+    for seed in range(3):
+        x = torch.randn(80, generator=torch.Generator().manual_seed(seed))
+        bench.call([x], [x], shuffle=seed)
+        assert torch.equal(bench.got[0], x.reshape(40, 2).flip(1).reshape(-1))
+
+
+def test_a_place_that_was_found_decides_in_every_program_anew(bench, write):
+    text = """
+    def first(x, y, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0)
+        pair = tl.load(x + i * BLOCK + tl.arange(0, BLOCK))
+        top, place = tl.max(pair, axis=0, return_indices=True)
+        if place == 0:
+            tl.store(y + i, top)
+        else:
+            tl.store(y + i, -top)
+    """
+    bench.open(launched(write, write.kernel(text, COUNTED, BLOCK=4), 8, (8,), n=8))
+    for seed in range(4):
+        x = torch.randn(32, generator=torch.Generator().manual_seed(seed))
+        bench.call([x], [x[:8]], shuffle=seed)
+        top, place = x.reshape(8, 4).max(1)
+        assert torch.equal(bench.got[0], torch.where(place == 0, top, -top))
