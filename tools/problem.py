@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
@@ -119,7 +120,22 @@ def resized(source: str, sizes: Mapping[str, int]) -> str:
 
 @lru_cache(maxsize=1024)
 def _resized(source: str, items: tuple[tuple[str, int], ...]) -> str:
-    sizes = dict(items)
+    """By a text with marks in the places of the numbers, which is made once: a verdict reads dozens of sizes."""
+    marks, text = _marked(source, tuple(name for name, _ in items))
+    values = {mark: str(int(value)) for mark, (_, value) in zip(marks, items, strict=True)}
+    return re.sub("|".join(values), lambda found: values[found[0]], text) if values else text
+
+
+@lru_cache(maxsize=512)
+def _marked(source: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """The text with a long number that occurs nowhere else in the place of each size, and these numbers."""
+    first = next(n for n in (10**k for k in range(30, 200)) if str(n)[:-4] not in source)
+    marks = {name: first + index for index, name in enumerate(names)}
+    return tuple(map(str, marks.values())), with_integers(source, marks)
+
+
+def with_integers(source: str, sizes: Mapping[str, int]) -> str:
+    """The syntax tree with its integers replaced, as text."""
     tree = one_name_each(parse(source))
     unknown = set(sizes) - set(module_integers(source)) - set(inner_integers(source))
     if unknown:

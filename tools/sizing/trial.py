@@ -6,7 +6,6 @@ Trusted process only: the reference's own text is run. The same trials come to t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -62,7 +61,7 @@ class Trials:
 
 @lru_cache(maxsize=4096)
 def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> Trial:
-    problem = resized(source, sizes)
+    problem = Problem(name="reference", source=source).with_sizes(dict(sizes))
     try:
         weight = _weigh_for_real(problem) if real else weigh(problem, MOST_CALLS)
     except DryRunFailed as failed:
@@ -70,24 +69,6 @@ def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> Trial
     if any(0 in shape for shape in weight.inputs + weight.outputs):
         return Trial(weight=None, calls=TRIAL_CALLS + weight.ops, why="an input or an output is empty")
     return Trial(weight=weight, calls=TRIAL_CALLS + weight.ops)
-
-
-def resized(source: str, sizes: tuple[tuple[str, int], ...]) -> Problem:
-    """The same text as `Problem.with_sizes` gives, in a tenth of its time: a verdict reads eight of them."""
-    marks, text = _marked(source, tuple(name for name, _ in sizes))
-    values = {mark: str(int(value)) for mark, (_, value) in zip(marks, sizes, strict=True)}
-    if values:
-        text = re.sub("|".join(values), lambda found: values[found[0]], text)
-    return Problem(name="reference", source=text)
-
-
-@lru_cache(maxsize=512)
-def _marked(source: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """The reference's text with a long number that occurs nowhere else in the place of each size, and these numbers."""
-    first = next(n for n in (10**k for k in range(30, 200)) if str(n)[:-4] not in source)
-    marks = {name: first + index for index, name in enumerate(names)}
-    text = Problem(name="reference", source=source).with_sizes(marks).source
-    return tuple(map(str, marks.values())), text
 
 
 def runs_for_real(problem: Problem, weight: Weight | None) -> bool | None:

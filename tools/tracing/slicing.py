@@ -11,6 +11,8 @@ from typing import Any
 from kernelwright.tools.tracing.trace import Json, tensors_in
 
 Step = dict[str, Any]
+Parts = tuple[Step, set[int], set[int]]
+"""A step, the tensors that it reads or writes, and those that it makes."""
 
 
 def read_and_written(step: Step) -> tuple[set[int], set[int]]:
@@ -47,17 +49,21 @@ def needed_steps(
     *,
     mutates: Callable[[Step], bool],
     always: Callable[[Step], bool],
+    known: dict[int, Parts] | None = None,
 ) -> list[Step]:
     """The steps of `history`, in order, that make or change the wanted tensors, and those that `always` keeps (random
     ones advance the generator).
 
     A step that changes memory in place, and every launch, is kept where it touches the storage of a tensor that is
-    needed.
+    needed. known: what earlier calls on the same history found of its steps, by identity.
     """
+    known = {} if known is None else known
     needed, regions = set(wanted), {storages[n] for n in wanted}
     kept: list[Step] = []
     for step in reversed(history):
-        used, made = read_and_written(step)
+        if (parts := known.get(id(step))) is None:
+            parts = known[id(step)] = (step, *read_and_written(step))
+        _, used, made = parts
         touches = bool(made & needed) or always(step) or (mutates(step) and any(storages[n] in regions for n in used))
         if touches:
             kept.append(step)

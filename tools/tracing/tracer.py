@@ -80,6 +80,8 @@ class Tracer:
         self._launches_before = 0
         self._called: set[int] = set()
         """Steps of calls, by identity: what an earlier call launched is no part of a later trace's set-up."""
+        self._parts: dict[int, slicing.Parts] = {}
+        """What is known of the steps of the history."""
         self._models: dict[str, tuple[Any, list[Step]]] = {}
         """The last model built with each constructor's arguments."""
 
@@ -247,12 +249,14 @@ class Tracer:
             wanted |= slicing.used_from_outside(later["steps"]) | recorded.tensors(later["outputs"])
         made_in_calls = {n for s in first["steps"] for n in slicing.read_and_written(s)[1]}
         wanted -= made_in_calls | recorded.roots(first) | (recorded.roots(later) if later else set())
+        random = {id(s) for s in building if recorded.is_random(s)}
         setup = slicing.needed_steps(
-            before,
+            before if wanted or random else [],
             wanted,
             self._tape.storages,
             mutates=lambda s: id(s) not in self._called and recorded.mutates(s),
-            always=lambda s: recorded.is_random(s) and any(s is b for b in building),
+            always=lambda s: id(s) in random,
+            known=self._parts,
         )
         names = self._aliases(state, numbers)
         told = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.problems.finding import catalogue, find
-from kernelwright.tools.problem import Problem, ProblemError, module_integers
+from kernelwright.tools.problem import Problem, ProblemError, module_integers, with_integers
 from kernelwright.tools.references.dry_run import run_once, weigh
 from kernelwright.tools.sizing.learning import learn_structure
 from kernelwright.tools.sizing.size_draws import (
@@ -27,7 +27,6 @@ from kernelwright.tools.sizing.size_draws import (
 )
 from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.structure import Load
-from kernelwright.tools.sizing.trial import resized
 
 ROOT = Path(__file__).parents[3]
 PROBLEMS = catalogue()
@@ -385,10 +384,10 @@ def test_what_a_choice_weighs_is_estimated_well(name: str):
         assert weight.operations / 2 < guess.operations < weight.operations * 3
 
 
-def test_the_text_of_a_resized_problem_is_that_of_with_sizes():
+def test_a_resized_problem_is_its_syntax_tree_with_other_numbers_as_text():
     for problem in (find("attention"), HEADS, BIAS):
         for size in drawn(problem).sizes:
-            assert resized(problem.source, tuple(size.sizes.items())).source == problem.with_sizes(size.sizes).source
+            assert problem.with_sizes(size.sizes).source == with_integers(problem.source, size.sizes)
 
 
 def test_learning_is_quick_and_a_further_draw_takes_milliseconds():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -24,8 +24,12 @@ from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
 from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving, Program, Races
+from kernelwright.tools.replaying.interpreter.recording.programs import Programs, form_of
 from kernelwright.tools.replaying.values import Table, malformed
 from kernelwright.tools.tracing.trace import Kernel
+
+MOST_RECORDS = 64
+"""Forms of arguments of one kernel that are told apart."""
 
 
 class Interpreted:
@@ -33,11 +37,15 @@ class Interpreted:
     beside their tensors.
     """
 
-    def __init__(self, kernels: Mapping[str, Kernel], rebuilt: Rebuilt) -> None:
+    def __init__(self, kernels: Mapping[str, Kernel], rebuilt: Rebuilt, before: Interpreted | None = None) -> None:
         """Rebuilds every kernel. Raises Failed for a text that is no kernel, NotInterpreted for one that only a GPU
-        runs.
+        runs. before: of another trace of the same candidate, rebuilt from the same texts: equal kernels are used again.
         """
-        self._kernels = {key: _Kernel(kernel, rebuilt) for key, kernel in kernels.items()}
+        known = {} if before is None else before._kernels
+        self._kernels = {
+            key: known[key].again() if key in known and known[key].kernel == kernel else _Kernel(kernel, rebuilt)
+            for key, kernel in kernels.items()
+        }
         self._random = Random(0)
         self.read_outside: list[str] = []
 
@@ -62,6 +70,8 @@ class _Kernel:
     """One specialisation."""
 
     def __init__(self, kernel: Kernel, rebuilt: Rebuilt) -> None:
+        self.kernel = kernel
+        self._records: dict[Any, Programs] = {}
         self._function = rebuilt[kernel.function].fn
         self._name = str(self._function.__name__)
         try:
@@ -71,6 +81,11 @@ class _Kernel:
         self._arguments = Arguments(self._function, kernel.signature, constants, kernel.fields)
         self._options = _options(kernel)
         self._in_turns = False
+
+    def again(self) -> _Kernel:
+        """The same, for another trace."""
+        self._in_turns = False
+        return self
 
     def launch(
         self, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table, random: Random, noted: list[str]
@@ -94,8 +109,20 @@ class _Kernel:
     def _run_one(self, grid: tuple[int, int, int], given: dict[str, Any]) -> None:
         builder = _builder()
         builder.grid_dim, builder.grid_idx = grid, (0, 0, 0)
+        program = self._program(given, 1)
         with np.errstate(all="ignore"):
-            self._function(**given)
+            program()
+
+    def _program(self, given: dict[str, Any], count: int) -> Callable[[], None]:
+        """What runs one of `count` programs of a launch: from a record where that is worth it."""
+        function = self._function
+        found = form_of(given)
+        if found is not None:
+            form, handles = found
+            record = self._records.setdefault(form, Programs()) if len(self._records) < MOST_RECORDS else None
+            if record is not None and record.begin(count):
+                return lambda: record.run(function, given, handles)
+        return lambda: function(**given)
 
     def _run_many(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> None:
         if not self._in_turns:
@@ -109,13 +136,13 @@ class _Kernel:
         self._run_in_turns(grid, given, random, guard)
 
     def _run_in_order(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, races: Races) -> None:
-        builder, function = _builder(), self._function
+        builder, run = _builder(), self._program(given, math.prod(grid))
         builder.grid_dim = grid
         with np.errstate(all="ignore"):
             for program in _shuffled(grid, random):
                 builder.grid_idx = program.place
                 races.begin(program)
-                function(**given)
+                run()
 
     def _run_in_turns(self, grid: tuple[int, int, int], given: dict[str, Any], random: Random, guard: Guard) -> None:
         builder = _builder()

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.interpreter.quicker_language import extra_modules
+from kernelwright.tools.replaying.interpreter.recording.recorder import recorded
 
 Function = Callable[..., Any]
 MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
@@ -120,7 +121,11 @@ def provide_libdevice() -> None:
         for function, stub in list(vars(module).items()):
             if not function.startswith("_") and isinstance(stub, types.FunctionType):
                 numpy = table.get(function)
-                setattr(module, function, _missing(function) if numpy is None else _interpreted(function, numpy))
+                setattr(
+                    module,
+                    function,
+                    _missing(function) if numpy is None else recorded(function, _interpreted(function, numpy)),
+                )
 
 
 def _missing(name: str) -> Function:

@@ -59,11 +59,13 @@ class OnCpu:
 
     def open(self, traced: Traced, binaries: Any) -> None:
         """Rebuilds the kernels; what was rebuilt of the same functions for another size is used again."""
+        before: Interpreted | None = self._kernels
         if self._rebuilt is None or self._rebuilt[0] != traced.functions:
+            before = None
             fields = fields_of(traced.kernels.values())
             made = Rebuilt(traced.functions, interpreted=True, folder=Path.cwd(), fields=fields)
             self._rebuilt = traced.functions, made
-        self._kernels = Interpreted(traced.kernels, self._rebuilt[1])
+        self._kernels = Interpreted(traced.kernels, self._rebuilt[1], before)
 
     def stopwatch(self, replay: Replay, traced: Traced) -> Any:
         """Raises RuntimeError: nobody times an interpreter."""

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from kernelwright.tools.replaying.interpreter.recording.recorder import recorded
+
 Arrays = list[Any]
 
 
@@ -58,15 +60,18 @@ def install() -> None:
             return slow_scan(self, input)
 
     def truth(self: Any) -> bool:
-        data = self.handle.data
-        if data.size == 1:
-            return bool(data)
+        if vars(self.handle)["data"].size == 1:
+            return bool(self.handle.data)
         if _blocks[0]:
             raise _DecidesByValue
         return True
 
     interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan = generic_reduce, generic_scan
     tl.tensor.__bool__ = truth
+    for owner in (tl, tl.core):
+        owner.reduce = recorded("reduce", owner.reduce)
+        owner.associative_scan = recorded("associative_scan", owner.associative_scan)
+    tl.tensor.T = property(recorded("transpose", tl.tensor.T.fget))
 
 
 def _is_decision(error: BaseException | None) -> bool:

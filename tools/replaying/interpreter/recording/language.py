@@ -1,0 +1,94 @@
+"""What the recorder works with: Triton's interpreter as it stands in this process, and the values of a record: steps,
+forms of results, nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kernelwright.tools.replaying.interpreter.recording.operations import Quick
+
+
+class Step(NamedTuple):
+    """One operation of a replay. `run` takes the values of `operands`, or all values where there are none."""
+
+    name: str
+    run: Callable[..., Any]
+    operands: tuple[int, ...] | None
+    makes: Any
+    """What the operation gave: the forms of its handles and tensors, to be made again around other arrays."""
+    slot: int
+    """Of its result among the values."""
+
+
+class Form(NamedTuple):
+    """A handle, or a tensor around one, whose array is value number `slot`."""
+
+    slot: int
+    dtype: Any
+    type: Any = None
+    """Of a tensor; None for a bare handle."""
+
+
+class Node:
+    """Steps without a decision among them, and the decision that ends them."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.fresh: list[Any] = []
+        """The values that this node adds: constants, and places for results, one after the other."""
+        self.decision = -1
+        """The value that decides how it goes on; -1 where the program ends."""
+        self.children: dict[Any, Node] = {}
+
+
+class Language(NamedTuple):
+    """What of Triton's interpreter the recorder works with."""
+
+    handle: type
+    tensor: type
+    builder: Any
+    semantic: Any
+    np_dtype: Callable[[Any], Any]
+    quick: Quick
+    dtype: type
+    constexpr: type
+    function: type
+
+
+_language: list[Language] = []
+
+
+def language() -> Language:
+    """Found out once, after the interpreter has been changed."""
+    if not _language:
+        import triton.language as tl
+        from triton.runtime import interpreter
+
+        builder = interpreter.interpreter_builder
+        _language.append(Language(
+            interpreter.TensorHandle, tl.core.tensor, builder, interpreter.interpreter_semantic,
+            interpreter._get_np_dtype, Quick(type(builder)), tl.core.dtype, tl.core.constexpr,
+            interpreter.InterpretedFunction,
+        ))  # fmt: skip
+    return _language[0]
+
+
+def array(handle: Any) -> Any:
+    return vars(handle)["data"]
+
+
+def taking_arrays(run: Callable[..., Any], made: Any, lang: Language) -> Callable[..., Any]:
+    """The same, giving the arrays of what it gives."""
+    if isinstance(made, lang.tensor):
+        return lambda values: run(values).handle.data
+    if isinstance(made, lang.handle):
+        return lambda values: run(values).data
+    if type(made) in (list, tuple):
+        return lambda values: [one.handle.data if isinstance(one, lang.tensor) else one.data for one in run(values)]
+    return run
+
+
+def part(number: int) -> Callable[[Any], Any]:
+    return lambda parts: parts[number]

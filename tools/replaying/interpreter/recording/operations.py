@@ -1,0 +1,205 @@
+"""What Triton's interpreter does to arrays, operation by operation: which operations are functions of their operands
+alone, and which can be done on bare arrays in fewer steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelwright.tools.replaying.interpreter import guarded_memory
+
+Arrays = Callable[..., Any]
+_PURE_NAMES = """
+    si_to_fp ui_to_fp fp_to_si fp_to_ui fp_ext fp_trunc int_cast fp_to_fp bitcast int_to_ptr ptr_to_int
+    fadd fmul fdiv frem fsub fneg mul precise_divf approx_divf sdiv udiv srem urem add sub shl lshr ashr idiv umulhi
+    minsi minui minimumf minnumf maxsi maxui maximumf maxnumf and or xor
+    icmpSLE icmpSLT icmpSGE icmpSGT icmpULE icmpULT icmpUGE icmpUGT icmpEQ icmpNE
+    fcmpOLT fcmpOGT fcmpOLE fcmpOGE fcmpOEQ fcmpONE fcmpULT fcmpUGT fcmpULE fcmpUGE fcmpUEQ fcmpUNE
+    clampf select fma fabs cos exp exp2 iabs floor ceil log log2 precise_sqrt sqrt sin erf rsqrt
+    reshape trans dot make_range histogram gather addptr expand_dims broadcast cat join split splat unsplat
+"""
+PURE = frozenset(f"create_{name}" for name in _PURE_NAMES.split())
+"""Operations whose result is a function of their operands; with constant operands it is a constant."""
+
+ACCESSES = ("create_load", "create_masked_load", "create_store", "create_masked_store")
+
+
+def is_pure(name: str) -> bool:
+    """Whether an operation neither touches memory nor knows which program it is asked for."""
+    return name in PURE or name.startswith("get_")
+
+
+class _Probe:
+    """Stands for the builder, to see which NumPy function a method hands to `binary_op` and its like."""
+
+    def binary_op(self, lhs: Any, rhs: Any, function: Any) -> Any:
+        return 2, function
+
+    def unary_op(self, value: Any, function: Any) -> Any:
+        return 1, function
+
+    def ternary_op(self, first: Any, second: Any, third: Any, function: Any) -> Any:
+        return 3, function
+
+    def cast_impl(self, value: Any, type_: Any) -> Any:
+        return 0, None
+
+
+def elementwise(builder: type) -> dict[str, tuple[int, Any]]:
+    """Of each plain elementwise operation the number of its operands and NumPy's function; 0 for a conversion."""
+    found: dict[str, tuple[int, Any]] = {}
+    for name in PURE:
+        method = getattr(builder, name, None)
+        for count in (1, 2, 3):
+            try:
+                said = method(_Probe(), *[None] * count) if method is not None else None
+            except Exception:
+                continue
+            if isinstance(said, tuple) and len(said) == 2 and said[0] in (0, count):
+                found[name] = said
+    for name in ("create_fp_to_fp", "create_bitcast", "create_clampf", "create_select"):
+        found.pop(name, None)
+    return found | {"create_select": (3, np.where)}
+
+
+class Quick:
+    """The quicker ways, on arrays. What they compute is compared with the builder's own answer when a program is
+    recorded; where that is not the same to the bit, the builder's way stays.
+    """
+
+    def __init__(self, builder: type) -> None:
+        self._elementwise = elementwise(builder)
+
+    def of(self, name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any) -> Arrays | None:
+        """A function of the operands' arrays that gives the result's; None where there is none. handles: the operands.
+        rest: the arguments after them. result: the builder's own.
+        """
+        kind, function = self._elementwise.get(name, (-1, None))
+        kept = result.data
+        ways: tuple[Arrays, ...] = ()
+        if kind >= 0:
+            if all(map(_is_number_of_numpy, (*handles, result))):
+                ways = _ways(kind, function, handles, kept.dtype)
+        elif (shaped := self._shaped(name, handles, rest, result)) is not None:
+            ways = (shaped,)
+        given = [h.data for h in handles]
+        return next((way for way in ways if same(way, given, kept)), None)
+
+    @staticmethod
+    def _shaped(name: str, handles: Sequence[Any], rest: Sequence[Any], result: Any) -> Arrays | None:
+        shape, kept = result.data.shape, result.data.dtype
+        if name == "create_addptr" and len(handles) == 2:
+            width = max(1, handles[0].get_element_ty().primitive_bitwidth // 8)
+            return lambda pointer, offset: pointer + width * offset.astype(np.uint64)
+        if name in ("create_expand_dims", "create_reshape") and len(handles) == 1:
+            return lambda values: values.reshape(shape)
+        if name == "create_broadcast" and len(handles) == 1:
+            return lambda values: np.broadcast_to(values, shape)
+        if name == "create_splat" and len(handles) == 1:
+            return lambda values: np.full(shape, values, kept)
+        if name == "create_trans" and len(handles) == 1 and len(rest) == 1:
+            return lambda values: np.transpose(values, rest[0])
+        if name in ("create_bitcast", "create_int_to_ptr", "create_ptr_to_int") and len(handles) == 1:
+            return lambda values: values.view(kept)
+        return None
+
+
+def _is_number_of_numpy(handle: Any) -> bool:
+    """bfloat16 and the float8 types are kept as whole numbers, and are computed in other ways."""
+    return not getattr(handle.dtype.scalar, "name", "").startswith(("bf16", "fp8"))
+
+
+def _astype(dtype: Any) -> Arrays:
+    return lambda values: values.astype(dtype)
+
+
+def _ways(kind: int, function: Any, handles: Sequence[Any], kept: Any) -> tuple[Arrays, ...]:
+    """As the operation may be done on arrays; its own function first."""
+    if kind == 0 and len(handles) == 1:
+        return (_astype(kept),)
+    if kind != len(handles) or (kind == 2 and all(h.data.dtype == np.bool_ for h in handles)):
+        return ()
+    return function, lambda *values: function(*values).astype(kept)
+
+
+def same(way: Arrays, given: Sequence[Any], wanted: Any) -> bool:
+    """Whether it gives the wanted array to the bit."""
+    try:
+        found = way(*given)
+    except Exception:
+        return False
+    return found.dtype == wanted.dtype and found.shape == wanted.shape and found.tobytes() == wanted.tobytes()
+
+
+def quick_access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], Any]) -> Arrays | None:
+    """A load or store through the guard of the launch, on arrays; the operands are those arguments that are handles, in
+    order. None where shapes or types have to be brought together first.
+    """
+    pointers = arguments[0]
+    if name in ("create_load", "create_masked_load"):
+        mask = arguments[1] if name == "create_masked_load" else None
+        other = arguments[2] if name == "create_masked_load" else None
+        return _load(pointers, mask, other, bool(arguments[-1]), np_dtype(pointers.get_element_ty()))
+    if name in ("create_store", "create_masked_store"):
+        mask = arguments[2] if name == "create_masked_store" else None
+        return _store(pointers, arguments[1], mask)
+    return None
+
+
+def quick_reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: Any, tensor: type) -> Arrays | None:
+    """A sum or an extreme of one tensor, as the interpreter asks NumPy for it; None for every other reduction.
+
+    arguments and named: of `tl.reduce`.
+    """
+    from triton.language import standard
+
+    functions = {
+        standard._sum_combine: np.sum,
+        standard._elementwise_max: np.nanmax,
+        standard._elementwise_min: np.nanmin,
+    }
+    given = dict(zip(("input", "axis", "combine_fn", "keep_dims"), arguments, strict=False)) | named
+    value, axis, keep = given["input"], given.get("axis"), bool(given.get("keep_dims", False))
+    function = next((f for combine, f in functions.items() if combine is given.get("combine_fn")), None)
+    if function is None or not isinstance(value, tensor) or not isinstance(made, tensor):
+        return None
+    if not _is_number_of_numpy(value.handle) or type(axis) not in (int, type(None)):
+        return None
+    kept, is_block = made.handle.data.dtype, made.type.is_block()
+
+    def reduced(values: Any) -> Any:
+        found = function(values, axis=axis, keepdims=keep)
+        return found.astype(kept) if is_block else np.array([found]).astype(kept)
+
+    return reduced if same(reduced, [value.handle.data], made.handle.data) else None
+
+
+def _load(pointers: Any, mask: Any, other: Any, volatile: bool, dtype: Any) -> Arrays | None:
+    shape, guards = pointers.data.shape, guarded_memory.current
+    if any(h is not None and h.data.shape != shape for h in (mask, other)):
+        return None
+    if mask is not None and mask.data.dtype != np.bool_:
+        return None
+    lanes, filling = np.ones(shape, np.bool_), np.zeros(shape, dtype)
+    lanes.flags.writeable = filling.flags.writeable = False
+    if mask is None:
+        return lambda addresses: guards[-1].load(addresses, lanes, filling, dtype, volatile)
+    if other is None:
+        return lambda addresses, active: guards[-1].load(addresses, active, filling, dtype, volatile)
+    return lambda addresses, active, values: guards[-1].load(addresses, active, values, dtype, volatile)
+
+
+def _store(pointers: Any, value: Any, mask: Any) -> Arrays | None:
+    shape, guards = pointers.data.shape, guarded_memory.current
+    if value.data.shape != shape or (mask is not None and mask.data.shape != shape):
+        return None
+    if mask is not None and mask.data.dtype != np.bool_:
+        return None
+    lanes = np.ones(shape, np.bool_)
+    lanes.flags.writeable = False
+    if mask is None:
+        return lambda addresses, values: guards[-1].store(addresses, values, lanes)
+    return lambda addresses, values, active: guards[-1].store(addresses, values, active)

@@ -1,0 +1,343 @@
+"""Watches one program of a kernel while it is interpreted: every operation of the builder that depends on the
+launch's arguments, on memory or on which program it is becomes a step; every number that Python reads out of such a
+value becomes a decision.
+
+Operands are told by identity. Whatever reads the contents of a value outside of an operation is seen (`data` of the
+interpreter's handles is a property meanwhile): a single number is a decision that a replay has to meet again, anything
+larger makes the kernel one that is not recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kernelwright.tools.replaying.interpreter.recording.language import (
+    Form,
+    Node,
+    Step,
+    array,
+    language,
+    part,
+    taking_arrays,
+)
+from kernelwright.tools.replaying.interpreter.recording.operations import (
+    ACCESSES,
+    PURE,
+    is_pure,
+    quick_access,
+    quick_reduction,
+)
+
+Maker = Callable[[list[Any]], Any]
+MOST_STEPS = 20_000
+"""Steps of one path through a kernel, beyond which it is not recorded."""
+MOST_BYTES = 64 << 20
+"""Of all values of one program."""
+_PLAIN = (bool, int, float, complex, str, bytes)
+
+
+class OtherSteps(BaseException):
+    """A program took other steps than the record of an equal one."""
+
+
+active: list[Recorder] = []
+"""The recorder of the program that runs, where there is one."""
+
+
+class Recorder:
+    """Of one program. Given a path that was recorded and the values of a replay that left it, it repeats what was done
+    from them, and then goes on.
+    """
+
+    def __init__(
+        self, root: Node, inputs: Sequence[Any], path: Sequence[Node] = (), values: Sequence[Any] = ()
+    ) -> None:
+        """inputs: handles of the kernel's arguments. path: nodes of which every step has been done, but for those of
+        the last beyond `stop`. values: of the replay.
+        """
+        self._lang = language()
+        self.root = self._node = root
+        self.recording, self.failed = True, False
+        self._depth, self._bytes, self._steps = 0, 0, 0
+        self._ids: dict[int, int] = {}
+        self._constants: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._decided: set[int] = set()
+        self._count = len(inputs)
+        self._pending = list(path)
+        self._values = list(values)
+        self._at = self._stop = 0
+        for number, handle in enumerate(inputs):
+            self._know(handle, number)
+        if self._pending:
+            self._node = self._pending.pop(0)
+            self._count += len(self._node.fresh)
+
+    def stop_at(self, step: int) -> None:
+        """Of the last node of the path only so many steps have been done; nothing is recorded after them."""
+        self._stop, self.recording = step, False
+
+    # ------------------------------------------------------------------ what runs
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside, the kernel's function runs."""
+        lang = self._lang
+        lang.handle.data = property(_data_of, _set_data)  # type: ignore[attr-defined]
+        lang.semantic.builder = _Watched(self, lang.builder)
+        active.append(self)
+        try:
+            yield
+        finally:
+            active.pop()
+            lang.semantic.builder = lang.builder
+            del lang.handle.data  # type: ignore[attr-defined]
+
+    def call(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """An operation that the kernel asks for."""
+        if self._depth or self.failed:
+            return self._done(function, arguments, named)
+        used = self._used((*arguments, *named.values()))
+        if not used and is_pure(name):
+            return self._done(function, arguments, named)
+        if self._repeats():
+            return self._repeated(name)
+        made = self._done(function, arguments, named)
+        if self.recording and not self.failed:
+            try:
+                self._done(self._note, (name, function, arguments, named, made), {})
+            except Exception:  # what cannot be written down is interpreted, program by program
+                self.failed = True
+        return made
+
+    def _done(self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        self._depth += 1
+        try:
+            return function(*arguments, **named)
+        finally:
+            self._depth -= 1
+
+    def read(self, handle: Any, data: Any) -> None:
+        """Python reads the contents of a value outside of every operation."""
+        slot = self._ids.get(id(handle))
+        if self._depth or self.failed or slot is None or slot in self._decided:
+            return
+        if data.size != 1:
+            self._fail()
+            return
+        self._decided.add(slot)
+        if not self._repeats_decision(slot) and self.recording:
+            self._node.decision, self._values = slot, []
+            self._node.children[data.tobytes()] = self._node = Node()
+            self._at = 0
+
+    def _fail(self) -> None:
+        if self._pending or self._at < self._end():
+            raise OtherSteps
+        self.failed = True
+
+    # ------------------------------------------------------------------ what was done before
+    def _end(self) -> int:
+        """How many steps of this node have been done by the replay."""
+        if not self._values:
+            return 0
+        return len(self._node.steps) if self._pending or self.recording else self._stop
+
+    def _repeats(self) -> bool:
+        if self._values and self._at < self._end():
+            return True
+        if self._pending:
+            raise OtherSteps
+        self._values = []
+        return False
+
+    def _repeated(self, name: str) -> Any:
+        step = self._node.steps[self._at]
+        if step.name != name:
+            raise OtherSteps
+        self._at += 1
+        while self._at < len(self._node.steps) and not self._node.steps[self._at].name:
+            self._at += 1
+        return self._restored(step.makes)
+
+    def _restored(self, form: Any) -> Any:
+        if isinstance(form, Form):
+            handle = self._lang.handle(self._values[form.slot], form.dtype)
+            self._know(handle, form.slot)
+            return handle if form.type is None else self._lang.tensor(handle, form.type)
+        if isinstance(form, list | tuple):
+            return type(form)(self._restored(one) for one in form)
+        if isinstance(form, int):
+            found = self._values[form]
+            self._know(found, form)
+            return found
+        return None
+
+    def _repeats_decision(self, slot: int) -> bool:
+        """Whether the replay has met this decision and gone on behind it."""
+        if not self._pending and not (self._values and self.recording):
+            return False
+        if self._at != len(self._node.steps) or self._node.decision != slot:
+            raise OtherSteps
+        if not self._pending:
+            return False
+        self._node, self._at = self._pending.pop(0), 0
+        self._count += len(self._node.fresh)
+        return True
+
+    # ------------------------------------------------------------------ what is noted
+    def _know(self, value: Any, slot: int) -> None:
+        self._ids[id(value)] = slot
+        self._alive.append(value)
+
+    def _used(self, values: Sequence[Any]) -> bool:
+        return any(self._is_used(value) for value in values)
+
+    def _is_used(self, value: Any) -> bool:
+        if isinstance(value, list | tuple):
+            return self._used(value)
+        return id(getattr(value, "handle", value) if isinstance(value, self._lang.tensor) else value) in self._ids
+
+    def _new(self, value: Any) -> int:
+        self._node.fresh.append(value)
+        self._count += 1
+        return self._count - 1
+
+    def _note(
+        self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], made: Any
+    ) -> None:
+        self._steps += 1
+        quick = self._quick(name, arguments, named, made)
+        step = quick or self._as_it_is(function, arguments, named)
+        slot = self._new(None)
+        form = self._form(made, slot)
+        if self.failed or self._steps > MOST_STEPS or self._bytes > MOST_BYTES:
+            self._fail()
+            return
+        run, operands = step
+        self._node.steps.append(
+            Step(name, run if quick else taking_arrays(run, made, self._lang), operands, form, slot)
+        )
+        if type(form) in (list, tuple):
+            for number, one in enumerate(form):
+                self._node.steps.append(Step("", part(number), (slot,), None, one.slot))
+        self._at = len(self._node.steps)
+
+    def _form(self, made: Any, slot: int) -> Any:
+        """What is to be made again of an operation's result, whose array is value number `slot`."""
+        lang = self._lang
+        if made is None:
+            return None
+        if isinstance(made, lang.handle | lang.tensor):
+            handle = made.handle if isinstance(made, lang.tensor) else made
+            self._know(handle, slot)
+            self._bytes += array(handle).nbytes
+            return Form(slot, handle.dtype, made.type if isinstance(made, lang.tensor) else None)
+        if type(made) in (list, tuple) and all(isinstance(one, lang.handle | lang.tensor) for one in made):
+            return type(made)(self._form(one, self._new(None)) for one in made)
+        if isinstance(made, (*_PLAIN, list, tuple)):
+            self.failed = True  # a number that Python can decide by
+        self._know(made, slot)
+        return slot
+
+    def _quick(
+        self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any], made: Any
+    ) -> tuple[Callable[..., Any], tuple[int, ...]] | None:
+        """A function of the arrays of some values, and these values; None where there is no quicker way."""
+        lang = self._lang
+        if name == "reduce":
+            run = quick_reduction(arguments, named, made, lang.tensor)
+            return None if run is None else (run, (self._operand(arguments[0].handle),))
+        handles = [a for a in arguments if isinstance(a, lang.handle)]
+        if named or any(a is not b for a, b in zip(handles, arguments, strict=False)):
+            return None
+        if name in ACCESSES:
+            run = quick_access(name, arguments, lang.np_dtype)
+        else:
+            run = None
+            if name in PURE and isinstance(made, lang.handle):
+                run = lang.quick.of(name, handles, arguments[len(handles) :], made)
+        return None if run is None else (run, tuple(map(self._operand, handles)))
+
+    def _operand(self, handle: Any) -> int:
+        slot = self._ids.get(id(handle), self._constants.get(id(handle)))
+        if slot is None:
+            slot = self._constants[id(handle)] = self._new(array(handle))
+            self._alive.append(handle)
+        return slot
+
+    def _as_it_is(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[Callable[..., Any], None]:
+        makers = [self._maker(a) for a in arguments]
+        by_name = {key: self._maker(value) for key, value in named.items()}
+        if not by_name:
+            return lambda values: function(*[make(values) for make in makers]), None
+        return (
+            lambda values: function(
+                *[make(values) for make in makers], **{key: make(values) for key, make in by_name.items()}
+            ),
+            None,
+        )
+
+    def _maker(self, value: Any) -> Maker:
+        """A function of all values that gives the argument."""
+        lang = self._lang
+        if not self._is_used(value):
+            return lambda values: value
+        if isinstance(value, lang.tensor):
+            slot, dtype, kind = self._ids[id(value.handle)], value.handle.dtype, value.type
+            return lambda values: lang.tensor(lang.handle(values[slot], dtype), kind)
+        if isinstance(value, lang.handle):
+            slot, dtype = self._ids[id(value)], value.dtype
+            return lambda values: lang.handle(values[slot], dtype)
+        if type(value) in (list, tuple):
+            kind, makers = type(value), [self._maker(one) for one in value]
+            return lambda values: kind(make(values) for make in makers)
+        if isinstance(value, list | tuple):  # a named tuple
+            self.failed = True
+            return lambda values: value
+        slot = self._ids[id(value)]
+        return lambda values: values[slot]
+
+
+class _Watched:
+    """The builder, whose operations go by a recorder."""
+
+    def __init__(self, recorder: Recorder, builder: Any) -> None:
+        self._recorder, self._builder = recorder, builder
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._builder, name)
+        if not name.startswith(("create_", "get_")) or not callable(found):
+            return found
+        call = self._recorder.call
+
+        def operation(*arguments: Any, **named: Any) -> Any:
+            return call(name, found, arguments, named)
+
+        self.__dict__[name] = operation
+        return operation
+
+
+def recorded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the language that looks into its tensors, as one operation."""
+
+    def operation(*arguments: Any, **named: Any) -> Any:
+        if not active:
+            return function(*arguments, **named)
+        return active[-1].call(name, function, arguments, named)
+
+    operation.__name__ = name
+    return operation
+
+
+def _data_of(handle: Any) -> Any:
+    data = vars(handle)["data"]
+    active[-1].read(handle, data)
+    return data
+
+
+def _set_data(handle: Any, data: Any) -> None:
+    vars(handle)["data"] = data
