@@ -1,8 +1,10 @@
-"""The compiler's drafts for a folder of problems or a KernelBench checkout, each judged: `--policy compiler` without
+"""The compiler's drafts for a folder of problems or a checkout of a suite, each judged: `--policy compiler` without
 a policy, turns or a database.
 
     python -m bench.compiler_drafts FOLDER [--level 1] [--device cpu] [--modes strict,share] [--only REGEX]
-        [--workers 1] [--keep DRAFTS] [--out bench/results/compiler_drafts-NAME]
+        [--workers 1] [--keep DRAFTS] [--draft-only] [--out bench/results/compiler_drafts-NAME]
+
+FOLDER is a folder of problem files, or a checkout of KernelBench or of TritonBench (whose T channel it then is).
 
 On a CPU a draft is compiled for one target and replayed under Triton's interpreter at small sizes; on a GPU
 (`--device cuda:0`) it is judged and timed at full size. `NAME.md` is for people, `NAME.json` for machines; both are
@@ -21,10 +23,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 
-from kernelwright.agent.problems.finding import suite
+from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.draft import Mode
 from kernelwright.tools.judging.options import Options
@@ -62,8 +65,8 @@ class Row(Value):
         return self.draft_seconds + self.verdict_seconds
 
 
-def measured(problem: Problem, mode: Mode, drafter: Drafter, evaluator: Evaluator, keep: Path | None) -> Row:
-    """Drafts and judges one problem."""
+def measured(problem: Problem, mode: Mode, drafter: Drafter, evaluator: Evaluator | None, keep: Path | None) -> Row:
+    """Drafts one problem, and judges the draft where there is somebody to judge it."""
     row = Row(problem=problem.title or problem.name, level=problem.family, mode=mode)
     start = time.monotonic()
     made = drafter.draft(problem, RULES[mode])
@@ -75,6 +78,8 @@ def measured(problem: Problem, mode: Mode, drafter: Drafter, evaluator: Evaluato
         return row.with_(reason=made.refused)
     if keep is not None:
         (keep / f"{re.sub(r'[^A-Za-z0-9]+', '_', problem.name)}-{mode}.py").write_text(made.source, encoding="utf-8")
+    if evaluator is None:
+        return row.with_(reason="drafted, not judged")
     start = time.monotonic()
     try:
         report = evaluator.evaluate(problem, made.source, Options(own_work=RULES[mode]))
@@ -149,9 +154,7 @@ def machine_of(device: str) -> str:
 
 def chosen(arguments: argparse.Namespace) -> list[Problem]:
     """The problems of a folder, or of a checkout where it is one of KernelBench."""
-    path = Path(arguments.folder).expanduser()
-    bench = (path / "KernelBench").is_dir() or (path / "level1").is_dir()
-    problems = suite("kernelbench", path, arguments.level) if bench else suite(str(path))
+    problems = choose_problems([arguments.folder], level=arguments.level)
     wanted = re.compile(arguments.only)
     return [p for p in problems if wanted.search(f"{p.name} {p.title}")][: arguments.limit]
 
@@ -166,6 +169,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for the drafts")
+    parser.add_argument("--draft-only", action="store_true", help="judge nothing")
     parser.add_argument("--out", type=Path, default=Path("bench/results/compiler_drafts"))
     return parser.parse_args(argv)
 
@@ -185,7 +189,7 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
     start = time.monotonic()
     with (
         Drafter() as drafter,
-        Evaluator(arguments.device, workers=1) as evaluator,
+        nullcontext() if arguments.draft_only else Evaluator(arguments.device, workers=1) as evaluator,
         ThreadPoolExecutor(arguments.workers) as pool,
     ):
         jobs = pool.map(lambda a: measured(*a, drafter, evaluator, arguments.keep), asked)

@@ -69,7 +69,8 @@ def suite(name: str, path: str | Path | None = None, level: int | None = None) -
     """All problems of `catalogue`, `kernelbench` (levels 1 to 3 unless a level is given), `tritonbench-t`, or of a
     folder of files.
 
-    A folder is named by itself (`suite("my_problems")`) or as the path of any other name. Raises ProblemError.
+    A folder is named by itself (`suite("my_problems")`) or as the path of any other name; where it is the checkout of
+    KernelBench or TritonBench it is read as such. Raises ProblemError.
     """
     if name == "catalogue" and path is None:
         return catalogue()
@@ -80,9 +81,20 @@ def suite(name: str, path: str | Path | None = None, level: int | None = None) -
                 f"the suite {name} needs the path of its checkout: git clone {CHECKOUTS[name]}, then give --path FOLDER"
             )
         return kernelbench_suite.suite(folder, level) if name == "kernelbench" else tritonbench_suite.suite(folder)
-    if folder is None and not Path(name).is_dir():
+    if folder is None and not Path(name).expanduser().is_dir():
         raise ProblemError(f"unknown suite {name!r}: choose {', '.join(SUITES)}, or give a folder of problem files")
-    return _folder(folder or Path(name))
+    folder = folder or Path(name).expanduser()
+    if kind := _checkout(folder):
+        return suite(kind, folder, level)
+    return _folder(folder)
+
+
+def _checkout(folder: Path) -> str:
+    """Which suite's checkout a folder is; empty where it is none."""
+    if tritonbench_suite.is_checkout(folder):
+        return "tritonbench-t"
+    roots = (folder / "KernelBench", folder)
+    return "kernelbench" if any(any(root.glob("level[0-9]/[0-9]*_*.py")) for root in roots) else ""
 
 
 def _folder(path: Path) -> list[Problem]:

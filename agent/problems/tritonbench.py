@@ -45,6 +45,11 @@ def suite(path: Path) -> list[Problem]:
     return _read(path)[0]
 
 
+def is_checkout(path: Path) -> bool:
+    """Whether a folder holds the T channel, in one of the places where a checkout has it."""
+    return any(f.name == FOLDER and f.is_dir() for f in _folders(path))
+
+
 def refused(path: Path) -> dict[str, str]:
     """Operators that cannot be a problem, each with the reason."""
     return _read(path)[1]
@@ -71,9 +76,12 @@ def _problem(file: Path, case: int | None, title: str) -> Problem:
     return problem_of(source, name, "tritonbench-t", title=title, family="tritonbench-t")
 
 
+def _folders(path: Path) -> tuple[Path, ...]:
+    return path / "data" / FOLDER, path / FOLDER, path
+
+
 def _files(path: Path) -> list[Path]:
-    folders = (path / "data" / FOLDER, path / FOLDER, path)
-    folder = next((f for f in folders if f.name == FOLDER and f.is_dir()), None)
+    folder = next((f for f in _folders(path) if f.name == FOLDER and f.is_dir()), None)
     files = sorted(folder.glob("*.py")) if folder else []
     if not files:
         raise ProblemError(f"{path} holds no TritonBench-T: it should hold data/{FOLDER}/*.py, as in its repository")

@@ -32,6 +32,7 @@ CONTRACT = (
     "torch._inductor.kernel.mm_common:use_native_matmul",
     "torch._inductor.lowering:_maybe_layout_constraints",
     "torch._inductor.lowering:lowerings",
+    "torch._inductor.lowering:pooling_size",
     "torch._inductor.lowering:needs_fallback_due_to_atomic_add_limitations",
     "torch._inductor.lowering:use_scatter_fallback",
     "torch._inductor.sizevars:SizeVarAllocator.guard_or_false",

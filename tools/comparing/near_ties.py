@@ -128,3 +128,34 @@ def _several_as_good(index: Tensor, exact: Taken, eager: Taken) -> bool:
     short = (values.gather(dim, chosen) - values.gather(dim, exact.indices)).abs()
     distinct = chosen.sort(dim).values.diff(dim=dim) != 0
     return bool((short <= allowed).all()) and bool(distinct.all())
+
+
+def naming_equals(last: bool) -> Any:
+    """A mode in which `topk` names, of equal values, the first or the last: which ones it names, torch leaves open, and
+    what a reference makes of the indices (a router's load) follows them. Its `seen` counts the calls.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Naming(TorchFunctionMode):
+        seen = 0
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            named = kwargs or {}
+            out = func(*args, **named)
+            if getattr(func, "__name__", "") != "topk" or "out" in named:
+                return out
+            (taken,) = _taken(func, out, args, named) or (None,)
+            if taken is None or taken.dim is None:
+                return out
+            self.seen += 1
+            largest = args[3] if len(args) > 3 else named.get("largest", True)
+            return _named(taken.values, taken.dim, taken.indices.shape[taken.dim], largest, last)
+
+    def _named(values: Tensor, dim: int, count: int, largest: bool, last: bool) -> Any:
+        turned = values.flip(dim) if last else values
+        found = torch.sort(turned, dim=dim, descending=largest, stable=True)
+        best, at = found.values.narrow(dim, 0, count), found.indices.narrow(dim, 0, count)
+        return torch.return_types.topk((best, values.shape[dim] - 1 - at if last else at))
+
+    return Naming()

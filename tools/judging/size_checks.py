@@ -20,6 +20,7 @@ from kernelwright.tools.comparing.comparison import (
     right,
 )
 from kernelwright.tools.comparing.comparison import describe as described
+from kernelwright.tools.judging.state import buffers_of, listed_state, state_of
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import (
     Expected,
@@ -32,7 +33,7 @@ from kernelwright.tools.references.shared_tensors import Buffers, Shared
 from kernelwright.tools.references.weights import match
 from kernelwright.tools.replaying.replayer import Replayer, Reply, Watched
 from kernelwright.tools.report import Check, Failed, Failure, Fault, clean_text
-from kernelwright.tools.tracing.trace import Trace, Traced
+from kernelwright.tools.tracing.trace import Traced
 
 MARGIN_BYTE = 0xFF
 """NaN beyond every input."""
@@ -83,7 +84,7 @@ class SizeChecks:
         pairs = match(self.prepared.model, listed_state(self.trace)) if self.prepared.has_weights else {}
         self.reloaded = (pairs is not None) if self.prepared.has_weights else None
         if self.prepared.has_weights is False:
-            pairs = _buffers_of(self.prepared.model, self.trace)
+            pairs = buffers_of(self.prepared.model, self.trace)
         state = state_of(self.prepared.model)
         names = list((pairs or {}).items())
         placed = self._shared([state[ours].detach() for _, ours in names])
@@ -109,6 +110,14 @@ class SizeChecks:
             shared.tensor.copy_(state[ours].detach())
         self._synchronize()
         self.model = model
+
+    def _restore_state(self) -> None:
+        """Every call begins with the state that the reference's began with."""
+        if changing := self.prepared.reference.changing:
+            state = state_of(self.model)
+            for ours, shared in self._weights.values():
+                if ours in changing:
+                    shared.tensor.copy_(state[ours].detach())
 
     def follows_the_weights(self, expected: Expected, shuffle: int) -> bool:
         """Whether a later call is right on new weights without a first call on them."""
@@ -152,6 +161,7 @@ class SizeChecks:
         Gives the outputs, then the inputs that the reference changes, as they lie in the judge's memory. Raises Failed.
         """
         self._fill(expected)
+        self._restore_state()
         for place in self._places:
             place.memory.fill_(poison) if self._buffers.device != "cpu" else place.tensor.fill_(0)
         self._synchronize()
@@ -366,26 +376,6 @@ class SizeChecks:
             return False
         exact = expected.exact or [None] * len(got)
         return all(right(g, e, x) for g, e, x in zip(got, expected.eager, exact, strict=True))
-
-
-def state_of(model: Any) -> dict[str, Any]:
-    """Parameters and buffers by dotted name."""
-    return dict(model.named_parameters()) | dict(model.named_buffers())
-
-
-def listed_state(trace: Trace) -> list[dict[str, Any]]:
-    """The candidate's parameters and buffers as `tools.weights.match` takes them."""
-    return [
-        {"name": n, "kind": "parameter" if n in trace.parameters else "buffer", "shape": list(trace.shapes.get(n, ())),
-        "dtype": trace.dtypes.get(n, "")}
-        for n in trace.state
-    ]  # fmt: skip
-
-
-def _buffers_of(model: Any, trace: Trace) -> dict[str, str]:
-    """Of a reference without parameters: buffers that both have under one name and shape."""
-    ours = {n: (tuple(t.shape), str(t.dtype).removeprefix("torch.")) for n, t in model.named_buffers()}
-    return {n: n for n in trace.state if ours.get(n) == (tuple(trace.shapes.get(n, ())), trace.dtypes.get(n))}
 
 
 def _overlaps(tensor: Any) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.tools.comparing.comparison import Described, describe
-from kernelwright.tools.comparing.near_ties import Recorder, as_good
+from kernelwright.tools.comparing.near_ties import Recorder, as_good, naming_equals
 from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
@@ -291,7 +291,8 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -
     its own way, and each row as one, as rounding moves a sum of equal terms. One such move may leave a row by luck
     where it was, hence several. None shows what is lost on the way: of 1 + tanh(x) near -1 little is left, and where a
     row is one number eager may be right in all of it by luck. So floating outputs are off by no less than eager is on
-    inputs nearby, where the reference can be run on those.
+    inputs nearby, where the reference can be run on those. Nor by less than what follows from which of equal values
+    `topk` names.
     """
     import torch
 
@@ -302,6 +303,11 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -
         for seed in range(expected.rng + 1, expected.rng + 1 + ROW_SHAKES):
             other = _run_on(prepared, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
             shaken = [_off_by(r, s, _gap(r, o)) for r, s, o in zip(expected.exact, shaken, other, strict=True)]
+        for last in (False, True):
+            with (naming := naming_equals(last)):
+                other = _run_on(prepared, expected, expected.weights, expected.inputs)
+            if naming.seen:
+                shaken = [_off_by(r, s, _gap(r, o)) for r, s, o in zip(expected.exact, shaken, other, strict=True)]
         errors = _errors_nearby(prepared, expected)
         return [_off_by(r, s, error) for r, s, error in zip(expected.exact, shaken, errors, strict=True)]
     except (ProblemError, torch.cuda.OutOfMemoryError):

@@ -33,6 +33,8 @@ class Reference:
     def __init__(self, problem: Problem, device: str) -> None:
         check_form(problem.source)
         self.problem, self.device = problem, device
+        self.changing: frozenset[str] | None = None
+        """Names of the buffers that forward changes; None until the first run has told."""
         with self._trouble("is imported"):
             self._module = _module(problem)
 
@@ -90,12 +92,47 @@ class Reference:
         return [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
 
     def run(self, model: Any, inputs: list[Any], rng: int) -> list[Any]:
-        """The outputs, flat, with the generators set to `rng` first: live dropout then falls alike in both models."""
+        """The outputs, flat, with the generators set to `rng` first: live dropout then falls alike in both models.
+
+        Buffers that forward changes (running statistics, a cache) are afterwards what they were: a call is judged on
+        the state that it begins with, however many there were before it.
+        """
         import torch
 
         widening = drawing_as_single() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
-        with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening:
+        with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, self._buffers_kept(model):
             return flatten(model(*inputs))
+
+    @contextlib.contextmanager
+    def _buffers_kept(self, model: Any) -> Iterator[None]:
+        """Forward works on copies of the buffers that it changes; the first run finds out which those are."""
+        named = model.named_buffers(remove_duplicate=False)
+        held = {n: b for n, b in named if self.changing is None or n in self.changing}
+        copies: dict[int, Any] = {}
+        for name, buffer in held.items():
+            _put_buffer(model, name, copies.setdefault(id(buffer), buffer.clone()))
+        changed = set()
+        try:
+            yield
+            now = dict(model.named_buffers(remove_duplicate=False)) if self.changing is None else {}
+            changed = {n for n, b in held.items() if self.changing is None and not _same(now.get(n), b)}
+        finally:
+            for name, buffer in held.items():
+                _put_buffer(model, name, buffer)
+        if self.changing is None:
+            self.changing = frozenset(changed)
+
+
+def _put_buffer(model: Any, name: str, value: Any) -> None:
+    owner, _, last = name.rpartition(".")
+    model.get_submodule(owner)._buffers[last] = value
+
+
+def _same(now: Any, before: Any) -> bool:
+    """Bit for bit; of a buffer without data nothing is known."""
+    if now is None or now.shape != before.shape or now.dtype != before.dtype:
+        return False
+    return now.is_meta or bool(((now == before) | ((now != now) & (before != before))).all()) if now.numel() else True
 
 
 def double(model: Any) -> Any:

@@ -17,6 +17,8 @@ def own_convolutions() -> None:
     lowering.lowerings[aten.convolution.default] = convolution
     lowering._maybe_layout_constraints[aten.convolution.default] = None
     lowering.lowerings[aten.avg_pool3d.default] = _average_pooling(pool)
+    if not hasattr(lowering.pooling_size, "plain"):
+        lowering.pooling_size = _pooling_size(lowering.pooling_size)
 
 
 @dataclass(frozen=True)
@@ -227,3 +229,21 @@ def _average_pooling(pool: Any) -> Any:
         return low[aten.view](made, [*planes, *made.get_size()[2:]])
 
     return lowered
+
+
+def _pooling_size(plain: Any) -> Any:
+    """Windows rounded up: Inductor asks whether that makes a difference, and its answer holds for one size only."""
+    import sympy
+    from torch.utils._sympy.functions import FloorDiv
+
+    def pooling_size(
+        x: Any, i: int, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, *, dilation: Any = None
+    ) -> tuple[Any, bool]:
+        reach = (dilation or [1] * len(padding))[i] * (kernel_size[i] - 1)
+        known = all(isinstance(v, int | sympy.Integer) for v in (reach, stride[i], padding[i]))
+        if not ceil_mode or isinstance(x, int | sympy.Integer) or not known or padding[i] + stride[i] > reach + 1:
+            return plain(x, i, kernel_size, stride, padding, ceil_mode, dilation=dilation)  # type: ignore[no-any-return]
+        return FloorDiv(x + 2 * padding[i] - reach + 2 * (stride[i] - 1), stride[i]), True
+
+    pooling_size.plain = plain  # type: ignore[attr-defined]
+    return pooling_size

@@ -13,8 +13,10 @@ def replace_functions() -> None:
     import torch
     import torch.nn.functional as functional
 
+    from kernelwright.policies.inductor.tracing.bags import embedding_bag
     from kernelwright.policies.inductor.tracing.linear_layer import linear
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
+    from kernelwright.policies.inductor.tracing.numbers import Real
     from kernelwright.policies.inductor.tracing.pooling import pooling_functions
     from kernelwright.policies.inductor.tracing.ranking import ordering_functions
     from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
@@ -23,7 +25,9 @@ def replace_functions() -> None:
         "max_pool1d": max_pool1d, "group_norm": group_norm, "scaled_dot_product_attention": attention,
         "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
-        "bilinear": bilinear, "conv1d": conv1d,
+        "bilinear": bilinear, "conv1d": conv1d, "glu": glu, "embedding_bag": embedding_bag,
+        "interpolate": _interpolate(functional.interpolate), "upsample": _interpolate(functional.interpolate),
+        "float": Real,
     }  # fmt: skip
     for name, function in (own | pooling_functions()).items():
         setattr(functional, name, function)
@@ -41,6 +45,7 @@ def replace_functions() -> None:
         (torch, "stack", stack),
         (torch, "cat", cat),
         (torch, "cdist", cdist),
+        (torch, "linspace", _linspace(torch.linspace)),
         (torch.Tensor, "__getitem__", element),
         (torch.Tensor, "unfold", unfold),
         *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in ordering_functions().items()),
@@ -253,3 +258,36 @@ def one_hot(x: Any, num_classes: Any = -1) -> Any:
     if isinstance(num_classes, int) and num_classes < 0:
         raise Refused("one_hot without num_classes has a size that depends on data")
     return (x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).to(torch.int64)
+
+
+def glu(input: Any, dim: int = -1) -> Any:
+    half = input.shape[dim] // 2
+    return input.narrow(dim, 0, half) * input.narrow(dim, half, half).sigmoid()
+
+
+def _linspace(plain: Any) -> Any:
+    def linspace(start: Any, end: Any, steps: Any, **options: Any) -> Any:
+        """From both ends towards the middle, as torch's kernel counts."""
+        import torch
+
+        if not isinstance(steps, torch.SymInt) or isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
+            return plain(start, end, steps, **options)
+        dtype = options.pop("dtype", None) or torch.get_default_dtype()
+        place = torch.arange(steps, dtype=dtype, **options)
+        step = (end - start) / (steps - 1)
+        return torch.where(place < steps // 2, start + step * place, end - step * (steps - 1 - place))
+
+    return linspace
+
+
+def _interpolate(plain: Any) -> Any:
+    def interpolate(input: Any, size: Any = None, scale_factor: Any = None, *rest: Any, **options: Any) -> Any:
+        """A whole factor as sizes, which stay whole numbers."""
+        axes = input.dim() - 2
+        factors = list(scale_factor) if isinstance(scale_factor, tuple | list) else [scale_factor] * axes
+        if size is None and all(isinstance(f, int | float) and f == int(f) and f >= 1 for f in factors):
+            size, scale_factor = [n * int(f) for n, f in zip(input.shape[2:], factors, strict=True)], None
+            options.pop("recompute_scale_factor", None)
+        return plain(input, size, scale_factor, *rest, **options)
+
+    return interpolate

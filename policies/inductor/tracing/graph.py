@@ -14,6 +14,7 @@ from typing import Any
 from kernelwright.policies.inductor.refusing import PROBLEM, Refused
 from kernelwright.policies.inductor.tracing.loop_syntax import loop, with_loops
 from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracing_loops
+from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.tracing.sizes import Sizes, leaves
 
@@ -63,8 +64,8 @@ def namespace(source: str) -> dict[str, Any]:
 
     module = types.ModuleType("problem")
     sys.modules["problem"] = module  # dataclasses look there
-    module.__dict__["__loop__"] = loop
-    exec(compile(with_loops(ast.parse(source)), PROBLEM, "exec"), module.__dict__)
+    module.__dict__.update({"__loop__": loop, **number_names()})
+    exec(compile(with_numbers(with_loops(ast.parse(source))), PROBLEM, "exec"), module.__dict__)
     return module.__dict__
 
 

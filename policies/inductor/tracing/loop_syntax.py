@@ -12,7 +12,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.policies.inductor.tracing.loops import Unsuited, over_steps
+from kernelwright.policies.inductor.tracing.loops import Unsuited, keeps_loops, over_steps
 
 LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.For, ast.While, ast.Try, ast.With,
     ast.FunctionDef, ast.Global, ast.Nonlocal, ast.Delete)  # fmt: skip
@@ -184,7 +184,8 @@ def loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str, Any
 
     start, stop, stride = _bounds(ranged)
     count = (stop - start) if stride == 1 else (start - stop) if stride == -1 else None
-    if not isinstance(count, torch.SymInt) or any(isinstance(v, Stacked) for v in lists.values()):
+    sized = isinstance(count, torch.SymInt) and keeps_loops()
+    if not sized or any(isinstance(v, Stacked) for v in lists.values()):
         return _as_it_is(step, range(start, stop, stride), state, lists, rows)
 
     wide = {n: [*t.shape[:d], *t.shape[d + 1 :]] for n, (t, d) in rows.items()}

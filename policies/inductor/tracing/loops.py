@@ -216,6 +216,11 @@ def tracing_loops(loops: Loops) -> Iterator[None]:
         _current.pop()
 
 
+def keeps_loops() -> bool:
+    """Whether forward is being traced with its loops over sizes as loops: in a constructor they are run as they are."""
+    return bool(_current) and not _current[-1].unrolling
+
+
 def over_steps(
     body: Body, count: Any, state: dict[str, Any], *, keep: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:

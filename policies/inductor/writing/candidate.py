@@ -15,6 +15,7 @@ from kernelwright.policies.inductor.writing.keeping import model_and_what_it_nee
 from kernelwright.policies.inductor.writing.kernels import covered, kernels_of
 from kernelwright.policies.inductor.writing.launches import Host, Written, name_buffers, read_call, write_kernel
 from kernelwright.policies.inductor.writing.layouts import Layout, product
+from kernelwright.policies.inductor.writing.lines import broken, short_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
 
 SPLIT = '''def split(blocks):
@@ -58,9 +59,12 @@ def write_candidate(traced: Traced, generated: Generated) -> Candidate:
     written = {
         k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.") for k in kernels if launches[k]
     }
-    lines = _forward_lines(traced, host, written, names)
+    lines = [part for line in _forward_lines(traced, host, written, names) for part in broken(line, 8)]
     lines, constants = _constants(lines, generated)
     needed, model = model_and_what_it_needs(traced, lines, constants)
+    needed = [short_lines(n) for n in needed]
+    head, between, forward = model.partition("\n\n    def forward(")
+    model = short_lines(head) + between + forward
     others = dict.fromkeys(
         f"@triton.jit\n{ast.unparse(f)}" for k in kernels.values() for f in map(_without_decorators, k.others)
     )

@@ -27,6 +27,13 @@ QUIET = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", 
     "_unsafe_view", "alias", "kernelwright.steps"}  # fmt: skip
 """Operators that move nothing: they are not named in comments."""
 
+AUXILIARY = {"full", "full_like", "scalar_tensor", "prims.iota", "prims.convert_element_type", "lift_fresh_copy",
+    "copy", "arange", "zeros", "zeros_like", "ones", "ones_like", "where", "logical_not", "bitwise_not", "bitwise_and",
+    "ne", "empty_like"}  # fmt: skip
+"""Operators that serve others: they are named where there are none besides."""
+MOST_NAMED = 8
+"""Operators that a comment names."""
+
 
 @dataclass
 class Kernel:
@@ -173,5 +180,8 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def covered(kernel: Kernel) -> str:
     """One line for the kernel's comment: the operators that it stands for."""
-    names = [o.strip("_") for o in kernel.operators if o.strip("_") not in QUIET] or ["copy"]
-    return ", ".join(dict.fromkeys(names))
+    names = [o.strip("_") for o in kernel.operators if o.strip("_") not in QUIET]
+    telling = [n for n in names if n not in AUXILIARY] or [n.removeprefix("prims.") for n in names] or ["copy"]
+    listed = list(dict.fromkeys(telling))
+    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED + 1 else ""
+    return ", ".join(listed[:MOST_NAMED] if more else listed) + more

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,13 +12,14 @@ from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
+from kernelwright.policies.inductor.writing.lines import WIDTH, folded, short_lines
 from kernelwright.policies.inductor.writing.naming import Names, plural, roles_of
 from kernelwright.policies.inductor.writing.plain import plain_function, renamed, uses
+from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
 
 SKIPPED = re.compile(
     r"(args\b|with |torch\.cuda|raw_stream|stream\d|assert_|device_guard|\w+_size = |s\d+ = arg)|.* = args$|del "
 )
-WIDTH = 120
 STEPS = "torch.ops.kernelwright.steps"
 LIBRARY = re.compile(r"(?:extern_kernels|torch\.ops\.\w+|\baten)\.(\w+)")
 
@@ -228,24 +228,13 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
     names = Names(kernel, {k: v for k, v in parameters.items() if k not in kernel.blocks})
     names.give(function)
     renamed(function, names)
+    augmented(function)
+    quotients_named(function)
     head, rest = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
     decorator, head = head.split("\n", 1)
     opening, parameters_text = head.split("(", 1)
     signature = folded(f"{opening}(", parameters_text.split(", "), "):")
-    return Written("\n".join([comment, decorator, *signature, rest]), kept)
-
-
-def folded(opening: str, items: list[str], closing: str, indent: str = "") -> list[str]:
-    """A list in brackets: on one line where that is short, otherwise on as few lines as hold it."""
-    whole = f"{opening}{', '.join(items)}{closing}"
-    if len(whole) + len(indent) <= WIDTH:
-        return [whole]
-    words = ", ".join(item.replace(" ", "\0") for item in items) + ","  # breaks between items only
-    inside = [
-        line.replace("\0", " ")
-        for line in textwrap.wrap(words, WIDTH - 4 - len(indent), break_long_words=False, break_on_hyphens=False)
-    ]
-    return [opening, *(f"    {line}" for line in inside), closing]
+    return Written("\n".join([comment, decorator, *signature, short_lines(rest)]), kept)
 
 
 def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
@@ -307,7 +296,13 @@ def launch_lines(launch: Launch, written: Written) -> list[str]:
     arguments = folded("", passed, "", " " * 12)
     arguments = [f"    {passed_line.strip()}" for passed_line in arguments if passed_line.strip()]
     arguments[-1] = arguments[-1].rstrip(",") + ","
-    return [f"{kernel.name}[{grid}](", *arguments, f"    {', '.join([*blocks, *options])},", ")"]
+    numbers = [f"    {line.strip()}" for line in folded("", [*blocks, *options], "", " " * 12) if line.strip()]
+    numbers[-1] = numbers[-1].rstrip(",") + ","
+    head = [f"{kernel.name}[{grid}]("]
+    if len(head[0]) + 8 > WIDTH:
+        opening, parts = _grid_parts(grid)
+        head = [f"{kernel.name}[{opening}", *(f"    {part}," for part in parts), ")]("]
+    return [*head, *arguments, *numbers, ")"]
 
 
 def _grid(kernel: Kernel, extents: dict[str, str], counts: dict[str, int], names: dict[str, str]) -> str:
@@ -326,6 +321,15 @@ def _grid(kernel: Kernel, extents: dict[str, str], counts: dict[str, int], names
         parts = [count(c) for c in "xyz" if f"{c}numel" in launch_sides(kernel) or c == "x"]
     whole = f"({', '.join(parts)}{',' * (len(parts) == 1)})"
     return f"lambda block: {whole}" if "block[" in whole else whole
+
+
+def _grid_parts(grid: str) -> tuple[str, list[str]]:
+    """`lambda block: (` or `(`, and what the tuple holds."""
+    node = ast.parse(grid, mode="eval").body
+    whole = node.body if isinstance(node, ast.Lambda) else node
+    assert isinstance(whole, ast.Tuple)
+    parts = [ast.unparse(e).replace("block['", 'block["').replace("']", '"]') for e in whole.elts]
+    return grid[: grid.index("(") + 1], parts
 
 
 def launch_sides(kernel: Kernel) -> list[str]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kernelwright.policies.inductor.writing.helpers import helper_name
+from kernelwright.policies.inductor.writing.tidying import converted, tidied
 
 LONGEST = 92
 """Characters of an expression that something is put into."""
@@ -35,7 +36,10 @@ def plain_function(function: ast.FunctionDef) -> ast.FunctionDef:
     _drop_unused(made)
     _without_broadcasts_of_products(made)
     _inline(made)
+    tidied(made)
     _drop_unused(made)
+    _inline(made)
+    tidied(made)
     return ast.fix_missing_locations(made)
 
 
@@ -68,7 +72,7 @@ class _Runtime(ast.NodeTransformer):
         if name == "triton_helpers.promote_to_tensor":
             return node.args[0]
         if name.endswith(".to") and isinstance(node.func, ast.Attribute):
-            return _converted(node, node.func)
+            return converted(node, node.func)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -84,24 +88,6 @@ class _Runtime(ast.NodeTransformer):
         """`tl.arange(0, XBLOCK)[:]` is the range itself."""
         self.generic_visit(node)
         return node.value if isinstance(node.slice, ast.Slice) and ast.unparse(node.slice) == ":" else node
-
-
-def _converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
-    """A size is a plain number where it is one: it has no `to`, but can be multiplied.
-
-    What is converted twice is converted once.
-    """
-    inner = function.value
-    if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]).startswith("tl.int"):
-        return inner
-    if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]) == "tl.float32":
-        return ast.parse(f"{inner.id} * 1.0", mode="eval").body
-    if ast.unparse(node.args[0]) == "tl.float32" and re.fullmatch(r"ks\d+ \* 1\.0", ast.unparse(inner)):
-        return inner
-    same = isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith(".to")
-    if same and isinstance(inner, ast.Call) and ast.dump(inner.args[0]) == ast.dump(node.args[0]):
-        return inner
-    return node
 
 
 def assignments(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:

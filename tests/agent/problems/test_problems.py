@@ -253,6 +253,13 @@ def test_an_operator_of_tritonbench_becomes_a_reference_that_runs(tmp_path: Path
         find("tritonbench-t:scaled_add#3", tritonbench=root)
 
 
+def test_the_folder_of_a_checkout_is_read_as_the_suite_that_it_holds(tmp_path: Path, kernelbench: Path):
+    assert [p.name for p in suite(str(kernelbench), level=2)] == ["kernelbench:2/9"]
+    checkout = tritonbench_file(tmp_path / "triton", "scaled_add", OPERATOR)
+    assert [p.name for p in suite(str(checkout))] == ["tritonbench-t:scaled_add"]
+    assert [p.name for p in suite(str(checkout / "data"))] == ["tritonbench-t:scaled_add"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from kernelwright.policies.inductor.tracing.loop_syntax import loop, with_loops
+from kernelwright.policies.inductor.tracing.problem_text import ProblemText
+from kernelwright.policies.inductor.tracing.sizes import Sizes
 
 HEAD = """
 import torch
@@ -70,3 +72,21 @@ def test_a_loop_as_a_function_of_one_step_gives_what_the_loop_gives(body: str):
     expected, got = plain["Model"]().forward(x, h), rewritten["Model"]().forward(x, h)
     torch.testing.assert_close(got, expected)
     assert ("__step_0__" in ast.unparse(with_loops(ast.parse(text)))) == ("break" not in body)
+
+
+def test_a_loop_in_a_constructor_is_run_as_it_is_where_its_count_is_a_size():
+    text = (
+        HEAD
+        + """
+    def __init__(self, blocks):
+        layers = []
+        for _ in range(1, blocks):
+            layers.append(torch.nn.Linear(4, 4))
+        self.layers = torch.nn.Sequential(*layers)
+"""
+    )
+    module = {"__loop__": loop}
+    exec(compile(with_loops(ast.parse(text)), "<problem>", "exec"), module)
+    blocks = Sizes(ProblemText(text), lambda value, path: True).symbol(12, "self.blocks", "blocks")
+    assert isinstance(blocks, torch.SymInt)
+    assert len(module["Model"](blocks).layers) == 11

@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kernelwright.policies.inductor.tracing import functional, ranking
+from kernelwright.policies.inductor.tracing import functional, numbers, ranking
+from kernelwright.policies.inductor.tracing.bags import embedding_bag
 from kernelwright.policies.inductor.tracing.pooling import pooling_functions
 from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
 
@@ -66,3 +67,21 @@ def test_distances_bilinear_forms_and_counts_are_torch_s():
     torch.testing.assert_close(functional.bilinear(a, b[:4], weight), F.bilinear(a, b[:4], weight))
     ids = torch.randint(0, 8, (50,))
     torch.testing.assert_close(functional.bincount(ids, minlength=8), torch.bincount(ids, minlength=8))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_embeddings_are_reduced_as_torch_reduces_them(mode: str):
+    weight, ids = torch.randn(9, 4), torch.randint(0, 9, (5, 6))
+    flat, offsets = torch.randint(0, 9, (14,)), torch.tensor([0, 3, 3, 9])
+    for padding in (None, 2):
+        for given in ((ids, weight), (flat, weight, offsets)):
+            got = embedding_bag(*given, mode=mode, padding_idx=padding)
+            torch.testing.assert_close(got, F.embedding_bag(*given, mode=mode, padding_idx=padding))
+
+
+def test_whole_numbers_and_real_ones_are_python_s_where_no_size_is_a_symbol():
+    assert numbers.whole("7") == 7
+    assert numbers.whole(2.9) == 2
+    assert numbers.Real("2.5") == 2.5
+    assert isinstance(0.5, numbers.Real)
+    assert not isinstance(1, numbers.Real)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelwright.tools.comparing.near_ties import Recorder, as_good
+from kernelwright.tools.comparing.near_ties import Recorder, as_good, naming_equals
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.prepared_problem import expect, outputs_of_perturbed_inputs, set_up
 from kernelwright.tools.report import Fault
 
 REFERENCE = """
@@ -133,3 +135,27 @@ def test_of_equals_topk_may_name_any_but_no_index_twice_and_no_worse_value() -> 
     assert as_good(torch.tensor([[2, 1], [3, 0]]), expected, *calls)
     assert not as_good(torch.tensor([[1, 1], [3, 0]]), expected, *calls), "one index twice"
     assert not as_good(torch.tensor([[1, 0], [3, 0]]), expected, *calls), "a value that is not among the largest two"
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_topk_names_the_first_or_the_last_of_equals_where_it_is_asked_to(last: bool) -> None:
+    values = torch.tensor([[1.0, 3.0, 3.0, 0.5], [2.0, 2.0, 2.0, 2.0]])
+    with naming_equals(last) as naming:
+        best, at = torch.topk(values, 2, dim=-1)
+        worst = values.topk(1, -1, largest=False).indices
+    assert at.tolist() == ([[2, 1], [3, 2]] if last else [[1, 2], [0, 1]])
+    assert torch.equal(best, values.gather(-1, at))
+    assert worst.tolist() == [[3], [3 if last else 0]]
+    assert naming.seen == 2
+
+
+def test_what_follows_from_the_choice_among_equals_is_let_pass() -> None:
+    source = REFERENCE.format(method="").replace("return F.silu(F.gelu(F.selu(F.softsign(x))))",
+        "return F.one_hot(torch.topk(x, 2, dim=-1).indices, columns).sum(1).float()")  # fmt: skip
+    prepared = set_up(Problem(name="load", source=source), "cpu", 1)
+    expected = expect(prepared, Draw.ZERO_ROWS, 5)
+    (moved,) = outputs_of_perturbed_inputs(prepared, expected)
+    for last in (False, True):
+        with naming_equals(last):
+            (answer,) = prepared.reference.run(prepared.model, expected.inputs, 5)
+        assert bool(((answer - expected.exact[0]).abs() <= (moved - expected.exact[0]).abs()).all())

@@ -1,0 +1,112 @@
+"""Lines that fit: calls and sums over the width are broken between their parts."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+WIDTH = 120
+SIGNS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|"
+}  # fmt: skip
+"""Operators that a line is broken before."""
+
+
+def folded(opening: str, items: list[str], closing: str, indent: str = "") -> list[str]:
+    """A list in brackets: on one line where that is short, otherwise on as few lines as hold it."""
+    whole = f"{opening}{', '.join(items)}{closing}"
+    if len(whole) + len(indent) <= WIDTH:
+        return [whole]
+    words = ", ".join(item.replace(" ", "\0") for item in items) + ","  # breaks between items only
+    inside = [
+        line.replace("\0", " ")
+        for line in textwrap.wrap(words, WIDTH - 4 - len(indent), break_long_words=False, break_on_hyphens=False)
+    ]
+    return [opening, *(f"    {line}" for line in inside), closing]
+
+
+def short_lines(text: str) -> str:
+    """A function's text with its long lines broken. Each statement is on a line of its own, as `ast.unparse` writes."""
+    return "\n".join(part for line in text.splitlines() for part in broken(line))
+
+
+def broken(line: str, around: int = 0) -> list[str]:
+    """One statement as lines that fit into the width, less what is `around` them; a line that cannot be broken is
+    given back.
+    """
+    if len(line) + around <= WIDTH:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    try:
+        (statement,) = ast.parse(line.strip()).body
+    except (SyntaxError, ValueError):  # the head of a loop or of a function
+        return [line]
+    value = getattr(statement, "value", None)
+    if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Return) and not isinstance(value, ast.Call):
+        return [line]
+    whole = ast.unparse(statement)
+    if not isinstance(value, ast.expr) or not whole.endswith(ast.unparse(value)):
+        return [line]
+    opening = whole[: len(whole) - len(ast.unparse(value))]
+    parts = _parts(opening, value, len(indent) + around)
+    same = ast.dump(ast.parse("\n".join(parts))) == ast.dump(ast.parse(whole))
+    return [f"{indent}{part}" for part in parts] if same else [line]
+
+
+def _parts(opening: str, value: ast.expr, indent: int) -> list[str]:
+    """The lines of `opening` and an expression, without their indent."""
+    if len(opening) + len(ast.unparse(value)) + indent <= WIDTH:
+        return [opening + ast.unparse(value)]
+    if isinstance(value, ast.Call):
+        items = [ast.unparse(a) for a in value.args]
+        items += [f"{k.arg}={ast.unparse(k.value)}" if k.arg else f"**{ast.unparse(k.value)}" for k in value.keywords]
+        head = f"{opening}{ast.unparse(value.func)}("
+        if all(len(item) + indent + 5 <= WIDTH for item in items):
+            return folded(head, items, ")", " " * indent)
+        inside = [part for a in value.args for part in _item(a, indent + 4)]
+        inside += [f"    {item}," for item in items[len(value.args) :]]
+        return [head, *inside, ")"]
+    if isinstance(value, ast.BinOp):
+        wrapped = opening.rstrip().endswith(("=", "return"))
+        left, right = _terms(value)
+        inside = [f"    {left}", *(f"    {sign} {term}" for sign, term in right)]
+        return [f"{opening}(", *inside, ")"] if wrapped else [opening + ast.unparse(value)]
+    return [opening + ast.unparse(value)]
+
+
+def _item(argument: ast.expr, indent: int) -> list[str]:
+    parts = _parts("", argument, indent) if isinstance(argument, ast.Call) else _sum_lines(argument, indent)
+    return [f"    {part}" for part in [*parts[:-1], f"{parts[-1]},"]]
+
+
+def _sum_lines(argument: ast.expr, indent: int) -> list[str]:
+    text = ast.unparse(argument)
+    if not isinstance(argument, ast.BinOp) or len(text) + indent < WIDTH:
+        return [text]
+    left, right = _terms(argument)
+    lines = [left]
+    for sign, term in right:
+        inner = ast.parse(term, mode="eval").body
+        if len(term) + indent + 4 > WIDTH and isinstance(inner, ast.Call):
+            first, *rest = _parts("", inner, indent)
+            lines += [f"{sign} {first}", *rest]
+        elif len(term) + indent + 4 <= WIDTH or not (isinstance(inner, ast.BinOp) and term.startswith("(")):
+            lines.append(f"{sign} {term}")
+        else:
+            lines += [f"{sign} (", *(f"    {part}" for part in _sum_lines(inner, indent + 4)), ")"]
+    return lines
+
+
+def _terms(value: ast.BinOp) -> tuple[str, list[tuple[str, str]]]:
+    """`a + (b + c)` as a, and (+, b + c): broken at the outermost operators of one kind."""
+    if type(value.op) not in SIGNS:
+        return ast.unparse(value), []
+    kinds = (ast.Add, ast.Sub) if isinstance(value.op, ast.Add | ast.Sub) else (type(value.op),)
+    right: list[tuple[str, str]] = []
+    left: ast.expr = value
+    while isinstance(left, ast.BinOp) and isinstance(left.op, kinds) and type(left.op) in SIGNS:
+        text = ast.unparse(ast.BinOp(ast.Name("_"), left.op, left.right))[len("_ ") :]  # with the brackets it needs
+        sign, _, term = text.partition(" ")
+        right.insert(0, (sign, term))
+        left = left.left
+    return ast.unparse(ast.BinOp(left, kinds[0](), ast.Name("_"))).rpartition(f" {SIGNS[kinds[0]]} ")[0], right

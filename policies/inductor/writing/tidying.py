@@ -1,0 +1,229 @@
+"""Small simplifications of a kernel's expressions, each of which leaves its values as they are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+
+INDEX = re.compile(r"([xyz]|r\d_)(index|\d+)$")
+"""Inductor's names for places of elements, which are whole numbers."""
+ACCUMULATOR = re.compile(r"_tmp\d+$")
+COMBINING = ("maximum", "minimum")
+"""Helpers that broadcast what they combine."""
+
+
+def tidied(function: ast.FunctionDef) -> ast.FunctionDef:
+    """The same kernel, in place: no conversion of what is compared only, no constant tensors where a number does."""
+    _Tidying(_constants_of(function)).visit(function)
+    return ast.fix_missing_locations(function)
+
+
+def _constants_of(function: ast.FunctionDef) -> dict[str, ast.Call]:
+    """Names that are one constant tensor wherever they are assigned."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, []).append(node.value)
+    return {
+        name: values[0]
+        for name, values in found.items()
+        if isinstance(values[0], ast.Call)
+        and _calls(values[0], "tl.full")
+        and len({ast.unparse(v) for v in values}) == 1
+        and not ACCUMULATOR.match(name)
+    }
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == name
+
+
+def _is_index(node: ast.expr) -> bool:
+    """Whether it is whole numbers by its text alone: places of elements, sizes, and arithmetic of them."""
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    if isinstance(node, ast.Name):
+        return bool(INDEX.match(node.id) or re.match(r"ks\d+$", node.id))
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("floor_divide", "remainder") and all(map(_is_index, node.args))
+    if isinstance(node, ast.BinOp):
+        kinds = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
+        return isinstance(node.op, kinds) and _is_index(node.left) and _is_index(node.right)
+    return False
+
+
+class _Tidying(ast.NodeTransformer):
+    def __init__(self, constants: dict[str, ast.Call]) -> None:
+        self._constants = constants
+
+    def _full(self, node: ast.expr) -> ast.Call | None:
+        """The `tl.full` that an expression is or names."""
+        if isinstance(node, ast.Name):
+            return self._constants.get(node.id)
+        return node if isinstance(node, ast.Call) and _calls(node, "tl.full") else None
+
+    def _number(self, node: ast.expr, other: ast.expr) -> ast.expr | None:
+        """What a constant tensor holds, where the other operand gives the type."""
+        full = self._full(node)
+        if full is None or len(full.args) != 3 or self._full(other) is not None:
+            return None
+        dtype = ast.unparse(full.args[2])
+        known = dtype in ("tl.float32", "tl.int32", "tl.int64")
+        return full.args[1] if known or (isinstance(other, ast.Name) and dtype == f"{other.id}.dtype") else None
+
+    def _truth(self, node: ast.expr) -> bool | None:
+        """True or False where it is that everywhere."""
+        full = self._full(node)
+        if full is not None and isinstance(full.args[1], ast.Constant) and isinstance(full.args[1].value, bool):
+            return full.args[1].value
+        if (
+            isinstance(node, ast.Compare)
+            and isinstance(node.ops[0], ast.Eq)
+            and ast.unparse(node.comparators[0]) == "0"
+        ):
+            inner = self._truth(node.left)
+            return None if inner is None else not inner
+        return None
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        name = ast.unparse(node.func)
+        if name == "tl.where" and len(node.args) == 3:
+            return self._where(node)
+        if name in COMBINING and len(node.args) == 2:
+            return self._combined(node, name)
+        if name == "tl.load" and ast.unparse(node.args[0]).endswith(" + 0") and isinstance(node.args[0], ast.BinOp):
+            node.args[0] = node.args[0].left
+        if name.endswith(".to") and isinstance(node.func, ast.Attribute):
+            return converted(node, node.func)
+        if name.endswith(".broadcast_to") and isinstance(node.func, ast.Attribute):
+            full = self._full(node.func.value)
+            if full is not None and ast.unparse(full.args[1]) == "0":
+                shape = ", ".join(map(ast.unparse, node.args))
+                return ast.parse(f"tl.zeros([{shape}], {ast.unparse(full.args[2])})", mode="eval").body
+        return node
+
+    def _where(self, node: ast.Call) -> ast.expr:
+        condition, yes, no = node.args
+        if isinstance(yes, ast.Call) and _calls(yes, "tl.where") and ast.dump(yes.args[0]) == ast.dump(condition):
+            yes = node.args[1] = yes.args[1]
+        for place, value, other in ((1, yes, no), (2, no, yes)):
+            if (number := self._number(value, other)) is not None:
+                node.args[place] = number
+        return node
+
+    def _combined(self, node: ast.Call, name: str) -> ast.expr:
+        """`maximum(x, 0)`: the number last."""
+        first, second = node.args
+        if (number := self._number(first, second)) is not None:
+            node.args = [second, number]
+        elif isinstance(first, ast.Name) and ACCUMULATOR.match(first.id):
+            node.args[1] = _without_broadcast(second)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        for one, other in ((node.left, node.right), (node.right, node.left)):
+            truth = self._truth(one)
+            neutral = {ast.BitOr: False, ast.BitAnd: True}.get(type(node.op))
+            if truth is not None and truth is neutral:
+                return other
+        if isinstance(node.left, ast.Name) and ACCUMULATOR.match(node.left.id):
+            node.right = _without_broadcast(node.right)
+        return _largest(node) or node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        node.left = _unconverted(node.left)
+        node.comparators = [_unconverted(c) for c in node.comparators]
+        return node
+
+
+def _without_broadcast(node: ast.expr) -> ast.expr:
+    """What is combined with an accumulator takes its shape."""
+    return node.args[0] if isinstance(node, ast.Call) and _calls(node, "tl.broadcast_to") else node
+
+
+def _unconverted(node: ast.expr) -> ast.expr:
+    """An index that is compared needs no wider type."""
+    to = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to"
+    if not (to and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return node
+    whole = ast.unparse(node.args[0]) in ("tl.int32", "tl.int64")
+    return node.func.value if whole and _is_index(node.func.value) else node
+
+
+def _largest(node: ast.BinOp) -> ast.expr | None:
+    """`a * (a >= b) + b * (b > a)`, which is how Inductor writes the larger of two sizes."""
+    found = re.fullmatch(r"(.+) \* \((.+) >= (.+)\) \+ (.+) \* \((.+) > (.+)\)", ast.unparse(node))
+    if not found:
+        return None
+    a, a2, b, b2, b3, a3 = found.groups()
+    same = a == a2 == a3 and b == b2 == b3
+    return ast.parse(f"tl.maximum({a}, {b})", mode="eval").body if same else None
+
+
+def converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
+    """A size is a plain number where it is one: it has no `to`, but can be multiplied.
+
+    What is converted twice is converted once.
+    """
+    inner = function.value
+    if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]).startswith("tl.int"):
+        return inner
+    if isinstance(inner, ast.Name) and inner.id.startswith("ks") and ast.unparse(node.args[0]) == "tl.float32":
+        return ast.parse(f"{inner.id} * 1.0", mode="eval").body
+    if ast.unparse(node.args[0]) == "tl.float32" and re.fullmatch(r"ks\d+ \* 1\.0", ast.unparse(inner)):
+        return inner
+    same = isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith(".to")
+    if same and isinstance(inner, ast.Call) and ast.dump(inner.args[0]) == ast.dump(node.args[0]):
+        return inner
+    return node
+
+
+def quotients_named(function: ast.FunctionDef) -> None:
+    """`width // 8`, where a size is divided so in several places, gets a name at the top of the kernel."""
+    parameters = {a.arg for a in function.args.args if not a.arg.endswith("BLOCK")}
+    found = Counter(ast.unparse(n) for n in ast.walk(function) if _divides(n, parameters))
+    taken = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | parameters
+    named = {t: t.replace(" // ", "_over_") for t, count in found.items() if count > 1}
+    named = {text: name for text, name in named.items() if name not in taken}
+    _Naming(named).visit(function)
+    function.body[:0] = [ast.parse(f"{name} = {text}").body[0] for text, name in named.items()]
+    ast.fix_missing_locations(function)
+
+
+def _divides(node: ast.AST, parameters: set[str]) -> bool:
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.FloorDiv)
+        and isinstance(node.left, ast.Name)
+        and node.left.id in parameters
+        and (isinstance(node.right, ast.Constant) or (isinstance(node.right, ast.Name) and node.right.id in parameters))
+    )
+
+
+class _Naming(ast.NodeTransformer):
+    def __init__(self, named: dict[str, str]) -> None:
+        self._named = named
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        if (name := self._named.get(ast.unparse(node))) is not None:
+            return ast.Name(name, ast.Load())
+        self.generic_visit(node)
+        return node
+
+
+def augmented(function: ast.FunctionDef) -> None:
+    """`total = total + x` as `total += x`, in place."""
+    _Augmented().visit(function)
+
+
+class _Augmented(ast.NodeTransformer):
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        target, value = node.targets[0], node.value
+        plain = len(node.targets) == 1 and isinstance(target, ast.Name) and isinstance(value, ast.BinOp)
+        if plain and isinstance(value, ast.BinOp) and ast.unparse(value.left) == ast.unparse(target):
+            return ast.copy_location(ast.AugAssign(target, value.op, value.right), node)
+        return node

@@ -1,0 +1,70 @@
+"""Kernels that are simplified keep their values, and lines over the width are broken."""
+
+import ast
+
+import pytest
+
+from kernelwright.policies.inductor.writing import lines, tidying
+
+
+def simplified(*statements: str) -> list[str]:
+    function = ast.parse("def kernel(p, ks0):\n" + "".join(f"    {s}\n" for s in statements)).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    return [ast.unparse(s) for s in tidying.tidied(function).body]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a = tl.where(m, tl.where(m, x, y), z)", "a = tl.where(m, x, z)"),
+        ("a = tl.where(m, tl.where(n, x, y), z)", "a = tl.where(m, tl.where(n, x, y), z)"),
+        ("a = tl.where(m, x, tl.full([1, 1], 0.5, tl.float32))", "a = tl.where(m, x, 0.5)"),
+        ("a = tl.where(m, x, tl.full(x.shape, 0.0, x.dtype))", "a = tl.where(m, x, 0.0)"),
+        ("a = tl.where(m, x, tl.full(y.shape, 0.0, y.dtype))", "a = tl.where(m, x, tl.full(y.shape, 0.0, y.dtype))"),
+        ("a = maximum(tl.full([1], 0, tl.int32), x)", "a = maximum(x, 0)"),
+        ("a = maximum(_tmp3, tl.broadcast_to(x, [XBLOCK, R0_BLOCK]))", "a = maximum(_tmp3, x)"),
+        ("a = _tmp3 + tl.broadcast_to(x, [XBLOCK, R0_BLOCK])", "a = _tmp3 + x"),
+        ("a = y + tl.broadcast_to(x, [XBLOCK, R0_BLOCK])", "a = y + tl.broadcast_to(x, [XBLOCK, R0_BLOCK])"),
+        ("a = (x0 % ks0).to(tl.int64) < tmp1", "a = x0 % ks0 < tmp1"),
+        ("a = tmp0.to(tl.int64) < tmp1", "a = tmp0.to(tl.int64) < tmp1"),
+        ("a = tl.full([1], False, tl.int1) | m", "a = m"),
+        ("a = (tl.full([1], False, tl.int1) == 0) & m", "a = m"),
+        ("a = tl.full([1], True, tl.int1) | m", "a = tl.full([1], True, tl.int1) | m"),
+        ("a = tl.load(p + 0)", "a = tl.load(p)"),
+        ("a = 1 * (1 >= ks0) + ks0 * (ks0 > 1)", "a = tl.maximum(1, ks0)"),
+    ],
+)
+def test_an_expression_is_simplified_only_where_it_stays_the_same(before: str, after: str):
+    assert simplified(before) == [after]
+
+
+def test_a_constant_that_is_assigned_twice_differently_stays_a_tensor():
+    one = ["c = tl.full([1], 0.0, tl.float32)", "a = tl.where(m, x, c)"]
+    assert simplified(*one)[1] == "a = tl.where(m, x, 0.0)"
+    assert simplified("c = tl.full([1], 1.0, tl.float32)", *one)[2] == "a = tl.where(m, x, c)"
+
+
+def test_a_size_that_is_divided_in_several_places_is_divided_once():
+    function = ast.parse("def kernel(p, width):\n    a = p + width // 8 * 2\n    b = width // 8 + width // 4\n").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    tidying.quotients_named(function)
+    assert [ast.unparse(s) for s in function.body] == [
+        "width_over_8 = width // 8", "a = p + width_over_8 * 2", "b = width_over_8 + width // 4"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "value = tl.load(pointer + (" + " + ".join(f"a_{i} * (b_{i} // 8)" for i in range(12)) + "), mask, other=0.0)",
+        "total = " + " + ".join(f"a_rather_long_name_{i}" for i in range(12)),
+        "tl.store(pointer + column, " + " * ".join(f"a_rather_long_name_{i}" for i in range(8)) + ", column_exists)",
+        "both = " + " & ".join(f"(a_rather_long_name_{i} > 0)" for i in range(8)),
+    ],
+)  # fmt: skip
+def test_a_long_line_is_broken_into_short_ones_that_say_the_same(statement: str):
+    broken = lines.broken("    " + statement)
+    assert len(broken) > 1
+    assert max(map(len, broken)) <= lines.WIDTH
+    again = ast.parse("def f():\n" + "\n".join(broken)).body[0]
+    assert ast.unparse(again.body[0]) == ast.unparse(ast.parse(statement))
