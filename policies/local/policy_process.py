@@ -7,6 +7,8 @@ then answers what it is asked until nobody is there any more.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -20,6 +22,8 @@ def main() -> None:
     with contextlib.suppress(EOFError, OSError):
         path, options = connection.recv()
         serve(connection, path, options)
+    sys.stderr.flush()
+    os._exit(0)  # taking torch down would take seconds, in which whoever closes this policy waits
 
 
 def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
