@@ -17,6 +17,7 @@ from kernelwright.agent.command_line.check import check
 from kernelwright.agent.command_line.doctor import doctor
 from kernelwright.agent.command_line.machine import machine
 from kernelwright.agent.command_line.mcp import mcp
+from kernelwright.agent.command_line.policies import policies
 from kernelwright.agent.command_line.problems import problems
 from kernelwright.agent.command_line.records.compare import compare
 from kernelwright.agent.command_line.records.db import db
@@ -43,6 +44,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (
     report,
     export,
     problems,
+    policies,
     db,
     mcp,
     doctor,

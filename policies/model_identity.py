@@ -7,11 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kernelwright.policies.base import PolicyRefused, PromptForm, Trouble, Value
+from kernelwright.policies.base import PolicyRefused, Trouble, Value
 from kernelwright.policies.hub_models import check_reachable
-
-IDENTITY_FILE = "kernelwright.json"
-"""Beside the weights of a model that this project trained: `{"prompt_form": "compact"}`."""
 
 _DIGITS = 16
 _BLOCK = 1 << 16
@@ -63,25 +60,6 @@ def weights_revision(folder: Path) -> str | None:
                 file.seek(start)
                 digest.update(file.read(_BLOCK))
     return digest.hexdigest()[:_DIGITS]
-
-
-def prompt_form_of(folder: Path, adapter: str | None = None) -> PromptForm:
-    """What the adapter, or else the model, was trained to be asked in; chat where nothing is said."""
-    notes = sidecar(folder) | ({} if adapter is None else sidecar(Path(adapter).expanduser()))
-    return PromptForm(notes.get("prompt_form", PromptForm.CHAT))
-
-
-def sidecar(folder: Path) -> dict[str, Any]:
-    """The project's own notes beside the weights; empty where there are none."""
-    path = folder / IDENTITY_FILE
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        PromptForm(content.get("prompt_form", PromptForm.CHAT))
-    except (OSError, ValueError, AttributeError) as error:
-        raise PolicyRefused(f"{path} cannot be read ({error}): mend or delete it", Trouble.MODEL) from error
-    return content
 
 
 def model_config(path: str) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from kernelwright.policies.ignore_interrupts import ignoring_interrupts
+from kernelwright.worker_process import end_with_parent
 
 OWN_SECONDS, TOLD_SECONDS = 1.0, 5.0
 """For processes to end by themselves, and for those to end that were told to."""
@@ -35,6 +36,21 @@ def pool_of(workers: int, begin: Callable[..., None] | None = None, *given: Any)
     finally:
         if pool is not None:
             _end(pool)
+
+
+@contextmanager
+def ignoring_interrupts() -> Iterator[None]:
+    """What is started within does not hear Ctrl-C from its first moment (a signal mask is inherited, also by a new
+    program): it would print a traceback while it imports.
+    """
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # its own start would give this thread its ears back
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
@@ -64,25 +80,13 @@ def before_leaving(do: Callable[[], None]) -> None:
     _last.append(do)
 
 
-def _enter(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
-    import signal
+def _leave() -> None:
+    for do in _last:
+        do()
 
+
+def _enter(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # threads of what is imported hear again
-    _end_with_parent()
+    end_with_parent(_leave)
     if begin is not None:
         begin(*given)
-
-
-def _end_with_parent() -> None:
-    """A parent that is killed takes its workers along: without this they would wait for work for ever."""
-    import threading
-
-    def watch() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            for do in _last:
-                do()
-            os._exit(1)
-
-    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()

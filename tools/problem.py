@@ -69,15 +69,39 @@ def parse(source: str) -> ast.Module:
 
 
 def check_form(source: str) -> None:
-    """Raises ProblemError where `Model`, `get_inputs` or `get_init_inputs` is missing."""
-    names = {n.name for n in parse(source).body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    """Raises ProblemError where `Model`, `get_inputs` or `get_init_inputs` is missing; it says what to write."""
+    tree = parse(source)
+    names = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if n not in names]
     if missing:
         raise ProblemError(
-            f"the reference lacks {', '.join(missing)}: a problem defines Model, get_inputs and "
-            "get_init_inputs (KernelBench "
-            "form)"
+            f"the reference lacks {', '.join(missing)}: a problem defines Model, get_inputs and get_init_inputs "
+            f"(KernelBench form){_what_to_write(tree, missing)}"
         )
+
+
+def _what_to_write(tree: ast.Module, missing: list[str]) -> str:
+    """For the last class that has a `forward`: its new name, and what the missing functions return."""
+    classes = [(n, _arguments(n, "forward")) for n in tree.body if isinstance(n, ast.ClassDef)]
+    module, inputs = next(((n, found) for n, found in reversed(classes) if found is not None), (None, None))
+    if module is None or inputs is None:
+        return ""
+    returned = {"get_inputs": inputs, "get_init_inputs": _arguments(module, "__init__") or []}
+    steps = [f"rename the class {module.name} to Model"] if "Model" in missing and module.name != "Model" else []
+    steps += [
+        f"add `def {name}(): return [{', '.join(given)}]` with values for these names"
+        if given
+        else f"add `def {name}(): return []`"
+        for name, given in returned.items()
+        if name in missing
+    ]
+    return f"; {', '.join(steps)}" if steps else ""
+
+
+def _arguments(module: ast.ClassDef, method: str) -> list[str] | None:
+    """The names after `self` of a method that a class writes itself; None where it does not."""
+    found = next((n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == method), None)
+    return None if found is None else [a.arg for a in (*found.args.posonlyargs, *found.args.args)][1:]
 
 
 def module_integers(source: str) -> dict[str, int]:

@@ -1,13 +1,12 @@
 """A judge in a process of its own: `python -m kernelwright.agent.judging.judge_process DESCRIPTOR DEVICE WORKERS`.
 
-Reads asks from the socket with that descriptor and answers on it; ends when the other side is gone. Ctrl-C is the other
-side's affair.
+The life of a `kernelwright.worker_process.WorkerProcess`: it reads asks from the socket with that descriptor, answers
+on it, and ends when the other side is gone.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from pydantic import TypeAdapter
 
 from kernelwright.agent.judging.messages import Ask, FromJudge, Ready, Step, Stop, ToJudge, Trouble
 from kernelwright.agent.judging.verdict_maker import VerdictMaker, capacity_of, trouble_kind
+from kernelwright.worker_process import connection_to_parent
 
 CPU_NICENESS = 5
 """Of a judge on a CPU: who answers requests beside it comes first."""
@@ -46,11 +46,11 @@ class Line:
 
 
 def main() -> None:
-    descriptor, device, workers, sharers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection, (device, places, judges) = connection_to_parent()
+    workers, sharers = int(places), int(judges)
     if device == "cpu":
         os.nice(CPU_NICENESS)
-    line = Line(Connection(descriptor))
+    line = Line(connection)
     try:
         maker = VerdictMaker(device, workers, sharers)
         line.send(Ready(environment=maker.evaluator.environment()))

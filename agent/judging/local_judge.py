@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 
 from pydantic import TypeAdapter
 
@@ -17,6 +13,7 @@ from kernelwright.agent.judging.placing import AtWork, Judge
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, JudgeState, PoolClosed
 from kernelwright.agent.judging.verdict_maker import capacity_of, raised
 from kernelwright.tools.report import Report
+from kernelwright.worker_process import WorkerProcess
 
 _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
 CLOSING_SECONDS = 5.0
@@ -42,16 +39,8 @@ class LocalJudge:
         self._work: dict[int, AtWork] = {}
         self._closing = False
         self._alive = True
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", "kernelwright.agent.judging.judge_process"]
-            self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), device, str(workers), str(sharers)],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._connection = Connection(ours.detach())
+        self._process = WorkerProcess("kernelwright.agent.judging.judge_process", device, str(workers), str(sharers))
+        self._connection = self._process.connection
         threading.Thread(target=self._read, name=f"judge {name}", daemon=True).start()
 
     @property
@@ -92,20 +81,8 @@ class LocalJudge:
     def close(self) -> None:
         """Ends the process; what is under way raises PoolClosed."""
         self._closing = True
-        self._connection_down()
-        try:
-            self._process.wait(CLOSING_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.end(CLOSING_SECONDS)
         self._lose(list(self._work))
-
-    def _connection_down(self) -> None:
-        """The process reads the end of its asks. The descriptor stays open until the reading thread is done."""
-        with socket.socket(fileno=self._connection.fileno()) as line:
-            with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-            line.detach()
 
     # -------------------------------------------------------------- the reading thread
     def _read(self) -> None:
@@ -116,11 +93,8 @@ class LocalJudge:
             pass
         with self._lock:
             self._alive = False
-        if not self._closing:
-            self._process.kill()
-        self._process.wait()
+        self._process.close()
         self._lose(list(self._work))
-        self._connection.close()
         self._ended(self)
 
     def _take(self, message: FromJudge) -> None:
@@ -159,5 +133,5 @@ class LocalJudge:
     def _loss(self) -> Exception:
         if self._closing:
             return PoolClosed("the judges were closed before this verdict was made")
-        why = self.trouble or f"the judge {self.name} died (exit status {self._process.poll()})"
+        why = self.trouble or f"the judge {self.name} died (exit status {self._process.exit_code})"
         return JudgeLost(f"{why} while it was at work on this verdict: see agent doctor")

@@ -7,19 +7,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
-from threading import Lock, Semaphore
-from typing import TYPE_CHECKING, Any
+from threading import Semaphore
+from typing import Any
 
 from kernelwright.agent.loop.settings import Settings
+from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.policies.base import Origin, Policy
 from kernelwright.policies.inductor.draft import NAME, WARM, Draft, Mode, draft
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.problem import Problem
-
-if TYPE_CHECKING:
-    from kernelwright.tools.sandbox import Zygote
 
 VARIED = 3
 """Other sizes of a problem whose differences tell which numbers are sizes."""
@@ -56,9 +54,8 @@ class Drafter(AbstractContextManager["Drafter"]):
     """Holds the warm process that drafts are made in. It begins with the first draft; thread-safe."""
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
-        self._say, self._lock = say, Lock()
+        self._say, self._process = say, DraftProcess(WARM)
         self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
-        self._zygote: Zygote | None = None
         self._templates = TemplateDrafter(say)
 
     def policy_for(self, policy: Policy, problem: Problem, settings: Settings) -> Policy:
@@ -94,32 +91,12 @@ class Drafter(AbstractContextManager["Drafter"]):
 
     def run(self, entry: str, payload: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Calls an entry in a sandboxed process of its own."""
-        from kernelwright.tools.sandbox import BadMessage, ProcessDied, ProcessTimedOut
-
-        with self._places, self._warm().start(entry, payload) as process:
-            try:
-                return dict(process.receive(seconds))
-            except ProcessTimedOut:
-                return {"refused": f"no draft within {seconds:g} s", "seconds": seconds}
-            except ProcessDied as death:
-                said = (process.output.strip().splitlines() or [""])[-1]
-                return {"refused": f"the drafting process ended: {death.describe()}{f': {said}' if said else ''}"}
-            except BadMessage as error:
-                return {"refused": f"the drafting process answered nonsense: {error}"}
-
-    def _warm(self) -> Zygote:
-        from kernelwright.tools.sandbox import Kind, Zygote
-
-        with self._lock:
-            if self._zygote is None:
-                self._zygote = Zygote(Kind.COMPILE, spare=False, private_scratch=True, warm=WARM)
-            return self._zygote
+        with self._places:
+            return self._process.run(entry, payload, seconds)
 
     def __exit__(self, *_: object) -> None:
         self._templates.close()
-        if self._zygote is not None:
-            self._zygote.close()
-            self._zygote = None
+        self._process.close()
 
 
 def varied_sources(problem: Problem) -> tuple[str, ...]:

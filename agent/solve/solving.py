@@ -151,7 +151,7 @@ def note_of(policy: str) -> str:
     """One sentence that the embedded policy's weights carry about themselves; of other policies empty."""
     if policy != "embedded":
         return ""
-    from kernelwright.policies.model_identity import sidecar
+    from kernelwright.policies.model_card import read_card
     from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
-    return str(sidecar(EMBEDDED_WEIGHTS).get("note", ""))
+    return read_card(EMBEDDED_WEIGHTS).note

@@ -8,12 +8,10 @@ turn at every step.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +25,7 @@ from kernelwright.policies.base import (
     Request,
     Trouble,
 )
-from kernelwright.policies.ignore_interrupts import ignoring_interrupts
+from kernelwright.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     import torch
@@ -75,13 +73,10 @@ class ProcessPolicy:
 
         `options`: InProcessPolicy's.
         """
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        self._connection: Connection = ours
-        self._process = context.Process(target=serve, args=(theirs, path, gpu, options), daemon=True)
-        with ignoring_interrupts():
-            self._process.start()
-        theirs.close()
+        self._process = WorkerProcess("kernelwright.policies.local.policy_process")
+        self._connection = self._process.connection
+        with contextlib.suppress(OSError):  # it has ended: `_first` says so
+            self._connection.send((path, gpu, options))
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
         self._asked = 0
@@ -93,9 +88,11 @@ class ProcessPolicy:
     def _first(self) -> Opened:
         try:
             said = self._connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
+            self._process.close()
             raise PolicyUnavailable(_ended(), Trouble.SERVER) from None
         if isinstance(said, Answered):
+            self._process.close(EXIT_SECONDS)
             raise _error(said)
         assert isinstance(said, Opened)
         return said
@@ -151,12 +148,10 @@ class ProcessPolicy:
     def close(self) -> None:
         with contextlib.suppress(OSError), self._lock:
             self._connection.send(None)
-        self._process.join(EXIT_SECONDS)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        self._process.wait(EXIT_SECONDS)
+        self._process.end()
         self._reader.join(EXIT_SECONDS)
-        self._connection.close()
+        self._process.close()
 
     def _send(self, kind: type[Asked] | type[Moved], *what: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -197,80 +192,3 @@ def _error(answer: Answered) -> PolicyError:
     assert answer.trouble is not None
     words, trouble, again = answer.trouble
     return PolicyUnavailable(words, trouble) if again else PolicyRefused(words, trouble)
-
-
-# ---------------------------------------------------------------- the other process
-def serve(connection: Connection, path: str, gpu: str | None, options: dict[str, Any]) -> None:
-    """Until nobody is there any more. Ctrl-C is for the process that asks."""
-    import os
-    import signal
-
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # CUDA reads it when it is first asked for
-
-    from kernelwright.policies.local.in_process_policy import InProcessPolicy
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        policy = InProcessPolicy(path, **options)
-        policy.open()
-    except PolicyError as error:
-        connection.send(Answered(0, None, _told(error), (0, 0.0)))
-        return
-    connection.send(Opened(policy.name, policy.capabilities, policy.prompt_form))
-    with contextlib.suppress(EOFError, OSError):
-        _Serving(connection, policy).run()
-
-
-class _Serving:
-    """Takes what is asked, works a burst at a time, gives what is answered."""
-
-    def __init__(self, connection: Connection, policy: Any) -> None:
-        self._connection, self._policy = connection, policy
-        self._open: dict[int, Any] = {}
-
-    def run(self) -> None:
-        while True:
-            while not self._open or self._connection.poll():
-                if (message := self._connection.recv()) is None:
-                    return
-                self._take(message)
-            try:
-                self._policy.work()
-            except Exception as error:
-                for question in self._open.values():
-                    question.error = question.error or error
-                self._give()
-                raise
-            self._give()
-
-    def _take(self, message: Asked | Moved) -> None:
-        if isinstance(message, Asked):
-            self._open[message.number] = self._policy.ask(message.request)
-            return
-        import torch
-
-        answer: str | None = None
-        trouble = None
-        try:
-            weights = torch.load(message.path, map_location="cpu", weights_only=True)
-            answer = self._policy.update(weights, message.revision)
-        except PolicyError as error:
-            trouble = _told(error)
-        self._connection.send([Answered(message.number, answer, trouble, self._policy.drawn)])
-
-    def _give(self) -> None:
-        found = []
-        for number, question in list(self._open.items()):
-            if question.answered:
-                del self._open[number]
-                trouble = None if question.error is None else _told(question.error)
-                found.append(Answered(number, question.completion, trouble, self._policy.drawn))
-        if found:
-            self._connection.send(found)
-
-
-def _told(error: BaseException) -> tuple[str, Trouble, bool]:
-    if isinstance(error, PolicyError):
-        return str(error), error.trouble, isinstance(error, PolicyUnavailable)
-    return f"sampling failed: {type(error).__name__}: {error}", Trouble.SERVER, True

@@ -24,12 +24,12 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.local.decoding import Row, draw
 from kernelwright.policies.local.stepping import CacheKind
+from kernelwright.policies.model_card import read_cards
 from kernelwright.policies.model_identity import (
     Identity,
     adapter_folder,
     identity_of,
     model_config,
-    prompt_form_of,
     weights_revision,
 )
 from kernelwright.policies.small.quantised_weights import has_int8, read_int8
@@ -63,7 +63,7 @@ class TransformersPolicy:
         self._device, self._dtype, self._cache = device, dtype, cache
         self._at_once = at_once
         self._name = name or f"transformers:{path}"
-        self._prompt_form = prompt_form or prompt_form_of(Path(self._path), adapter)
+        self._prompt_form = prompt_form or read_cards(Path(self._path), adapter).prompt_form
         self._loaded: _Loaded | None = None
         self._lock = threading.Lock()
 

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from kernelwright.policies.base import PolicyError, PolicyRefused, PolicyUnavailable, PromptForm, Trouble, Value
-from kernelwright.policies.model_identity import Identity, identity_of, prompt_form_of, weights_revision
+from kernelwright.policies.model_card import read_cards
+from kernelwright.policies.model_identity import Identity, identity_of, weights_revision
 from kernelwright.policies.openai.reply import Models, error_of_status, parse_json, unavailable
 
 LARGEST_REPLY = 64 << 20
@@ -121,7 +122,7 @@ def served_model(models: Models, model: str, url: str) -> Served:
         revision=weights_revision(folder) if is_here else None,
         adapter_revisions={entry.id: weights_revision(Path(entry.root or "")) for entry in models.data if entry.parent},
         identity=_identity_of_folder(folder) if is_here else Identity(),
-        prompt_form=prompt_form_of(folder) if is_here else PromptForm.CHAT,
+        prompt_form=read_cards(folder).prompt_form if is_here else PromptForm.CHAT,
     )
 
 

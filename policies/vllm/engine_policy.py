@@ -23,12 +23,12 @@ from kernelwright.policies.base import (
     sound_logprobs,
 )
 from kernelwright.policies.local.transformers_policy import SEEDS, on_device, prompt_ids
+from kernelwright.policies.model_card import read_cards
 from kernelwright.policies.model_identity import (
     Identity,
     adapter_folder,
     identity_of,
     model_config,
-    prompt_form_of,
     weights_revision,
 )
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
@@ -49,7 +49,7 @@ class VLLMPolicy:
             adapter_folder(adapter)
         self._engine_args = engine or {}
         self._name = f"vllm:{path}"
-        self._prompt_form = prompt_form_of(Path(self._path), adapter)
+        self._prompt_form = read_cards(Path(self._path), adapter).prompt_form
         self._lock = threading.Lock()
         self._engine: Any = None
         self._tokenizer: Any = None

@@ -52,7 +52,7 @@ def average(
     model, mean = _mean(subjects, say)
     distances = tuple(_distance(_weights(subject), mean) for subject in subjects)
     whole = {name: value.float() for name, value in mean.items()}
-    averaged = [{"policy": s.name, "revision": s.revision, "step": s.notes.get("step")} for s in subjects]
+    averaged = [{"policy": s.name, "revision": s.revision, "step": s.card.step} for s in subjects]
     first = subjects[0]._replace(lineage=common)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_policy(output, model, whole, first, storage, averaged=averaged)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.errors import InputError
+from kernelwright.policies.model_card import ModelCard, front_matter, write_card
 from kernelwright.rl.training.options import Storage, TrainOptions
-from kernelwright.rl.training.subject import Subject, write_notes
+from kernelwright.rl.training.subject import Subject, card_after
 
 WHOLE = "whole.json"
 """Written last into a checkpoint: without it the checkpoint was cut off."""
@@ -55,7 +56,8 @@ def mark_whole(checkpoint: Path, subject: Subject, lineage: tuple[str, ...], **f
     """Makes a checkpoint of trl's one that `--policy transformers:DIR` loads as it should be asked, and says that
     it is whole.
     """
-    write_notes(checkpoint, subject, lineage, **{name: value for name, value in facts.items() if name != "seconds"})
+    said = {name: value for name, value in facts.items() if name != "seconds"}
+    write_card(checkpoint, card_after(subject, lineage, **said))
     (checkpoint / WHOLE).write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -104,7 +106,9 @@ def write_policy(
             model.config.dtype = kind
             model.config.save_pretrained(partial)
         subject.tokenizer.save_pretrained(partial)
-        write_notes(partial, subject, lineage, **facts)
+        card = card_after(subject, lineage, **facts)
+        write_card(partial, card)
+        (partial / "README.md").write_text(_readme(output.name, card), encoding="utf-8")
         for path in beside:
             if path.is_file():
                 shutil.copy2(path, partial / path.name)
@@ -113,3 +117,24 @@ def write_policy(
         partial.rename(output)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _readme(name: str, card: ModelCard) -> str:
+    """For people: what the card says, and where its figures go (`rl evaluate --card`)."""
+    content = card.model_dump(mode="json", exclude_unset=True, exclude={"lineage", "averaged", "rows"})
+    rows = [f"| {key.replace('_', ' ')} | {value} |" for key, value in content.items() if value not in (None, "", [])]
+    lineage = " -> ".join(card.lineage) or "not known"
+    return front_matter(card) + "\n".join(
+        [
+            f"# {name}",
+            "",
+            "It writes Triton kernels. What it writes is to be judged by the tools before anybody relies on it.",
+            "",
+            "|  |  |",
+            "|---|---|",
+            *rows,
+            "",
+            f"Revisions of the weights that led to it: {lineage}.",
+            "",
+        ]
+    )

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm
+from kernelwright.policies.model_card import ModelCard, read_cards
 from kernelwright.policies.model_identity import (
-    IDENTITY_FILE,
     Identity,
     adapter_folder,
     identity_of,
     model_config,
-    prompt_form_of,
-    sidecar,
     weights_revision,
 )
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
@@ -39,8 +36,8 @@ class Subject(NamedTuple):
     lineage: tuple[str, ...]
     """The oldest first, its own revision last."""
     prompt_form: PromptForm
-    notes: dict[str, Any]
-    """Of its sidecar."""
+    card: ModelCard
+    """Of its folder, or of its adapter's."""
     context: int | None
 
 
@@ -54,13 +51,13 @@ def open_subject(policy: str, adapter: str | None = None) -> Subject:
     path = str(folder.resolve()) if folder.exists() else path
     own = None if adapter is None else adapter_folder(adapter)
     tokenizer = load_tokenizer(path)
-    notes = {**sidecar(folder), **(sidecar(own) if own else {})}
+    card = read_cards(folder, own)
     revision = "+".join(part for part in (weights_revision(folder), weights_revision(own) if own else None) if part)
     return Subject(
         name=policy, path=path, adapter=own, tokenizer=tokenizer, identity=identity_of(tokenizer), revision=revision,
-        lineage=(*notes.get("lineage", ()), revision),
-        prompt_form=PromptForm.COMPACT if policy == "embedded" else prompt_form_of(own or folder),
-        notes=notes, context=config.get("max_position_embeddings"),
+        lineage=(*card.lineage, revision),
+        prompt_form=PromptForm.COMPACT if policy == "embedded" else card.prompt_form,
+        card=card, context=config.get("max_position_embeddings"),
     )  # fmt: skip
 
 
@@ -140,9 +137,11 @@ def parameters(model: Any) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def write_notes(folder: Path, subject: Subject, more_lineage: tuple[str, ...] = (), **facts: Any) -> None:
-    """The sidecar: how it is asked, and which revisions led to it."""
+def card_after(subject: Subject, more_lineage: tuple[str, ...] = (), **facts: Any) -> ModelCard:
+    """The card of what a training made of the subject: how it is asked, and which revisions led to it.
+
+    facts: fields of ModelCard, or others that are kept beside them. What was said of another state is left out.
+    """
+    kept = subject.card.model_dump(mode="json", exclude_unset=True, exclude={"note", "lineage", "step", "averaged"})
     lineage = [*subject.lineage, *more_lineage][-REMEMBERED:]
-    kept = {name: value for name, value in subject.notes.items() if name not in ("note", "lineage")}
-    notes = {**kept, "prompt_form": str(subject.prompt_form), "lineage": lineage, **facts}
-    (folder / IDENTITY_FILE).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
+    return ModelCard.model_validate({**kept, "prompt_form": subject.prompt_form, "lineage": lineage, **facts})

@@ -21,7 +21,7 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.local.stepping import CacheKind
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
-from kernelwright.policies.model_identity import IDENTITY_FILE
+from kernelwright.policies.model_card import CARD_FILE
 from kernelwright.policies.small.embedded import open_embedded
 from tests.policies.exactness import teacher_forced
 from tests.tiny_model import CONTEXT, save_tiny_model
@@ -231,7 +231,7 @@ def test_the_embedded_policy_is_compact_and_refuses_where_no_weights_ship(tmp_pa
 def test_a_model_that_this_project_trained_says_in_which_form_it_is_asked(tmp_path):
     folder = save_tiny_model(tmp_path / "own")
     assert TransformersPolicy(str(folder)).prompt_form is PromptForm.CHAT
-    (folder / IDENTITY_FILE).write_text('{"prompt_form": "compact"}')
+    (folder / CARD_FILE).write_text('{"prompt_form": "compact"}')
     assert TransformersPolicy(str(folder)).prompt_form is PromptForm.COMPACT
 
 

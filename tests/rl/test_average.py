@@ -10,7 +10,8 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from kernelwright.errors import InputError
-from kernelwright.policies.model_identity import IDENTITY_FILE, weights_revision
+from kernelwright.policies.model_card import CARD_FILE
+from kernelwright.policies.model_identity import weights_revision
 from kernelwright.rl.cli import build
 from kernelwright.rl.training.averaging import average
 from kernelwright.rl.training.options import Storage
@@ -24,7 +25,7 @@ def trained(folder: Path, ancestor: Path, by: float) -> str:
     weights = load_file(folder / "model.safetensors")
     save_file({n: v + by for n, v in weights.items()}, folder / "model.safetensors", metadata={"format": "pt"})
     notes = {"prompt_form": "compact", "lineage": [weights_revision(ancestor)], "step": 3}
-    (folder / IDENTITY_FILE).write_text(json.dumps(notes))
+    (folder / CARD_FILE).write_text(json.dumps(notes))
     return f"transformers:{folder}"
 
 
@@ -41,7 +42,7 @@ def test_the_mean_is_written_whole_and_knows_where_it_comes_from(tmp_path, polic
         assert (mean[name] - value - 0.2).abs().max() < 1e-6
     subject = open_subject(f"transformers:{done.output}")
     assert subject.lineage[0] == done.ancestor == weights_revision(tmp_path / "ancestor")
-    assert [one["step"] for one in subject.notes["averaged"]] == [3, 3, 3]
+    assert [one.step for one in subject.card.averaged] == [3, 3, 3]
     assert done.distances[0] > done.distances[2], "0.3 and 0.1 from the mean"
     assert list(tmp_path.glob(".mean*")) == []
 

@@ -6,19 +6,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import selectors
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import kernelwright
 from kernelwright.tools.manifests.manifest import Manifest, read, write
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError
+from kernelwright.worker_process import WorkerDied, WorkerProcess, WorkerTimedOut
 
 log = logging.getLogger(__name__)
 Progress = Callable[[int, int, Manifest], None]
@@ -63,71 +60,42 @@ def compute_suite(
 
 
 class _Worker:
-    """One process that measures problem after problem; started again after it was killed or died."""
+    """One process that measures problem after problem; another is started after it was ended or died."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: WorkerProcess | None = None
 
     def ask(self, problem: Problem, device: str, sizes: str, seconds: float) -> Manifest:
-        known = Manifest(problem=problem.name, hash=problem.hash, device=device)
-        process = self._started()
+        process = self._process = self._started()
         start = time.monotonic()
         job = {"name": problem.name, "source": problem.source, "device": device, "sizes": sizes}
         try:
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(job).encode() + b"\n")
-            process.stdin.flush()
-            line = self._line(process, start + seconds)
-        except BrokenPipeError:
-            line = b""
-        if line:
-            return Manifest.model_validate_json(line)
-        alive = process.poll() is None
+            return Manifest.model_validate_json(process.ask(json.dumps(job).encode(), seconds))
+        except WorkerTimedOut:
+            why = f"takes over {seconds:.0f} s"
+        except WorkerDied as death:
+            why = f"its process died ({death.exit_code})"
         self.close()
-        why = f"takes over {seconds:.0f} s" if alive else f"its process died ({process.returncode})"
+        known = Manifest(problem=problem.name, hash=problem.hash, device=device)
         return known.with_(failure=why, seconds=round(time.monotonic() - start, 2))
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            root = str(Path(kernelwright.__file__).parents[1])
-            path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "kernelwright.tools.manifests.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
-            if not self._line(self._process, time.monotonic() + START_SECONDS):
-                self.close()
-                raise InfrastructureError(
-                    "the process that measures manifests does not start: python -m "
-                    "kernelwright.tools.manifests.worker says why"
-                )
-        return self._process
-
-    def _line(self, process: subprocess.Popen[bytes], deadline: float) -> bytes:
-        """One line, or nothing where the deadline passes or the process ends."""
-        assert process.stdout is not None
-        got = b""
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(process.stdout, selectors.EVENT_READ)
-            while not got.endswith(b"\n"):
-                if not waiting.select(max(0.0, deadline - time.monotonic())):
-                    return b""
-                if not (part := os.read(process.stdout.fileno(), 1 << 16)):
-                    process.wait(10)
-                    return b""
-                got += part
-        return got
+    def _started(self) -> WorkerProcess:
+        if self._process is not None and self._process.alive:
+            return self._process
+        self.close()
+        process = WorkerProcess("kernelwright.tools.manifests.worker")
+        try:
+            process.receive(START_SECONDS)
+        except (WorkerDied, WorkerTimedOut) as error:
+            process.close()
+            raise InfrastructureError(
+                f"the process that measures manifests does not start ({error}): its last words above say why"
+            ) from error
+        return process
 
     def close(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe:
-                    pipe.close()
+            self._process.close()
             self._process = None
 
 

@@ -1,5 +1,5 @@
-"""A process that measures manifests: a JSON job a line on stdin, `ready` and then a manifest a line on what was stdout.
-What references print goes to stderr.
+"""A process that measures manifests (`kernelwright.worker_process`): it says `ready`, reads a job as JSON and answers
+with a manifest, one after the other. What references print goes to stderr.
 
 References are the user's own text; no candidate comes here.
 """
@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import warnings
 from typing import Any
 
 from kernelwright.tools.manifests.manifest import Manifest
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import clean_text
+from kernelwright.worker_process import connection_to_parent, end_with_parent
 
 
 def main() -> None:
+    connection, _ = connection_to_parent()
+    end_with_parent()
     import torch
 
-    out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
-    out.write("ready\n")
-    for line in sys.stdin:
-        job: dict[str, Any] = json.loads(line)
+    connection.send_bytes(b"ready")
+    while True:
+        try:
+            job: dict[str, Any] = json.loads(connection.recv_bytes())
+        except EOFError:
+            return
         if job["device"] == "cpu":
             torch.set_num_threads(1)
-        out.write(_measured(job).model_dump_json() + "\n")
+        connection.send_bytes(_measured(job).model_dump_json().encode())
         if job["device"] != "cpu":
             torch.cuda.empty_cache()
 

@@ -1,8 +1,10 @@
 """torch.compile's time for a reference, beside eager's, in a process of its own: the compiler's workers and caches stay
 out of the judge.
 
-    python -m kernelwright.tools.timing.baseline DEVICE        (the problem as a line of JSON; it says COMPILED and
-    waits for another line; then one JSON object comes out)
+    python -m kernelwright.tools.timing.baseline DESCRIPTOR DEVICE
+
+The process is a `kernelwright.worker_process.WorkerProcess`: it reads the problem as JSON, says COMPILED, waits for
+another message, and answers with a Baseline as JSON.
 
 Compiling takes seconds in which the GPU could serve somebody else; only the timing needs it alone. Kept by problem, GPU
 and versions.
@@ -10,30 +12,32 @@ and versions.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-import kernelwright
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Environment, Number, Timing, Value
+from kernelwright.worker_process import (
+    WorkerDied,
+    WorkerProcess,
+    WorkerTimedOut,
+    connection_to_parent,
+    end_with_parent,
+)
 
 BASELINE_SECONDS = 180.0
 """For compiling, and again for timing."""
 TIMED_CALLS = 50
-COMPILED = "compiled"
+COMPILED = b"compiled"
 MOST_AT_ONCE = 4
 """Each holds a CUDA context, the weights and the inputs."""
 
@@ -112,63 +116,43 @@ class Baselines:
 
 
 class _Compiler:
-    """The process. It says COMPILED, waits for a line, times and answers."""
+    """The process. It says COMPILED, waits for a message, times and answers."""
 
     def __init__(self, problem: Problem, device: str) -> None:
         self._problem, self._device = problem, device
+        self._trouble = ""
 
     def __enter__(self) -> _Compiler:
-        root = str(Path(kernelwright.__file__).parents[1])
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         self._said = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "kernelwright.tools.timing.baseline", self._device], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self._said,
-            env=os.environ | {"PYTHONPATH": path}, start_new_session=True,
-        )  # fmt: skip
-        self._ask(self._problem.model_dump_json())
+        self._worker = WorkerProcess("kernelwright.tools.timing.baseline", self._device, errors=self._said)
+        self._ask(self._problem.model_dump_json().encode())
         return self
 
     def timed(self) -> Baseline:
-        try:
-            return Baseline.model_validate_json(self._ask("time"))
-        except ValidationError:
-            return Baseline(note=self._trouble())
+        answer = b"" if self._trouble else self._ask(b"time")
+        return Baseline(note=self._trouble) if self._trouble else Baseline.model_validate_json(answer)
 
-    def _ask(self, line: str) -> bytes:
-        """What it says to a line; nothing where it has ended, or is ended for being late."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        late = threading.Timer(BASELINE_SECONDS, self._kill)
-        late.start()
+    def _ask(self, message: bytes) -> bytes:
+        """What it says; where it has ended, or is ended for being late, `_trouble` says why."""
         try:
-            stdin.write(line.encode() + b"\n")
-            stdin.flush()
-            return stdout.readline()
-        except BrokenPipeError:
-            return b""
-        finally:
-            late.cancel()
+            return self._worker.ask(message, BASELINE_SECONDS)
+        except WorkerTimedOut:
+            self._trouble = f"torch.compile was ended: it took longer than {BASELINE_SECONDS:g} s"
+        except WorkerDied as death:
+            self._trouble = f"torch.compile failed: {self._last_words() or death}"
+            if death.killed:
+                self._trouble = "torch.compile was ended from outside: most often memory ran out"
+        return b""
 
-    def _trouble(self) -> str:
-        if self._process.wait() == -signal.SIGKILL:
-            return f"torch.compile was ended: it took longer than {BASELINE_SECONDS:g} s, or memory ran out"
+    def _last_words(self) -> str:
         self._said.seek(0)
         said = self._said.read().decode("utf-8", "replace").strip().splitlines()
-        return f"torch.compile failed: {said[-1][:200] if said else 'no word'}"
-
-    def _kill(self) -> None:
-        """With the compiler's own workers."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        return said[-1][:200] if said else ""
 
     def __exit__(self, *_: object) -> None:
-        self._kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._said):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()  # type: ignore[union-attr]
+        """With the compiler's own workers."""
+        self._worker.close()
+        self._said.close()
 
 
 def measure(problem: Problem, device: str, ready: Callable[[], None]) -> Baseline:
@@ -217,23 +201,24 @@ def _compiling(ready: Callable[[], None]) -> Callable[..., Any]:
 
 
 class _Gate:
-    """Says COMPILED the first time it is called, and waits for a line."""
+    """Says COMPILED the first time it is called, and waits for a message."""
 
-    def __init__(self, out: int) -> None:
-        self._out, self._open = out, False
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._open = connection, False
 
     def __call__(self) -> None:
         if not self._open:
             self._open = True
-            os.write(self._out, f"{COMPILED}\n".encode())
-            sys.stdin.readline()
+            self._connection.send_bytes(COMPILED)
+            self._connection.recv_bytes()
 
 
 def main() -> None:
-    problem = Problem.model_validate_json(sys.stdin.readline())
-    out = os.dup(1)
+    connection, (device,) = connection_to_parent()
+    end_with_parent()
     os.dup2(2, 1)
-    os.write(out, (json.dumps(measure(problem, sys.argv[1], _Gate(out)).model_dump(mode="json")) + "\n").encode())
+    problem = Problem.model_validate_json(connection.recv_bytes())
+    connection.send_bytes(measure(problem, device, _Gate(connection)).model_dump_json().encode())
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 import kernelwright
 from kernelwright.tools import wire
 from kernelwright.tools.report import Failure, Fault, Number, SourceLine, Value, clean_text
+from kernelwright.worker_process import ChildProcess
 
 NCU_PLACES = ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu")
 SANITIZER_PLACES = ("usr/local/cuda*/bin/compute-sanitizer", "usr/local/cuda*/compute-sanitizer/compute-sanitizer")
@@ -215,25 +214,11 @@ def _run(
     said = scratch / "said.txt"
     with said.open("wb") as out:
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env=environment,
-                cwd=scratch,
-                start_new_session=True,
-            )
+            with ChildProcess(command, environment=environment, folder=scratch, output=out, errors=out) as child:
+                ended = child.wait(seconds)
         except OSError as error:
             return 127, str(error)
-        try:
-            code: int | None = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+    code = child.exit_code if ended else None
     with said.open("rb") as file:
         file.seek(max(0, said.stat().st_size - 4096))
         return code, file.read().decode(errors="replace")

@@ -7,7 +7,6 @@ other.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import threading
 import time
@@ -24,6 +23,7 @@ from kernelwright.policies.base import Value
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import InfrastructureError, Report
 from kernelwright.tools.source import candidate_hash
+from kernelwright.worker_process import end_with_parent
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
@@ -252,7 +252,7 @@ def _begin(device: str, cache: Path | None, inside: Path, sharers: int, gpus: Se
         with begun.get_lock():
             number, begun.value = begun.value, begun.value + 1
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]  # CUDA reads it when it is first asked for
-    _die_with_parent()
+    end_with_parent(_close)
     import torch
 
     from kernelwright.tools.pipeline import Evaluator
@@ -264,17 +264,9 @@ def _begin(device: str, cache: Path | None, inside: Path, sharers: int, gpus: Se
     Finalize(None, _judge.close, exitpriority=10)  # atexit is not for such a process
 
 
-def _die_with_parent() -> None:
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        if _judge is not None:
-            _judge.close()
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
+def _close() -> None:
+    if _judge is not None:
+        _judge.close()
 
 
 def _evaluate(number: int, problem: Problem, source: str, options: Options | None) -> tuple[float, Report]:

@@ -1,6 +1,5 @@
-"""The model's card: what it is, what it was trained on, how, and what came of it.
-
-README.md of the model's folder, with the loss as a picture.
+"""README.md of a fine-tuned model: what it is, what it was trained on, how, and what came of it, with the loss as a
+picture. The card that programs read is `kernelwright.policies.model_card`.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kernelwright.agent.viewing.report.files import write_text
+from kernelwright.policies.model_card import ModelCard, front_matter
 from kernelwright.rl.training.sft.options import FineTuned, Options
 from kernelwright.rl.training.sft.presets import PRESETS
 from kernelwright.tools.hardware.gpus import read_driver
@@ -22,7 +22,7 @@ FIGURES = "training.json"
 BEGIN, END = "<!-- evaluation -->", "<!-- /evaluation -->"
 
 
-def write_card(folder: Path, options: Options, trained: FineTuned, command: str) -> None:
+def write_readme(folder: Path, options: Options, trained: FineTuned, command: str) -> None:
     """README.md, loss.png and training.json."""
     draw_losses(folder / PICTURE, trained.losses, trained.held_losses)
     write_text(folder / FIGURES, trained.model_dump_json(indent=2) + "\n")
@@ -30,7 +30,8 @@ def write_card(folder: Path, options: Options, trained: FineTuned, command: str)
 
 
 def card(options: Options, trained: FineTuned, command: str) -> str:
-    return "\n".join(
+    said = ModelCard(base=options.base, method="sft")
+    return front_matter(said) + "\n".join(
         [
             f"# {options.output.name}",
             "",

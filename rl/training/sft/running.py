@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.interrupts import stopping
 from kernelwright.errors import InputError
-from kernelwright.policies.model_identity import IDENTITY_FILE
+from kernelwright.policies.model_card import ModelCard, write_card
 from kernelwright.rl.data.rows import count_rows, read_rows, shards
 from kernelwright.rl.training.processes import refuse_several_gpus
 from kernelwright.rl.training.sft.base_model import (
@@ -29,7 +29,7 @@ from kernelwright.rl.training.sft.base_model import (
     load_tokenizer,
     parameters,
 )
-from kernelwright.rl.training.sft.card import write_card
+from kernelwright.rl.training.sft.card import write_readme
 from kernelwright.rl.training.sft.drawn import drawn_ready
 from kernelwright.rl.training.sft.encoding import Encoded, gather, ready_rows
 from kernelwright.rl.training.sft.options import FineTuned, Options, Storage
@@ -68,7 +68,7 @@ def train(options: Options, say: Say, command: str = "rl sft") -> FineTuned:
     base = load_base(options.base, tokenizer, preset, options.device, options.seed)
     with _readable_trouble(options):
         trainer, trained = _run(options, preset, base, rows, config, resumes, say)
-        _publish(options, trainer, base, trained, lambda folder: write_card(folder, options, trained, command))
+        _publish(options, trainer, base, trained, lambda folder: write_readme(folder, options, trained, command))
     return trained
 
 
@@ -213,18 +213,18 @@ def _readable_trouble(options: Options) -> Iterator[None]:
         ) from error
 
 
-def _publish(options: Options, trainer: Any, base: Base, trained: FineTuned, card: Callable[[Path], None]) -> None:
+def _publish(options: Options, trainer: Any, base: Base, trained: FineTuned, readme: Callable[[Path], None]) -> None:
     """Writes everything into a folder beside the output, then gives it its name."""
     partial = options.output.with_name(f".{options.output.name}.{time.time_ns()}")
     try:
         _save_weights(trainer.model, partial, options.storage)
         save_tokenizer(base.tokenizer, partial)
-        notes = {
-            "prompt_form": str(options.choice.form), "parameters": trained.parameters, "loss": round(trained.loss, 6),
-            "rows": trained.rows, "base": options.base, "seed": options.seed,
-        }  # fmt: skip
-        (partial / IDENTITY_FILE).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
-        card(partial)
+        said = ModelCard(
+            prompt_form=options.choice.form, parameters=trained.parameters, loss=round(trained.loss, 6),
+            rows=trained.rows, base=options.base, seed=options.seed, created=round(time.time()),
+        )  # fmt: skip
+        write_card(partial, said)
+        readme(partial)
         if options.output.is_dir():
             options.output.rmdir()
         partial.rename(options.output)

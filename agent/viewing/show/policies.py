@@ -1,0 +1,51 @@
+"""`agent policies`: each model's card, and the forms of a policy's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from kernelwright.agent.viewing.show.words import QUIET, facts
+from kernelwright.policies.model_card import ModelCard
+from kernelwright.policies.open_policy import FORMS
+
+
+def policies_view(found: Sequence[tuple[str, str, ModelCard]]) -> RenderableType:
+    """found: the name for --policy, the weights' revision and the card of each."""
+    parts: list[RenderableType] = []
+    for name, revision, card in found:
+        parts += [Text(name, style="bold"), facts(_rows(revision, card)), Text()]
+    return Group(*parts, Text(f"--policy takes: {', '.join(FORMS)}", style=QUIET))
+
+
+def _rows(revision: str, card: ModelCard) -> list[tuple[str, object]]:
+    trained = ", ".join(
+        filter(
+            None,
+            [
+                card.method,
+                f"{card.steps:,} steps" if card.steps is not None else "",
+                f"checkpoint of step {card.step:,}" if card.step is not None and card.steps is None else "",
+                f"reward {card.formula}" if card.formula else "",
+                f"on {', '.join(card.trained_on)}" if card.trained_on else "",
+            ],
+        )
+    )
+    when = datetime.fromtimestamp(card.created, UTC).strftime("%Y-%m-%d %H:%M UTC") if card.created else ""
+    return [
+        ("revision", revision),
+        ("parameters", "" if card.parameters is None else f"{card.parameters:,}"),
+        ("base", card.base),
+        ("rows", ", ".join(f"{number:,} {name}" for name, number in card.rows.items())),
+        ("loss", "" if card.loss is None else f"{card.loss:.4f} nats a token"),
+        ("training", trained),
+        ("mean of", ", ".join(one.revision for one in card.averaged)),
+        ("seed", "" if card.seed is None else card.seed),
+        ("created", when),
+        ("lineage", " -> ".join(card.lineage[-4:])),
+        ("asked", f"in the {card.prompt_form} form"),
+        ("note", card.note),
+    ]

@@ -1,0 +1,100 @@
+"""The process of a `ProcessPolicy`: `python -m kernelwright.policies.local.policy_process DESCRIPTOR`.
+
+It is first sent the model's path, the GPU that it may see and the options of `InProcessPolicy`, says what it has opened or why it could not, and
+then answers what it is asked until nobody is there any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+from kernelwright.policies.base import PolicyError, PolicyUnavailable, Trouble
+from kernelwright.policies.local.process_policy import Answered, Asked, Moved, Opened
+from kernelwright.worker_process import connection_to_parent
+
+
+def main() -> None:
+    connection, _ = connection_to_parent()
+    with contextlib.suppress(EOFError, OSError):
+        path, gpu, options = connection.recv()
+        if gpu is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # CUDA reads it when it is first asked for
+        serve(connection, path, options)
+    sys.stderr.flush()
+    os._exit(0)  # taking torch down would take seconds, in which whoever closes this policy waits
+
+
+def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
+    """Until nobody is there any more; raises EOFError or OSError then."""
+    from kernelwright.policies.local.in_process_policy import InProcessPolicy
+
+    try:
+        policy = InProcessPolicy(path, **options)
+        policy.open()
+    except PolicyError as error:
+        connection.send(Answered(0, None, _told(error), (0, 0.0)))
+        return
+    connection.send(Opened(policy.name, policy.capabilities, policy.prompt_form))
+    _Serving(connection, policy).run()
+
+
+class _Serving:
+    """Takes what is asked, works a burst at a time, gives what is answered."""
+
+    def __init__(self, connection: Connection, policy: Any) -> None:
+        self._connection, self._policy = connection, policy
+        self._open: dict[int, Any] = {}
+
+    def run(self) -> None:
+        while True:
+            while not self._open or self._connection.poll():
+                if (message := self._connection.recv()) is None:
+                    return
+                self._take(message)
+            try:
+                self._policy.work()
+            except Exception as error:
+                for question in self._open.values():
+                    question.error = question.error or error
+                self._give()
+                raise
+            self._give()
+
+    def _take(self, message: Asked | Moved) -> None:
+        if isinstance(message, Asked):
+            self._open[message.number] = self._policy.ask(message.request)
+            return
+        import torch
+
+        answer: str | None = None
+        trouble = None
+        try:
+            weights = torch.load(message.path, map_location="cpu", weights_only=True)
+            answer = self._policy.update(weights, message.revision)
+        except PolicyError as error:
+            trouble = _told(error)
+        self._connection.send([Answered(message.number, answer, trouble, self._policy.drawn)])
+
+    def _give(self) -> None:
+        found = []
+        for number, question in list(self._open.items()):
+            if question.answered:
+                del self._open[number]
+                trouble = None if question.error is None else _told(question.error)
+                found.append(Answered(number, question.completion, trouble, self._policy.drawn))
+        if found:
+            self._connection.send(found)
+
+
+def _told(error: BaseException) -> tuple[str, Trouble, bool]:
+    if isinstance(error, PolicyError):
+        return str(error), error.trouble, isinstance(error, PolicyUnavailable)
+    return f"sampling failed: {type(error).__name__}: {error}", Trouble.SERVER, True
+
+
+if __name__ == "__main__":
+    main()

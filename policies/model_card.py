@@ -1,0 +1,105 @@
+"""What a model's folder says about itself: one value, read and written here alone.
+
+It lies beside the weights as `kernelwright.json`. Whoever opens a policy reads from it how the model wants to be asked;
+whoever trains one writes what it was trained from, on what and how, and which revisions led to it. `README.md` is for
+people; its front matter is written by `huggingface_hub` from the same value.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ConfigDict, ValidationError
+
+from kernelwright.policies.base import PolicyRefused, PromptForm, Trouble, Value
+
+CARD_FILE = "kernelwright.json"
+
+
+class AveragedPolicy(Value):
+    """One of several policies whose weights' mean a model is."""
+
+    policy: str
+    """As it was named then: `transformers:FOLDER`."""
+    revision: str
+    step: int | None = None
+    """Training steps that it had seen."""
+
+
+class ModelCard(Value):
+    """The card. A folder that says nothing has the defaults; a fact that is not known here is kept as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    prompt_form: PromptForm = PromptForm.CHAT
+    """How the model is asked: in a chat, or in the compact form of the small policies."""
+    parameters: int | None = None
+    """Weights, all of them counted, an adapter's with its base's."""
+    base: str | None = None
+    """What its fine-tuning began with: a folder, a hub name, or `new:14m` for random weights."""
+    seed: int | None = None
+    loss: float | None = None
+    """Of its fine-tuning, nats a token."""
+    rows: dict[str, int] = {}
+    """Rows of its fine-tuning, by what became of them."""
+    method: str | None = None
+    """Of the reinforcement learning after it: `grpo`, `rft`, `dpo`, `kto`."""
+    formula: str | None = None
+    """Of the reward: `execution@1`."""
+    steps: int | None = None
+    """Of its last training, which has ended."""
+    step: int | None = None
+    """At which a checkpoint was kept, where its training had not ended."""
+    trained_on: tuple[str, ...] = ()
+    """Problem sets of that training."""
+    created: int | None = None
+    """Seconds since 1970, UTC."""
+    lineage: tuple[str, ...] = ()
+    """Revisions of the weights that led to it, the oldest first."""
+    averaged: tuple[AveragedPolicy, ...] = ()
+    note: str = ""
+    """One sentence that is shown with what the model writes."""
+
+
+def read_card(folder: Path) -> ModelCard:
+    """The card of a folder, or of no folder at all: its defaults where nothing is said.
+
+    Raises PolicyRefused where the file cannot be read, or is not a card.
+    """
+    path = folder / CARD_FILE
+    if not path.is_file():
+        return ModelCard()
+    try:
+        return ModelCard.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        words = f"{place}: {first['msg']}" if place else first["msg"]
+        raise PolicyRefused(f"{path} cannot be read ({words}): mend or delete it", Trouble.MODEL) from error
+    except OSError as error:
+        raise PolicyRefused(f"{path} cannot be read ({error}): mend or delete it", Trouble.MODEL) from error
+
+
+def read_cards(folder: Path, adapter: str | Path | None = None) -> ModelCard:
+    """The model's card, in which what its adapter says of itself comes first. Raises PolicyRefused."""
+    card = read_card(folder)
+    if adapter is None:
+        return card
+    own = read_card(Path(adapter).expanduser()).model_dump(mode="json", exclude_unset=True)
+    return ModelCard.model_validate({**card.model_dump(mode="json", exclude_unset=True), **own})
+
+
+def write_card(folder: Path, card: ModelCard) -> None:
+    """Beside the weights, without what nobody has said. The folder exists."""
+    text = card.model_dump_json(indent=2, exclude_unset=True)
+    (folder / CARD_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def front_matter(card: ModelCard) -> str:
+    """The head of a README.md as model hubs read it: base model, tags, library. Ends with an empty line."""
+    from huggingface_hub import ModelCardData
+
+    base = card.base if card.base and not card.base.startswith("new:") and card.base.count("/") == 1 else None
+    tags = ["triton", "gpu-kernels", "kernelwright", *filter(None, [card.method])]
+    data = ModelCardData(base_model=base, library_name="transformers", pipeline_tag="text-generation", tags=tags)
+    return f"---\n{data.to_yaml()}\n---\n\n"
