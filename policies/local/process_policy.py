@@ -57,12 +57,15 @@ class Moved(NamedTuple):
     revision: str | None
 
 
+Told = tuple[str, Trouble, bool]
+"""Trouble in words, its kind, and whether asking again can help."""
+
+
 class Answered(NamedTuple):
     number: int
     answer: Completion | str | None
     """A completion, a revision; None where there is trouble."""
-    trouble: tuple[str, Trouble, bool] | None
-    """Its words, its kind, and whether asking again can help."""
+    trouble: Told | None
     drawn: tuple[int, float]
     """Tokens so far, and the seconds they took."""
 
@@ -96,7 +99,8 @@ class ProcessPolicy:
         except EOFError:
             raise PolicyUnavailable(_ended(), Trouble.SERVER) from None
         if isinstance(said, Answered):
-            raise _error(said)
+            assert said.trouble is not None
+            raise raised(said.trouble)
         assert isinstance(said, Opened)
         return said
 
@@ -178,7 +182,7 @@ class ProcessPolicy:
                         future = self._waiting.pop(answer.number, None)
                     if future is None:
                         continue
-                    future.set_exception(_error(answer)) if answer.trouble else future.set_result(answer.answer)
+                    future.set_exception(raised(answer.trouble)) if answer.trouble else future.set_result(answer.answer)
         self._fail(PolicyUnavailable(_ended(), Trouble.SERVER))
 
     def _fail(self, error: BaseException) -> None:
@@ -193,10 +197,10 @@ def _ended() -> str:
     return "the process that samples has ended: see its last words above, or use --engine transformers"
 
 
-def _error(answer: Answered) -> PolicyError:
-    assert answer.trouble is not None
-    words, trouble, again = answer.trouble
-    return PolicyUnavailable(words, trouble) if again else PolicyRefused(words, trouble)
+def raised(trouble: Told) -> PolicyError:
+    """The error that trouble in another process stands for."""
+    words, kind, again = trouble
+    return PolicyUnavailable(words, kind) if again else PolicyRefused(words, kind)
 
 
 # ---------------------------------------------------------------- the other process
@@ -215,7 +219,7 @@ def serve(connection: Connection, path: str, gpu: str | None, options: dict[str,
         policy = InProcessPolicy(path, **options)
         policy.open()
     except PolicyError as error:
-        connection.send(Answered(0, None, _told(error), (0, 0.0)))
+        connection.send(Answered(0, None, told(error), (0, 0.0)))
         return
     connection.send(Opened(policy.name, policy.capabilities, policy.prompt_form))
     with contextlib.suppress(EOFError, OSError):
@@ -256,7 +260,7 @@ class _Serving:
             weights = torch.load(message.path, map_location="cpu", weights_only=True)
             answer = self._policy.update(weights, message.revision)
         except PolicyError as error:
-            trouble = _told(error)
+            trouble = told(error)
         self._connection.send([Answered(message.number, answer, trouble, self._policy.drawn)])
 
     def _give(self) -> None:
@@ -264,13 +268,14 @@ class _Serving:
         for number, question in list(self._open.items()):
             if question.answered:
                 del self._open[number]
-                trouble = None if question.error is None else _told(question.error)
+                trouble = None if question.error is None else told(question.error)
                 found.append(Answered(number, question.completion, trouble, self._policy.drawn))
         if found:
             self._connection.send(found)
 
 
-def _told(error: BaseException) -> tuple[str, Trouble, bool]:
+def told(error: BaseException) -> Told:
+    """How an error travels to another process."""
     if isinstance(error, PolicyError):
         return str(error), error.trouble, isinstance(error, PolicyUnavailable)
     return f"sampling failed: {type(error).__name__}: {error}", Trouble.SERVER, True
