@@ -65,6 +65,8 @@ class Feeder:
         self.kind = pool.devices[0]
         self.verdicts: list[Verdict] = []
         self.last_fed = 0.0
+        self.begins: list[tuple[float, str]] = []
+        """When each attempt was begun, and by which judge."""
         self._open: dict[Future[Report], tuple[Candidate, list[str], int]] = {}
 
     def feed(self, candidates: Iterable[Candidate], until: float = float("inf")) -> None:
@@ -81,7 +83,12 @@ class Feeder:
 
     def _ask(self, candidate: Candidate, begun: list[str], lost: int) -> None:
         options = self._options.model_copy(update={"own_work": candidate.own_work})
-        future = self.pool.submit(candidate.problem, candidate.source, options, began=begun.append)
+
+        def began(judge: str) -> None:
+            begun.append(judge)
+            self.begins.append((time.monotonic(), judge))
+
+        future = self.pool.submit(candidate.problem, candidate.source, options, began=began)
         self._open[future] = (candidate, begun, lost)
 
     def _take(self) -> None:
@@ -150,8 +157,10 @@ class Killed:
         ask: has a verdict made by each judge that can, and gives their names.
         """
         self._over = True
-        name = self.feeder.pool.judges()[-1].name
-        while self.when and time.monotonic() < self.when + BACK_SECONDS:
+        name, ends = self.feeder.pool.judges()[-1].name, time.monotonic() + BACK_SECONDS
+        if again := [when for when, judge in self.feeder.begins if judge == name and when > self.when]:
+            return again[0] - self.when if self.when else None
+        while self.when and time.monotonic() < ends:
             if name in ask():
                 return time.monotonic() - self.when
         return None
