@@ -166,6 +166,17 @@ def _one_node(cpus: int) -> Any:
     return Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": cpus, **NODE})
 
 
+def write(rows: dict[str, Any], out: Path | None) -> None:
+    """What is known so far."""
+    command = "python -m bench.ray_kills " + " ".join(sys.argv[1:])
+    load = f"load average {os.getloadavg()[0]:.0f}"
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, no GPU, {load}, {date.today().isoformat()}"
+    lines = ["# Judges on Ray", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+    print(text := "\n".join([*lines, "", f"`{command}`, {machine}", ""]), flush=True)
+    if out:
+        out.write_text(text, encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--verdicts", type=int, default=300)
@@ -180,18 +191,15 @@ def main() -> int:
     try:
         warm(pool)
         rows |= with_kills(pool, given.verdicts, given.kills)
-        print(rows, file=sys.stderr, flush=True)
+        write(rows, given.out)
         rows |= compared(pool, given.compare) if given.compare else {}
+        write(rows, given.out)
     finally:
         pool.close()
         cluster.shutdown()
-    rows |= scaling() if given.scaling else {}
-    command = "python -m bench.ray_kills " + " ".join(sys.argv[1:])
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, no GPU, {date.today().isoformat()}"
-    lines = ["# Judges on Ray", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
-    print(text := "\n".join([*lines, "", f"`{command}`, {machine}", ""]))
-    if given.out:
-        given.out.write_text(text, encoding="utf-8")
+    if given.scaling:
+        rows |= scaling()
+        write(rows, given.out)
     whole = rows["verdicts made"] + rows["given up after three attempts"] == given.verdicts
     return 0 if whole and rows["attempts lost, on record"] == rows["judges killed at work"] else 1
 

@@ -31,21 +31,28 @@ BEGIN_SECONDS = 180.0
 class RayPool(PlacingPool):
     """Implements JudgePool."""
 
-    def __init__(self, address: str, workers: int | None = None) -> None:
+    def __init__(
+        self, address: str, workers: int | None = None, kind: DeviceKind | None = None, spare: int = 0
+    ) -> None:
         """address: `HOST:PORT` of the head node, `auto`, or `local` for a cluster of this machine alone.
 
-        workers: places at the CPU rungs of each GPU; None takes the node's cores over its GPUs. Raises InputError where
-        Ray is not installed or there is no cluster, and InfrastructureError where it has no judge.
+        workers: places at the CPU rungs of each GPU; None takes the node's cores over its GPUs. kind: of the judges;
+        None takes GPUs where the cluster has any. spare: GPUs that are left to others, as to actors that sample.
+        Raises InputError where Ray is not installed or there is no cluster, and InfrastructureError where it has no
+        judge.
         """
         self._began = _connect(address)
         self._workers = workers
         nodes = _nodes()
-        kind = DeviceKind.CUDA if any(node["Resources"].get("GPU") for node in nodes) else DeviceKind.CPU
+        gpus = any(node["Resources"].get("GPU") for node in nodes)
+        kind = kind or (DeviceKind.CUDA if gpus else DeviceKind.CPU)
         super().__init__(kind)
         self._kind = kind
         self._given: set[str] = set()
         """Names of the places that have a judge."""
         self._leaving = threading.Event()
+        if kind is DeviceKind.CUDA:
+            self._given.update(place.name for place in [p for node in nodes for p in self._places(node)][:spare])
         self._look()
         if not self._judges:
             self.close()

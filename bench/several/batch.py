@@ -65,6 +65,8 @@ class Feeder:
         self.kind = pool.devices[0]
         self.verdicts: list[Verdict] = []
         self.last_fed = 0.0
+        self.begins: list[tuple[float, str]] = []
+        """When each attempt was begun, and by which judge."""
         self._open: dict[Future[Report], tuple[Candidate, list[str], int]] = {}
 
     def feed(self, candidates: Iterable[Candidate], until: float = float("inf")) -> None:
@@ -81,7 +83,12 @@ class Feeder:
 
     def _ask(self, candidate: Candidate, begun: list[str], lost: int) -> None:
         options = self._options.model_copy(update={"own_work": candidate.own_work})
-        future = self.pool.submit(candidate.problem, candidate.source, options, began=begun.append)
+
+        def began(judge: str) -> None:
+            begun.append(judge)
+            self.begins.append((time.monotonic(), judge))
+
+        future = self.pool.submit(candidate.problem, candidate.source, options, began=began)
         self._open[future] = (candidate, begun, lost)
 
     def _take(self) -> None:
@@ -131,26 +138,30 @@ class Killed:
         self.feeder, self._after = feeder, after
         self.at_work = 0
         self.when = 0.0
+        self._over = False
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
         pool = self.feeder.pool
-        while not self.when:
+        while not self.when and not self._over:
             time.sleep(0.01)
             judge = pool.judges()[-1]
             if len(self.feeder.verdicts) >= self._after and judge.at_work and judge.name in pool.process_ids:
                 self.at_work, self.when = judge.at_work, time.monotonic()
                 os.kill(pool.process_ids[judge.name], signal.SIGKILL)
 
-    def seconds_until_back(self, ask: Callable[[], str]) -> float | None:
-        """From the kill until the judge of that name makes verdicts again. None where it does not.
+    def seconds_until_back(self, ask: Callable[[], set[str]]) -> float | None:
+        """From the kill until the judge of that name makes verdicts again. None where it does not, or was not killed.
 
-        ask: has one verdict made, and gives its judge.
+        ask: has a verdict made by each judge that can, and gives their names.
         """
-        name = self.feeder.pool.judges()[-1].name
-        while time.monotonic() < self.when + BACK_SECONDS:
-            if ask() == name:
+        self._over = True
+        name, ends = self.feeder.pool.judges()[-1].name, time.monotonic() + BACK_SECONDS
+        if again := [when for when, judge in self.feeder.begins if judge == name and when > self.when]:
+            return again[0] - self.when if self.when else None
+        while self.when and time.monotonic() < ends:
+            if name in ask():
                 return time.monotonic() - self.when
         return None
 
@@ -170,14 +181,14 @@ def with_a_kill(pool: LocalPool, candidates: Sequence[Candidate], options: Optio
     seconds = time.monotonic() - began
     extra = itertools.count()
 
-    def ask() -> str:
-        names: list[str] = []
-        one = candidates[0].variant(f"back {count}", next(extra))
-        pool.submit(one.problem, one.source, options, began=names.append).result()
-        time.sleep(0.05)
-        return names[0]
+    def ask() -> set[str]:
+        names: set[str] = set()
+        ones = [candidates[0].variant(f"back {count}", next(extra)) for _ in range(2 * count)]
+        for future in [pool.submit(one.problem, one.source, options, began=names.add) for one in ones]:
+            future.result()
+        return names
 
-    back = killed.seconds_until_back(ask) if count == 1 or killed.when else None
+    back = killed.seconds_until_back(ask)
     begun, lost = sum(len(v.begun) for v in feeder.verdicts), sum(v.lost for v in feeder.verdicts)
     results.add(
         "One judge killed at work", judges=count, asked=len(texts),

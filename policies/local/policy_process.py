@@ -1,7 +1,7 @@
 """The process of a `ProcessPolicy`: `python -m kernelwright.policies.local.policy_process DESCRIPTOR`.
 
-It is first sent the model's path, the GPU that it may see and the options of `InProcessPolicy`, says what it has opened or why it could not, and
-then answers what it is asked until nobody is there any more.
+It is first sent the model's path, the GPU that it may see and the options of `InProcessPolicy`, says what it has
+opened or why it could not, and then answers what it is asked until nobody is there any more.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 from multiprocessing.connection import Connection
 from typing import Any
 
-from kernelwright.policies.base import PolicyError, PolicyUnavailable, Trouble
-from kernelwright.policies.local.process_policy import Answered, Asked, Moved, Opened
+from kernelwright.policies.base import PolicyError
+from kernelwright.policies.local.process_policy import Answered, Asked, Moved, Opened, told
 from kernelwright.worker_process import connection_to_parent
 
 
@@ -36,7 +36,7 @@ def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
         policy = InProcessPolicy(path, **options)
         policy.open()
     except PolicyError as error:
-        connection.send(Answered(0, None, _told(error), (0, 0.0)))
+        connection.send(Answered(0, None, told(error), (0, 0.0)))
         return
     connection.send(Opened(policy.name, policy.capabilities, policy.prompt_form))
     _Serving(connection, policy).run()
@@ -76,7 +76,7 @@ class _Serving:
             weights = torch.load(message.path, map_location="cpu", weights_only=True)
             answer = self._policy.update(weights, message.revision)
         except PolicyError as error:
-            trouble = _told(error)
+            trouble = told(error)
         self._connection.send([Answered(message.number, answer, trouble, self._policy.drawn)])
 
     def _give(self) -> None:
@@ -84,16 +84,10 @@ class _Serving:
         for number, question in list(self._open.items()):
             if question.answered:
                 del self._open[number]
-                trouble = None if question.error is None else _told(question.error)
+                trouble = None if question.error is None else told(question.error)
                 found.append(Answered(number, question.completion, trouble, self._policy.drawn))
         if found:
             self._connection.send(found)
-
-
-def _told(error: BaseException) -> tuple[str, Trouble, bool]:
-    if isinstance(error, PolicyError):
-        return str(error), error.trouble, isinstance(error, PolicyUnavailable)
-    return f"sampling failed: {type(error).__name__}: {error}", Trouble.SERVER, True
 
 
 if __name__ == "__main__":

@@ -55,12 +55,15 @@ class Moved(NamedTuple):
     revision: str | None
 
 
+Told = tuple[str, Trouble, bool]
+"""Trouble in words, its kind, and whether asking again can help."""
+
+
 class Answered(NamedTuple):
     number: int
     answer: Completion | str | None
     """A completion, a revision; None where there is trouble."""
-    trouble: tuple[str, Trouble, bool] | None
-    """Its words, its kind, and whether asking again can help."""
+    trouble: Told | None
     drawn: tuple[int, float]
     """Tokens so far, and the seconds they took."""
 
@@ -92,8 +95,9 @@ class ProcessPolicy:
             self._process.close()
             raise PolicyUnavailable(_ended(), Trouble.SERVER) from None
         if isinstance(said, Answered):
+            assert said.trouble is not None
             self._process.close(EXIT_SECONDS)
-            raise _error(said)
+            raise raised(said.trouble)
         assert isinstance(said, Opened)
         return said
 
@@ -173,7 +177,7 @@ class ProcessPolicy:
                         future = self._waiting.pop(answer.number, None)
                     if future is None:
                         continue
-                    future.set_exception(_error(answer)) if answer.trouble else future.set_result(answer.answer)
+                    future.set_exception(raised(answer.trouble)) if answer.trouble else future.set_result(answer.answer)
         self._fail(PolicyUnavailable(_ended(), Trouble.SERVER))
 
     def _fail(self, error: BaseException) -> None:
@@ -188,7 +192,14 @@ def _ended() -> str:
     return "the process that samples has ended: see its last words above, or use --engine transformers"
 
 
-def _error(answer: Answered) -> PolicyError:
-    assert answer.trouble is not None
-    words, trouble, again = answer.trouble
-    return PolicyUnavailable(words, trouble) if again else PolicyRefused(words, trouble)
+def raised(trouble: Told) -> PolicyError:
+    """The error that trouble in another process stands for."""
+    words, kind, again = trouble
+    return PolicyUnavailable(words, kind) if again else PolicyRefused(words, kind)
+
+
+def told(error: BaseException) -> Told:
+    """How an error travels to another process."""
+    if isinstance(error, PolicyError):
+        return str(error), error.trouble, isinstance(error, PolicyUnavailable)
+    return f"sampling failed: {type(error).__name__}: {error}", Trouble.SERVER, True

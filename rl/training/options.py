@@ -51,6 +51,8 @@ LOOSE = frozenset(
         "engine",
         "sampling_gpu",
         "judge_gpus",
+        "ray",
+        "rollout_actors",
     }
 )
 """Fields that two sittings of one training may differ in."""

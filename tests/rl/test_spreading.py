@@ -3,14 +3,14 @@ import pytest
 from kernelwright.errors import InputError
 from kernelwright.rl.command_line.options.spreading import VISIBLE, spread
 
-ASKED = {"device": "cuda:0", "judge": "interpreted", "sampling_device": None, "seed": 3}
+ASKED = {"device": "cuda:0", "judge": "interpreted", "sampling_device": None, "ray": None, "seed": 3}
 
 
 def test_one_gpu_is_left_as_it_was_asked_for(monkeypatch):
     monkeypatch.delenv(VISIBLE, raising=False)
     for judge in ("interpreted", "compiled", "cuda:0"):
         fields = spread({**ASKED, "judge": judge}, str)
-        assert fields == {"device": "cuda:0", "judge": judge, "seed": 3}
+        assert fields == {"device": "cuda:0", "judge": judge, "ray": None, "seed": 3}
 
 
 def test_each_process_of_a_training_on_three_gpus_is_shown_its_own(monkeypatch):
@@ -19,7 +19,8 @@ def test_each_process_of_a_training_on_three_gpus_is_shown_its_own(monkeypatch):
     monkeypatch.setenv(VISIBLE, "4,5,7")
     fields = spread({**ASKED, "device": "cuda:1", "sampling_device": "cuda:0", "judge": "cuda:2, cuda:0"}, str)
     assert fields == {
-        "device": "cuda:0", "judge": "cuda:0", "judge_gpus": ("7", "4"), "sampling_gpu": "4", "seed": 3,
+        "device": "cuda:0", "judge": "cuda:0", "judge_gpus": ("7", "4"), "sampling_gpu": "4", "ray": None,
+        "seed": 3,
     }  # fmt: skip
     assert os.environ[VISIBLE] == "5"
 
@@ -38,3 +39,11 @@ def test_a_launcher_of_several_processes_gives_out_the_gpus_itself(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match="launch one"):
         spread({**ASKED, "sampling_device": "cuda:1"}, str)
+
+
+def test_a_cluster_gives_out_its_gpus_itself():
+    fields = spread({**ASKED, "judge": "cuda:0", "ray": "auto"}, str)
+    assert fields == {"device": "cuda:0", "judge": "cuda:0", "ray": "auto", "seed": 3}
+    for more in ({"sampling_device": "cuda:1"}, {"judge": "cuda:0,cuda:1"}):
+        with pytest.raises(InputError, match="the cluster gives out its GPUs"):
+            spread({**ASKED, "ray": "auto", **more}, str)

@@ -77,6 +77,14 @@ class EngineOptions:
         typer.Option("--sampling-device", help="cuda:N: where rollouts are sampled.",
         show_default="where the policy is trained"),
     ] = None  # fmt: skip
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="Sample and judge on this Ray cluster: HOST:PORT, auto, local."),
+    ] = None
+    rollout_actors: Annotated[
+        int, typer.Option("--rollout-actors", min=1, help="With --ray: actors that sample one round, each on a GPU of "
+        "its own where the training is on one.")
+    ] = 1  # fmt: skip
     places: Annotated[
         int | None, typer.Option(min=1, help="Rows of the running batch.", show_default="512 on a GPU")
     ] = None
@@ -92,7 +100,8 @@ class EngineOptions:
         if self.zero_variance not in ("drop", "resample"):
             raise InputError(f"--zero-variance {self.zero_variance!r}: choose drop or resample")
         return {
-            "engine": self.engine, "sampling_device": self._sampling_device(),
+            "engine": self.engine, "sampling_device": self._sampling_device(), "ray": self.ray,
+            "rollout_actors": self.rollout_actors,
             "key": os.environ.get("OPENAI_API_KEY"), "places": self.places,
             "resample": self.zero_variance == "resample",
         }  # fmt: skip

@@ -24,6 +24,10 @@ def spread(asked: dict[str, Any], known: Callable[[str], str] = choose_device) -
     nothing may have begun to use CUDA. Raises InputError.
     """
     fields = {name: value for name, value in asked.items() if name != "sampling_device"}
+    if asked["ray"] is not None:
+        if asked["sampling_device"] is not None or "," in asked["judge"]:
+            raise InputError("--ray: the cluster gives out its GPUs; leave out --sampling-device, and name one judge")
+        return fields
     device, sampling = asked["device"], asked["sampling_device"]
     judges = [known(name.strip()) for name in asked["judge"].split(",")] if asked["judge"].startswith("cuda") else []
     if sampling is None and (len(judges) < 2 and (device == "cpu" or judges in ([], [device]))):

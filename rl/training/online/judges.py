@@ -244,6 +244,7 @@ def _begin(device: str, cache: Path | None, inside: Path, sharers: int, gpus: Se
 
     `begun`: a shared count of the processes so far; they take the GPUs in turns.
     """
+    import os
     import signal
     from multiprocessing.util import Finalize
 

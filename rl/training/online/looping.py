@@ -14,9 +14,9 @@ from kernelwright.agent.databases import open_store
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.training.from_log import train_from_log
-from kernelwright.rl.training.online.judges import JudgePool
 from kernelwright.rl.training.online.measuring import Compared, Measured, better, compare, measure
 from kernelwright.rl.training.online.options import LoopOptions, OnlineOptions
+from kernelwright.rl.training.online.pooled_judges import Judges
 from kernelwright.rl.training.online.problem_source import ProblemSource, held_out
 from kernelwright.rl.training.online.rounds import Rounds, judge_device
 from kernelwright.rl.training.online.sampler import whole_sampler
@@ -59,7 +59,7 @@ def run_loop(options: LoopOptions, *, say: Say = lambda step: None, watch: Watch
 
 
 def _cycles(
-    options: LoopOptions, done: list[Cycle], splits: dict[str, list[Problem]], judges: JudgePool, say: Say, watch: Watch
+    options: LoopOptions, done: list[Cycle], splits: dict[str, list[Problem]], judges: Judges, say: Say, watch: Watch
 ) -> list[Cycle]:
     current, base = champion(options, done), None
     for number in range(len(done), options.cycles):
@@ -127,7 +127,7 @@ def promote(candidate: Path, place: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _trained(options: LoopOptions, current: str, number: int, judges: JudgePool, say: Say, watch: Watch) -> str:
+def _trained(options: LoopOptions, current: str, number: int, judges: Judges, say: Say, watch: Watch) -> str:
     """Gives the candidate's name. One that is there already was trained before the loop was stopped."""
     output = options.output / f"cycle-{number + 1:02d}"
     if not output.exists():
@@ -147,9 +147,7 @@ def _trained(options: LoopOptions, current: str, number: int, judges: JudgePool,
     return f"transformers:{output}"
 
 
-def _from_its_log(
-    own: OnlineOptions, name: str, judges: JudgePool, say: Say, watch: Watch, method: Method | None
-) -> None:
+def _from_its_log(own: OnlineOptions, name: str, judges: Judges, say: Say, watch: Watch, method: Method | None) -> None:
     say(f"collecting with {own.policy}")
     subject = open_subject(own.policy)
     with open_store(own.db) as store, closing(whole_sampler(subject, own)) as sampler:
@@ -163,7 +161,7 @@ def _from_its_log(
 
 
 def _measured(
-    options: LoopOptions, policy: str, splits: dict[str, list[Problem]], judges: JudgePool, say: Say
+    options: LoopOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, say: Say
 ) -> list[Measured]:
     """On the same problems with the same seeds, in the loop's own names."""
     say(f"measuring {policy}")
@@ -174,7 +172,7 @@ def _measured(
 
 
 def measure_policy(
-    options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: JudgePool, store: Store, name: str,
+    options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, store: Store, name: str,
     samples: int = 1
 ) -> list[Measured]:  # fmt: skip
     """Of one policy by its name, its weights whole."""

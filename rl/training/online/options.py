@@ -38,6 +38,10 @@ class OnlineOptions(TrainOptions):
     """The one GPU that the sampling process is shown, as CUDA_VISIBLE_DEVICES names it; None: what this one sees."""
     judge_gpus: tuple[str, ...] = ()
     """Likewise those of the judging processes, each of which is shown one; none: what this process sees."""
+    ray: str | None = None
+    """The address of the cluster that rollouts are sampled and judged on; None: this machine."""
+    rollout_actors: int = Field(default=1, ge=1)
+    """Actors on the cluster that sample one round."""
     places: int | None = None
     """Rows of the running batch."""
     engine: str = "auto"

@@ -144,8 +144,11 @@ def judge_options(judge: str, own_work: str = "strict") -> Options:
     return Options(targets=targets, profile=not on_cpu, torch_compile=on_cpu, own_work=own_work)
 
 
-def judge_device(judge: str) -> str:
-    """Raises InputError for a judge that is not known, or a GPU that is not there."""
+def judge_device(judge: str, elsewhere: bool = False) -> str:
+    """Raises InputError for a judge that is not known, or a GPU that is not there.
+
+    elsewhere: on other machines, whose GPUs are not looked for here.
+    """
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.errors import InputError
 
@@ -153,7 +156,7 @@ def judge_device(judge: str) -> str:
         return "cpu"
     if not judge.startswith("cuda"):
         raise InputError(f"--judge {judge!r}: choose interpreted, compiled or cuda:N")
-    return choose_device(judge)
+    return "cuda:0" if elsewhere else choose_device(judge)
 
 
 def figures_of(samples: Sequence[Sample]) -> dict[str, float]:

@@ -9,6 +9,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import Policy
 from kernelwright.policies.local.in_process_policy import InProcessPolicy
 from kernelwright.policies.local.process_policy import ProcessPolicy
+from kernelwright.policies.local.ray_policy import RayPolicy
 from kernelwright.policies.small.quantised_weights import has_int8
 from kernelwright.rl.training.online.followers import SERVED, open_served, open_vllm
 from kernelwright.rl.training.online.options import OnlineOptions
@@ -43,6 +44,10 @@ class Sampler(Protocol):
     def close(self) -> None: ...
 
 
+LivePolicy = InProcessPolicy | ProcessPolicy | RayPolicy
+"""Whose weights can be moved."""
+
+
 class InPlace:
     """A live policy in this process: whole weights, copied over the old ones; an adapter is folded in."""
 
@@ -50,11 +55,11 @@ class InPlace:
 
     def __init__(self, subject: Subject, options: OnlineOptions) -> None:
         self._policy = self._opened(
-            options.sampling_gpu, subject.path,
+            options, subject.path,
             {"places": options.places, "device": options.device, "prompt_form": subject.prompt_form},
         )  # fmt: skip
 
-    def _opened(self, gpu: str | None, path: str, how: dict[str, Any]) -> InProcessPolicy | ProcessPolicy:
+    def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> LivePolicy:
         return InProcessPolicy(path, **how)
 
     @property
@@ -79,8 +84,16 @@ class Apart(InPlace):
     file.
     """
 
-    def _opened(self, gpu: str | None, path: str, how: dict[str, Any]) -> InProcessPolicy | ProcessPolicy:
-        return ProcessPolicy(path, gpu=gpu, **how)
+    def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> LivePolicy:
+        return ProcessPolicy(path, gpu=options.sampling_gpu, **how)
+
+
+class OnRay(InPlace):
+    """The same in actors on a Ray cluster; the weights travel through its object store."""
+
+    def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> LivePolicy:
+        questions = options.prompts * options.group
+        return RayPolicy(path, actors=options.rollout_actors, at_once=questions, **how)
 
 
 def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> list[Sampler]:
@@ -104,6 +117,10 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
     PolicyError where a server does not answer as it must.
     """
     engine = options.engine
+    if options.ray is not None and engine not in ("auto", "transformers"):
+        raise InputError(f"--engine {engine} and --ray: on a cluster actors sample with transformers; leave it out")
+    if options.ray is not None:
+        return "transformers"
     if engine not in ENGINES and not (engine.startswith(SERVED) and "@http" in engine):
         raise InputError(f"--engine {engine!r}: choose {', '.join(ENGINES)} or openai:MODEL@http://HOST:PORT/v1")
     if engine == "auto":

@@ -30,6 +30,7 @@ from kernelwright.rl.training.grpo.config import grpo_config
 from kernelwright.rl.training.grpo.rows import Row, in_order, row_of
 from kernelwright.rl.training.online.judges import JudgePool
 from kernelwright.rl.training.online.options import OnlineOptions
+from kernelwright.rl.training.online.pooled_judges import Judges, PooledJudges
 from kernelwright.rl.training.online.problem_source import ProblemSource
 from kernelwright.rl.training.online.rounds import Round, Rounds, faults_of, judge_device, judge_options
 from kernelwright.rl.training.online.sampler import Sampler, open_samplers, refuse_engine
@@ -94,7 +95,7 @@ class OnlineBatches:
     """
 
     def __init__(
-        self, slots: Sequence[Slot], problems: ProblemSource, judges: JudgePool, options: OnlineOptions, store: Store,
+        self, slots: Sequence[Slot], problems: ProblemSource, judges: Judges, options: OnlineOptions, store: Store,
         steps: int,
         revision: str, say: Say = lambda line: None,
     ) -> None:  # fmt: skip
@@ -215,7 +216,7 @@ class OnlineBatches:
 
 
 def train_online(
-    options: OnlineOptions, *, say: Say = lambda step: None, watch: Watch = unwatched, judges: JudgePool | None = None
+    options: OnlineOptions, *, say: Say = lambda step: None, watch: Watch = unwatched, judges: Judges | None = None
 ) -> TrainingResult:
     """Begins or goes on.
 
@@ -232,7 +233,7 @@ def train_online(
     refuse_spread_weights()
     place = place_of(options.device)
     say, options = only_first(place, say), options.with_(device=place.device)
-    formula, device = formula_of(options), judge_device(options.judge)
+    formula, device = formula_of(options), judge_device(options.judge, elsewhere=options.ray is not None)
     subject = open_subject(options.policy, options.adapter)
     refuse_engine(subject, options, place.world)
     problems = ProblemSource(options.problems, options.seed, options.against)
@@ -240,24 +241,39 @@ def train_online(
         resumes = prepare(options, {"revision": subject.revision})
     with ExitStack() as held, readable_trouble():
         judges = judges or held.enter_context(examined_judges(options, device, say))
+        options = options.with_(workers=judges.workers) if options.ray is not None else options
         store = held.enter_context(open_store(options.db))
         say("loading the policy")
         return _train(options, place, subject, formula, problems, judges, store, resumes, say, watch)
 
 
 @contextmanager
-def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step: None) -> Iterator[JudgePool]:
+def examined_judges(options: OnlineOptions, device: str, say: Say = lambda step: None) -> Iterator[Judges]:
     """Started, and shown to see through what they must see through. Raises TrainingAlarm."""
-    say(f"starting {options.judges} judges")
-    with JudgePool(device, options.judges, verdicts_beside(options.db), options.judge_gpus) as judges:
+    with _open_judges(options, device, say) as judges:
         say("examining the judges")
-        refuse_a_blind_judge(judges, judge_options(options.judge), options.judges)
+        refuse_a_blind_judge(judges, judge_options(options.judge), judges.workers)
         yield judges
+
+
+def _open_judges(options: OnlineOptions, device: str, say: Say) -> JudgePool | PooledJudges:
+    """On this machine, or on the cluster that was asked for. Raises InputError and InfrastructureError."""
+    if options.ray is None:
+        say(f"starting {options.judges} judges")
+        return JudgePool(device, options.judges, verdicts_beside(options.db), options.judge_gpus)
+    from kernelwright.agent.judging.pool import DeviceKind
+    from kernelwright.agent.judging.ray_pool import RayPool
+
+    kind = DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
+    sampling = max(1, options.lag) * options.rollout_actors if options.device.startswith("cuda") else 0
+    judges = PooledJudges(RayPool(options.ray, kind=kind, spare=sampling), kind)
+    say(f"judging on the Ray cluster {options.ray}: {judges.workers} verdicts at once")
+    return judges
 
 
 def _train(
     options: OnlineOptions, place: Place, subject: Subject, formula: Formula, problems: ProblemSource,
-    judges: JudgePool, store: Store, resumes: bool, say: Say,
+    judges: Judges, store: Store, resumes: bool, say: Say,
     watch: Watch,
 ) -> TrainingResult:  # fmt: skip
     from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer

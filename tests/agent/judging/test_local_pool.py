@@ -79,12 +79,14 @@ def test_what_waits_can_be_cancelled_and_what_is_under_way_stops_at_its_next_ste
 @pytest.mark.slow
 def test_a_judge_that_dies_loses_its_verdict_and_another_takes_its_place(pool, hangs, right):
     future = tracing(pool, hangs)
-    [process] = pool.process_ids.values()
+    [process], ready = pool.process_ids.values(), []
+    future.add_done_callback(lambda _: ready.append([judge.ready for judge in pool.judges()]))
     os.kill(process, signal.SIGKILL)
     with pytest.raises(JudgeLost, match="the judge cpu:0 died"):
         future.result(500)
     assert pool.submit(find("fused_silu"), right, OPTIONS).result(500).correct
     assert process not in pool.process_ids.values()
+    assert (ready, [judge.ready for judge in pool.judges()]) == ([[False]], [True])
 
 
 @pytest.mark.slow

@@ -202,7 +202,8 @@ def test_the_queue_the_list_the_metrics_and_the_rewards_know_what_was_judged(htt
         ended(http, verdict_id)
     queue = http.get("/v1/queue").json()
     [device] = queue["devices"]
-    assert (device["device"], device["judges_alive"], device["capacity"]) == ("cpu", 1, 1)
+    assert (device["device"], device["judges_alive"], device["judges_ready"], device["capacity"]) == ("cpu", 1, 1, 1)
+    assert http.get("/v1/health").json()["judges_ready"] == 1
     assert device["seconds_per_verdict"] > 0
     listed = [one["verdict_id"] for one in http.get("/v1/verdicts", params={"state": "finished"}).json()["verdicts"]]
     assert set(ids) <= set(listed)
