@@ -76,7 +76,9 @@ class Fault(StrEnum):
     written down.
     """
     UNCHECKED = "unchecked"
-    """At the problem's own size it launches a kernel that could not be checked on this device."""
+    """At the problem's own size it launches a kernel that could not be checked on this device; or its weights cannot be
+    loaded, and nothing else shows whether it uses them.
+    """
     FALLBACK = "fallback"
     """torch, or the host, does the work that the kernels should do."""
     CHEAT = "cheat"

@@ -13,6 +13,7 @@ from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import kernels_of
 from kernelwright.tools.judging.rules import AtSize, Judged, Rules
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, SizeChecks
+from kernelwright.tools.judging.unmatched_weights import require_visible_weights
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import PreparedProblem
@@ -142,6 +143,8 @@ class Verdict:
         self._notes += [n for n in prepared.notes if n not in self._notes]
         checks = self._open(problem, prepared, base.index)
         first = self._judge.expected(problem, self._seed, Draw.OWN, 0)
+        if checks.reloaded is False:
+            require_visible_weights(prepared, first)
         self._progress("checking own inputs")
         try:
             outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=how is ALL)

@@ -296,12 +296,12 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -
     """
     import torch
 
-    shaken = _run_on(prepared, expected, expected.weights, shake(expected.inputs, expected.rng, ULPS))
+    shaken = run_on(prepared, expected, expected.weights, shake(expected.inputs, expected.rng, ULPS))
     if expected.exact is None:
         return shaken
     try:
         for seed in range(expected.rng + 1, expected.rng + 1 + ROW_SHAKES):
-            other = _run_on(prepared, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
+            other = run_on(prepared, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
             shaken = [_off_by(r, s, _gap(r, o)) for r, s, o in zip(expected.exact, shaken, other, strict=True)]
         for last in (False, True):
             with (naming := naming_equals(last)):
@@ -325,11 +325,11 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
     exact, eager = Recorder(), Recorder()
     try:
         with exact.noting():
-            outputs = _run_on(prepared, expected, double(expected.weights), doubled(expected.inputs))
+            outputs = run_on(prepared, expected, double(expected.weights), doubled(expected.inputs))
         if not exact.calls:
             return False
         with eager.noting():
-            _run_on(prepared, expected, expected.weights, expected.inputs)
+            run_on(prepared, expected, expected.weights, expected.inputs)
         return as_good(index, outputs[number], exact.calls, eager.calls)
     except (ProblemError, torch.cuda.OutOfMemoryError):
         return False
@@ -338,12 +338,12 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
 def _errors_nearby(prepared: PreparedProblem, expected: Expected) -> list[Any]:
     """|eager - float64| of each output, both on the same lessened inputs; None for whole numbers."""
     nearby = lessen(expected.inputs, expected.rng)
-    exact = _run_on(prepared, expected, double(expected.weights), doubled(nearby))
-    eager = _run_on(prepared, expected, expected.weights, nearby)
+    exact = run_on(prepared, expected, double(expected.weights), doubled(nearby))
+    eager = run_on(prepared, expected, expected.weights, nearby)
     return [_gap(r, e) for r, e in zip(exact, eager, strict=True)]
 
 
-def _run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:
+def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:
     """Outputs, then the inputs that the reference changes: copies of those given."""
     import torch
 

@@ -88,7 +88,9 @@ class Watch(TorchDispatchMode):
         launches are copies, however many share it and whatever they write beside it.
         """
         tensors = [o for o in outputs if isinstance(o, torch.Tensor)]
-        if tensors and all(any(_same(_memory(o), kept) for kept in self._given) for o in tensors):
+        if tensors and all(
+            any(_same(o, kept) for o in (_memory(t), t.detach().reshape(-1)) for kept in self._given) for t in tensors
+        ):
             self.copies = self.launches
 
     def as_message(self) -> dict[str, Any]:

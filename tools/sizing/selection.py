@@ -199,7 +199,7 @@ def compared_in(source: str) -> tuple[int, ...]:
     found: dict[int, None] = {}
     for node in itertools.islice(ast.walk(tree), MOST_NODES):
         if isinstance(node, ast.Compare):
-            sides = (_folded(side) for side in (node.left, *node.comparators))
+            sides = (_folded(part) for side in (node.left, *node.comparators) for part in (side, *_arguments(side)))
             found |= dict.fromkeys(n for n in sides if n is not None and n > 16 and n & (n - 1))
     return tuple(found)[:MOST_COMPARED]
 
@@ -281,10 +281,17 @@ def _integers(tree: ast.AST) -> Iterator[int]:
         waiting.extend(ast.iter_child_nodes(node))
 
 
+def _arguments(node: ast.AST) -> list[ast.expr]:
+    """Of a call or of a sequence: `range(1500, 3700)`, `(3, 5)`."""
+    return node.args if isinstance(node, ast.Call) else list(getattr(node, "elts", ()))
+
+
 def _folded(node: ast.AST, depth: int = 8) -> int | None:
     """The whole number that arithmetic on literals gives, up to 2**40; None where it is no such arithmetic."""
     if isinstance(node, ast.Constant):
-        return node.value if type(node.value) is int and 0 <= node.value <= 1 << 40 else None
+        value = node.value
+        whole = type(value) is int or (type(value) is float and value.is_integer())
+        return int(value) if whole and 0 <= value <= 1 << 40 else None
     if not isinstance(node, ast.BinOp) or not depth:
         return None
     left, right = _folded(node.left, depth - 1), _folded(node.right, depth - 1)
