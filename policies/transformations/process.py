@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from kernelwright.policies.transformations.attention import write_attention
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, export
 from kernelwright.policies.transformations.row_reduction import write_row_reduction
+from kernelwright.policies.transformations.split_product import write_split_product
 
 EXAMPLE = """
 import torch
@@ -21,7 +22,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-LONGEST = 200
+LONGEST = 600
 """Characters of a reason."""
 
 
@@ -60,6 +61,7 @@ def answer(source: str) -> dict[str, Any]:
 TRANSFORMATIONS: tuple[tuple[str, Callable[[Exported], str]], ...] = (
     ("flash attention", write_attention),
     ("a reduction in two stages", write_row_reduction),
+    ("a product split over its long axis", write_split_product),
 )
 
 
