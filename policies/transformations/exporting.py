@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import types
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class Exported:
     weights: dict[str, str]
     """Name of a placeholder -> the parameter or buffer that it stands for: `linear.weight`."""
     numbers: dict[float, str]
-    """A number that the constructor was given -> the only attribute that keeps it: `self.scale`."""
+    """A number that the constructor was given -> the only attribute that keeps it and is used: `self.scale`."""
     arguments: int
     """Of the constructor."""
     source: str
@@ -65,15 +66,15 @@ def export(source: str) -> Exported:
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
         raise NotTransformed("a call changes what outlives it")
-    return Exported(program.graph_module.graph, names, weights, _numbers(model, init), len(init), source)
+    return Exported(program.graph_module.graph, names, weights, _numbers(model, init, source), len(init), source)
 
 
-def _numbers(model: Any, init: Any) -> dict[float, str]:
+def _numbers(model: Any, init: Any, source: str) -> dict[float, str]:
     given = [v for v in (init.values() if isinstance(init, dict) else init) if type(v) in (int, float)]
     found: dict[float, str] = {}
     for value in {v for v in given if given.count(v) == 1}:
         kept = [name for name, own in vars(model).items() if type(own) in (int, float) and own == value]
-        if len(kept) == 1:
+        if len(kept) == 1 and len(re.findall(rf"\bself\.{kept[0]}\b", source)) > 1:
             found[float(value)] = f"self.{kept[0]}"
     return found
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from kernelwright.policies.transformations.attention import write_attention
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, export
+from kernelwright.policies.transformations.linear_sum import write_linear_sum
 from kernelwright.policies.transformations.row_reduction import write_row_reduction
 from kernelwright.policies.transformations.split_product import write_split_product
 
@@ -62,6 +63,7 @@ TRANSFORMATIONS: tuple[tuple[str, Callable[[Exported], str]], ...] = (
     ("flash attention", write_attention),
     ("a reduction in two stages", write_row_reduction),
     ("a product split over its long axis", write_split_product),
+    ("a sum of a linear layer, its weights summed first", write_linear_sum),
 )
 
 
