@@ -129,7 +129,7 @@ class LinearSum:
 def write_linear_sum(exported: Exported) -> str:
     """The candidate's text. Raises NotTransformed."""
     found = _find(exported)
-    x, weight, bias, outputs_first = _operands(found.product)
+    x, weight, bias, outputs_first = operands_of(found.product)
     if any(not str(n.meta["val"].dtype).endswith("float32") for n in (x, weight)) or x.meta["val"].dim() != 2:
         raise NotTransformed("it is no layer of fp32 on rows of one axis")
     host = HostText(exported.names, {})
@@ -166,15 +166,15 @@ def _find(exported: Exported) -> LinearSum:
             _take_number(found, step, name, exported, summed)
         elif step.target is operator.getitem and step.args[1] == 0:
             continue
-        elif not summed and name in ("sum", "mean") and _axes(step) == [1] and step.args[0].meta["val"].dim() == 2:
-            summed, found.mean, found.keeps = True, name == "mean", _keeps(step)
+        elif not summed and name in ("sum", "mean") and axes_of(step) == [1] and step.args[0].meta["val"].dim() == 2:
+            summed, found.mean, found.keeps = True, name == "mean", keeps_axis(step)
             if found.mean:
                 found.factor = f"{found.factor} / outputs".removeprefix("1.0 * ")
             elif found.shift != "0.0":
                 found.shift = f"({found.shift}) * outputs"
         elif summed and name in OF_ONE and _is_of_one(step):
             found.of_one.append(name)
-            found.keeps = _keeps(step)
+            found.keeps = keeps_axis(step)
         else:
             raise NotTransformed(f"{name or step.target} does not commute with a sum over the outputs")
     if not summed:
@@ -193,7 +193,7 @@ def _take_number(found: LinearSum, step: Any, name: str, exported: Exported, sum
         found.add(written if name == "add" else f"-{written}")
 
 
-def _operands(product: Any) -> tuple[Any, Any, Any, bool]:
+def operands_of(product: Any) -> tuple[Any, Any, Any, bool]:
     """x, weight, bias, and whether the weight stands as (outputs, inputs)."""
     if name_of(product) == "linear":
         bias = product.args[2] if len(product.args) > 2 else None
@@ -206,16 +206,16 @@ def _operands(product: Any) -> tuple[Any, Any, Any, bool]:
     return x, weight, None, False
 
 
-def _axes(step: Any) -> list[int]:
+def axes_of(step: Any) -> list[int]:
     given = step.args[1] if len(step.args) > 1 else None
     given = [given] if isinstance(given, int) else given or []
     return sorted(axis % step.args[0].meta["val"].dim() for axis in given)
 
 
-def _keeps(step: Any) -> bool:
+def keeps_axis(step: Any) -> bool:
     return len(step.args) > 2 and bool(step.args[2])
 
 
 def _is_of_one(step: Any) -> bool:
     shape = step.args[0].meta["val"].shape
-    return _axes(step) == [1] and len(shape) == 2 and shape[1] == 1
+    return axes_of(step) == [1] and len(shape) == 2 and shape[1] == 1
