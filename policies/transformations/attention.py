@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kernelwright.policies.transformations.attention_pattern import Attention, MaskKind, find_attention
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed
+from kernelwright.policies.transformations.exporting import Exported, NotTransformed, plain
 from kernelwright.policies.transformations.flash_template import attention_text
 from kernelwright.policies.transformations.host_text import HostText
 
@@ -22,14 +22,14 @@ RANKS = (2, 3, 4)
 
 def write_attention(exported: Exported) -> str:
     """The candidate's text. Raises NotTransformed."""
+    plain(exported)
     found = find_attention(exported.graph)
     ranks = {node.meta["val"].dim() for node in (found.query, found.key, found.value)}
     if not ranks <= set(RANKS) or len(ranks) != 1:
         raise NotTransformed(f"operands of {sorted(ranks)} axes")
     if not found.query.meta["val"].dtype.is_floating_point or _widest(found) > 8:
         raise NotTransformed("operands that are no floating-point numbers of at most 32 bits")
-    placeholders = [n for n in exported.graph.nodes if n.op == "placeholder"]
-    names = dict(zip(placeholders, exported.inputs, strict=True))
+    names = exported.names
     host = HostText(names, {})
     call = _call(found, host)
     inner = HostText(names, {found.output: call})

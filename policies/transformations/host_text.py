@@ -20,6 +20,8 @@ _METHODS = {
 }  # fmt: skip
 """Operators that compute nothing, and the methods that ask for them."""
 
+_TRANSPOSES = ("numpy_T", "t", "mT")
+
 
 class HostText:
     """Lines that give the values of nodes, each node once, in order."""
@@ -57,10 +59,12 @@ class HostText:
             return f"float({self.of(node.args[0])})"
         if name == "slice" and len(node.args) >= 4:
             return self._slice(node)
+        if name in _TRANSPOSES and node.args[0].meta["val"].dim() == 2:
+            return f"{self.of(node.args[0])}.transpose(0, 1)"
         if name in _METHODS:
             given = ", ".join(self.of(one) for one in node.args[1:])
             return f"{self.of(node.args[0])}.{_METHODS[name]}({given})"
-        raise NotTransformed(f"{name or target} is neither part of the attention nor a view")
+        raise NotTransformed(f"{name or target} is neither part of the pattern nor a view")
 
     def _slice(self, node: Any) -> str:
         tensor, axis, first, last = node.args[:4]

@@ -9,7 +9,10 @@ from typing import Any, Protocol
 
 from kernelwright.policies.transformations.attention import write_attention
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, export
+from kernelwright.policies.transformations.linear_sum import write_linear_sum
+from kernelwright.policies.transformations.reduced_linear import write_reduced_linear
 from kernelwright.policies.transformations.row_reduction import write_row_reduction
+from kernelwright.policies.transformations.split_product import write_split_product
 
 EXAMPLE = """
 import torch
@@ -21,7 +24,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-LONGEST = 200
+LONGEST = 600
 """Characters of a reason."""
 
 
@@ -60,6 +63,9 @@ def answer(source: str) -> dict[str, Any]:
 TRANSFORMATIONS: tuple[tuple[str, Callable[[Exported], str]], ...] = (
     ("flash attention", write_attention),
     ("a reduction in two stages", write_row_reduction),
+    ("a product split over its long axis", write_split_product),
+    ("a sum of a linear layer, its weights summed first", write_linear_sum),
+    ("a linear layer and the reduction of its rows in one kernel", write_reduced_linear),
 )
 
 

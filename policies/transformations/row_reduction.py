@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import name_of
-from kernelwright.policies.transformations.exporting import Exported, NotTransformed
+from kernelwright.policies.transformations.exporting import Exported, NotTransformed, plain, size_of
 
 FEW_ROWS = 512
 """About as many programs as keep a large GPU busy."""
@@ -105,6 +105,7 @@ class RowReduction:
 
 def write_row_reduction(exported: Exported) -> str:
     """The candidate's text. Raises NotTransformed."""
+    plain(exported)
     found = _find(exported)
     kind = KINDS[found.kind]
     shape = "()" if found.whole else "(*x.shape[:-1], 1)" if found.keeps else "x.shape[:-1]"
@@ -132,8 +133,8 @@ def _find(exported: Exported) -> RowReduction:
     keeps = len(node.args) > 2 and bool(node.args[2])
     if whole and keeps:
         raise NotTransformed("the reduced axes are kept")
-    columns = _size(value.numel()) if whole else _size(value.shape[-1])
-    rows = 1 if whole else _size(value.numel()) // max(1, columns)
+    columns = size_of(value.numel()) if whole else size_of(value.shape[-1])
+    rows = 1 if whole else size_of(value.numel()) // max(1, columns)
     if rows > FEW_ROWS or columns < LONG_ROW:
         raise NotTransformed(f"{rows} rows of {columns} are not few long rows")
     return RowReduction(name_of(node), keeps, whole)
@@ -142,8 +143,3 @@ def _find(exported: Exported) -> RowReduction:
 def _axes(node: Any, rank: int) -> list[int]:
     given = node.args[1] if len(node.args) > 1 else None
     return sorted(axis % rank for axis in given) if given else list(range(rank))
-
-
-def _size(extent: Any) -> int:
-    """Of the problem's own inputs."""
-    return int(extent) if isinstance(extent, int) else int(extent.node.hint)

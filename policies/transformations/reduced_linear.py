@@ -1,0 +1,156 @@
+"""A linear layer followed by a reduction of each row, in one kernel: a program holds whole rows of the result, which
+never lies in memory. For results whose rows fit into the registers of a block.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from types import SimpleNamespace
+from typing import Any
+
+from kernelwright.policies.inductor.tracing.problem_text import ProblemText
+from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
+from kernelwright.policies.transformations.attention_pattern import name_of
+from kernelwright.policies.transformations.exporting import Exported, NotTransformed, size_of
+from kernelwright.policies.transformations.host_text import HostText
+from kernelwright.policies.transformations.linear_sum import axes_of, keeps_axis, operands_of
+from kernelwright.policies.transformations.row_reduction import EXTREMES
+
+WIDEST = 512
+"""Elements of a row that a block of 16 rows holds without spills."""
+UNARY = {
+    "relu": "tl.where((value > 0.0) | (value != value), value, 0.0)",
+    "sigmoid": "1.0 / (1.0 + tl.exp(-value))",
+    "silu": "value / (1.0 + tl.exp(-value))",
+    "exp": "tl.exp(value)",
+    "neg": "-value",
+    "abs": "tl.abs(value)",
+}
+LOWEST = '-float("inf")'
+SHIFTED = """    largest = tl.reduce(value, 1, larger)
+    shift = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)
+    weight = tl.exp(value - shift[:, None])
+"""
+REDUCTIONS = {
+    "softmax": (LOWEST, SHIFTED.replace("shift[:, None]", "largest[:, None]").replace(
+        '    shift = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)\n', "")
+        + "    reduced = weight / tl.sum(weight, axis=1)[:, None]\n"),
+    "logsumexp": (LOWEST, SHIFTED + "    reduced = shift + tl.log(tl.sum(weight, axis=1))\n"),
+    "amax": (LOWEST, "    reduced = tl.reduce(value, 1, larger)\n"),
+    "sum": ("0.0", "    reduced = tl.sum(value, axis=1)\n"),
+    "mean": ("0.0", "    reduced = tl.sum(value, axis=1) / outputs\n"),
+}  # fmt: skip
+"""Reduction -> what stands beyond the row's end, and its lines."""
+
+HEAD = """# A linear layer and the {name} of its rows in one kernel (kernelwright). Block sizes are not tuned.
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+"""
+KERNEL = '''@triton.jit
+def reduced_linear_kernel(
+    x_pointer, weight_pointer, bias_pointer, out_pointer, rows, inputs, outputs, output_stride, input_stride,
+    HAS_BIAS: tl.constexpr, ROW_BLOCK: tl.constexpr, STEP_BLOCK: tl.constexpr, COLUMNS: tl.constexpr,
+):
+    """Whole rows: `COLUMNS` holds all outputs of a row."""
+    row = (tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)).to(tl.int64)
+    column = tl.arange(0, COLUMNS)
+    value = tl.zeros((ROW_BLOCK, COLUMNS), tl.float32)
+    for begin in range(0, inputs, STEP_BLOCK):
+        step = begin + tl.arange(0, STEP_BLOCK)
+        x = tl.load(
+            x_pointer + row[:, None] * inputs + step[None, :],
+            mask=(row < rows)[:, None] & (step < inputs)[None, :], other=0.0,
+        )
+        weight = tl.load(
+            weight_pointer + step.to(tl.int64)[:, None] * input_stride + column.to(tl.int64)[None, :] * output_stride,
+            mask=(step < inputs)[:, None] & (column < outputs)[None, :], other=0.0,
+        )
+        value = tl.dot(x, weight, value, input_precision="ieee")
+    if HAS_BIAS:
+        value += tl.load(bias_pointer + column, mask=column < outputs, other=0.0)[None, :]
+{chain}    value = tl.where((column < outputs)[None, :], value, {beyond})
+{reduction}    {store}
+'''
+STORE_ROWS = "tl.store(out_pointer + row, reduced, mask=row < rows)"
+STORE_ALL = """place = out_pointer + row[:, None] * outputs + column[None, :]
+    tl.store(place, reduced, mask=(row < rows)[:, None] & (column < outputs)[None, :])"""
+HOST = """weight = {weight}
+x = {x}.contiguous()
+rows, inputs = x.shape
+outputs = weight.shape[{output_axis}]
+out = torch.empty({shape}, device=x.device, dtype=torch.float32)
+columns = max(16, triton.next_power_of_2(outputs))
+reduced_linear_kernel[lambda block: (triton.cdiv(rows, block["ROW_BLOCK"]),)](
+    x, weight, {bias}, out, rows, inputs, outputs, weight.stride({output_axis}), weight.stride({input_axis}),
+    HAS_BIAS={has_bias}, ROW_BLOCK=16, STEP_BLOCK=32, COLUMNS=columns, num_warps=8, num_stages=2,
+)
+return out"""
+
+
+def write_reduced_linear(exported: Exported) -> str:
+    """The candidate's text. Raises NotTransformed."""
+    reduction, steps, product = _find(exported)
+    name = name_of(reduction)
+    name = {"max": "amax", "_softmax": "softmax"}.get(name, name)
+    x, weight, bias, outputs_first = operands_of(product)
+    if any(not str(n.meta["val"].dtype).endswith("float32") for n in (x, weight)) or x.meta["val"].dim() != 2:
+        raise NotTransformed("it is no layer of fp32 on rows of one axis")
+    outputs = size_of(product.meta["val"].shape[1])
+    if outputs > WIDEST:
+        raise NotTransformed(f"a row of {outputs} does not fit into a block")
+    host = HostText(exported.names, {})
+    whole = name == "softmax"
+    shape = "(rows, outputs)" if whole else "(rows, 1)" if keeps_axis(reduction) else "(rows,)"
+    body = HOST.format(
+        weight=host.of(weight), x=host.of(x), bias="out" if bias is None else host.of(bias),
+        has_bias=bias is not None, output_axis=0 if outputs_first else 1, input_axis=1 if outputs_first else 0,
+        shape=shape,
+    )  # fmt: skip
+    problem = SimpleNamespace(text=ProblemText(exported.source), keywords={})
+    needed, model = model_and_what_it_needs(problem, [*host.lines, *body.splitlines()], {})  # type: ignore[arg-type]
+    imports = [n for n in needed if n.startswith(("import ", "from "))]
+    head = HEAD.format(name=name) + "".join(f"{n}\n" for n in imports if n not in HEAD)
+    beyond, lines = REDUCTIONS[name]
+    kernel = KERNEL.format(
+        chain="".join(f"    value = {one}\n" for one in map(_expression, steps)), beyond=beyond, reduction=lines,
+        store=STORE_ALL if whole else STORE_ROWS,
+    )  # fmt: skip
+    joined = EXTREMES["amax"].rstrip("\n") if "larger" in lines else ""
+    others = [n for n in needed if n not in imports]
+    return "\n\n".join([one for one in (head, joined, kernel, *others, model) if one]) + "\n"
+
+
+def _find(exported: Exported) -> tuple[Any, list[Any], Any]:
+    """The reduction, what is between, in order, and the product. Raises NotTransformed."""
+    outputs = next(n for n in exported.graph.nodes if n.op == "output").args[0]
+    node = outputs[0]
+    if len(outputs) == 1 and node.target is operator.getitem and node.args[1] == 0:
+        node = node.args[0]
+    name = name_of(node)
+    if len(outputs) != 1 or {"max": "amax", "_softmax": "softmax"}.get(name, name) not in REDUCTIONS:
+        raise NotTransformed("what is returned is no reduction of rows")
+    if node.args[0].meta["val"].dim() != 2 or axes_of(node) != [1]:
+        raise NotTransformed("it is not the last of two axes that is reduced")
+    reduction, steps, node = node, [], node.args[0]
+    while name_of(node) not in ("linear", "matmul", "mm"):
+        if node.op != "call_function" or len(node.users) != 1:
+            raise NotTransformed("it is no chain behind a linear layer")
+        _expression(node)
+        steps.insert(0, node)
+        node = node.args[0]
+    return reduction, steps, node
+
+
+def _expression(step: Any) -> str:
+    """Of `value`. Raises NotTransformed."""
+    name = name_of(step)
+    if name in UNARY and len(step.args) == 1:
+        return UNARY[name]
+    sign = {"mul": "*", "div": "/", "add": "+", "sub": "-"}.get(name)
+    number = step.args[1] if len(step.args) == 2 and not step.kwargs else None
+    if sign is None or type(number) not in (int, float) or not math.isfinite(number):
+        raise NotTransformed(f"{name or step.target} is not written between a layer and its reduction")
+    return f"value {sign} {float(number)!r}" if number >= 0 else f"value {sign} ({float(number)!r})"
