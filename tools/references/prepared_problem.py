@@ -305,7 +305,7 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -
             shaken = [_off_by(r, s, _gap(r, o)) for r, s, o in zip(expected.exact, shaken, other, strict=True)]
         for last in (False, True):
             with (naming := naming_equals(last)):
-                other = _run_on(prepared, expected, expected.weights, expected.inputs)
+                other = run_on(prepared, expected, expected.weights, expected.inputs)
             if naming.seen:
                 shaken = [_off_by(r, s, _gap(r, o)) for r, s, o in zip(expected.exact, shaken, other, strict=True)]
         errors = _errors_nearby(prepared, expected)
