@@ -60,7 +60,7 @@ class Outcome(NamedTuple):
 
 KINDS = ("exploits", "honest", "library", "hostile")
 ENDLESS_SECONDS, EXPLOIT_SECONDS, PATIENCE_SECONDS = 5.0, 20.0, 200.0
-"""At a rung: of what loops for ever, which always waits them out; of what may be stopped so too; of every other exploit,
+"""At a rung: of what loops for ever, which always waits them out; of what may be stopped so too; of every other one,
 whose fault must not be a busy machine's. Honest kernels have the usual limits.
 """
 
