@@ -14,7 +14,9 @@ from tests.agent.command_line.test_cli import ROOT, processes_in, wait_until_gon
 PATIENCE_SECONDS = 400.0
 MOMENTS = {
     "while they start": lambda folder: len(processes_in(folder)) > 2,
-    "while they verify": lambda folder: any(folder.glob("kernelwright-*/candidate-*")),
+    "while they verify": lambda folder: (
+        len({p.parent for p in folder.glob("kernelwright-interpret-*/candidate-*")}) > 1
+    ),
 }
 
 

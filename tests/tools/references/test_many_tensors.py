@@ -91,7 +91,9 @@ class ModelNew(nn.Module):
 
 def test_a_model_of_six_hundred_weights_and_three_hundred_inputs_is_judged(evaluator):
     problem = Problem(name="many", source=HEAD + MODEL + INPUTS)
-    options = Options(profile=False, torch_compile=False, own_work="report", seed=6, compile_seconds=400, seconds=400)
+    options = Options(
+        profile=False, torch_compile=False, own_work="report", seed=6, sizes=1, compile_seconds=400, seconds=400
+    )
     right, wrong = (evaluator.evaluate(problem, source, options) for source in (CANDIDATE, WRONG))
     assert right.correct, right.failure
     assert wrong.failure is not None
