@@ -114,7 +114,7 @@ def solve_problem(
             raise
         if run.best is not None:
             write_kernel(output, problem, run.best, settings, store.where, own)
-        return _solved(run, output, resumed)
+        return _solved(run, output, resumed, drafter.refused)
 
 
 def _let_go(store: Store, trajectory_id: int, error: BaseException) -> None:
@@ -126,7 +126,7 @@ def _let_go(store: Store, trajectory_id: int, error: BaseException) -> None:
             store.pause(trajectory_id, reason.value, message=str(error))
 
 
-def _solved(run: Run, output: Path, resumed: bool) -> Solved:
+def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
     best = run.best
     last = run.attempts[-1].report if run.attempts else None
     report = best.report if best else last
@@ -151,7 +151,7 @@ def _solved(run: Run, output: Path, resumed: bool) -> Solved:
         resumed=resumed,
         spent=run.spent,
         report=report,
-        next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store),
+        next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store, refused),
         note=note_of(run.settings.policy),
     )
 
