@@ -57,6 +57,8 @@ class Drafter(AbstractContextManager["Drafter"]):
         self._say, self._process = say, DraftProcess(WARM)
         self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
         self._templates = TemplateDrafter(say)
+        self.refused = ""
+        """Why the last draft that was asked for was not made; empty where it was."""
 
     def policy_for(self, policy: Policy, problem: Problem, settings: Settings) -> Policy:
         """The policy, with the first answer from elsewhere where the settings say so."""
@@ -85,6 +87,7 @@ class Drafter(AbstractContextManager["Drafter"]):
             )
         except InfrastructureError as error:
             made = Draft(mode=mode, refused=str(error))
+        self.refused = made.refused
         if not made.usable:
             self._say(f"no draft by the compiler: {made.refused}")
         return made

@@ -31,6 +31,8 @@ class NextSteps(Value):
 
     reached: str
     """The highest rung of any candidate, its turn, and why it went no further."""
+    compiler: str = ""
+    """Why the compiler drafted nothing: the operator or the line; empty where it drafted or was not asked."""
     nearest: str = ""
     """The nearest problem of the catalogue, solved ones of this database first; empty where none is near."""
     options: tuple[str, ...]
@@ -38,16 +40,25 @@ class NextSteps(Value):
 
 
 def next_steps(
-    problem: Problem, settings: Settings, attempts: Sequence[Attempt], reason: StopReason, store: Store
+    problem: Problem,
+    settings: Settings,
+    attempts: Sequence[Attempt],
+    reason: StopReason,
+    store: Store,
+    refused: str = "",
 ) -> NextSteps | None:
-    """None where a kernel is correct, where the same command goes on, and where the problem itself cannot be used."""
+    """None where a kernel is correct, where the same command goes on, and where the problem itself cannot be used.
+
+    refused: why the compiler drafted nothing.
+    """
     if any(a.correct for a in attempts) or reason in PAUSES or reason in (StopReason.PROBLEM, StopReason.UNPRICED):
         return None
     furthest = max(attempts, key=lambda a: a.rank, default=None)
     return NextSteps(
         reached=_reached(furthest, len(attempts)),
+        compiler=refused,
         nearest=_nearest(problem, store),
-        options=tuple(_options(settings, furthest, reason)),
+        options=(*_past_the_compiler(settings, refused), *_options(settings, furthest, reason)),
     )
 
 
@@ -100,6 +111,15 @@ def _options(settings: Settings, furthest: Attempt | None, reason: StopReason) -
     if reason is StopReason.STUCK or (reason is StopReason.TURNS and settings.search is SearchKind.SERIAL):
         said.append("other drafts: --search best-of-n --width 8 --temperature 0.9")
     return [*said, "a kernel of your own to begin with: --draft FILE"]
+
+
+def _past_the_compiler(settings: Settings, refused: str) -> list[str]:
+    """What is to be done about the compiler's refusal."""
+    if "depends on the values of a tensor" in refused:
+        return ["a reference without that branch: torch.where or a mask in place of if, nonzero and boolean indices"]
+    if refused.startswith("no kernel of its own") and not settings.partial:
+        return ["kernels for the rest, with that operator left to torch: --partial"]
+    return []
 
 
 def _random(report: Report) -> bool:

@@ -114,10 +114,10 @@ def solve_problem(
             raise
         if run.best is not None:
             write_kernel(output, problem, run.best, settings, store.where, own)
-        return _solved(run, output, resumed)
+        return _solved(run, output, resumed, drafter.refused)
 
 
-def _solved(run: Run, output: Path, resumed: bool) -> Solved:
+def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
     best = run.best
     last = run.attempts[-1].report if run.attempts else None
     report = best.report if best else last
@@ -142,7 +142,7 @@ def _solved(run: Run, output: Path, resumed: bool) -> Solved:
         resumed=resumed,
         spent=run.spent,
         report=report,
-        next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store),
+        next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store, refused),
         note=note_of(run.settings.policy),
     )
 

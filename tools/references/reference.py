@@ -105,7 +105,12 @@ class Reference:
 
     @contextlib.contextmanager
     def _buffers_kept(self, model: Any) -> Iterator[None]:
-        """Forward works on copies of the buffers that it changes; the first run finds out which those are."""
+        """Forward works on copies of the buffers that it changes; the first run finds out which those are. Without
+        data there is nothing to keep, and copies would be counted as work.
+        """
+        if self.device == "meta":
+            yield
+            return
         named = model.named_buffers(remove_duplicate=False)
         held = {n: b for n, b in named if self.changing is None or n in self.changing}
         copies: dict[int, Any] = {}
@@ -129,10 +134,10 @@ def _put_buffer(model: Any, name: str, value: Any) -> None:
 
 
 def _same(now: Any, before: Any) -> bool:
-    """Bit for bit; of a buffer without data nothing is known."""
+    """Element for element, NaN as NaN."""
     if now is None or now.shape != before.shape or now.dtype != before.dtype:
         return False
-    return now.is_meta or bool(((now == before) | ((now != now) & (before != before))).all()) if now.numel() else True
+    return bool(((now == before) | ((now != now) & (before != before))).all()) if now.numel() else True
 
 
 def double(model: Any) -> Any:

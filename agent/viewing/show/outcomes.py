@@ -48,6 +48,7 @@ def _rows(solved: Solved) -> list[tuple[str, object]]:
 def _next_rows(steps: NextSteps) -> list[tuple[str, object]]:
     return [
         ("reached", data(steps.reached, limit=400)),
+        *([("compiler", data(f"drafted nothing: {steps.compiler}", limit=400))] if steps.compiler else []),
         ("nearest", data(steps.nearest)),
         ("try", data("\n".join(steps.options))),
     ]

@@ -242,7 +242,7 @@ def _pooling_size(plain: Any) -> Any:
         reach = (dilation or [1] * len(padding))[i] * (kernel_size[i] - 1)
         known = all(isinstance(v, int | sympy.Integer) for v in (reach, stride[i], padding[i]))
         if not ceil_mode or isinstance(x, int | sympy.Integer) or not known or padding[i] + stride[i] > reach + 1:
-            return plain(x, i, kernel_size, stride, padding, ceil_mode, dilation=dilation)  # type: ignore[no-any-return]
+            return plain(x, i, kernel_size, stride, padding, ceil_mode, dilation=dilation)
         return FloorDiv(x + 2 * padding[i] - reach + 2 * (stride[i] - 1), stride[i]), True
 
     pooling_size.plain = plain  # type: ignore[attr-defined]

@@ -273,9 +273,12 @@ def _linspace(plain: Any) -> Any:
         if not isinstance(steps, torch.SymInt) or isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
             return plain(start, end, steps, **options)
         dtype = options.pop("dtype", None) or torch.get_default_dtype()
-        place = torch.arange(steps, dtype=dtype, **options)
+        if options.get("out") is not None:
+            raise Refused("linspace into a tensor that is given")
+        count: Any = steps
+        place = torch.arange(count, dtype=dtype, device=options.get("device"))
         step = (end - start) / (steps - 1)
-        return torch.where(place < steps // 2, start + step * place, end - step * (steps - 1 - place))
+        return torch.where(place < steps // 2, start + step * place, end - step * (count - 1 - place))
 
     return linspace
 

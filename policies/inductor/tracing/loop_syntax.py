@@ -184,8 +184,7 @@ def loop(step: Callable[..., Any], ranged: tuple[Any, ...], state: dict[str, Any
 
     start, stop, stride = _bounds(ranged)
     count = (stop - start) if stride == 1 else (start - stop) if stride == -1 else None
-    sized = isinstance(count, torch.SymInt) and keeps_loops()
-    if not sized or any(isinstance(v, Stacked) for v in lists.values()):
+    if not isinstance(count, torch.SymInt) or not keeps_loops() or any(isinstance(v, Stacked) for v in lists.values()):
         return _as_it_is(step, range(start, stop, stride), state, lists, rows)
 
     wide = {n: [*t.shape[:d], *t.shape[d + 1 :]] for n, (t, d) in rows.items()}

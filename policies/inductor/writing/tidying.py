@@ -223,7 +223,8 @@ def augmented(function: ast.FunctionDef) -> None:
 class _Augmented(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         target, value = node.targets[0], node.value
-        plain = len(node.targets) == 1 and isinstance(target, ast.Name) and isinstance(value, ast.BinOp)
-        if plain and isinstance(value, ast.BinOp) and ast.unparse(value.left) == ast.unparse(target):
+        if len(node.targets) != 1 or not isinstance(target, ast.Name) or not isinstance(value, ast.BinOp):
+            return node
+        if ast.unparse(value.left) == target.id:
             return ast.copy_location(ast.AugAssign(target, value.op, value.right), node)
         return node

@@ -70,6 +70,19 @@ def test_a_run_that_fails_says_how_far_it_came_and_what_could_go_further(begin, 
     assert any("--policy embedded" in step for step in steps_of(run, store, policy="compiler").options)
 
 
+def test_what_the_compiler_refused_is_said_with_what_to_do_about_it(begin, store, unfinished):
+    run = begin([unfinished(1)], budgets=Budgets(turns=1))
+    run.run()
+    asked = (run.problem, run.settings, run.attempts, run.stop_reason, store)
+    branch = "what forward does depends on the values of a tensor at line 12 (if x.mean() > 0:)"
+    steps = next_steps(*asked, branch)
+    assert steps.compiler == branch
+    assert steps.options[0].startswith("a reference without that branch: torch.where or a mask")
+    operator = next_steps(*asked, "no kernel of its own for _fft_r2c at line 9 (f = torch.fft.rfft(x))")
+    assert operator.options[0].endswith("left to torch: --partial")
+    assert next_steps(*asked).compiler == ""
+
+
 def test_a_solved_problem_of_this_database_is_named_first_and_a_correct_run_has_no_next_steps(begin, store, right):
     run = begin([right])
     run.run()
