@@ -14,7 +14,7 @@ import typer
 
 from kernelwright.agent.command_line.batch import batch
 from kernelwright.agent.command_line.check import check
-from kernelwright.agent.command_line.doctor import doctor
+from kernelwright.agent.command_line.doctor import doctor, version
 from kernelwright.agent.command_line.machine import machine
 from kernelwright.agent.command_line.mcp import mcp
 from kernelwright.agent.command_line.policies import policies
@@ -30,7 +30,6 @@ from kernelwright.agent.command_line.renamed_options import RenamingCommand
 from kernelwright.agent.command_line.serve import serve
 from kernelwright.agent.command_line.solve import solve
 from kernelwright.agent.command_line.tune import tune
-from kernelwright.agent.command_line.version import version
 
 COMMANDS: tuple[Callable[..., Any], ...] = (
     solve,

@@ -1,4 +1,4 @@
-"""`agent doctor`."""
+"""`agent doctor` and `agent version`: what this machine has."""
 
 from __future__ import annotations
 
@@ -28,3 +28,14 @@ def doctor(
 
         console().print(machine_view(machine, troubles))
     raise typer.Exit(3 if any(t.severity is Severity.ERROR for t in troubles) else 0)
+
+
+def version() -> None:
+    """Print the versions that a verdict depends on."""
+    import platform
+
+    from kernelwright.tools.hardware.machine_info import version as installed
+
+    for name in ("kernelwright", "torch", "triton"):
+        typer.echo(f"{name} {installed(name) or 'not installed'}")
+    typer.echo(f"python {platform.python_version()}")

@@ -121,7 +121,8 @@ def trajectory_view(replayed: Replayed, executed: bool) -> RenderableType:
     why = replayed.stop_reason.replace("_", " ") or "not finished"
     rows = [("stopped", data(why + (f": {replayed.message}" if replayed.message else "")))]
     if replayed.unjudged:
-        rows.append(("unjudged", Text(f"{replayed.unjudged} turns: the command that wrote them goes on there")))
+        turns = f"{replayed.unjudged} turn{'s' * (replayed.unjudged != 1)}"
+        rows.append(("unjudged", Text(f"{turns}: the command that wrote them goes on there")))
     return Group(*parts, facts(rows))
 
 
