@@ -290,8 +290,9 @@ def _folded(node: ast.AST, depth: int = 8) -> int | None:
     """The whole number that arithmetic on literals gives, up to 2**40; None where it is no such arithmetic."""
     if isinstance(node, ast.Constant):
         value = node.value
-        whole = type(value) is int or (type(value) is float and value.is_integer())
-        return int(value) if whole and 0 <= value <= 1 << 40 else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1 << 40:
+            return None
+        return int(value) if float(value).is_integer() else None
     if not isinstance(node, ast.BinOp) or not depth:
         return None
     left, right = _folded(node.left, depth - 1), _folded(node.right, depth - 1)
