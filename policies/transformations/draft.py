@@ -12,7 +12,18 @@ ENTRY = "kernelwright.policies.transformations.process:serve"
 WARM = "kernelwright.policies.transformations.process:warm"
 SECONDS = 30.0
 
-WORDS = ("softmax", "scaled_dot_product_attention", "sum(", "mean(", "max(", "min(", "matmul", "mm(", " @ ")
+WORDS = (
+    "softmax",
+    "scaled_dot_product_attention",
+    "logsumexp",
+    "sum(",
+    "mean(",
+    "max(",
+    "min(",
+    "matmul",
+    "mm(",
+    " @ ",
+)
 """One of which a problem's text names where a transformation may fit."""
 
 Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]

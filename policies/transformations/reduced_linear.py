@@ -134,7 +134,8 @@ def _find(exported: Exported) -> tuple[Any, list[Any], Any]:
         raise NotTransformed("what is returned is no reduction of rows")
     if node.args[0].meta["val"].dim() != 2 or axes_of(node) != [1]:
         raise NotTransformed("it is not the last of two axes that is reduced")
-    reduction, steps, node = node, [], node.args[0]
+    reduction, node = node, node.args[0]
+    steps: list[Any] = []
     while name_of(node) not in ("linear", "matmul", "mm"):
         if node.op != "call_function" or len(node.users) != 1:
             raise NotTransformed("it is no chain behind a linear layer")
@@ -150,7 +151,7 @@ def _expression(step: Any) -> str:
     if name in UNARY and len(step.args) == 1:
         return UNARY[name]
     sign = {"mul": "*", "div": "/", "add": "+", "sub": "-"}.get(name)
-    number = step.args[1] if len(step.args) == 2 and not step.kwargs else None
+    number: Any = step.args[1] if len(step.args) == 2 and not step.kwargs else None
     if sign is None or type(number) not in (int, float) or not math.isfinite(number):
         raise NotTransformed(f"{name or step.target} is not written between a layer and its reduction")
     return f"value {sign} {float(number)!r}" if number >= 0 else f"value {sign} ({float(number)!r})"
