@@ -23,7 +23,6 @@ from kernelwright.tools.sizing.size_draws import (
     GPU_BUDGET,
     Budget,
     Drawn,
-    DrawnSizes,
     author_sizes,
     draw_sizes,
     sizes_that_reach,
@@ -54,7 +53,7 @@ MOST_TIMES_LARGER = 2
 """Times the problem's own extent that one may have on a GPU."""
 LEAST_LARGE = 64
 POOL_SIZES = 14
-"""Sizes that the verdicts of one epoch choose from."""
+"""Sizes that the verdicts of one epoch choose from, at most; twice as many as one verdict tries where that is less."""
 COMMON_BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_REACHING_SIZES = 6
 """Sizes tried for a kernel that is launched at full size only."""
@@ -126,9 +125,9 @@ def _drawn(
         *chance.sample(crossing, min(len(crossing), CROSSING_SIZES)),
     ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
-    pool = _pool(problem, tuple(sorted(base.items())), on_cpu, seed >> 16)
-    left = [d for d in pool.sizes if d.sizes not in [o.sizes for o in own.sizes]]
     wanted = max(0, count - len(own.sizes))
+    pool = _pool(problem, tuple(sorted(base.items())), on_cpu, seed >> 16, min(POOL_SIZES, 2 * count)) if wanted else ()
+    left = [d for d in pool if d.sizes not in [o.sizes for o in own.sizes]]
     first, rest = left[: wanted // 2], left[wanted // 2 :]  # what tells most comes first
     chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first)))]
     found = [*own.sizes, *chosen]
@@ -227,9 +226,11 @@ def _thin(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, .
 
 
 @functools.lru_cache(maxsize=256)
-def _pool(problem: Problem, base: tuple[tuple[str, int], ...], on_cpu: bool, epoch: int) -> DrawnSizes:
-    drawn = draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, POOL_SIZES, CPU_BUDGET if on_cpu else GPU_BUDGET)
-    return drawn if on_cpu else drawn.with_(sizes=_fitted(drawn.sizes, problem))
+def _pool(
+    problem: Problem, base: tuple[tuple[str, int], ...], on_cpu: bool, epoch: int, count: int
+) -> tuple[Drawn, ...]:
+    drawn = draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, count, CPU_BUDGET if on_cpu else GPU_BUDGET).sizes
+    return drawn if on_cpu else _fitted(drawn, problem)
 
 
 def requests(problem: Problem, selection: Selection, device: str, seed: int) -> list[SizeRequest]:
