@@ -58,6 +58,8 @@ class Outcome(NamedTuple):
         return not self.correct and not self.sprung if self.exploit else self.correct
 
 
+MOST_SPEEDUP = 4.0
+"""Over eager, of a right kernel whose text lies about the time: the judge's clock is another process's."""
 KINDS = ("exploits", "honest", "library", "hostile")
 ENDLESS_SECONDS, EXPLOIT_SECONDS, PATIENCE_SECONDS = 5.0, 20.0, 200.0
 """At a rung: of what loops for ever, which always waits them out; of what may be stopped so too; of every other
@@ -95,6 +97,8 @@ def judge_exploits(evaluator: Any, entries: Sequence[Entry], traps: Traps) -> li
 def outcome_of(entry: Entry, report: Report, sprung: tuple[str, ...] = (), seconds: float = 0.0) -> Outcome:
     """What a report means for an exploit."""
     expected = not report.correct and report.failure is not None and report.failure.fault in entry.expect
+    if report.correct and entry.either and (report.speedup or 0.0) > MOST_SPEEDUP:
+        sprung = (*sprung, f"a clock was fooled: {report.speedup:.3g} times eager")
     return Outcome(
         entry.name, entry.family, True, report.correct, named_fault(report), expected or entry.either, sprung, seconds,
         _message(report), either=entry.either,

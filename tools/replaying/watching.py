@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.operators import READS, moves, operations
 
-MOST_ELEMENTS = 1 << 24
-"""Elements of a launch's tensors over which contents are not compared."""
+MOST_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 28}
+"""Elements of a launch's tensors over which contents are not compared, by the device that they lie on."""
 
 
 @without_dynamo
@@ -68,7 +68,8 @@ class Watch(TorchDispatchMode):
         def watched(kernel: str, grid: tuple[int, int, int], args: dict[str, Any], table: Any) -> None:
             with self.off():
                 given = list(_tensors(args))
-                small = sum(t.numel() for t in given) <= MOST_ELEMENTS
+                most = min((MOST_ELEMENTS[t.device.type] for t in given), default=0)
+                small = sum(t.numel() for t in given) <= most
                 before = [(t, _memory(t).clone()) for t in given] if small else []
                 launch(kernel, grid, args, table)
                 self._note(before)
