@@ -41,8 +41,8 @@ class Interpreted:
         """Rebuilds every kernel. Raises Failed for a text that is no kernel, NotInterpreted for one that only a GPU
         runs. before: of another trace of the same candidate, rebuilt from the same texts: equal kernels are used again.
         """
-        known = {} if before is None else before._kernels
-        self._kernels = {
+        known: dict[str, _Kernel] = {} if before is None else before._kernels
+        self._kernels: dict[str, _Kernel] = {
             key: known[key].again() if key in known and known[key].kernel == kernel else _Kernel(kernel, rebuilt)
             for key, kernel in kernels.items()
         }

@@ -46,15 +46,15 @@ class Node:
 class Language(NamedTuple):
     """What of Triton's interpreter the recorder works with."""
 
-    handle: type
-    tensor: type
+    handle: Any
+    tensor: Any
     builder: Any
     semantic: Any
     np_dtype: Callable[[Any], Any]
     quick: Quick
-    dtype: type
-    constexpr: type
-    function: type
+    dtype: Any
+    constexpr: Any
+    function: Any
 
 
 _language: list[Language] = []

@@ -149,19 +149,19 @@ def quick_access(name: str, arguments: Sequence[Any], np_dtype: Callable[[Any], 
     return None
 
 
-def quick_reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: Any, tensor: type) -> Arrays | None:
+def quick_reduction(arguments: Sequence[Any], named: Mapping[str, Any], made: Any, tensor: Any) -> Arrays | None:
     """A sum or an extreme of one tensor, as the interpreter asks NumPy for it; None for every other reduction.
 
     arguments and named: of `tl.reduce`.
     """
     from triton.language import standard
 
-    functions = {
+    functions: dict[Any, Callable[..., Any]] = {
         standard._sum_combine: np.sum,
         standard._elementwise_max: np.nanmax,
         standard._elementwise_min: np.nanmin,
     }
-    given = dict(zip(("input", "axis", "combine_fn", "keep_dims"), arguments, strict=False)) | named
+    given = {**dict(zip(("input", "axis", "combine_fn", "keep_dims"), arguments, strict=False)), **named}
     value, axis, keep = given["input"], given.get("axis"), bool(given.get("keep_dims", False))
     function = next((f for combine, f in functions.items() if combine is given.get("combine_fn")), None)
     if function is None or not isinstance(value, tensor) or not isinstance(made, tensor):

@@ -84,7 +84,7 @@ class Recorder:
     def watching(self) -> Iterator[None]:
         """Inside, the kernel's function runs."""
         lang = self._lang
-        lang.handle.data = property(_data_of, _set_data)  # type: ignore[attr-defined]
+        lang.handle.data = property(_data_of, _set_data)
         lang.semantic.builder = _Watched(self, lang.builder)
         active.append(self)
         try:
@@ -92,7 +92,7 @@ class Recorder:
         finally:
             active.pop()
             lang.semantic.builder = lang.builder
-            del lang.handle.data  # type: ignore[attr-defined]
+            del lang.handle.data
 
     def call(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """An operation that the kernel asks for."""
