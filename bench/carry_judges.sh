@@ -37,7 +37,7 @@ cmake --build "$work/build" --target _pygpubench >/dev/null
 mv "$out/pygpubench/python/pygpubench" "$out/pygpubench/pygpubench"
 cp "$work/build/_pygpubench.abi3.so" "$out/pygpubench/pygpubench/"
 rm -r "$out/pygpubench/python" "$out/pygpubench/csrc" "$out/pygpubench/CMakeLists.txt"
-names=(pydantic pydantic_core annotated-types typing-inspection openai httpx2 jiter nvidia-ml-py) # as constraints.txt pins
+names=(pydantic pydantic_core annotated-types typing-inspection openai httpx2 jiter nvidia-ml-py anyio idna sniffio) # as constraints.txt pins
 for name in "${names[@]}"; do wanted+=("$(grep -i "^${name//_/[-_]}==" constraints.txt | head -1)"); done
 wanted+=('litellm<1.60' python-dotenv jsonschema jsonschema-specifications referencing rpds-py 'importlib-metadata<9') # KernelBench
 wanted+=('cupti-python<13.1' pyelftools apache-tvm-ffi==0.1.9 docstring-parser tabulate) # SOL-ExecBench, flashinfer-bench

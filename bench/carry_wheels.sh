@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 names=(pydantic pydantic_core annotated-types typing-inspection sqlmodel SQLAlchemy tenacity trl datasets dill multiprocess
   RapidFuzz textual mdit-py-plugins linkify-it-py platformdirs openai jiter nvidia-ml-py datasketch
   fastapi starlette anyio idna annotated-doc uvicorn click h11 prometheus_client httpx2 httpcore2 truststore psutil
-  opentelemetry-api typing_extensions typer)
+  opentelemetry-api typing_extensions typer sniffio)
 mkdir -p .whl
 for name in "${names[@]}"; do
   version="$(grep -iE "^${name//[-_]/[-_]}==" constraints.txt | head -1)"
