@@ -232,6 +232,13 @@ def batch(asked: argparse.Namespace, problems: dict, options) -> dict:
         "gpu_busy_percent": busy.stop(),
         "right": sum(r.correct for r, _ in done),
         "as_expected": sum(r.correct == (e.kind == "correct") for r, e in done),
+        "unexpected": [
+            f"{e.problem} {e.kind}: {r.failure.fault}, {r.failure.message[:120]}"
+            if r.failure
+            else f"{e.problem} {e.kind}"
+            for r, e in done
+            if r.correct != (e.kind == "correct")
+        ],
     }
 
 
