@@ -10,6 +10,7 @@ import typer
 
 from kernelwright.agent.command_line.judges import Ray, Server, judges_elsewhere
 from kernelwright.agent.command_line.options import (
+    SEARCH_PANEL,
     AsJson,
     BudgetOptions,
     Database,
@@ -48,7 +49,14 @@ RunName = Annotated[str | None, typer.Option("--run", help="Its name.", show_def
 Out = Annotated[Path | None, typer.Option(help="The folder for report and kernels.", show_default="runs/RUN")]
 AtOnce = Annotated[int, typer.Option(min=1, help="Runs at once.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="CPU rungs at once.", show_default="one a core")]
-Tune = Annotated[bool, typer.Option("--tune", help="Tune the numbers of correct kernels. Needs a GPU here.")]
+Tune = Annotated[
+    bool,
+    typer.Option(
+        "--tune/--no-tune",
+        help="Tune the numbers of correct kernels. Needs a GPU here.",
+        rich_help_panel=SEARCH_PANEL,
+    ),
+]
 Against = Annotated[str | None, typer.Option(help="Another run, for the paired tests.")]
 
 

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kernelwright.tools.hardware.gpus import Gpu
-from kernelwright.tools.judging.kept_bytes import nbytes_of, weights_of
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.profiling import Profiler
 from kernelwright.tools.judging.rules import AtSize, Judged, Rules
@@ -24,6 +23,7 @@ from kernelwright.tools.judging.trials import TrialTimes, time_trial
 from kernelwright.tools.judging.verdict import Verdict
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.kept_bytes import nbytes_of, weights_of
 from kernelwright.tools.references.prepared_problem import (
     EXACT_SECONDS,
     DoesNotFit,

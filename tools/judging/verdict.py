@@ -13,10 +13,10 @@ from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import kernels_of
 from kernelwright.tools.judging.rules import AtSize, Judged, Rules
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, SizeChecks
-from kernelwright.tools.judging.unmatched_weights import require_visible_weights
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import PreparedProblem
+from kernelwright.tools.references.unmatched_weights import require_visible_weights
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
 from kernelwright.tools.report import (
     Cheat,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kernelwright.tools.judging.unmatched_weights import require_visible_weights
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.unmatched_weights import require_visible_weights
 from kernelwright.tools.report import Failed, Fault
 
 REFERENCE = """
