@@ -114,14 +114,23 @@ def _run(
 
 
 def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[dict[str, Setting]]:
-    """What won before for this kind of kernel on this GPU; nothing where there is no database yet."""
+    """What won before for this kind of kernel on this GPU; nothing where there is no database yet, or where nobody
+    asked for the one that cannot be read.
+    """
     from kernelwright.agent.databases import DEFAULT, open_store
     from kernelwright.agent.tuning.priors import priors_for
+    from kernelwright.store.errors import StoreError
 
     if db is None and not DEFAULT.exists():
         return []
-    with open_store(db, readonly=True) as store:
-        return priors_for(store, problem, place, source)
+    try:
+        with open_store(db, readonly=True) as store:
+            return priors_for(store, problem, place, source)
+    except StoreError as error:
+        if db is not None:
+            raise
+        typer.echo(f"begins without what won before: {error}", err=True)
+        return []
 
 
 def _precision(asked: str) -> PrecisionClass:
