@@ -14,15 +14,15 @@ from kernelwright.tools.report import Environment
 class LocalPool(PlacingPool):
     """Implements JudgePool. A judge that dies is started again; its verdicts are not (JudgeLost)."""
 
-    def __init__(self, devices: Sequence[str], workers: int, judges_a_gpu: int = 1) -> None:
+    def __init__(self, devices: Sequence[str], workers: int, judges_per_gpu: int = 1) -> None:
         """devices: `cpu` or `cuda:N`, the default kind first; `cpu` stands for `workers` judges of one verdict each.
-        judges_a_gpu: processes for each GPU, which check answers side by side and time one after the other, with
+        judges_per_gpu: processes for each GPU, which check answers side by side and time one after the other, with
         `workers` places at the CPU rungs together.
 
         Raises InfrastructureError where a GPU is not there.
         """
         super().__init__(_kind(devices[0]))
-        self._sharers = max(1, judges_a_gpu)
+        self._sharers = max(1, judges_per_gpu)
         self._workers = workers
         self._places = {name: place for device in devices for name, place in _places(device, workers, self._sharers)}
         self._environments = {_kind(device): _environment(device) for device in reversed(devices)}
@@ -68,13 +68,13 @@ def _kind(device: str) -> DeviceKind:
     return DeviceKind.CPU if device == "cpu" else DeviceKind.CUDA
 
 
-def _places(device: str, workers: int, judges_a_gpu: int) -> list[tuple[str, str]]:
+def _places(device: str, workers: int, judges_per_gpu: int) -> list[tuple[str, str]]:
     """Name and device of each judge."""
     if device == "cpu":
         return [(f"cpu:{number}", "cpu") for number in range(workers)]
-    if judges_a_gpu == 1:
+    if judges_per_gpu == 1:
         return [(device, device)]
-    return [(f"{device}/{number}", device) for number in range(judges_a_gpu)]
+    return [(f"{device}/{number}", device) for number in range(judges_per_gpu)]
 
 
 def _environment(device: str) -> Environment:

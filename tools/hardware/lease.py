@@ -55,20 +55,21 @@ def gpu_lease(
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[int]:
     """A descriptor of the file, which is made where it is not there; what it holds is freed at the end."""
-    with contextlib.suppress(FileNotFoundError):  # O_CREAT on another user's file is refused in a folder for all
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            yield handle
-        finally:
-            os.close(handle)
-        return
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, EVERYBODY)
+    handle = _open(path)
     try:
-        with contextlib.suppress(PermissionError):  # made by another user in between
-            os.fchmod(handle, EVERYBODY)
         yield handle
     finally:
         os.close(handle)
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    with contextlib.suppress(FileNotFoundError):  # O_CREAT on another user's file is refused in a folder for all
+        return os.open(path, flags)
+    handle = os.open(path, flags | os.O_CREAT, EVERYBODY)
+    with contextlib.suppress(PermissionError):  # made by another user in between
+        os.fchmod(handle, EVERYBODY)
+    return handle
 
 
 def _taken(handle: int, kind: int) -> bool:

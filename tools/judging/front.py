@@ -85,7 +85,10 @@ class Front:
         return candidate, (first, *others), binaries
 
     def _compile_others(self, found: TracedCandidate, target: str, source: str, asked: Options) -> None:
-        """What the problem's own size does not launch, while that is compiled: afterwards the compiler knows it."""
+        """What the problem's own size does not launch, while that is compiled: afterwards the compiler's cache has it.
+
+        What goes wrong here is met again, and told, when all kernels are asked for.
+        """
         traced = _sharing(found).traced
         own = set(_own_kernels(traced))
         others = [k for k in kernels_of(traced, range(len(traced.traces))) if k not in own]
@@ -101,7 +104,7 @@ class Front:
         self, candidate: TracedCandidate, target: str, source: str, asked: Options
     ) -> dict[str, Compiled]:
         """The kernels of the problem's own size by their keys, each with its PTX or AMD assembly."""
-        kernels = kernels_of(candidate.traced, range(1)) if candidate.traced.traces else []
+        kernels = _own_kernels(candidate.traced)
         return self._compiler.compile(
             candidate.traced, kernels, target, source=source, seconds=asked.compile_seconds, texts=("ptx", "amdgcn")
         )

@@ -154,13 +154,15 @@ class Profiler:
             old.release()
 
     def _let_go_of_large(self, judge: Judge, timed: Timed) -> None:
-        """Where others keep memory on this GPU too, a large reference is not kept for the next candidate."""
+        """Where others keep memory on this GPU too, the reference that was timed last is not kept for the next
+        candidate if it takes half of what all may take.
+        """
         import torch
 
         most = torch.cuda.mem_get_info(self.device)[1] // (2 * KEPT_SHARE * self._sharers)
         if self._sharers > 1 and timed.nbytes > most:
             judge.reopen_later()
-            self._timed = OrderedDict((key, one) for key, one in self._timed.items() if one is not timed)
+            self._timed.popitem()  # the one that was used last
             timed.release()
 
 

@@ -136,6 +136,13 @@ def test_several_check_side_by_side_and_nobody_overtakes_whoever_wants_to_be_alo
     assert order == ["alone", "late"]
 
 
+def test_what_is_raised_while_the_gpu_is_held_comes_out_as_it_is():
+    with pytest.raises(FileNotFoundError, match="of the work"), gpu_lease("test-gpu-raises"):
+        raise FileNotFoundError("of the work")
+    with gpu_lease("test-gpu-raises", 0.0):
+        pass
+
+
 def test_a_gpu_that_stays_busy_is_trouble_of_ours():
     with (
         gpu_lease("test-gpu-busy"),
