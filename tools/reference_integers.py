@@ -23,6 +23,8 @@ ELEMENTWISE = frozenset(
     {"to", "float", "half", "double", "bfloat16", "abs", "exp", "bool", "clamp", "cuda", "contiguous"}
 )
 """Methods after which a tensor has the shape that it had."""
+MOST_BITS = 63
+"""Longest integer that arithmetic may come to, in bits without the sign; literals are taken as they are written."""
 
 
 def assigned_name(node: ast.stmt) -> str | None:
@@ -35,18 +37,28 @@ def assigned_name(node: ast.stmt) -> str | None:
 
 
 def integer(node: ast.AST | None) -> int | None:
-    """What an expression of integers only comes to."""
+    """What an expression of integers only comes to; None where it is anything else.
+
+    Sums, differences, products, whole quotients and remainders, powers, shifts and signs are read. What is computed may
+    need at most 63 bits, as no size of a tensor has more.
+    """
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         value = integer(node.operand)
-        return None if value is None else -value
+        return -value if value is not None and isinstance(node.op, ast.USub) else value
     if not isinstance(node, ast.BinOp):
         return None
     left, right = integer(node.left), integer(node.right)
     if left is None or right is None:
         return None
-    match node.op:
+    value = _computed(node.op, left, right)
+    return value if value is not None and value.bit_length() <= MOST_BITS else None
+
+
+def _computed(operator: ast.operator, left: int, right: int) -> int | None:
+    """One operator on two integers; None where it is not one of integers, or its result would be very long."""
+    match operator:
         case ast.Add():
             return left + right
         case ast.Sub():
@@ -55,8 +67,14 @@ def integer(node: ast.AST | None) -> int | None:
             return left * right
         case ast.FloorDiv() if right:
             return left // right
-        case ast.Pow() if 0 <= right <= 64:
+        case ast.Mod() if right:
+            return left % right
+        case ast.Pow() if right >= 0 and (abs(left) <= 1 or right * (left.bit_length() - 1) <= MOST_BITS):
             return int(left**right)
+        case ast.LShift() if 0 <= right <= MOST_BITS:
+            return left << right
+        case ast.RShift() if 0 <= right <= MOST_BITS:
+            return left >> right
     return None
 
 
