@@ -81,7 +81,8 @@ class Evaluator:
     ) -> None:  # fmt: skip
         """device: cpu or cuda:N.
 
-        cache_dir: where verdicts are kept; None keeps none. lane: entered for the time that a verdict works there.
+        cache_dir: where verdicts and compiled kernels are kept; None keeps none. lane: entered for the time that a
+        verdict works there.
         sharers: processes with an evaluator on this device.
 
         Raises InfrastructureError where the sandbox cannot start.
@@ -148,7 +149,9 @@ class Evaluator:
         target, zygote = self.target, self._zygote(Kind.COMPILE)
         with self._lock:
             if self._front is None:
-                self._front = Front(zygote, Compiler(zygote, processes=COMPILE_PROCESSES), self.device, target)
+                folder = self._cache_dir / "compiled" if self._cache_dir else None
+                compiler = Compiler(zygote, folder=folder, processes=COMPILE_PROCESSES)
+                self._front = Front(zygote, compiler, self.device, target)
             return self._front
 
     @contextmanager

@@ -110,7 +110,7 @@ class Tuner:
         return score(
             text,
             lambda one: front.traced_at_own_size(self._problem, one, target, self._options),
-            lambda traced, one: front.compiled_with_text(traced, target, one, self._options),
+            lambda traced, one: front.compiled_at_own_size(traced, target, one, self._options, texts=("ptx", "amdgcn")),
             target,
         )
 

@@ -18,11 +18,17 @@ from kernelwright.tools.compiling.compiled import Outcome
 
 
 class Cache:
-    """Thread-safe. What was used least lately is forgotten first; files in the folder are never removed."""
+    """Thread-safe. What was used least lately is forgotten first."""
 
-    def __init__(self, folder: Path | None = None, *, most_bytes: int = 256 << 20) -> None:
-        """folder: read and written by the trusted side only. most_bytes: of what is kept in memory."""
+    def __init__(
+        self, folder: Path | None = None, *, most_bytes: int = 256 << 20, most_bytes_on_disk: int = 1 << 30
+    ) -> None:
+        """folder: read and written by the trusted side only; where its files take more than `most_bytes_on_disk`, the
+        oldest are removed now. most_bytes: of what is kept in memory.
+        """
         self._folder, self._most_bytes = folder, most_bytes
+        if folder is not None:
+            _prune(folder, most_bytes_on_disk)
         self._held: OrderedDict[str, Outcome] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -50,8 +56,18 @@ class Cache:
                 self._bytes -= _size(before)
             self._held[key] = outcome
             self._bytes += _size(outcome)
-            while self._bytes > self._most_bytes and len(self._held) > 1:
-                self._bytes -= _size(self._held.popitem(last=False)[1])
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Down to `most_bytes`: texts, which are many times a binary and seldom wanted again, are forgotten first."""
+        for key, outcome in list(self._held.items())[:-1]:
+            if self._bytes <= self._most_bytes:
+                return
+            if outcome.texts:
+                self._held[key] = bare = outcome.with_(texts={})
+                self._bytes += _size(bare) - _size(outcome)
+        while self._bytes > self._most_bytes and len(self._held) > 1:
+            self._bytes -= _size(self._held.popitem(last=False)[1])
 
     def _read(self, key: str) -> Outcome | None:
         if self._folder is None:
@@ -69,6 +85,24 @@ class Cache:
             with os.fdopen(handle, "w") as file:
                 file.write(outcome.model_dump_json())
             os.replace(name, folder / f"{key}.json")
+
+
+def _prune(folder: Path, most_bytes: int) -> None:
+    """Removes the files written longest ago until the rest take half of `most_bytes`, where all take more."""
+    found = []
+    for path in folder.glob("*/*"):
+        with contextlib.suppress(OSError):  # another process removes it, too
+            state = path.stat()
+            found.append((state.st_mtime, state.st_size, path))
+    total = sum(size for _, size, _ in found)
+    if total <= most_bytes:
+        return
+    for _, size, path in sorted(found):
+        if total <= most_bytes // 2:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+        total -= size
 
 
 def _size(outcome: Outcome) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -100,13 +100,16 @@ class Front:
         own = requests(problem, Selection(base=AtSize(index=0, problem=problem)), "cuda:0", 0)
         return self._trace(source, target, own, asked)
 
-    def compiled_with_text(
-        self, candidate: TracedCandidate, target: str, source: str, asked: Options
+    def compiled_at_own_size(
+        self, candidate: TracedCandidate, target: str, source: str, asked: Options, *, texts: Collection[str] = ()
     ) -> dict[str, Compiled]:
-        """The kernels of the problem's own size by their keys, each with its PTX or AMD assembly."""
+        """The kernels of the problem's own size by their keys.
+
+        texts: stages whose text is wanted with each of them (`ptx`, `amdgcn`).
+        """
         kernels = _own_kernels(candidate.traced)
         return self._compiler.compile(
-            candidate.traced, kernels, target, source=source, seconds=asked.compile_seconds, texts=("ptx", "amdgcn")
+            candidate.traced, kernels, target, source=source, seconds=asked.compile_seconds, texts=texts
         )
 
     def _elsewhere(self, problem: Problem, source: str, target: str, asked: Options) -> CompileResult:

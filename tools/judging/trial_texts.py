@@ -52,7 +52,7 @@ class CompiledTexts:
 def _compiled(front: Front, problem: Problem, source: str, target: str, asked: Options) -> CompiledText:
     """Configurations of an autotune list that do not compile are left out, as Triton leaves them out."""
     candidate = front.traced_at_own_size(problem, source, target, asked)
-    binaries = front.compiled_with_text(candidate, target, source, asked)
+    binaries = front.compiled_at_own_size(candidate, target, source, asked)
     candidate = without_failed_configurations(candidate, binaries)
     used = kernels_of(candidate.traced, range(1)) if candidate.traced.traces else []
     failures = [*candidate.failures, *(one.failure for key, one in binaries.items() if key in used)]

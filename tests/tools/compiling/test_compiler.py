@@ -228,6 +228,26 @@ def test_texts_of_stages_come_where_they_are_asked_for(zygote: Zygote) -> None:
     assert again.cached
 
 
+def test_a_full_cache_forgets_texts_before_binaries() -> None:
+    cache = Cache(most_bytes=30_000)
+    for n in range(5):
+        cache.put(str(n), Outcome(binary=b"0" * 1000, metadata={"name": "k"}, texts={"ptx": "x" * 6000}))
+    assert all(cache.get(str(n)) is not None for n in range(5))
+    assert cache.get("0", ("ptx",)) is None
+    assert cache.get("4", ("ptx",)) is not None
+
+
+def test_a_folder_of_compiled_kernels_stays_within_its_bound(tmp_path: Path) -> None:
+    first = Cache(tmp_path)
+    for n in range(20):
+        first.put(f"{n:04}", Outcome(binary=b"0" * 3000, metadata={"name": "k"}))
+    whole = sum(path.stat().st_size for path in tmp_path.glob("*/*"))
+    assert Cache(tmp_path, most_bytes_on_disk=whole).get("0000") is not None
+    Cache(tmp_path, most_bytes_on_disk=whole - 1)
+    left = sum(path.stat().st_size for path in tmp_path.glob("*/*"))
+    assert 0 < left <= whole // 2
+
+
 def test_a_full_cache_forgets_what_was_used_least_lately() -> None:
     cache = Cache(most_bytes=30_000)
     for n in range(20):

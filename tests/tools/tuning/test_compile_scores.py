@@ -24,7 +24,9 @@ def scored(front, tracing):
     def of(**values):
         text = rewrite(file.source, file.space, {f"matmul_kernel.{name}": value for name, value in values.items()})
         return score(
-            text, tracing(problem), lambda traced, one: front.compiled_with_text(traced, "sm_90", one, Options()),
+            text, tracing(problem), lambda traced, one: front.compiled_at_own_size(
+                traced, "sm_90", one, Options(), texts=("ptx",)
+            ),
             "sm_90",
         )  # fmt: skip
 
