@@ -2,7 +2,7 @@
 a policy, turns or a database.
 
     python -m bench.compiler_drafts FOLDER [--level 1] [--device cpu] [--modes strict,share] [--only REGEX]
-        [--workers 1] [--keep DRAFTS] [--draft-only] [--out bench/results/compiler_drafts-NAME]
+        [--workers 1] [--seconds N] [--keep DRAFTS] [--draft-only] [--out bench/results/compiler_drafts-NAME]
 
 FOLDER is a folder of problem files, or a checkout of KernelBench or of TritonBench (whose T channel it then is).
 
@@ -22,7 +22,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
@@ -168,6 +168,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="a regular expression over names")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, help="after which no problem is begun")
     parser.add_argument("--keep", type=Path, help="a folder for the drafts")
     parser.add_argument("--draft-only", action="store_true", help="judge nothing")
     parser.add_argument("--out", type=Path, default=Path("bench/results/compiler_drafts"))
@@ -185,22 +186,36 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
     for folder in (arguments.keep, arguments.out.parent):
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
     start = time.monotonic()
+    found: dict[int, Row] = {}
     with (
         Drafter() as drafter,
         nullcontext() if arguments.draft_only else Evaluator(arguments.device, workers=1) as evaluator,
         ThreadPoolExecutor(arguments.workers) as pool,
     ):
-        jobs = pool.map(lambda a: measured(*a, drafter, evaluator, arguments.keep), asked)
-        for done, row in enumerate(jobs, 1):
-            rows.append(row)
+
+        def one(problem: Problem, mode: Mode) -> Row | None:
+            late = arguments.seconds is not None and time.monotonic() - start > arguments.seconds
+            return None if late else measured(problem, mode, drafter, evaluator, arguments.keep)
+
+        jobs = {pool.submit(one, *pair): number for number, pair in enumerate(asked)}
+        for job in as_completed(jobs):
+            row = job.result()
+            if row is None:
+                continue
+            found[jobs[job]] = row
             took = f"{row.draft_seconds:.1f} + {row.verdict_seconds:.1f} s"
-            say(f"{done}/{len(asked)} {row.problem} {row.mode} {took}: {'correct' if row.correct else row.reason}")
+            say(
+                f"{len(found)}/{len(asked)} {row.problem} {row.mode} {took}: {'correct' if row.correct else row.reason}"
+            )
+            rows = [found[number] for number in sorted(found)]
             written = text(rows, command, machine_of(arguments.device), time.monotonic() - start)
             arguments.out.with_suffix(".md").write_text(written, encoding="utf-8")
             dumped = json.dumps([r.model_dump(mode="json") for r in rows], indent=1)
             arguments.out.with_suffix(".json").write_text(dumped + "\n", encoding="utf-8")
+    rows = [found[number] for number in sorted(found)]
+    if len(rows) < len(asked):
+        say(f"{len(asked) - len(rows)} were not begun within {arguments.seconds:.0f} s")
     say("\n".join(table(rows)))
     say(f"{time.monotonic() - start:.0f} s in all")
     return 0

@@ -64,6 +64,8 @@ class Profiler:
         self.device, self._gpu, self._sharers = device, gpu, sharers
         self._clock: Clock | None = None
         self._timed: OrderedDict[tuple[str, int], Timed] = OrderedDict()
+        self._records: dict[str, dict[bool, list[float]]] = {}
+        """Times of record by the hash of the problem, of references too whose inputs were let go of."""
 
     @property
     def clock(self) -> Clock:
@@ -129,7 +131,8 @@ class Profiler:
             buffers = Buffers(self.device)
             sets = [_input_set(buffers, one) for one in expected]
             changed = [s.values[i] for s in sets for i in sorted(prepared.mutated)]
-            clock = ReferenceClock(prepared.model, [s.values for s in sets], changed, self.clock.flush_ms)
+            record = self._records.setdefault(problem.hash, {})
+            clock = ReferenceClock(prepared.model, [s.values for s in sets], changed, self.clock.flush_ms, record)
             self._timed[key] = Timed(clock, sets, expected, buffers, nbytes * count)
         self._timed.move_to_end(key)
         return self._timed[key]

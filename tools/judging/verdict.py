@@ -142,37 +142,45 @@ class Verdict:
         self._prepared = self._prepared or prepared
         self._notes += [n for n in prepared.notes if n not in self._notes]
         checks = self._open(problem, prepared, base.index)
-        first = self._judge.expected(problem, self._seed, Draw.OWN, 0)
-        if checks.reloaded is False:
-            require_visible_weights(prepared, first)
-        self._progress("checking own inputs")
         try:
-            outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=how is ALL)
-            needed = self._work.needed if self._work is not None else None
-            self._work = self._own_work(checks, needed=needed)
-            self._deterministic = checks.again(first, outputs, self._shuffle(1))
-            if checks.keeps_something:
-                like_first = self._judge.like(problem, self._seed, first)
-                checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
-            if how is ALL:
-                decoy = checks.right_without_launches(first, self._shuffle(2))
-                self._work = self._own_work(checks, needed=not decoy)
+            self._own_inputs(checks, problem, how)
             shaken = checks.has_weights
             if shaken:
-                self._progress("checking other weights")
-                expected = self._judge.expected(problem, self._seed, Draw.OWN, 1, shaken=True)
-                if own_work.first_call_computes_more(checks.trace) and not checks.follows_the_weights(
-                    expected, self._shuffle(61)
-                ):
-                    raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=FOLDED_WEIGHTS))
-                checks.load_weights(expected.weights)
-                checks.check(expected, POISON_BYTES[0], self._shuffle(3), name="other_weights")
+                self._other_weights(checks, problem)
             else:
                 checks.check(self._judge.expected(problem, self._seed, Draw.OWN, 1), POISON_BYTES[0], self._shuffle(3))
             for number, draw in enumerate(self._distributions() if how is ALL else (Draw.SIGNED,), 2):
                 self._distribution(checks, problem, draw, number, shaken)
         finally:
             self._take(checks)
+
+    def _own_inputs(self, checks: SizeChecks, problem: Problem, how: Thoroughness) -> None:
+        """The problem's own inputs, twice. The draw is let go of on return: it may take gigabytes. Raises Failed."""
+        first = self._judge.expected(problem, self._seed, Draw.OWN, 0)
+        if checks.reloaded is False:
+            require_visible_weights(checks.prepared, first)
+        self._progress("checking own inputs")
+        outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=how is ALL)
+        needed = self._work.needed if self._work is not None else None
+        self._work = self._own_work(checks, needed=needed)
+        self._deterministic = checks.again(first, outputs, self._shuffle(1))
+        if checks.keeps_something:
+            like_first = self._judge.like(problem, self._seed, first)
+            checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
+        if how is ALL:
+            decoy = checks.right_without_launches(first, self._shuffle(2))
+            self._work = self._own_work(checks, needed=not decoy)
+
+    def _other_weights(self, checks: SizeChecks, problem: Problem) -> None:
+        """Raises Failed."""
+        self._progress("checking other weights")
+        expected = self._judge.expected(problem, self._seed, Draw.OWN, 1, shaken=True)
+        if own_work.first_call_computes_more(checks.trace) and not checks.follows_the_weights(
+            expected, self._shuffle(61)
+        ):
+            raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=FOLDED_WEIGHTS))
+        checks.load_weights(expected.weights)
+        checks.check(expected, POISON_BYTES[0], self._shuffle(3), name="other_weights")
 
     def _distributions(self) -> tuple[Draw, ...]:
         texts = [f.text for f in self._candidate.traced.functions.values()]
