@@ -16,10 +16,11 @@ from pydantic import TypeAdapter
 
 from kernelwright.agent.judging.messages import Ask, FromJudge, Ready, Step, Stop, ToJudge, Trouble
 from kernelwright.agent.judging.verdict_maker import VerdictMaker, capacity_of, trouble_kind
+from kernelwright.session_priority import lower_session
 from kernelwright.worker_process import connection_to_parent
 
 CPU_NICENESS = 5
-"""Of a judge on a CPU: who answers requests beside it comes first."""
+"""Of a judge on a CPU and of all that it starts: who answers requests beside it comes first."""
 _READS: TypeAdapter[ToJudge] = TypeAdapter(ToJudge)
 
 
@@ -49,7 +50,7 @@ def main() -> None:
     connection, (device, places, judges) = connection_to_parent()
     workers, sharers = int(places), int(judges)
     if device == "cpu":
-        os.nice(CPU_NICENESS)
+        lower_session(CPU_NICENESS)
     line = Line(connection)
     try:
         maker = VerdictMaker(device, workers, sharers)

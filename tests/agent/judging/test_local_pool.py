@@ -4,10 +4,13 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
+import psutil
 import pytest
 
 from kernelwright.agent.judging.evaluating import PoolEvaluator
+from kernelwright.agent.judging.judge_process import CPU_NICENESS
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, PoolClosed, VerdictCancelled
 from kernelwright.agent.problems.finding import find
@@ -118,3 +121,24 @@ def test_closing_ends_every_process_and_what_was_under_way(hangs):
         os.kill(process, 0)
     with pytest.raises(InfrastructureError):
         pool.submit(find("fused_silu"), hangs)
+
+
+def test_a_judge_and_all_that_it_starts_come_after_others_for_a_processor(pool, right):
+    """Also its sandboxes, whose sessions Linux would give a share as large as that of whoever answers requests."""
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("this kernel does not group processes by their session")
+    assert pool.submit(find("fused_silu"), right, OPTIONS).result(500).correct
+    [number] = pool.process_ids.values()
+    judge = psutil.Process(number)
+    below = {process.pid: autogroup(process.pid) for process in (judge, *judge.children(recursive=True))}
+    sessions = {os.getsid(pid) for pid, niceness in below.items() if niceness is not None}
+    assert len(sessions) > 2  # the judge's, and that of each sandbox
+    assert {niceness for niceness in below.values() if niceness is not None} == {CPU_NICENESS}
+
+
+def autogroup(process):
+    """Niceness of its session; None of a process that has ended."""
+    try:
+        return int(Path(f"/proc/{process}/autogroup").read_text().rpartition("nice ")[2])
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from kernelwright.session_priority import session_keeps_priority_of
 from kernelwright.tools.sandbox import folders
 from kernelwright.tools.sandbox.channel import Channel, ChannelClosed
 from kernelwright.tools.sandbox.inside import keeper
@@ -45,6 +46,7 @@ THREADS_END_SECONDS, LIBRARY_THREADS_END_SECONDS = 5.0, 0.5
 def main() -> None:
     kind, channel = Kind(sys.argv[1]), Channel(socket.socket(fileno=int(sys.argv[2])))
     layers = Layers()
+    session_keeps_priority_of(os.getppid())
     with channel.or_die(_remove_folder):
         if os.geteuid() == 0 or kind is not Kind.CUDA:
             enter_namespaces(layers, own_user=True)

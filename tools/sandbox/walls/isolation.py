@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernelwright.session_priority import enter_session
 from kernelwright.tools.sandbox.limits import Kind, Limits
 from kernelwright.tools.sandbox.walls import cgroup
 from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
@@ -133,7 +134,7 @@ def open_session(layers: Layers, limits: Limits, *, own_mounts: bool, scratch: s
     own_mounts: whether this process has a mount namespace of its own, whose mounts nobody else sees; nothing is mounted
     elsewhere.
     """
-    layers.enter("own session", os.setsid)
+    layers.enter("own session", enter_session)
     if not own_mounts:
         return
     if "pid namespace" in layers.active and layers.enter("own /proc", kernel.mount_proc):
