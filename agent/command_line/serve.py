@@ -56,6 +56,7 @@ def serve(
     from kernelwright.agent.serving.routes.quotas import Limits
     from kernelwright.agent.serving.server import Plan, devices_of
     from kernelwright.agent.serving.server import serve as run
+    from kernelwright.errors import InputError
 
     plan = Plan(
         host=host, port=port, store=store, token_file=token_file, database=db, kernelbench=kernelbench,
@@ -71,7 +72,9 @@ def serve(
         return
     from kernelwright.agent.judging.ray_pool import RayPool
 
-    run(plan, lambda: RayPool(ray), lambda line: typer.echo(line, err=True))
+    if device or judges_per_gpu > 1:
+        raise InputError("--ray: the cluster has a judge for each of its GPUs; leave out --device and --judges-per-gpu")
+    run(plan, lambda: RayPool(ray, workers), lambda line: typer.echo(line, err=True))
 
 
 def _needs_extra() -> None:

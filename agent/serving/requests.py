@@ -107,7 +107,9 @@ def read(status_code: int, body: bytes, retry_after: str | None, method: str, ur
         raise JudgeServiceError(f"{method} {url} was answered with {status_code}: is that a judge service?") from None
     if error.code in (Code.QUEUE_FULL, Code.QUOTA, Code.CLOSING, Code.NO_JUDGES, Code.TIMEOUT):
         raise Busy(error.message, float(retry_after) if retry_after and retry_after.isdigit() else None)
-    if error.code in (Code.INVALID, Code.TOO_LARGE, Code.UNAUTHORIZED, Code.NOT_FOUND):
+    if error.code is Code.UNAUTHORIZED:
+        raise InputError("the judge service does not know this token: set KERNELWRIGHT_TOKEN, or give token=")
+    if error.code in (Code.INVALID, Code.TOO_LARGE, Code.NOT_FOUND):
         raise InputError(f"the judge service says: {error.message}")
     raise JudgeServiceError(f"the judge service says: {error.message}")
 

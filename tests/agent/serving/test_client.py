@@ -117,7 +117,7 @@ def test_a_reference_that_cannot_be_used_is_a_problem_error(client, right_code):
 
 
 def test_a_wrong_token_and_an_address_where_nobody_is_fail_at_once(server, right_code):
-    with pytest.raises(InputError, match="send a token"):
+    with pytest.raises(InputError, match="KERNELWRIGHT_TOKEN"):
         kernelwright.JudgeClient(server.url, token="wrong").submit("fused silu", right_code)
     began = time.monotonic()
     with pytest.raises(JudgeServiceError, match="is agent serve running there"):
