@@ -22,6 +22,7 @@ from kernelwright.tools.comparing.tolerance import (
     real_parts,
     rows_of,
     tiles,
+    widened,
 )
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.report import Check, Failure, Fault, Mismatch, Number, Pattern, Value, clean_text
@@ -137,7 +138,7 @@ def measure(
     moved: Callable[[], Tensor] | None = None,
     tolerance: Tolerance | None = None,
     depth: int = 1,
-    precision: str = "",
+    dtype: Any = None,
     output: int = 0,
 ) -> Measured:
     """Compares one output whose form was found equal.
@@ -150,16 +151,17 @@ def measure(
     draw: whose inputs they come from; rows that are one number each have a scale of their own
     (tools/comparing/tolerance.py).
     moved: gives `shaken`, and is asked only where the output is wrong without it.
-    depth: input elements summed into one output element. precision: for KernelBench's own rule; the output's dtype
+    depth: input elements summed into one output element. dtype: the output's, where these are copies of it in
     where empty.
     """
-    rule = precision or str(eager.dtype).removeprefix("torch.")
+    dtype = eager.dtype if dtype is None else dtype
+    rule = str(dtype).removeprefix("torch.")
     near = (draw.startswith(Draw.CONSTANT_ROWS), draw.startswith(Draw.TINY))
     if not eager.numel():
         return Measured(check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule)))
-    verdict, r = _deviation(candidate, eager, exact, shaken, tolerance, depth, rule, near)
+    verdict, r = _deviation(candidate, eager, exact, shaken, tolerance, depth, dtype, near)
     if verdict.headroom > 1.0 and moved is not None:
-        verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, rule, near)
+        verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, dtype, near)
     check = Check(
         draw=draw,
         passed=verdict.headroom <= 1.0,
@@ -186,6 +188,8 @@ def measure_finite_part(
 
     if not (eager.is_floating_point() and candidate.shape == eager.shape):
         return measure(candidate, eager, exact, draw=draw, output=output)
+    dtype, candidate, eager = eager.dtype, widened(candidate), widened(eager)
+    exact = None if exact is None else widened(exact)
     settled = torch.isfinite(eager) if exact is None else torch.isfinite(eager) & torch.isfinite(exact)
     infinite = torch.isinf(eager) if exact is None else torch.isinf(eager) & torch.isinf(exact)
     silent = torch.isnan(candidate) & (settled | infinite)
@@ -201,7 +205,7 @@ def measure_finite_part(
     zero = torch.zeros((), dtype=eager.dtype, device=eager.device)
     precise = None if exact is None else torch.where(keep, exact, zero.to(exact.dtype))
     mine, theirs = torch.where(keep, candidate, zero), torch.where(keep, eager, zero)
-    told = measure(mine, theirs, precise, draw=draw, output=output)
+    told = measure(mine, theirs, precise, draw=draw, dtype=dtype, output=output)
     if not told.check.passed and _cancelled(mine, theirs):
         passed = told.check.with_(passed=True, note="off by less than sums of such numbers lose")
         told = told.with_(check=passed, mismatch=None, fault=None, headroom=1.0)
@@ -227,6 +231,8 @@ def measure_with_nan(candidate: Tensor, eager: Tensor, exact: Tensor | None, *, 
 
     if not (eager.is_floating_point() and candidate.shape == eager.shape):
         return Measured(check=Check(draw=draw, passed=True, note="not compared"))
+    dtype, candidate, eager = eager.dtype, widened(candidate), widened(eager)
+    exact = None if exact is None else widened(exact)
     wrong = torch.isnan(eager) != torch.isnan(candidate)
     if bool(wrong.any()):
         told = measure(wrong.to(eager.dtype), torch.zeros_like(eager), draw=draw, output=output)
@@ -238,8 +244,9 @@ def measure_with_nan(candidate: Tensor, eager: Tensor, exact: Tensor | None, *, 
         keep = keep & torch.isfinite(exact)
         precise = torch.where(keep, exact, zero.to(exact.dtype))
     return measure(
-        torch.where(keep, candidate, zero), torch.where(keep, eager, zero), precise, draw=draw, output=output
-    )
+        torch.where(keep, candidate, zero), torch.where(keep, eager, zero), precise, draw=draw, dtype=dtype,
+        output=output,
+    )  # fmt: skip
 
 
 def _own_infinity(output: Tensor, inputs: Sequence[Any]) -> Tensor:
@@ -249,7 +256,7 @@ def _own_infinity(output: Tensor, inputs: Sequence[Any]) -> Tensor:
     found = torch.zeros_like(output)
     for given in inputs:
         if isinstance(given, torch.Tensor) and given.is_floating_point() and given.shape == output.shape:
-            found |= torch.isinf(given)
+            found |= torch.isinf(widened(given))
     return found
 
 
@@ -257,7 +264,7 @@ def right(
     candidate: Tensor, eager: Tensor, exact: Tensor | None = None, shaken: Tensor | None = None, depth: int = 1
 ) -> bool:
     """The verdict of `measure` alone, at half its price."""
-    return not eager.numel() or _deviation(candidate, eager, exact, shaken, None, depth)[0].headroom <= 1.0
+    return not eager.numel() or _deviation(candidate, eager, exact, shaken, None, depth, eager.dtype)[0].headroom <= 1.0
 
 
 def _deviation(
@@ -267,12 +274,13 @@ def _deviation(
     shaken: Tensor | None,
     tolerance: Tolerance | None,
     depth: int,
-    precision: str = "",
+    dtype: Any,
     near: tuple[bool, bool] = (False, False),
 ) -> tuple[Deviation, Tensor]:
     """The deviation, and the reference in the output's shape (complex numbers as pairs).
 
-    near: whether the rows are one number each, whether all are near zero.
+    dtype: the output's, of which these may be copies. near: whether the rows are one number each, whether all are
+    near zero.
     """
     shape = tuple(real_parts(eager).shape)
     rows, columns = rows_of(shape)
@@ -281,8 +289,10 @@ def _deviation(
     s = None if shaken is None else as_rows(real_parts(shaken), rows, columns)
     if not (eager.is_floating_point() or eager.is_complex()):
         return deviation_of_whole_numbers(c, e, r, s), r.reshape(shape)
-    allowed = allowance(real_parts(eager).dtype, depth, constant_rows=near[0], tiny=near[1])
-    found = deviation_of_floats(c, e, r, s, allowed, tolerance, exact is None, _kb_tolerance(precision))
+    allowed = allowance(dtype.to_real(), depth, constant_rows=near[0], tiny=near[1])
+    found = deviation_of_floats(
+        c, e, r, s, allowed, tolerance, exact is None, _kb_tolerance(str(dtype).removeprefix("torch."))
+    )
     return replace(found, close=None) if eager.is_complex() else found, r.reshape(shape)
 
 
@@ -351,7 +361,7 @@ def close(candidate: Tensor, eager: Tensor, tolerance: float) -> bool:
     if candidate.shape != eager.shape or candidate.dtype != eager.dtype:
         return False
     rows, columns = rows_of(tuple(eager.shape))
-    c, e = as_rows(candidate, rows, columns), as_rows(eager, rows, columns)
+    c, e = as_rows(widened(candidate), rows, columns), as_rows(widened(eager), rows, columns)
     bad = torch.zeros((), dtype=torch.bool, device=e.device)
     for down, across in tiles(rows, columns, e.device.type):
         bad |= ~torch.isclose(e[down, across], c[down, across], atol=tolerance, rtol=tolerance).all()

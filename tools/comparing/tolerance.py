@@ -126,10 +126,21 @@ def as_rows(tensor: Tensor, rows: int, columns: int) -> Tensor:
     return tensor.detach().reshape(rows, columns)
 
 
+def widened(tensor: Tensor) -> Tensor:
+    """float32 of a float8 tensor, for which torch has next to no operators; every other tensor as it is."""
+    return tensor.float() if is_float8(tensor.dtype) else tensor
+
+
+def is_float8(dtype: Any) -> bool:
+    """Whether it is one of torch's floating types of one byte."""
+    return bool(dtype.is_floating_point and dtype.itemsize == 1)
+
+
 def real_parts(tensor: Tensor) -> Tensor:
+    """What can be compared element by element: pairs of a complex tensor, float32 of a float8 one."""
     import torch
 
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else widened(tensor)
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:
@@ -186,8 +197,8 @@ def _times(value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_r
     """A floating tensor times the factors drawn for each piece of it, or for each row; every other value as it is."""
     import torch
 
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        return value
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or is_float8(value.dtype):
+        return value  # the next number of a float8 type is no small step
     generator = torch.Generator(device=value.device).manual_seed(seed)
     out = value.clone(memory_format=torch.contiguous_format)
     if by_rows and out.dim():

@@ -54,7 +54,17 @@ def apply(draw: Draw, inputs: list[Any]) -> None:
         return
     for value in inputs:
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
-            _map(value, draw)
+            _map(value, draw) if value.itemsize > 1 else _map_float8(value, draw)
+
+
+def _map_float8(tensor: Any, draw: Draw) -> None:
+    """By way of float32: torch computes nothing in eight bits. What is too large becomes the largest number."""
+    import torch
+
+    wide = tensor.float()
+    _map(wide, draw)
+    most = torch.finfo(tensor.dtype).max
+    tensor.copy_(wide.clamp_(-most, most))
 
 
 def _pieces(tensor: Any) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from kernelwright.tools import wire
+from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.report import Value
@@ -165,7 +166,7 @@ def _tensor(tensor: Any, ranges: _Ranges, real: bool) -> dict[str, Any]:
     if not tensor.is_floating_point() and not tensor.is_complex() and found["dtype"] != "bool":
         low, high = (int(tensor.min()), int(tensor.max()) + 1) if real and tensor.numel() else ranges.of(tensor)
         found |= {"low": low, "high": high}
-    if real and tensor.numel() <= MOST_VALUES and not tensor.is_complex() and bool(tensor.isfinite().all()):
+    if real and tensor.numel() <= MOST_VALUES and not tensor.is_complex() and bool(widened(tensor).isfinite().all()):
         found["values"] = tensor.flatten().tolist()
     return found
 

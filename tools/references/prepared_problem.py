@@ -12,7 +12,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.near_ties import Recorder, as_good, naming_equals
-from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows
+from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows, widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges, shake_weights
@@ -75,7 +75,7 @@ class Expected:
 
         outputs = [o for o in self.eager if isinstance(o, torch.Tensor) and o.is_floating_point() and o.numel()]
         pieces = [piece for o in outputs for piece in o.reshape(-1).split(1 << 27)]
-        return not pieces or bool(torch.cat([torch.stack(torch.aminmax(p)) for p in pieces]).isfinite().all())
+        return not pieces or bool(torch.cat([torch.stack(torch.aminmax(widened(p))) for p in pieces]).isfinite().all())
 
 
 @dataclass

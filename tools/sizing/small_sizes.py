@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 
+from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import DryRunFailed, Weight, held, run_once, weigh
 from kernelwright.tools.report import Value
@@ -144,7 +145,7 @@ def _look(outputs: list[object]) -> tuple[bool, bool]:
     """Whether all outputs are finite, and whether all are constant."""
     import torch
 
-    floats = [o for o in outputs if isinstance(o, torch.Tensor) and o.is_floating_point()]
+    floats = [widened(o) for o in outputs if isinstance(o, torch.Tensor) and o.is_floating_point()]
     wide = [o for o in floats if o.numel() > 1]
     finite = all(bool(torch.isfinite(o).all()) for o in floats)
     return finite, bool(wide) and all(bool((o == o.flatten()[0]).all()) for o in wide)

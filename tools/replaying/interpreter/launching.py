@@ -203,6 +203,7 @@ def install() -> None:
     """
     from kernelwright.tools.compiling.text import vocabulary
     from kernelwright.tools.replaying.interpreter import bfloat16 as interpreter_bf16
+    from kernelwright.tools.replaying.interpreter import float8 as interpreter_float8
     from kernelwright.tools.replaying.interpreter import quicker_language, tree_reductions
     from kernelwright.tools.replaying.interpreter import repairs as interpreter_repairs
     from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
@@ -218,6 +219,7 @@ def install() -> None:
     for change in interpreter_repairs.REPAIRS:
         change()
     interpreter_bf16.install()
+    interpreter_float8.install()
     for change in (*quicker_language.QUICKER, *interpreter_repairs.QUICKER):
         change()
     quicker_language.call_builtins_at_once()

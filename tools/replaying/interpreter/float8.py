@@ -1,0 +1,49 @@
+"""float8 under Triton's interpreter, whose own conversion loses the carry of a mantissa that rounds up to the next
+power of two, and the sticky bits of a tie.
+
+Here a conversion goes by way of float32 and torch, to the nearest number, ties to even; what is too large becomes the
+largest number, as `cvt.rn.satfinite` makes it (PTX ISA, "cvt").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kernelwright.tools.replaying.interpreter import bfloat16
+
+
+def install() -> None:
+    """Replaces the interpreter's conversions from and to float8e4nv and float8e5."""
+    import torch
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    types = {"fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
+    original: Callable[..., Any] = interpreter._convert_float
+
+    def convert(values: Any, source: Any, target: Any, rounding: Any) -> Any:
+        toward_zero = rounding == interpreter._ir.ROUNDING_MODE.RTZ
+        if toward_zero or not {source.name, target.name} & types.keys():
+            return original(values, source, target, rounding)
+        if source.name in types:
+            bits = torch.from_numpy(np.ascontiguousarray(values).view(np.uint8))
+            wide = bits.view(types[source.name]).float().numpy()
+        else:
+            wide = bfloat16.widen(values) if source == tl.bfloat16 else np.asarray(values).astype(np.float32)
+        if target.name in types:
+            return _narrowed(torch.from_numpy(np.ascontiguousarray(wide)), types[target.name]).view(torch.uint8).numpy()
+        if target == tl.bfloat16:
+            return bfloat16.narrow(wide)
+        return wide.astype(interpreter._get_np_dtype(target))
+
+    interpreter._convert_float = convert
+
+
+def _narrowed(values: Any, dtype: Any) -> Any:
+    import torch
+
+    most = torch.finfo(dtype).max
+    return values.clamp(-most, most).to(dtype)  # a NaN stays one
