@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -44,6 +46,12 @@ def _source_line(where: SourceLine) -> Text:
     return Text("\n").join(Text.assemble((m, QUIET), line) for m, line in zip(margins, shown, strict=True))
 
 
+def _ratio(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{ratio:.3g} of eager's own RMS error" if math.isfinite(ratio) else "eager's own error is zero"
+
+
 def mismatch_view(mismatch: Mismatch) -> RenderableType:
     """How many elements are wrong, in what pattern, the first and the worst of them."""
     rows: list[tuple[str, object]] = [
@@ -51,7 +59,7 @@ def mismatch_view(mismatch: Mismatch) -> RenderableType:
         ("pattern", Text((mismatch.pattern or "").replace("_", " "), style=WARN)),
         ("look at", data(mismatch.hint)),
         ("max error", "" if mismatch.max_error is None else f"{mismatch.max_error:.3g} from float64"),
-        ("error ratio", "" if mismatch.error_ratio is None else f"{mismatch.error_ratio:.3g} of eager's own RMS error"),
+        ("error ratio", _ratio(mismatch.error_ratio)),
     ]
     elements = [("first", mismatch.first)] if mismatch.first else []
     elements += [("worst", element) for element in mismatch.worst]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -126,8 +128,10 @@ def _checks(result: CorrectnessResult) -> Text:
     passed = sum(check.passed for check in result.checks)
     text = Text(f"{passed} of {len(result.checks)} passed")
     ratios = [c.error_ratio for c in result.checks if c.error_ratio is not None]
-    if ratios:
-        text.append(f", error at most {max(ratios):.3g} of eager's own")
+    if finite := [ratio for ratio in ratios if math.isfinite(ratio)]:
+        text.append(f", error at most {max(finite):.3g} of eager's own")
+    if len(finite) < len(ratios):
+        text.append(", an error where eager has none")
     if result.deterministic is not None:
         text.append(", bitwise repeatable" if result.deterministic else ", not bitwise repeatable")
     if result.sizes and not result.tried:
