@@ -28,13 +28,16 @@ CONTRACT = (
     "torch._inductor.fx_passes.reinplace:_inplace_generalized_scatter",
     "torch._inductor.fx_passes.reinplace:graph_call_function",
     "torch._inductor.graph:GraphLowering.codegen",
+    "torch._inductor.graph:GraphLowering.decide_layout_opt",
     "torch._inductor.ir:Reduction.create",
+    "torch._inductor.kernel.conv:conv_layout",
     "torch._inductor.kernel.mm_common:use_native_matmul",
     "torch._inductor.lowering:_maybe_layout_constraints",
     "torch._inductor.lowering:lowerings",
     "torch._inductor.lowering:pooling_size",
     "torch._inductor.lowering:needs_fallback_due_to_atomic_add_limitations",
     "torch._inductor.lowering:use_scatter_fallback",
+    "torch._inductor.sizevars:SizeVarAllocator.guard_int_seq",
     "torch._inductor.sizevars:SizeVarAllocator.guard_or_false",
     "torch._inductor.virtualized:V.set_graph_handler",
     "torch._inductor.virtualized:ops",
@@ -47,6 +50,7 @@ CONTRACT = (
     "torch.library:register_fake",
     "torch.nn.init:_calculate_fan_in_and_fan_out",
     "torch.utils._sympy.functions:FloorDiv",
+    "torch.utils._sympy.functions:Max",
     "torch.utils._sympy.functions:ModularIndexing",
     "torch.utils._sympy.functions:Identity",
     "torch.utils._sympy.interp:sympy_interp",
@@ -197,5 +201,43 @@ def configure(own_products: bool) -> None:
             return False
 
     SizeVarAllocator.guard_or_false = guarded  # type: ignore[method-assign]
+    _channels_last_outputs()
     split = InductorChoices.reduction_split_factor
     InductorChoices.reduction_split_factor = staticmethod(lambda *a, **k: min(split(*a, **k), 264))  # type: ignore[method-assign]
+
+
+def without_maxima(expression: Any) -> Any:
+    """`Max(1, size)` of a stride as the size: they differ where the tensor has no element."""
+    import sympy
+    from torch.utils._sympy.functions import Max
+
+    if not isinstance(expression, sympy.Expr):
+        return expression
+    return expression.replace(
+        lambda e: isinstance(e, Max) and len(e.args) == 2 and sympy.S.One in e.args,
+        lambda e: next((a for a in e.args if a != 1), sympy.S.One),
+    )
+
+
+def _channels_last_outputs() -> None:
+    """A convolution over two axes that is asked for with channels last gives them last, which a CPU build of torch,
+    asked for the layout, does not know.
+    """
+    from torch._inductor import ir
+    from torch._inductor.kernel import conv
+    from torch._inductor.virtualized import V
+
+    if hasattr(conv.conv_layout, "plain"):
+        return
+    plain = conv.conv_layout
+
+    def conv_layout(*args: Any, **kwargs: Any) -> Any:
+        found = plain(*args, **kwargs)
+        strides = [without_maxima(n) for n in found.stride]
+        if V.graph.layout_opt and len(found.size) == 4:
+            _, channels, height, width = found.size
+            strides = [channels * height * width, 1, width * channels, channels]
+        return ir.FixedLayout(found.device, found.dtype, found.size, strides)
+
+    conv_layout.plain = plain  # type: ignore[attr-defined]
+    conv.conv_layout = conv_layout

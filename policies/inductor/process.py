@@ -80,14 +80,15 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     _prepare()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        channel.send(answer(payload["source"], payload["mode"], payload["partial"], payload["varied"]))
+        asked = (payload[name] for name in ("source", "mode", "partial", "varied", "precise"))
+        channel.send(answer(*asked))
 
 
-def answer(source: str, mode: str, partial: bool, varied: list[str]) -> dict[str, Any]:
-    """The fields of a Draft."""
+def answer(source: str, mode: str, partial: bool, varied: list[str], precise: bool = False) -> dict[str, Any]:
+    """The fields of a Draft. precise: products of fp32 are made in fp32."""
     start = time.monotonic()
     try:
-        made = drafted(source, mode == "strict", partial, varied)
+        made = drafted(source, mode == "strict", partial, varied, precise)
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
         made = {"refused": _reason(error, source)}
     return {**made, "seconds": time.monotonic() - start}
@@ -105,7 +106,7 @@ def _reason(error: Exception, source: str) -> str:
     return reason
 
 
-def drafted(source: str, strict: bool, partial: bool, varied: list[str]) -> dict[str, Any]:
+def drafted(source: str, strict: bool, partial: bool, varied: list[str], precise: bool = False) -> dict[str, Any]:
     """Raises the first attempt's exception where no attempt gives a draft."""
     start = time.monotonic()
     base, attempts = _attempts(source, varied)
@@ -114,7 +115,7 @@ def drafted(source: str, strict: bool, partial: bool, varied: list[str]) -> dict
     with _lowerings(strict):
         for free in attempts:
             try:
-                made = _attempt(base, free, strict and not partial)
+                made = _attempt(base, free, strict and not partial, precise)
             except Exception as error:
                 first = first or error
                 if isinstance(error, Refused) and not str(error).startswith("Inductor"):
@@ -149,13 +150,13 @@ def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
     return base, [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
 
 
-def _attempt(source: str, free: Any, strict: bool) -> dict[str, Any]:
+def _attempt(source: str, free: Any, strict: bool, precise: bool) -> dict[str, Any]:
     from kernelwright.policies.inductor.lowering.generating import generate
     from kernelwright.policies.inductor.tracing.graph import trace
     from kernelwright.policies.inductor.writing.candidate import write_candidate
 
     traced = trace(source, free, partial=not strict)
-    made = write_candidate(traced, generate(traced))
+    made = write_candidate(traced, generate(traced), precise)
     if strict and made.library_calls:
         left = dict.fromkeys(made.library_calls)
         raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
@@ -174,7 +175,7 @@ class _lowerings:
     def __enter__(self) -> None:
         from torch._inductor import lowering
 
-        from kernelwright.policies.inductor.lowering.convolutions import own_convolutions
+        from kernelwright.policies.inductor.lowering.convolutions import library_convolutions, own_convolutions
         from kernelwright.policies.inductor.lowering.products import own_products
         from kernelwright.policies.inductor.private_torch import configure
 
@@ -183,6 +184,8 @@ class _lowerings:
         if self._strict:
             own_products()
             own_convolutions()
+        else:
+            library_convolutions()
 
     def __exit__(self, *_: object) -> None:
         from torch._inductor import lowering

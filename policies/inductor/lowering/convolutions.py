@@ -21,6 +21,28 @@ def own_convolutions() -> None:
         lowering.pooling_size = _pooling_size(lowering.pooling_size)
 
 
+def library_convolutions() -> None:
+    """Lets the library's convolutions keep sizes of weights as symbols, which Inductor's lowering turns into numbers
+    for templates that are not used here.
+    """
+    import torch
+    from torch._inductor import lowering
+    from torch._inductor.virtualized import V
+
+    plain = lowering.lowerings[torch.ops.aten.convolution.default]
+
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        sizes = V.graph.sizevars
+        guard = sizes.guard_int_seq
+        sizes.guard_int_seq = lambda left: [n if getattr(n, "free_symbols", ()) else sizes.guard_int(n) for n in left]
+        try:
+            return plain(*args, **kwargs)
+        finally:
+            sizes.guard_int_seq = guard
+
+    lowering.lowerings[torch.ops.aten.convolution.default] = lowered
+
+
 @dataclass(frozen=True)
 class Geometry:
     """The sizes of one convolution; all lists have one entry for each spatial axis."""

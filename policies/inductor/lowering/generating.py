@@ -23,6 +23,8 @@ class Generated:
     """Name in the text -> the tensor of numbers that is written in forward."""
     bodies: tuple[str, ...] = ()
     """Texts of the steps of loops, in the order of the loops."""
+    channels_last: bool = False
+    """The library's convolutions over two axes give their channels last."""
 
 
 def generate(traced: Traced) -> Generated:
@@ -37,7 +39,7 @@ def generate(traced: Traced) -> Generated:
             constants |= {f"step_{number}_{name}": value for name, value in more.items()}
     if sum(c.numel() for c in constants.values()) > MOST_CONSTANTS:
         raise Refused(f"forward has over {MOST_CONSTANTS} numbers written in it")
-    return Generated(text, constants, tuple(bodies))
+    return Generated(text, constants, tuple(bodies), channels_last(traced.graph))
 
 
 def _apart(text: str, number: int) -> str:
@@ -56,8 +58,49 @@ def _generated(graph: Any, flat: list[Any], traced: Traced) -> tuple[str, dict[s
 
     with V.set_fake_mode(traced.mode), torch.no_grad():
         _recursive_post_grad_passes(graph, is_inference=True)
-        lowering = GraphLowering(graph, example_inputs=flat, shape_env=traced.sizes.env, is_inference=True)
+        _plain_output_strides(graph, traced)
+        lowering = GraphLowering(
+            graph, example_inputs=flat, shape_env=traced.sizes.env, is_inference=True, layout_opt=channels_last(graph)
+        )
         with V.set_graph_handler(lowering), V.set_extern_kernel_nodes([]), V.set_debug_handler(DebugContext()):
             lowering.run(*flat)
             wrapper: Any = lowering.codegen()[0]
     return str(getattr(wrapper, "value", wrapper)), dict(lowering.constants)
+
+
+def _plain_output_strides(graph: Any, traced: Traced) -> None:
+    """Contiguous strides are products of max(1, size), for tensors without elements, which are never read: without it
+    an index is a sum that axes can be merged in.
+    """
+    from kernelwright.policies.inductor.private_torch import without_maxima
+
+    env = traced.sizes.env
+    (output,) = [n for n in graph.graph.nodes if n.op == "output"]
+    for node in output.args[0]:
+        value = getattr(node, "meta", {}).get("val")
+        if not hasattr(value, "stride"):
+            continue
+        strides = []
+        for stride in value.stride():
+            expression = getattr(getattr(stride, "node", None), "expr", None)
+            plain = expression if expression is None else without_maxima(expression)
+            same = expression is None or plain == expression
+            strides.append(stride if same else env.create_symintnode(plain, hint=stride.node.hint))
+        if any(a is not b for a, b in zip(strides, value.stride(), strict=True)):
+            node.meta["val"] = value.new_empty_strided(value.shape, strides)
+
+
+def channels_last(graph: Any) -> bool:
+    """Whether the library's convolutions are asked for with channels last, as torch.compile asks for them where sizes
+    are numbers: those over two axes, but for the ones in groups of several channels, which are slower so.
+    """
+    import torch
+    from torch._inductor import config
+
+    if config.triton.native_matmul:
+        return False
+    aten = torch.ops.aten
+    found = [n for n in graph.graph.nodes if n.target is aten.convolution.default]
+    weights = [n.args[1].meta["val"] for n in found]
+    grouped = any(n.args[8] != 1 and w.shape[1] != 1 for n, w in zip(found, weights, strict=True))
+    return any(w.dim() == 4 for w in weights) and not grouped

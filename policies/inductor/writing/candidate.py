@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from kernelwright.policies.inductor.lowering.generating import Generated
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import Traced
+from kernelwright.policies.inductor.writing.halves import HALVES, HALVES_KERNEL
 from kernelwright.policies.inductor.writing.helpers import helpers_for
 from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
 from kernelwright.policies.inductor.writing.kernels import covered, kernels_of
-from kernelwright.policies.inductor.writing.launches import Host, Written, name_buffers, read_call, write_kernel
+from kernelwright.policies.inductor.writing.launch import Host
+from kernelwright.policies.inductor.writing.launches import Written, keep_channels_last, name_buffers, read_call, write_kernel
 from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.lines import broken, short_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
+from kernelwright.policies.inductor.writing.products import Products
 
 SPLIT = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
@@ -45,8 +48,11 @@ class Candidate:
     library_calls: tuple[str, ...]
 
 
-def write_candidate(traced: Traced, generated: Generated) -> Candidate:
-    """Raises Refused where Inductor's text holds something that has no plain form."""
+def write_candidate(traced: Traced, generated: Generated, precise: bool = False) -> Candidate:
+    """The candidate. precise: products of fp32 are made in fp32.
+
+    Raises Refused where Inductor's text holds something that has no plain form.
+    """
     kernels = kernels_of("\n".join([generated.text, *generated.bodies]))
     if not kernels:
         raise Refused(f"nothing is left for a kernel: it is {_what_remains(generated.text)}")
@@ -54,11 +60,17 @@ def write_candidate(traced: Traced, generated: Generated) -> Candidate:
     taken = {*names.values(), *TAKEN, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
     looped = LoopReading(traced, generated, kernels, names, taken)
     host = read_call(generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names))
+    if generated.channels_last:
+        keep_channels_last(host)
     name_buffers(host, taken)
     launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
+    products = Products.of(traced, host, taken, precise)
     written = {
-        k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.") for k in kernels if launches[k]
+        k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.", products)
+        for k in kernels
+        if launches[k]
     }
+    products.place_halves(host)
     lines = [part for line in _forward_lines(traced, host, written, names) for part in broken(line, 8)]
     lines, constants = _constants(lines, generated)
     needed, model = model_and_what_it_needs(traced, lines, constants)
@@ -71,7 +83,8 @@ def write_candidate(traced: Traced, generated: Generated) -> Candidate:
     bodies = [w.text for w in written.values()]
     texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
     texts += (
-        [SPLIT] * ("*split(" in model)
+        [HALVES_KERNEL, HALVES] * ("halves(" in model)
+        + [SPLIT] * ("*split(" in model)
         + [BLOCK_FOR] * ("block_for(" in model)
         + [n for n in needed if not _is_import(n)]
         + [model]
@@ -79,12 +92,14 @@ def write_candidate(traced: Traced, generated: Generated) -> Candidate:
     whole = "\n\n\n".join(texts)
     imports = [i for i, used in IMPORTS.items() if re.search(used, whole)]
     imports += [n for n in needed if _is_import(n) and n not in imports and "__future__" not in n]
-    head = _head(traced, host)
+    head = _head(traced, host, "bf16x3" in whole or "halves(" in model)
     return Candidate(head + "\n".join(imports) + "\n\n\n" + whole + "\n", len(written), tuple(host.library))
 
 
-def _head(traced: Traced, host: Host) -> str:
+def _head(traced: Traced, host: Host, in_parts: bool) -> str:
     lines = ["# Drafted by torch's compiler (Inductor), and rewritten. Block sizes are not tuned."]
+    if in_parts:
+        lines.append("# Products of fp32 are made of bf16 halves (bf16x3): nearly as precise, and another arithmetic.")
     if traced.fixed:
         lines.append(f"# Right at the problem's own size only of: {', '.join(traced.fixed)}.")
     if host.library:

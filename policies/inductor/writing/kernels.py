@@ -57,6 +57,14 @@ class Kernel:
     """Whether the reduced elements lie side by side in memory."""
     grid: str
     """Inductor's name for how programs are counted."""
+    halved: bool = False
+    """Its operands are passed as halves of bf16."""
+    parted: bool = False
+    """It multiplies fp32 in parts of bf16 that it makes itself."""
+    grouped: bool = False
+    """Its programs take tiles in groups."""
+    single: bool = True
+    """What it multiplies is fp32."""
 
     @property
     def parameters(self) -> list[str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
+from kernelwright.policies.inductor.writing.flat_products import flat_products
 from kernelwright.policies.inductor.writing.kernels import Kernel
+from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
 from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
 from kernelwright.policies.inductor.writing.lines import WIDTH, folded, short_lines
 from kernelwright.policies.inductor.writing.naming import Names, plural, roles_of
 from kernelwright.policies.inductor.writing.plain import plain_function, renamed, uses
+from kernelwright.policies.inductor.writing.products import Products
 from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
 
 SKIPPED = re.compile(
@@ -24,45 +27,8 @@ STEPS = "torch.ops.kernelwright.steps"
 LIBRARY = re.compile(r"(?:extern_kernels|torch\.ops\.\w+|\baten)\.(\w+)")
 
 
-@dataclass
-class Launch:
-    """One launch of a kernel: what `call` passes, as text of ModelNew."""
-
-    kernel: Kernel
-    given: dict[str, str]
-    """Parameter -> expression."""
-
-
-@dataclass
-class Loop:
-    """A loop over a size: `for step in range(count)` round the launches of one step."""
-
-    count: str
-    step: str
-    """What the number of the step is called."""
-    first: dict[str, str]
-    """Tensor that is carried -> what it is before the loop."""
-    rows: dict[str, str]
-    """Tensor that the steps fill, a row each -> its allocation."""
-    given: dict[str, str]
-    """Names for what the steps read, where it is no name yet."""
-    host: Host
-
-
-@dataclass
-class Host:
-    """What forward does, in order."""
-
-    steps: list[Launch | Loop | ast.stmt] = field(default_factory=list)
-    library: list[str] = field(default_factory=list)
-    returned: list[str] = field(default_factory=list)
-
-    def launches(self) -> list[Launch]:
-        """All of them, those inside loops too."""
-        inside = [s.host.launches() if isinstance(s, Loop) else [s] for s in self.steps if isinstance(s, Loop | Launch)]
-        return [launch for some in inside for launch in some]
-
-
+GROUP = 8
+"""Tiles of rows that share their columns in the L2 cache."""
 Looped = Callable[[ast.Call], "tuple[Loop, list[str]]"]
 """The operator of a loop -> the loop, and the names of what it gives."""
 
@@ -126,6 +92,20 @@ def _read_statement(host: Host, statement: ast.stmt, kernels: dict[str, Kernel])
     if "_tensor_constant" not in line and (called := LIBRARY.search(line)):
         host.library.append(called[1])
     host.steps.append(ast.parse(line.replace("extern_kernels.", "torch.")).body[0])
+
+
+def keep_channels_last(host: Host) -> None:
+    """What a convolution over two axes gives is read with its channels last: that it lies so is made certain, which
+    costs nothing where it does.
+    """
+    for step in host.steps:
+        called = step.value if isinstance(step, ast.Assign) else None
+        if isinstance(step, ast.Assign) and isinstance(called, ast.Call):
+            strides = [k.value for k in called.keywords if k.arg == "stride"]
+            over_two = strides and len(getattr(strides[0], "elts", ())) == 2
+            if ast.unparse(called.func) == "torch.convolution" and over_two:
+                text = f"{ast.unparse(called)}.contiguous(memory_format=torch.channels_last)"
+                step.value = ast.parse(text, mode="eval").body
 
 
 class _Plain(ast.NodeTransformer):
@@ -212,7 +192,7 @@ class Written:
     """Inductor's names, in the order of the rewritten kernel."""
 
 
-def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Written:
+def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, products: Products) -> Written:
     function = plain_function(kernel.function)
     read = uses(function)
     parameters = _parameter_names(kernel, launches)
@@ -230,6 +210,9 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
     renamed(function, names)
     augmented(function)
     quotients_named(function)
+    if kernel.dot:
+        flat_products(function)
+        kept = products.finish(kernel, launches, function, kept)
     head, rest = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
     decorator, head = head.split("\n", 1)
     opening, parameters_text = head.split("(", 1)
@@ -292,6 +275,8 @@ def launch_lines(launch: Launch, written: Written) -> list[str]:
     options = [f"num_warps={warps(kernel, sizes)}"]
     if (number := stages(kernel)) is not None:
         options.append(f"num_stages={number}")
+    if kernel.grouped:
+        options.insert(0, f"GROUP={GROUP}")
     grid = _grid(kernel, extents, counts, names)
     arguments = folded("", passed, "", " " * 12)
     arguments = [f"    {passed_line.strip()}" for passed_line in arguments if passed_line.strip()]

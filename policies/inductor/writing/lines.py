@@ -34,7 +34,7 @@ def broken(line: str, around: int = 0) -> list[str]:
     """One statement as lines that fit into the width, less what is `around` them; a line that cannot be broken is
     given back.
     """
-    if len(line) + around <= WIDTH:
+    if len(line) + around <= WIDTH or line.endswith(","):  # a comma: it is an argument of a call, and no statement
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
     try:

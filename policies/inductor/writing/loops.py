@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from kernelwright.policies.inductor.lowering.generating import Generated
 from kernelwright.policies.inductor.tracing.graph import Traced
 from kernelwright.policies.inductor.writing.kernels import Kernel
-from kernelwright.policies.inductor.writing.launches import Host, Launch, Loop, Written, launch_lines, read_call
+from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
+from kernelwright.policies.inductor.writing.launches import Written, launch_lines, read_call
 
 
 class LoopReading:
@@ -46,6 +47,8 @@ class LoopReading:
         places = [f"{row}[{step}]" for row in rows]
         arguments = [step, *sizes, *names, *ahead, *places, *read]
         host = read_call(self._texts[number], self._kernels, arguments, symbols, self, {})
+        for launch in host.launches():
+            launch.outermost = False
         filled = {r: self._allocation(ast.unparse(count), shape, dtype, symbols)
                   for r, (shape, dtype) in zip(rows, body.shapes, strict=True)}  # fmt: skip
         first = dict(zip(names, map(ast.unparse, carried.elts), strict=True))

@@ -33,11 +33,11 @@ def plain_function(function: ast.FunctionDef) -> ast.FunctionDef:
     _Runtime().visit(made)
     _substitute(made, dict(_aliases(made)))
     _Constants(made).visit(made)
-    _drop_unused(made)
+    drop_unused(made)
     _without_broadcasts_of_products(made)
     _inline(made)
     tidied(made)
-    _drop_unused(made)
+    drop_unused(made)
     _inline(made)
     tidied(made)
     return ast.fix_missing_locations(made)
@@ -171,7 +171,7 @@ def uses(tree: ast.AST) -> Counter[str]:
     return Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
-def _drop_unused(function: ast.FunctionDef) -> None:
+def drop_unused(function: ast.FunctionDef) -> None:
     """Removes assignments to names that nothing reads, until there are none."""
     while True:
         read = uses(function)

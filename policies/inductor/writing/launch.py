@@ -1,0 +1,51 @@
+"""The host side of a draft as values: launches, loops round launches, and what else forward does."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from kernelwright.policies.inductor.writing.kernels import Kernel
+
+
+@dataclass
+class Launch:
+    """One launch of a kernel: what `call` passes, as text of ModelNew."""
+
+    kernel: Kernel
+    given: dict[str, str]
+    """Parameter -> expression."""
+    outermost: bool = True
+    """It is in no loop of forward."""
+    halves: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Tensor that is passed as the halves of its elements -> what these are called."""
+
+
+@dataclass
+class Loop:
+    """A loop over a size: `for step in range(count)` round the launches of one step."""
+
+    count: str
+    step: str
+    """What the number of the step is called."""
+    first: dict[str, str]
+    """Tensor that is carried -> what it is before the loop."""
+    rows: dict[str, str]
+    """Tensor that the steps fill, a row each -> its allocation."""
+    given: dict[str, str]
+    """Names for what the steps read, where it is no name yet."""
+    host: Host
+
+
+@dataclass
+class Host:
+    """What forward does, in order."""
+
+    steps: list[Launch | Loop | ast.stmt] = field(default_factory=list)
+    library: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
+
+    def launches(self) -> list[Launch]:
+        """All of them, those inside loops too."""
+        inside = [s.host.launches() if isinstance(s, Loop) else [s] for s in self.steps if isinstance(s, Loop | Launch)]
+        return [launch for some in inside for launch in some]
