@@ -32,7 +32,7 @@ def library_convolutions() -> None:
     plain = lowering.lowerings[torch.ops.aten.convolution.default]
 
     def lowered(*args: Any, **kwargs: Any) -> Any:
-        sizes = V.graph.sizevars
+        sizes: Any = V.graph.sizevars
         guard = sizes.guard_int_seq
         sizes.guard_int_seq = lambda left: [n if getattr(n, "free_symbols", ()) else sizes.guard_int(n) for n in left]
         try:

@@ -89,7 +89,8 @@ class _Orienting:
 
     def of(self, value: ast.expr) -> ast.expr:
         """Raises _NotFlat."""
-        return _Copying(self).visit(copy.deepcopy(value))  # type: ignore[no-any-return]
+        made: ast.expr = _Copying(self).visit(copy.deepcopy(value))
+        return made
 
     def subscript(self, node: ast.Subscript) -> ast.expr:
         """`tl.arange(0, ROW_BLOCK)[:, None, None]` as a row or a column of the matrix."""

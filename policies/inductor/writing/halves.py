@@ -20,7 +20,7 @@ LEAST_USES = 256
 """rows * columns / (rows + columns) of a product from which on writing the halves costs less than it saves."""
 LEAST_DEPTH = 64
 
-HALVES_KERNEL = '''# Covers the halves of a product's operands.
+HALVES_KERNEL = """# Covers the halves of a product's operands.
 @triton.jit
 def halves_kernel(tensor_pointer, high_pointer, low_pointer, elements, ELEMENT_BLOCK: tl.constexpr):
     element = tl.program_id(0).to(tl.int64) * ELEMENT_BLOCK + tl.arange(0, ELEMENT_BLOCK)
@@ -30,7 +30,7 @@ def halves_kernel(tensor_pointer, high_pointer, low_pointer, elements, ELEMENT_B
     high = tl.where(infinite, tl.where(value > 0.0, 1.0, -1.0), value).to(tl.bfloat16)
     low = tl.where(infinite, value, value - high.to(tl.float32)).to(tl.bfloat16)
     tl.store(high_pointer + element, high, element_exists)
-    tl.store(low_pointer + element, low, element_exists)'''
+    tl.store(low_pointer + element, low, element_exists)"""
 
 HALVES = '''def halves(tensor):
     """An fp32 tensor as the sum of two of bf16, in the order of its memory."""

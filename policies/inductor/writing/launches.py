@@ -98,14 +98,17 @@ def keep_channels_last(host: Host) -> None:
     """What a convolution over two axes gives is read with its channels last: that it lies so is made certain, which
     costs nothing where it does.
     """
+    steps: list[Launch | Loop | ast.stmt] = []
     for step in host.steps:
+        steps.append(step)
         called = step.value if isinstance(step, ast.Assign) else None
         if isinstance(step, ast.Assign) and isinstance(called, ast.Call):
             strides = [k.value for k in called.keywords if k.arg == "stride"]
             over_two = strides and len(getattr(strides[0], "elts", ())) == 2
             if ast.unparse(called.func) == "torch.convolution" and over_two:
-                text = f"{ast.unparse(called)}.contiguous(memory_format=torch.channels_last)"
-                step.value = ast.parse(text, mode="eval").body
+                name = ast.unparse(step.targets[0])
+                steps += ast.parse(f"{name} = {name}.contiguous(memory_format=torch.channels_last)").body
+    host.steps[:] = steps
 
 
 class _Plain(ast.NodeTransformer):

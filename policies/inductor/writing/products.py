@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kernelwright.policies.inductor.tracing.graph import Traced, simple_path
 from kernelwright.policies.inductor.writing.halves import halve, worth_halving
 from kernelwright.policies.inductor.writing.kernels import Kernel
-from kernelwright.policies.inductor.writing.launch import Host, Launch
+from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
 
 ROWS = "tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)"
 """The number of a program's tile of rows, as Inductor writes it where one axis of a grid may not be enough."""
@@ -49,9 +49,7 @@ class Products:
         written = {v for one in host.launches() for p, v in one.given.items() if "out" in p}
         return cls(precise, kept | made, taken, single, kept - written)
 
-    def finish(
-        self, kernel: Kernel, launches: list[Launch], function: ast.FunctionDef, kept: list[str]
-    ) -> list[str]:
+    def finish(self, kernel: Kernel, launches: list[Launch], function: ast.FunctionDef, kept: list[str]) -> list[str]:
         """Rewrites a kernel that multiplies, in place, and says what its launches pass.
 
         kept: Inductor's names of the kernel's parameters. Returns them with the halves of operands in the place of the
@@ -99,7 +97,7 @@ class Products:
     def place_halves(self, host: Host) -> None:
         """Puts the lines that make halves before the launches that read them: once for what no launch writes."""
         there: set[str] = set()
-        steps: list[object] = []
+        steps: list[Launch | Loop | ast.stmt] = []
         for step in host.steps:
             for tensor, (high, low) in (step.halves if isinstance(step, Launch) else {}).items():
                 if tensor in there:
@@ -107,7 +105,7 @@ class Products:
                 steps.append(ast.parse(f"{high}, {low} = halves({tensor})").body[0])
                 there |= {tensor} & self.steady
             steps.append(step)
-        host.steps[:] = steps  # type: ignore[assignment]
+        host.steps[:] = steps
 
 
 def _group(function: ast.FunctionDef) -> bool:
