@@ -28,6 +28,7 @@ def flat_products(function: ast.FunctionDef) -> None:
             dot.args[:2] = [_flat(function, operand, side) for operand, side in zip(dot.args, _SIDES, strict=False)]
         except _NotFlat:
             function.body = trial
+            ast.fix_missing_locations(function)
             return
     drop_unused(function)
     _old_names(function)
@@ -111,7 +112,8 @@ class _Orienting:
             if self._made[node.id] in self._defined:
                 raise _NotFlat
             value = self.of(self._defined[node.id])
-            self._insert_after(node.id, ast.Assign([ast.Name(self._made[node.id], ast.Store())], value))
+            made = ast.Assign([ast.Name(self._made[node.id], ast.Store())], value)
+            self._insert_after(node.id, ast.fix_missing_locations(made))
         return ast.Name(self._made[node.id], ast.Load())
 
     def _is_shaped(self, name: str) -> bool:

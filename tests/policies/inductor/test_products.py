@@ -1,0 +1,141 @@
+"""Products of drafts: matrices without a reshape, halves of bf16 made once, and the library asked for channels last."""
+
+import ast
+
+import pytest
+
+from kernelwright.agent.solve.drafting import Drafter
+from kernelwright.policies.inductor.draft import Mode, draft
+from kernelwright.policies.inductor.writing.flat_products import flat_products
+from kernelwright.policies.inductor.writing.halves import halve
+from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.problem import Problem
+
+LINEAR = """
+import torch
+from torch import nn
+batch, features, hidden = {batch}, {features}, {hidden}
+CPU_SIZES = {{"batch": 21, "features": 67, "hidden": 37}}
+class Model(nn.Module):
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.linear = nn.Linear(features, hidden)
+    def forward(self, x):
+        return torch.relu(self.linear(x) * 0.5)
+def get_inputs():
+    return [torch.randn(batch, features)]
+def get_init_inputs():
+    return [features, hidden]
+"""
+CONVOLUTION = """
+import torch
+from torch import nn
+batch, channels, wide, size = 16, 32, 64, 64
+CPU_SIZES = {"batch": 2, "channels": 3, "wide": 5, "size": 9}
+class Model(nn.Module):
+    def __init__(self, channels, wide):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, wide, 3)
+    def forward(self, x):
+        return torch.sigmoid(self.conv(x))
+def get_inputs():
+    return [torch.randn(batch, channels, size, size)]
+def get_init_inputs():
+    return [channels, wide]
+"""
+LOOP = """
+def kernel(a_pointer, b_pointer, out_pointer, depth, ROW_BLOCK, COLUMN_BLOCK, STEP_BLOCK):
+    row = tl.arange(0, ROW_BLOCK)[:, None, None]
+    column = tl.arange(0, COLUMN_BLOCK)[None, :, None]
+    so_far = tl.full([ROW_BLOCK, COLUMN_BLOCK], 0, tl.float32)
+    for first in tl.range(0, depth, STEP_BLOCK):
+        step = first + tl.arange(0, STEP_BLOCK)[None, None, :]
+        a = tl.load(a_pointer + (step + depth * row), step < depth, other=0.0)
+        b = tl.load(b_pointer + (step + depth * column), step < depth, other=0.0)
+        tile = tl.trans(tl.reshape(b, [COLUMN_BLOCK, STEP_BLOCK]))
+        product = tl.dot(tl.reshape(a, [ROW_BLOCK, STEP_BLOCK]), tile, input_precision='ieee')
+        so_far += product
+    tl.store(out_pointer + (row + column), so_far[:, :, None])
+"""
+
+
+@pytest.fixture(scope="module")
+def drafter():
+    with Drafter() as one:
+        yield one
+
+
+def drafted(drafter, source, mode=Mode.STRICT, precise=False):
+    made = draft(source, drafter.run, mode=mode, partial=mode is Mode.SHARE, precise=precise)
+    assert made.usable, made.refused
+    return made
+
+
+def judged(source, candidate, own_work="strict"):
+    with Evaluator(device="cpu") as evaluator:
+        report = evaluator.evaluate(Problem(name="p", source=source), candidate, Options(seed=3, own_work=own_work))
+    assert report.correct, report.explanation
+    return report
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_large_product_is_made_of_halves_and_is_right_on_every_draw(drafter):
+    source = LINEAR.format(batch=1024, features=2048, hidden=4096)
+    made = drafted(drafter, source)
+    assert "halves(x)" in made.source
+    assert "bf16x3" in made.source.partition("import")[0], "the head says which arithmetic it is"
+    report = judged(source, made.source)
+    assert {k.spills for k in report.compile.kernels} == {0}
+
+
+@pytest.mark.timeout(120)
+def test_a_small_product_is_taken_apart_by_its_programs_and_a_precise_one_is_not(drafter):
+    source = LINEAR.format(batch=64, features=256, hidden=512)
+    small, precise = drafted(drafter, source), drafted(drafter, source, precise=True)
+    assert "input_precision='bf16x3'" in small.source
+    assert "halves(" not in small.source
+    assert "input_precision='ieee'" in precise.source
+    assert "bf16" not in precise.source
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_library_convolution_has_channels_last_and_fixes_no_size(drafter):
+    made = drafted(drafter, CONVOLUTION, Mode.SHARE)
+    assert made.library_calls == ("convolution",)
+    assert made.fixed_sizes == ()
+    assert "memory_format=torch.channels_last" in made.source
+    judged(CONVOLUTION, made.source, "share:0.01")
+
+
+def kernel_of(text):
+    (function,) = ast.parse(text).body
+    return function
+
+
+def test_operands_are_loaded_as_matrices():
+    function = kernel_of(LOOP)
+    flat_products(function)
+    text = ast.unparse(function)
+    assert "reshape" not in text
+    assert "trans" not in text
+    assert "product = tl.dot(a, b, input_precision='ieee')" in text
+
+
+def test_an_operand_that_is_made_in_another_way_leaves_the_kernel_as_it_is():
+    function = kernel_of(LOOP.replace("depth * column)", "depth * tl.sum(column))"))
+    before = ast.unparse(function)
+    flat_products(function)
+    assert ast.unparse(function) == before
+
+
+def test_halves_take_the_place_of_tensors_without_gaps_only():
+    function = kernel_of(LOOP)
+    flat_products(function)
+    before = ast.unparse(function)
+    assert halve(function, {"a_pointer": True, "b_pointer": False}) == {}
+    assert ast.unparse(function) == before
+    assert list(halve(function, {"a_pointer": True, "b_pointer": True})) == ["a_pointer", "b_pointer"]
+    assert ast.unparse(function).count("tl.dot(") == 3
+    assert [a.arg for a in function.args.args][:2] == ["a_high_pointer", "a_low_pointer"]
