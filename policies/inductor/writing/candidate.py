@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from kernelwright.policies.inductor.lowering.generating import Generated
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import Traced
-from kernelwright.policies.inductor.writing.halves import HALVES, HALVES_KERNEL
 from kernelwright.policies.inductor.writing.helpers import helpers_for
 from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
 from kernelwright.policies.inductor.writing.kernels import covered, kernels_of
@@ -25,7 +24,8 @@ from kernelwright.policies.inductor.writing.launches import (
 from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.lines import broken, short_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
-from kernelwright.policies.inductor.writing.products import Products
+from kernelwright.policies.inductor.writing.products.finishing import Products
+from kernelwright.policies.inductor.writing.products.halves import HALVES, HALVES_KERNEL
 
 SPLIT = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""

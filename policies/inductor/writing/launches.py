@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
-from kernelwright.policies.inductor.writing.flat_products import flat_products
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
 from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
 from kernelwright.policies.inductor.writing.lines import WIDTH, folded, short_lines
 from kernelwright.policies.inductor.writing.naming import Names, plural, roles_of
 from kernelwright.policies.inductor.writing.plain import plain_function, renamed, uses
-from kernelwright.policies.inductor.writing.products import Products
+from kernelwright.policies.inductor.writing.products.finishing import Products
+from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
 
 SKIPPED = re.compile(

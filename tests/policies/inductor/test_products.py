@@ -6,8 +6,8 @@ import pytest
 
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.draft import Mode, draft
-from kernelwright.policies.inductor.writing.flat_products import flat_products
-from kernelwright.policies.inductor.writing.halves import halve
+from kernelwright.policies.inductor.writing.products.flat_products import flat_products
+from kernelwright.policies.inductor.writing.products.halves import halve
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, field
 
 from kernelwright.policies.inductor.tracing.graph import Traced, simple_path
-from kernelwright.policies.inductor.writing.halves import halve, worth_halving
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
+from kernelwright.policies.inductor.writing.products.halves import halve, worth_halving
 
 ROWS = "tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)"
 """The number of a program's tile of rows, as Inductor writes it where one axis of a grid may not be enough."""
