@@ -68,6 +68,7 @@ def parse(source: str) -> ast.Module:
         raise ProblemError(f"the reference is not Python{where}: {getattr(error, 'msg', error)}") from error
 
 
+@lru_cache(maxsize=1024)
 def check_form(source: str) -> None:
     """Raises ProblemError where `Model`, `get_inputs` or `get_init_inputs` is missing; it says what to write."""
     tree = parse(source)

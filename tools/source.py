@@ -159,20 +159,18 @@ def _kernel_functions(tree: ast.Module) -> list[ast.FunctionDef]:
     """Functions with a decorator that ends in `jit` of triton or gluon, whatever the import is called; nested ones
     too.
     """
-    names = _jit_names(tree)
     nodes = list(ast.walk(tree))
+    names = _jit_names(nodes)
     found = [n for n in nodes if isinstance(n, ast.FunctionDef) and any(_is_jit(d, names) for d in n.decorator_list)]
     calls = [n for n in nodes if isinstance(n, ast.Call) and _is_jit(n.func, names)]
     wrapped = {a.id for n in calls for a in n.args if isinstance(a, ast.Name)}
-    found += [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in wrapped and n not in found]
+    found += [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name in wrapped and n not in found]
     return sorted(found, key=lambda n: n.lineno)
 
 
-def _jit_names(tree: ast.Module) -> set[str]:
+def _jit_names(nodes: list[ast.AST]) -> set[str]:
     """What this module calls triton.jit where it imports it by name."""
-    imports = [
-        n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.module or "").split(".")[0] == "triton"
-    ]
+    imports = [n for n in nodes if isinstance(n, ast.ImportFrom) and (n.module or "").split(".")[0] == "triton"]
     return {"jit"} | {a.asname or a.name for n in imports for a in n.names if a.name in ("jit", "gluon")}
 
 
@@ -223,22 +221,20 @@ def advice(text: str) -> tuple[str, ...]:
 
 
 def _kernel_advice(text: str) -> list[str]:
-    names = kernels(text)
+    try:
+        tree = parse_module(text)
+        names = [f.name for f in _kernel_functions(tree)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
     if not names:
         return []
-    tree = parse_module(text)
-    used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | {
-        n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)
-    }
+    nodes = list(ast.walk(tree))
+    used = {n.id for n in nodes if isinstance(n, ast.Name)} | {n.attr for n in nodes if isinstance(n, ast.Attribute)}
     unused = [name for name in names if name not in used]
     found = [f"kernel {name} is never used by name" for name in unused]
-    if any(_calls_torch(handler) for n in ast.walk(tree) if isinstance(n, ast.Try) for handler in n.handlers):
+    if any(_calls_torch(handler) for n in nodes if isinstance(n, ast.Try) for handler in n.handlers):
         found.append("an except clause calls torch: a fallback is seen and refused")
-    dots = [
-        n
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "dot"
-    ]
+    dots = [n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "dot"]
     if any(not {k.arg for k in n.keywords} & {"input_precision", "allow_tf32"} for n in dots):
         found.append('tl.dot on float32 is tf32 by default: input_precision="ieee" or "tf32x3" keeps float32')
     return found

@@ -388,8 +388,8 @@ def _without_memory(error: Exception) -> bool:
 
 
 def _key(problem: Problem, seed: int) -> tuple[str, str]:
-    """A problem at one size, in one epoch of its draws."""
-    return problem.hash, f"{problem.name} {seed >> 16}"
+    """A problem at one size, in one epoch of its draws. The text says what `problem.hash` would, and is at hand."""
+    return problem.source, f"{problem.name} {seed >> 16}"
 
 
 def _secret() -> int:

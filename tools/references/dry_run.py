@@ -6,6 +6,7 @@ Trusted process only: it runs the reference's own text.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import sys
 import types
@@ -15,6 +16,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.comparison import flatten
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.dispatch import quick_answers, without_dynamo
 from kernelwright.tools.references.seeds import seeded
 from kernelwright.tools.report import Value
 
@@ -53,7 +55,7 @@ class DryRunFailed(Exception):
 
 def weigh(problem: Problem, most_ops: int = MOST_OPERATOR_CALLS) -> Weight:
     """Runs the reference on meta tensors. Raises DryRunFailed."""
-    counted = _counter(most_ops)
+    counted = _counter()(most_ops)
     try:
         return _weigh(problem, counted)
     except Exception as error:
@@ -130,36 +132,39 @@ def _shapes(tensors: list[Any]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(t.shape) for t in tensors)
 
 
-def _counter(most: int) -> Any:
-    """A dispatch mode that counts.
+@functools.cache
+def _counter() -> Any:
+    """A class of dispatch modes that count.
 
-    It answers for numbers read from tensors without data, which a real run must confirm.
+    They answer for numbers read from tensors without data, which a real run must confirm.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
-    known = _known_answers()
+    known, quick = _known_answers(), quick_answers()
 
     class Counter(TorchDispatchMode):
-        operations = 0
-        ops = 0
+        def __init__(self, most: int) -> None:
+            super().__init__()
+            self.most, self.operations, self.ops = most, 0, 0
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            packet = func.overloadpacket
+            packet, given = func.overloadpacket, kwargs or {}
             self.ops += 1
-            if self.ops > most:
-                raise RuntimeError(f"over {most:,} aten calls")
-            if packet in known and isinstance(args[0], torch.Tensor) and args[0].device.type == "meta":
+            if self.ops > self.most:
+                raise RuntimeError(f"over {self.most:,} aten calls")
+            out = quick[packet](args, given) if packet in quick else None
+            if out is None and packet in known and isinstance(args[0], torch.Tensor) and args[0].device.type == "meta":
                 out = known[packet](*args)
-            else:
-                out = func(*args, **(kwargs or {}))
+            elif out is None:
+                out = func(*args, **given)
             if (rule := flop_registry.get(packet)) is not None:
-                self.operations += rule(*args, **(kwargs or {}), out_val=out)
+                self.operations += rule(*args, **given, out_val=out)
             self.operations += sum(t.numel() for t in _tensors(out if isinstance(out, tuple | list) else [out]))
             return out
 
-    return Counter()
+    return without_dynamo(Counter)
 
 
 def _known_answers() -> dict[Any, Callable[..., Any]]:

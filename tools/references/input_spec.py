@@ -15,7 +15,7 @@ from pydantic import Field
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.dispatch import without_dynamo
+from kernelwright.tools.references.dispatch import quick_mode, without_dynamo
 from kernelwright.tools.report import Value
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,8 @@ def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
         _shorten_recurrences(model)
     describe = functools.partial(_tensor, ranges=ranges, real=tensors == "cpu")
     given = wire.describe(inputs, describe)  # before the reference may write to them
-    outputs = reference.run(model, inputs, SEED)
+    with quick_mode()() if tensors == "meta" else contextlib.nullcontext():
+        outputs = reference.run(model, inputs, SEED)
     weights = [*_named("parameter", model.named_parameters()), *_named("buffer", model.named_buffers())]
     held = [t for t in (*inputs, *model.parameters(), *model.buffers()) if hasattr(t, "nbytes")]
     return InputSpec(
@@ -190,19 +191,26 @@ class _Ranges:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        from torch.utils._python_dispatch import TorchDispatchMode
-
-        known = self._known
-
-        @without_dynamo
-        class Watch(TorchDispatchMode):
-            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                name = func.overloadpacket.__name__
-                made = func(*args, **(kwargs or {}))
-                if name == "randint":
-                    low, high = (args[0], args[1]) if func._overloadname.startswith("low") else (0, args[0])
-                    known.append((made, int(low), int(high)))
-                return made
-
-        with Watch():
+        with _watch()(self._known):
             yield
+
+
+@functools.cache
+def _watch() -> Any:
+    """A class of dispatch modes that note what randint draws, and its bounds."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        def __init__(self, known: list[tuple[Any, int, int]]) -> None:
+            super().__init__()
+            self.known = known
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = func.overloadpacket.__name__
+            made = func(*args, **(kwargs or {}))
+            if name == "randint":
+                low, high = (args[0], args[1]) if func._overloadname.startswith("low") else (0, args[0])
+                self.known.append((made, int(low), int(high)))
+            return made
+
+    return without_dynamo(Watch)

@@ -6,6 +6,7 @@ The reference is the user's own text and is trusted; it never shares a process o
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import linecache
 import sys
 import threading
@@ -162,7 +163,7 @@ def _file(problem: Problem) -> str:
 
 
 def _module(problem: Problem) -> types.ModuleType:
-    module = types.ModuleType(f"reference_{problem.hash[:12]}")
+    module = types.ModuleType(f"reference_{hashlib.sha256(problem.source.encode()).hexdigest()[:12]}")
     module.__file__ = _file(problem)
     linecache.cache[module.__file__] = (len(problem.source), None, problem.source.splitlines(True), module.__file__)
     sys.modules[module.__name__] = module

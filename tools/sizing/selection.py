@@ -260,13 +260,18 @@ def reaching(problem: Problem, source: str, selection: Selection, device: str) -
 
 def numbers_in(source: str) -> list[int]:
     """Integers over 8 that a text names, each once: block sizes and thresholds. Bounded, without recursion."""
+    return list(_numbers_in(source))
+
+
+@functools.lru_cache(maxsize=16)
+def _numbers_in(source: str) -> tuple[int, ...]:
     try:
         tree = parse_module(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+        return ()
     found = {n for n in _integers(tree) if 8 < n <= 1 << 40}
     powers = sorted(n for n in found if n & (n - 1) == 0 and n <= LARGEST_BLOCK)
-    return powers + sorted(n for n in found if n not in powers)
+    return (*powers, *sorted(n for n in found if n not in powers))
 
 
 def _integers(tree: ast.AST) -> Iterator[int]:

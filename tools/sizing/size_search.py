@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from functools import lru_cache
 from itertools import chain, product
 
 from kernelwright.tools.problem import Problem, inner_integers, module_integers, parse
@@ -155,9 +156,15 @@ def places(problem: Problem) -> dict[str, int]:
     """Every integer of the reference that may be a size and that its classes do not read: with a name, inside a
     tuple, or written into get_inputs.
     """
-    found = chain(module_integers(problem.source).items(), inner_integers(problem.source).items())
-    read = _read_by_model(problem.source)
-    return {name: value for name, value in found if value > 1 and name.partition("[")[0] not in read}
+    return dict(_places(problem.source))
+
+
+@lru_cache(maxsize=512)
+def _places(source: str) -> tuple[tuple[str, int], ...]:
+    found = chain(module_integers(source).items(), inner_integers(source).items())
+    read = _read_by_model(source)
+    kept = {name: value for name, value in found if value > 1 and name.partition("[")[0] not in read}
+    return tuple(kept.items())
 
 
 def _read_by_model(source: str) -> set[str]:

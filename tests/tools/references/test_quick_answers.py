@@ -1,0 +1,79 @@
+"""Forms of results without data, as they are answered here and as torch itself finds them out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kernelwright.tools.references.dispatch import quick_answers, quick_mode
+
+SHAPES = ((), (1,), (4,), (3, 4), (3, 1), (1, 4), (2, 3, 4), (2, 1, 4), (0, 4))
+NUMBERS = {"clamp": (0.0, 1.0), "leaky_relu": (0.1,), "elu": (0.5,), "hardtanh": (-1.0, 1.0), "softplus": ()}
+OF_TENSORS = ("maximum", "minimum")
+BINARY = (*OF_TENSORS, "add", "sub", "mul", "div", "rsub", "eq", "ge", "gt", "le", "lt", "ne", "clamp_min", "clamp_max")
+
+
+def name_of(packet: object) -> str:
+    return str(packet).rpartition(".")[2]
+
+
+def operands() -> list[torch.Tensor]:
+    """Of every shape in two types, and some that lie in other ways: transposed, cut, spread, last axis in front."""
+    plain = [torch.empty(s, dtype=t, device="meta") for s in SHAPES for t in (torch.float32, torch.float16)]
+    base = torch.empty(6, 8, device="meta")
+    image = torch.empty(2, 3, 4, 5, device="meta")
+    others = [base.t(), base[:, :4], base[::2], base[0].expand(6, 8), image.to(memory_format=torch.channels_last)]
+    return [*plain, *others, image, torch.empty(3, 4, dtype=torch.int32, device="meta"), torch.empty(3, 4)]
+
+
+def form(made: torch.Tensor) -> tuple[object, ...]:
+    return made.shape, made.stride(), made.dtype, made.device
+
+
+def of_torch(packet: torch._ops.OpOverloadPacket, arguments: tuple[object, ...]) -> tuple[object, ...] | None:
+    """The form that torch gives; None where it refuses the operands."""
+    try:
+        return form(packet(*arguments))
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return None
+
+
+@pytest.mark.parametrize("packet", list(quick_answers()), ids=name_of)
+def test_every_quick_answer_is_the_form_that_torch_gives(packet: torch._ops.OpOverloadPacket) -> None:
+    name, answer, given = name_of(packet), quick_answers()[packet], 0
+    if name in ("rand", "randn"):
+        asked = {"device": torch.device("meta"), "dtype": torch.float16}
+        assert form(answer(((3, 4),), asked)) == form(packet((3, 4), **asked))
+        assert answer(((3, 4),), {}) is None  # not on meta
+        return
+    values = operands()
+    for one in values:
+        seconds: list[tuple[object, ...]] = [NUMBERS.get(name, ())]
+        if name in BINARY:
+            seconds = [(other,) for other in (values if name in OF_TENSORS else (*values, 2.0, 3, True))]
+        for second in seconds:
+            found = answer((one, *second), {})
+            if found is None:
+                continue
+            given += 1
+            assert form(found) == of_torch(packet, (one, *second)), (name, form(one), second)
+    assert given >= len(SHAPES)
+
+
+def test_a_model_has_outputs_of_the_same_form_with_and_without_quick_answers() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.GELU(), torch.nn.GroupNorm(2, 8)).to("meta")
+    x = torch.empty(2, 3, 9, 9, device="meta")
+    for image in (x, x.to(memory_format=torch.channels_last)):
+        slow = model(image) * image.mean() + 1
+        with quick_mode()():
+            quick = model(image) * image.mean() + 1
+        assert form(quick) == form(slow)
+
+
+def test_operands_that_do_not_fit_each_other_are_left_to_torch() -> None:
+    multiply = quick_answers()[torch.ops.aten.mul]
+    whole = torch.empty(3, 4, device="meta")
+    for shape in ((4, 3), (3,), (2, 4), (5, 1, 3)):
+        other = torch.empty(shape, device="meta")
+        assert multiply((whole, other), {}) is None
+        assert multiply((other, whole), {}) is None
