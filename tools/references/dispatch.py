@@ -18,7 +18,6 @@ _SAME_TYPE = """
 """Elementwise operators whose results have the type of their floating operands."""
 _COMPARISONS = "eq ge gt le lt ne"
 _DRAWS = "rand randn"
-_NUMBERS = (bool, int, float)
 
 
 def without_dynamo(cls: Mode) -> Mode:
@@ -97,12 +96,20 @@ def _plain(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
     for one in tensors:
         if type(one) not in (torch.Tensor, torch.nn.Parameter) or one.device.type != "meta":
             return None, None
-        if not one.is_floating_point() or not _in_order(one) or dtype not in (None, one.dtype):
+        if one.dtype not in _arithmetic_types() or not _in_order(one) or dtype not in (None, one.dtype):
             return None, None
         shape, dtype = one.shape if shape is None or one.dim() > len(shape) else shape, one.dtype
     if shape is None or not all(_fits(one.shape, shape) for one in tensors):
         return None, None
     return shape, dtype
+
+
+@functools.cache
+def _arithmetic_types() -> tuple[Any, ...]:
+    """Floating types that torch computes in: those of eight bits are only converted."""
+    import torch
+
+    return torch.float32, torch.float16, torch.bfloat16, torch.float64
 
 
 def _in_order(tensor: Any) -> bool:
