@@ -68,7 +68,9 @@ class Fault(StrEnum):
     OUT_OF_BOUNDS = "out_of_bounds"
     """Reads or writes outside its tensors."""
     MUTATION = "mutation"
-    """An input or a weight is changed, and the reference does not change it."""
+    """An input or a weight is changed, and the reference does not change it; or a buffer that the reference updates is
+    not there.
+    """
     NONDETERMINISM = "nondeterminism"
     """Two calls on the same inputs disagree by more than the tolerance."""
     UNTRACEABLE = "untraceable"

@@ -73,10 +73,29 @@ def census_of(trace: Trace, traced: Traced) -> Census:
     for step in first_way(steps_of(trace)):
         if isinstance(step, Launch):
             launches[clean_text(traced.functions[traced.kernels[step.kernel].function].name, 120)] += 1
+    counters = _counters(trace)
     for step in every(steps_of(trace)):
-        if isinstance(step, Operator):
+        if isinstance(step, Operator) and not _counts(step, counters):
             {"compute": computing, "layout": layout, "read": reads}[kind_of(step)][clean_text(step.op, 120)] += 1
     return Census(launches=dict(launches), compute_ops=dict(computing), layout_ops=dict(layout), host_reads=dict(reads))
+
+
+def _counters(trace: Trace) -> frozenset[int]:
+    """Buffers that are one whole number: `num_batches_tracked`."""
+    whole = (n for n in trace.state if trace.dtypes.get(n, "").startswith("int") and trace.shapes.get(n) == ())
+    return frozenset(trace.state[n] for n in whole)
+
+
+def _counts(step: Operator, counters: frozenset[int]) -> bool:
+    """Whether it only advances a counter by a number."""
+    first, *rest = step.args or (None,)
+    return (
+        step.op in ("aten.add_.Tensor", "aten.add_.Scalar")
+        and isinstance(first, dict)
+        and first.get("t") in counters
+        and len(rest) == 1
+        and type(rest[0]) is int
+    )
 
 
 def first_way(steps: Iterable[Step]) -> Iterable[Step]:

@@ -20,7 +20,14 @@ from kernelwright.tools.comparing.comparison import (
     right,
 )
 from kernelwright.tools.comparing.comparison import describe as described
-from kernelwright.tools.judging.state import buffers_of, listed_state, state_of
+from kernelwright.tools.judging.state import (
+    buffers_of,
+    changed_weight,
+    in_buffer,
+    lacks_buffer,
+    listed_state,
+    state_of,
+)
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import (
     Expected,
@@ -83,10 +90,10 @@ class SizeChecks:
         """Binds the weights and sets the module up. seed: of random numbers in its `__init__`. Raises Failed."""
         pairs = match(self.prepared.model, listed_state(self.trace)) if self.prepared.has_weights else {}
         self.reloaded = (pairs is not None) if self.prepared.has_weights else None
-        if self.prepared.has_weights is False:
-            pairs = buffers_of(self.prepared.model, self.trace)
+        pairs = pairs or {}
+        pairs |= buffers_of(self.prepared.model, self.trace, pairs)
         state = state_of(self.prepared.model)
-        names = list((pairs or {}).items())
+        names = list(pairs.items())
         placed = self._shared([state[ours].detach() for _, ours in names])
         self._weights = {theirs: (ours, shared) for (theirs, ours), shared in zip(names, placed, strict=True)}
         self._replayer.open(
@@ -158,7 +165,8 @@ class SizeChecks:
     ) -> tuple[list[Any], Reply]:
         """One call on one draw.
 
-        Gives the outputs, then the inputs that the reference changes, as they lie in the judge's memory. Raises Failed.
+        Gives outputs, inputs that the reference changes, and buffers that it updates (None for one that the candidate
+        lacks), as they lie in the judge's memory. Raises Failed.
         """
         self._fill(expected)
         self._restore_state()
@@ -179,7 +187,10 @@ class SizeChecks:
             seed=expected.rng,
             watch=watch,
         )
-        return [p.tensor for p in self._places] + [self._input(i) for i in sorted(self.prepared.mutated)], reply
+        inputs = [self._input(i) for i in sorted(self.prepared.mutated)]
+        held = {ours: shared.tensor for ours, shared in self._weights.values()}
+        left = map(held.get, self.prepared.reference.updated)
+        return [*(p.tensor for p in self._places), *inputs, *left], reply
 
     def _fill(self, expected: Expected) -> None:
         import torch
@@ -205,8 +216,8 @@ class SizeChecks:
         return self._places
 
     def returned(self, expected: Expected) -> list[Any]:
-        """What the reference returned, without the inputs that it changed."""
-        return expected.eager[: len(expected.eager) - len(self.prepared.mutated)]
+        """What the reference returned, without the inputs that it changed and the buffers that it updated."""
+        return expected.eager[: len(expected.eager) - self.prepared.beside_outputs]
 
     def _input(self, index: int) -> Any:
         before = sum(isinstance(v, dict) and "tensor" in v for v in self._tree[:index])
@@ -256,21 +267,24 @@ class SizeChecks:
             if index not in self.prepared.mutated and not same_bits(shared.tensor, value):
                 message = f"input {index} is changed by the call, and the reference does not change it"
                 raise Failed(Failure(fault=Fault.MUTATION, message=message))
-        parameters = dict(self.model.named_parameters())
-        for theirs, (ours, shared) in self._weights.items():
-            if ours in parameters and not same_bits(shared.tensor, parameters[ours].detach()):
-                raise Failed(Failure(fault=Fault.MUTATION, message=f"the call changes the parameter {theirs[:80]}"))
+        if failure := changed_weight(self.model, self.prepared.reference.changing or (), self._weights):
+            raise Failed(failure)
 
     def compare(self, got: list[Any], expected: Expected, name: str) -> None:
-        """Every output against what should have come.
+        """Every output, and every buffer that the reference updates, against what should have come.
 
         Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed.
         """
         moved = cache(lambda: outputs_of_perturbed_inputs(self.prepared, expected))
+        updated = self.prepared.reference.updated
+        buffers = dict(enumerate(updated, len(expected.eager) - len(updated)))
         for number, mine in enumerate(got):
+            if mine is None:
+                raise Failed(lacks_buffer(buffers[number], self.prepared.model))
             small = name.startswith("sizes")  # of many rows one is a sum of which next to nothing is left
             may_move = small or expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
-            measured = self._measured(mine, expected, name, number, moved if may_move else None)
+            told = f"{name}, buffer" if number in buffers else name
+            measured = self._measured(mine, expected, told, number, moved if may_move else None)
             if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_an_equal(
                 self.prepared, expected, number, mine
             ):
@@ -279,7 +293,7 @@ class SizeChecks:
                 self._tolerances.append(measured.tolerance)
             self.checks.append(measured.check)
             if failure := failure_of(measured):
-                raise Failed(failure)
+                raise Failed(in_buffer(failure, buffers[number]) if number in buffers else failure)
 
     def _measured(
         self, mine: Any, expected: Expected, name: str, number: int, moved: Callable[[], list[Any]] | None
@@ -316,8 +330,11 @@ class SizeChecks:
             got, _ = self.call(expected, POISON_BYTES[0], shuffle)
         except Failed:
             return False
-        exact = expected.exact or [None] * len(got)
-        return all(right(g, e, x) for g, e, x in zip(got, expected.eager, exact, strict=True))
+        return self._right(got, expected)
+
+    def _right(self, got: list[Any], expected: Expected) -> bool:
+        pairs = zip(got, expected.eager, expected.exact or [None] * len(got), strict=True)
+        return all(g is not None and right(g, e, x) for g, e, x in pairs)
 
     def again(self, expected: Expected, outputs: list[Any], shuffle: int) -> bool:
         """The same inputs, other poison, programs in another order: both must be right.
@@ -374,8 +391,9 @@ class SizeChecks:
             self._fresh = True
         if not all(reply.copied) or len(reply.copied) != len(self._places):
             return False
-        exact = expected.exact or [None] * len(got)
-        return all(right(g, e, x) for g, e, x in zip(got, expected.eager, exact, strict=True))
+        outputs = len(got) - len(self.prepared.reference.updated)
+        got[outputs:] = expected.eager[outputs:]  # the decoys that are looked for give outputs
+        return self._right(got, expected)
 
 
 def _overlaps(tensor: Any) -> bool:

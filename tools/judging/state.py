@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from kernelwright.tools.references.prepared_problem import same_bits
+from kernelwright.tools.report import Failure, Fault, clean_text
 from kernelwright.tools.tracing.trace import Trace
 
 
@@ -21,7 +24,49 @@ def listed_state(trace: Trace) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def buffers_of(model: Any, trace: Trace) -> dict[str, str]:
-    """Of a reference without parameters: buffers that both have under one name and shape."""
-    ours = {n: (tuple(t.shape), str(t.dtype).removeprefix("torch.")) for n, t in model.named_buffers()}
-    return {n: n for n in trace.state if ours.get(n) == (tuple(trace.shapes.get(n, ())), trace.dtypes.get(n))}
+def buffers_of(model: Any, trace: Trace, paired: dict[str, str]) -> dict[str, str]:
+    """Candidate's buffer -> reference's, of those that are not paired yet.
+
+    By name and shape; where no name agrees, all buffers in their order if their shapes and types are the same.
+    """
+    taken = set(paired.values())
+    ours = {n: _form(t.shape, t.dtype) for n, t in model.named_buffers() if n not in taken}
+    theirs = {n: (tuple(trace.shapes.get(n, ())), trace.dtypes.get(n, "")) for n in trace.state
+              if n not in trace.parameters and n not in paired}  # fmt: skip
+    if named := {n: n for n, form in theirs.items() if ours.get(n) == form}:
+        return named
+    same = ours and list(ours.values()) == list(theirs.values())
+    return dict(zip(theirs, ours, strict=True)) if same else {}
+
+
+def _form(shape: Any, dtype: Any) -> tuple[tuple[int, ...], str]:
+    return tuple(shape), str(dtype).removeprefix("torch.")
+
+
+def changed_weight(model: Any, updated: Collection[str], weights: Mapping[str, tuple[str, Any]]) -> Failure | None:
+    """A parameter, or a buffer that the reference leaves as it is, that is not as it was.
+
+    weights: candidate's name -> reference's name, and the memory of both sides.
+    """
+    held, parameters = state_of(model), dict(model.named_parameters())
+    for theirs, (ours, shared) in weights.items():
+        if ours not in updated and not same_bits(shared.tensor, held[ours].detach()):
+            kind = "parameter" if ours in parameters else "buffer"
+            return Failure(fault=Fault.MUTATION, message=f"the call changes the {kind} {theirs[:80]}")
+    return None
+
+
+def lacks_buffer(name: str, model: Any) -> Failure:
+    """Of a buffer that the reference updates and that the candidate does not hold."""
+    held = dict(model.named_buffers())[name]
+    shape, dtype = _form(held.shape, held.dtype)
+    message = (
+        f"the reference's forward updates its buffer {clean_text(name, 80)}, and ModelNew holds no buffer of that name "
+        f"with shape {shape} and type {dtype}: keep one, and update it in forward as the reference does"
+    )
+    return Failure(fault=Fault.MUTATION, message=message)
+
+
+def in_buffer(failure: Failure, name: str) -> Failure:
+    """What is wrong with what a call left in a buffer."""
+    return failure.with_(message=f"the buffer {clean_text(name, 80)} after a call: {failure.message}")

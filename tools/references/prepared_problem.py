@@ -62,6 +62,7 @@ class Expected:
 
     inputs: list[Any]
     eager: list[Any]
+    """Outputs, then inputs that the reference changes, then the buffers that it updates."""
     exact: list[Any] | None
     rng: int
     """Generator seed of the call: the candidate's is set to it too."""
@@ -108,6 +109,11 @@ class PreparedProblem:
             f"the reference is random: output {' and '.join(map(str, self.random_outputs))} follows torch's generator, "
             "which a kernel's own random numbers cannot: put .eval() on the module, or set dropout to 0"
         )
+
+    @property
+    def beside_outputs(self) -> int:
+        """How many tensors of an answer are no outputs of forward: inputs that it changes, buffers that it updates."""
+        return len(self.mutated) + len(self.reference.updated)
 
     @property
     def has_weights(self) -> bool:
@@ -265,9 +271,15 @@ def expect(
     worked = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
     found = Expected(inputs, [], None, rng, chosen, str(draw))
     found.exact = precise(prepared, found) if exact else None
-    found.eager = reference.run(chosen, worked, rng)
-    found.eager += [worked[i] for i in sorted(prepared.mutated)]
+    found.eager = _answer(prepared, chosen, worked, rng)
     return found
+
+
+def _answer(prepared: PreparedProblem, model: Any, given: list[Any], rng: int) -> list[Any]:
+    """Outputs, then the inputs that the reference changes, then what it leaves in the buffers that it updates."""
+    left: list[Any] = []
+    outputs: list[Any] = prepared.reference.run(model, given, rng, left)
+    return [*outputs, *(given[i] for i in sorted(prepared.mutated)), *left]
 
 
 def precise(prepared: PreparedProblem, expected: Expected) -> list[Any] | None:
@@ -280,8 +292,7 @@ def precise(prepared: PreparedProblem, expected: Expected) -> list[Any] | None:
         v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v
         for i, v in enumerate(doubled(expected.inputs))
     ]
-    outputs: list[Any] = prepared.reference.run(double(expected.weights), copies, expected.rng)
-    return outputs + [copies[i] for i in sorted(prepared.mutated)]
+    return _answer(prepared, double(expected.weights), copies, expected.rng)
 
 
 def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -> list[Any]:
@@ -344,11 +355,11 @@ def _errors_nearby(prepared: PreparedProblem, expected: Expected) -> list[Any]:
 
 
 def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:
-    """Outputs, then the inputs that the reference changes: copies of those given."""
+    """Outputs, then the inputs that the reference changes (copies of those given), then the buffers that it updates."""
     import torch
 
     given = [v.clone() if i in prepared.mutated and isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)]
-    return prepared.reference.run(model, given, expected.rng) + [given[i] for i in sorted(prepared.mutated)]
+    return _answer(prepared, model, given, expected.rng)
 
 
 def _gap(a: Any, b: Any) -> Any:

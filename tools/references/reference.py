@@ -36,6 +36,8 @@ class Reference:
         self.problem, self.device = problem, device
         self.changing: frozenset[str] | None = None
         """Names of the buffers that forward changes; None until the first run has told."""
+        self.updated: tuple[str, ...] = ()
+        """Those of them that keep their shape and type, in order: what they hold after a call is part of the answer."""
         with self._trouble("is imported"):
             self._module = _module(problem)
 
@@ -92,20 +94,23 @@ class Reference:
             )
         return [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
 
-    def run(self, model: Any, inputs: list[Any], rng: int) -> list[Any]:
+    def run(self, model: Any, inputs: list[Any], rng: int, left: list[Any] | None = None) -> list[Any]:
         """The outputs, flat, with the generators set to `rng` first: live dropout then falls alike in both models.
 
         Buffers that forward changes (running statistics, a cache) are afterwards what they were: a call is judged on
         the state that it begins with, however many there were before it.
+
+        left: gets what the call left in the buffers of `updated`.
         """
         import torch
 
+        left = [] if left is None else left
         widening = drawing_as_single() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
-        with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, self._buffers_kept(model):
+        with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, self._buffers_kept(model, left):
             return flatten(model(*inputs))
 
     @contextlib.contextmanager
-    def _buffers_kept(self, model: Any) -> Iterator[None]:
+    def _buffers_kept(self, model: Any, left: list[Any]) -> Iterator[None]:
         """Forward works on copies of the buffers that it changes; the first run finds out which those are. Without
         data there is nothing to keep, and copies would be counted as work.
         """
@@ -117,16 +122,17 @@ class Reference:
         copies: dict[int, Any] = {}
         for name, buffer in held.items():
             _put_buffer(model, name, copies.setdefault(id(buffer), buffer.clone()))
-        changed = set()
+        now: dict[str, Any] = {}
         try:
             yield
-            now = dict(model.named_buffers(remove_duplicate=False)) if self.changing is None else {}
-            changed = {n for n, b in held.items() if self.changing is None and not _same(now.get(n), b)}
+            now = {n: b for n, b in model.named_buffers(remove_duplicate=False) if n in held}
         finally:
             for name, buffer in held.items():
                 _put_buffer(model, name, buffer)
         if self.changing is None:
-            self.changing = frozenset(changed)
+            self.changing = frozenset(n for n, b in held.items() if not _same(now.get(n), b))
+            self.updated = tuple(n for n in sorted(self.changing) if _of_one_form(now.get(n), held[n]))
+        left += [now[n].detach() if n in now else None for n in self.updated]
 
 
 def _put_buffer(model: Any, name: str, value: Any) -> None:
@@ -134,9 +140,13 @@ def _put_buffer(model: Any, name: str, value: Any) -> None:
     model.get_submodule(owner)._buffers[last] = value
 
 
+def _of_one_form(now: Any, before: Any) -> bool:
+    return now is not None and now.shape == before.shape and now.dtype == before.dtype
+
+
 def _same(now: Any, before: Any) -> bool:
     """Element for element, NaN as NaN."""
-    if now is None or now.shape != before.shape or now.dtype != before.dtype:
+    if not _of_one_form(now, before):
         return False
     return bool(((now == before) | ((now != now) & (before != before))).all()) if now.numel() else True
 

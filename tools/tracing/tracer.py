@@ -82,6 +82,8 @@ class Tracer:
         """Steps of calls, by identity: what an earlier call launched is no part of a later trace's set-up."""
         self._parts: dict[int, slicing.Parts] = {}
         """What is known of the steps of the history."""
+        self._state: dict[str, torch.Tensor] = {}
+        """Of the model that is called: its parameters and buffers by name."""
         self._models: dict[str, tuple[Any, list[Step]]] = {}
         """The last model built with each constructor's arguments."""
 
@@ -154,6 +156,7 @@ class Tracer:
             before = list(self._history)
             fault, self._launches_before = Fault.RUNTIME, self._tape.launches
             self._tell("running forward")
+            self._state = state
             calls = self._calls(model, size)
             if recorded.launches(calls[0]) > recorded.launches(
                 calls[1]
@@ -212,6 +215,7 @@ class Tracer:
         ]
         with self._tape.diverted() as steps:
             made = model(*inputs)
+            recorded.write_back_buffers(model, self._state)
             outputs = self._tape.output(made)
         self._history += steps
         self._called.update(map(id, steps))

@@ -1,8 +1,8 @@
 """Batch norm of images with the statistics of the batch.
 
 x: (batch_size, channels, height, width). As in KernelBench the model stays in training mode: mean and biased variance
-come from the batch, and the running statistics (momentum 0.1, unbiased variance) are updated at every call. Only the
-output is judged to be the answer; the output never depends on the running statistics.
+come from the batch, and the running statistics (momentum 0.1, unbiased variance) are updated at every call: they are
+part of the answer, though the output never depends on them.
 """
 
 import torch

@@ -82,3 +82,85 @@ def test_a_running_average_with_another_weight_is_wrong(evaluator):
     wrong = KERNEL.replace("total * 0.25", "total * 0.26")
     report = evaluator.evaluate(Problem(name="running average", source=REFERENCE), wrong, Options(profile=False))
     assert report.failure.fault is Fault.MISMATCH, report.explanation
+
+
+STATISTICS = REFERENCE.replace(
+    'self.register_buffer("average", torch.zeros(width))',
+    'self.register_buffer("average", torch.zeros(width))\n'
+    '        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))',
+).replace(
+    "self.average.mul_(0.75).add_(x.sum(0), alpha=0.25)\n        return x - self.average",
+    "self.seen.add_(1)\n"
+    "        self.average.mul_(0.75).add_(x.sum(0), alpha=0.25)\n        return x - x.sum(0, keepdim=True)",
+)
+"""As batch norm in training mode: what is kept for later decides nothing in this call."""
+STATISTICS_KERNEL = (
+    KERNEL.replace("other=0.0) - new, there)", "other=0.0) - total, there)")
+    .replace(
+        'self.register_buffer("average", torch.zeros(width))',
+        'self.register_buffer("average", torch.zeros(width))\n'
+        '        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))',
+    )
+    .replace("        out = torch.empty_like(x)", "        self.seen.add_(1)\n        out = torch.empty_like(x)")
+)
+
+
+def judged(evaluator, source, problem=STATISTICS):
+    return evaluator.evaluate(Problem(name="statistics", source=problem), source, Options(profile=False))
+
+
+def test_statistics_that_are_updated_as_the_reference_updates_them_are_right(evaluator):
+    report = judged(evaluator, STATISTICS_KERNEL)
+    assert report.correct, report.explanation
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("    tl.store(average + column, new, there)\n", "", Fault.MISMATCH),
+        ("        self.seen.add_(1)\n", "", Fault.MISMATCH),
+        ("total * 0.25", "total * 0.24", Fault.MISMATCH),
+    ],
+    ids=["no update", "no count", "another weight"],
+)
+def test_an_answer_without_the_update_of_a_buffer_is_wrong_and_names_the_buffer(evaluator, old, new, fault):
+    assert old in STATISTICS_KERNEL
+    report = judged(evaluator, STATISTICS_KERNEL.replace(old, new))
+    assert report.failure.fault is fault, report.explanation
+    assert "the buffer seen" in report.failure.message or "the buffer average" in report.failure.message
+    assert report.correctness is None or report.correctness.correct_kb is not False
+
+
+def test_a_candidate_without_the_buffer_is_told_to_keep_one(evaluator):
+    lacking = STATISTICS_KERNEL.replace('self.register_buffer("seen", torch.zeros((), dtype=torch.int64))', "pass")
+    report = judged(evaluator, lacking.replace("        self.seen.add_(1)\n", ""))
+    assert report.failure.fault is Fault.MUTATION
+    assert "updates its buffer seen" in report.failure.message
+
+
+def test_buffers_under_other_names_are_known_by_their_order(evaluator):
+    renamed = STATISTICS_KERNEL.replace('"average"', '"mean"').replace("self.average", "self.mean")
+    report = judged(evaluator, renamed.replace('"seen"', '"count"').replace("self.seen", "self.count"))
+    assert report.correct, report.explanation
+
+
+def test_a_buffer_that_forward_replaces_by_a_new_tensor_is_read_all_the_same(evaluator):
+    replacing = STATISTICS_KERNEL.replace(
+        "        step[(", "        self.average = self.average.clone()\n        step[("
+    )
+    assert replacing != STATISTICS_KERNEL
+    report = judged(evaluator, replacing)
+    assert report.correct, report.explanation
+    report = judged(evaluator, replacing.replace("total * 0.25", "total * 0.24"))
+    assert report.failure.fault is Fault.MISMATCH, report.explanation
+
+
+def test_a_buffer_that_the_reference_leaves_alone_may_not_be_changed(evaluator):
+    constant = REFERENCE.replace(
+        "self.average.mul_(0.75).add_(x.sum(0), alpha=0.25)\n        return x - self.average",
+        "return x - x.sum(0, keepdim=True) - self.average",
+    )
+    kernel = KERNEL.replace("other=0.0) - new, there)", "other=0.0) - total, there)")
+    report = judged(evaluator, kernel, constant)
+    assert report.failure.fault is Fault.MUTATION, report.explanation
+    assert "changes the buffer average" in report.failure.message
