@@ -5,15 +5,15 @@ Only text is read here: torch is not imported, and no reference is run.
 
 from __future__ import annotations
 
-import ast
 from functools import lru_cache
 from pathlib import Path
 
 from kernelwright.agent.problems import kernelbench as kernelbench_suite
 from kernelwright.agent.problems import matching
 from kernelwright.agent.problems import tritonbench as tritonbench_suite
+from kernelwright.agent.problems.forms import is_problem
 from kernelwright.agent.problems.reading import aliases, read_problem, read_text
-from kernelwright.tools.problem import Problem, ProblemError, parse
+from kernelwright.tools.problem import Problem, ProblemError
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 SUITES = ("catalogue", "kernelbench", "tritonbench-t")
@@ -113,12 +113,13 @@ def files_without_model(folder: Path) -> list[Path]:
 
 
 def _defines_model(file: Path) -> bool:
-    """Whether the file has a class `Model`. A file that is not Python is read as a problem, whose error says so."""
+    """Whether the file has a class `Model`, or a module that can be read as one (forms.py). A file that is not Python
+    is read as a problem, whose error says so.
+    """
     try:
-        tree = parse(read_text(file))
+        return is_problem(read_text(file))
     except ProblemError:
         return True
-    return any(isinstance(node, ast.ClassDef) and node.name == "Model" for node in tree.body)
 
 
 @lru_cache(maxsize=1)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
+from kernelwright.agent.problems.forms import completed
 from kernelwright.tools.problem import Problem, ProblemError, check_form, inner_integers, module_integers, parse
 
 MAX_REFERENCE_BYTES = 2 << 20
@@ -29,8 +30,15 @@ def read_text(path: Path) -> str:
 
 
 def read_problem(path: Path, name: str = "", suite: str = "file") -> Problem:
-    """One file in KernelBench form, with what it says of itself: title, FAMILY, TAGS, HELD_OUT. Raises ProblemError."""
-    return problem_of(read_text(path), name or path.name, suite)
+    """One file in KernelBench form, with what it says of itself: title, FAMILY, TAGS, HELD_OUT. Raises ProblemError.
+
+    A module or a function with inputs beside it is completed to that form (forms.py).
+    """
+    text, name = read_text(path), name or path.name
+    try:
+        return problem_of(completed(text), name, suite)
+    except ProblemError as error:
+        raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
 
 
 def problem_of(source: str, name: str, suite: str, *, title: str = "", family: str = "") -> Problem:

@@ -78,7 +78,7 @@ def _parsed(text: str) -> ast.Module:
 def _cases(test: ast.Module, stem: str, names: dict[str, ast.FunctionDef]) -> Iterator[Case]:
     called = {stem} if stem in names else set(names)
     for function in (n for n in test.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")):
-        body = [_OffDevice().visit(copy.deepcopy(s)) for s in function.body]
+        body = [OffDevice().visit(copy.deepcopy(s)) for s in function.body]
         for place, statement in enumerate(body):
             if isinstance(statement, ast.Assign | ast.Expr | ast.AnnAssign):
                 yield from (Case(c, tuple(body[:place])) for c in _calls(statement, called))
@@ -103,7 +103,7 @@ def _around(test: ast.Module, stem: str) -> list[ast.stmt]:
     return kept
 
 
-class _OffDevice(ast.NodeTransformer):
+class OffDevice(ast.NodeTransformer):
     """Takes every device out of a test: the judge says where tensors live."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -134,8 +134,8 @@ def _written(operator: str, around: list[ast.stmt], names: dict[str, ast.Functio
         raise NotAProblem("the operator trains: it needs gradients, which a reference is not given")
     if any(isinstance(a, ast.Starred) for a in case.call.args) or any(k.arg is None for k in case.call.keywords):
         raise NotAProblem("its test passes arguments as *args or **kwargs")
-    inputs, call = _split(case, function)
-    needed = _slice(case.before, {n for value in inputs.values() for n in _loaded(value)})
+    inputs, call = arguments_of(case, function)
+    needed = statements_needed(case.before, {n for value in inputs.values() for n in loaded(value)})
     drawn = [ast.unparse(ast.fix_missing_locations(s)) for s in needed]
     drawn.append(f"return [{', '.join(ast.unparse(value) for value in inputs.values())}]")
     pieces = [
@@ -159,7 +159,7 @@ def _attributes(functions: Iterable[ast.FunctionDef]) -> set[str]:
     return {n.attr for f in functions for n in ast.walk(f) if isinstance(n, ast.Attribute)}
 
 
-def _split(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.Call]:
+def arguments_of(case: Case, function: ast.FunctionDef) -> tuple[dict[str, ast.expr], ast.Call]:
     """Arguments that are tensors, by the parameter's name, and the call with the others written out."""
     inputs: dict[str, ast.expr] = {}
     parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
@@ -189,8 +189,8 @@ def _plain(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | None:
     more.
     """
     if isinstance(value, ast.Name):
-        made = [s.value for s in before if isinstance(s, ast.Assign) and _stored(s) == {value.id}]
-        touched = [s for s in before if value.id in _stored(s)]
+        made = [s.value for s in before if isinstance(s, ast.Assign) and stored(s) == {value.id}]
+        touched = [s for s in before if value.id in stored(s)]
         return _plain(made[0], ()) if len(made) == len(touched) == 1 else None
     allowed = (ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.unaryop, ast.expr_context, ast.Attribute, ast.Name)
     size = isinstance(value, ast.Call) and ast.unparse(value.func) == "torch.Size"
@@ -210,21 +210,21 @@ _KINDS: dict[type[ast.stmt], str] = {
 }
 
 
-def _slice(before: tuple[ast.stmt, ...], needed: set[str]) -> list[ast.stmt]:
+def statements_needed(before: tuple[ast.stmt, ...], needed: set[str]) -> list[ast.stmt]:
     """The statements on which names depend, in order. Raises NotAProblem for a loop or a condition among them."""
     kept: list[ast.stmt] = []
     for statement in reversed(before):
-        if not _stored(statement) & needed:
+        if not stored(statement) & needed:
             continue
         if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr):
             kind = _KINDS.get(type(statement), type(statement).__name__.lower())
             raise NotAProblem(f"its inputs are made by {kind} inside the test")
         kept.append(statement)
-        needed = needed | _loaded(statement)
+        needed = needed | loaded(statement)
     return kept[::-1]
 
 
-def _stored(statement: ast.stmt) -> set[str]:
+def stored(statement: ast.stmt) -> set[str]:
     """Names that a statement makes or changes: assigned to, written into, or called with a method in place
     (`x.fill_(0)`).
     """
@@ -244,5 +244,5 @@ def _root(node: ast.expr) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
-def _loaded(node: ast.AST) -> set[str]:
+def loaded(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

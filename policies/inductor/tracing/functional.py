@@ -27,7 +27,7 @@ def replace_functions() -> None:
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
         "bilinear": bilinear, "conv1d": conv1d, "glu": glu, "embedding_bag": embedding_bag,
         "interpolate": _interpolate(functional.interpolate), "upsample": _interpolate(functional.interpolate),
-        "float": Real,
+        "float": Real, "grid_sample": _grid_sample(functional.grid_sample),
     }  # fmt: skip
     for name, function in (own | pooling_functions()).items():
         setattr(functional, name, function)
@@ -75,6 +75,20 @@ def element(x: Any, index: Any) -> Any:
         if all(isinstance(w, slice) and w == slice(None) for w in words):
             return x
     return torch._C.TensorBase.__getitem__(x, index)
+
+
+def _grid_sample(plain: Any) -> Any:
+    """torch's own takes a NaN among the places for the border; Inductor's would read anywhere."""
+
+    def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros",
+        align_corners: bool | None = None) -> Any:  # fmt: skip
+        import torch
+
+        if padding_mode == "border":
+            grid = torch.where(grid == grid, grid, torch.full((), -1.0, dtype=grid.dtype, device=grid.device))
+        return plain(input, grid, mode, padding_mode, align_corners)
+
+    return grid_sample
 
 
 def _dropout(name: str) -> Any:

@@ -234,17 +234,34 @@ def spelt(name: str) -> str:
 
 
 def _refuse(graph: Any) -> None:
-    """Refuses random operators by their names, and graphs that never end."""
+    """Refuses random operators and sizes that data decide by their names, and graphs that never end."""
     import torch
 
     for node in graph.graph.nodes:
         tags = getattr(node.target, "tags", ())
+        if torch.Tag.dynamic_output_shape in tags and _sized_by_data(node):
+            name = str(node.target).split(".")[1]
+            what = "a boolean index" if name == "index" else name
+            raise Refused(
+                f"what forward does depends on the values of a tensor: they decide the size of what {what} gives",
+                operator=name,
+            )
         if torch.Tag.nondeterministic_seeded in tags:
             name = str(node.target).split(".")[1]
             raise Refused(f"{name} draws random numbers", operator=name)
     count = len(graph.graph.nodes)
     if count > MOST_OPERATORS:
         raise Refused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")
+
+
+def _sized_by_data(node: Any) -> bool:
+    """Whether the operator's result has as many elements as data say; an index by whole numbers has not."""
+    import torch
+
+    if node.target is not torch.ops.aten.index.Tensor:
+        return True
+    indices = [i.meta.get("val") for i in node.args[1] if i is not None]
+    return any(v is not None and v.dtype in (torch.bool, torch.uint8) for v in indices)
 
 
 def _on_gpu(value: Any) -> Any:

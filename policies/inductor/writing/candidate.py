@@ -37,7 +37,8 @@ BLOCK_FOR = '''def block_for(extent, most, least=1):
 TAKEN = {"device", "self"}
 """Names in forward that nothing else may have."""
 IMPORTS = {
-    "import torch": r"\btorch\.", "import torch.nn as nn": r"\bnn\.", "import triton": r"\btriton\.",
+    "import math": r"(?<!\.)\bmath\.", "import torch": r"\btorch\.",
+    "import torch.nn as nn": r"\bnn\.", "import triton": r"\btriton\.",
     "import triton.language as tl": r"\btl\.",
     "from triton.language.extra import libdevice": r"\blibdevice\.",
     "from math import inf, nan": r"(?<![\w\"'.-])(inf|nan)\b(?![\"'])",

@@ -37,6 +37,8 @@ def broken(line: str, around: int = 0) -> list[str]:
     if len(line) + around <= WIDTH or line.endswith(","):  # a comma: it is an argument of a call, and no statement
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
+    if line.endswith(","):
+        return [f"{indent}{part}" for part in _argument_lines(line.strip().rstrip(","), len(indent) + around)]
     try:
         (statement,) = ast.parse(line.strip()).body
     except (SyntaxError, ValueError):  # the head of a loop or of a function
@@ -51,6 +53,21 @@ def broken(line: str, around: int = 0) -> list[str]:
     parts = _parts(opening, value, len(indent) + around)
     same = ast.dump(ast.parse("\n".join(parts))) == ast.dump(ast.parse(whole))
     return [f"{indent}{part}" for part in parts] if same else [line]
+
+
+def _argument_lines(text: str, indent: int) -> list[str]:
+    """One line of a call's arguments; broken where it is a single one that is a call or a sum."""
+    try:
+        call = ast.parse(f"_({text})", mode="eval").body
+    except (SyntaxError, ValueError):
+        return [f"{text},"]
+    given: list[tuple[str, ast.expr]] = []
+    if isinstance(call, ast.Call):
+        given = [*(("", a) for a in call.args), *((f"{k.arg}=", k.value) for k in call.keywords)]
+    if len(given) != 1 or not isinstance(given[0][1], ast.Call):
+        return [f"{text},"]
+    parts = _parts(*given[0], indent)
+    return [*parts[:-1], f"{parts[-1]},"]
 
 
 def _parts(opening: str, value: ast.expr, indent: int) -> list[str]:

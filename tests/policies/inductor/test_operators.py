@@ -85,3 +85,12 @@ def test_whole_numbers_and_real_ones_are_python_s_where_no_size_is_a_symbol():
     assert numbers.Real("2.5") == 2.5
     assert isinstance(0.5, numbers.Real)
     assert not isinstance(1, numbers.Real)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_a_place_that_is_no_number_is_the_border_s(align_corners: bool):
+    x, grid = torch.randn(1, 2, 5, 6), torch.rand(1, 4, 4, 2) * 2 - 1
+    grid[0, 1, 2, 0] = float("nan")
+    own = functional._grid_sample(F.grid_sample)
+    made = own(x, grid, padding_mode="border", align_corners=align_corners)
+    torch.testing.assert_close(made, F.grid_sample(x, grid, padding_mode="border", align_corners=align_corners))

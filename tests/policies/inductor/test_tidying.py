@@ -68,3 +68,12 @@ def test_a_long_line_is_broken_into_short_ones_that_say_the_same(statement: str)
     assert max(map(len, broken)) <= lines.WIDTH
     again = ast.parse("def f():\n" + "\n".join(broken)).body[0]
     assert ast.unparse(again.body[0]) == ast.unparse(ast.parse(statement))
+
+
+def test_a_long_argument_of_a_call_is_broken_and_stays_an_argument():
+    extent = " + ".join(f"some_long_name_{i} * another_{i}" for i in range(5))
+    line = f"            ELEMENT_BLOCK=block_for({extent}, 1024),"
+    parts = lines.broken(line, 8)
+    assert len(parts) > 1
+    whole = ast.parse("f(\n" + "\n".join(parts) + "\n)", mode="eval").body
+    assert ast.dump(whole) == ast.dump(ast.parse(f"f({line.strip()})", mode="eval").body)

@@ -1,0 +1,310 @@
+"""A module or a function as users keep them, completed to a reference in KernelBench form. Text to text: nothing runs.
+
+What is understood where `Model`, `get_inputs` or `get_init_inputs` is missing:
+
+- the module: the class with a `forward` that the file builds (`block = Block(64)`), else the last one; without such a
+  class the function that the file calls or tests. It becomes `Model`;
+- the inputs: a name or function such as `example_inputs`, else the first call (`block(x)`) at the top of the file, in
+  `if __name__ == "__main__"` or a `test_*` function, with the statements that make its arguments;
+- the constructor's arguments: those with which the file builds the module.
+
+Statements that run the module are left out, and line numbers stay.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import textwrap
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kernelwright.agent.problems.tritonbench_cases import (
+    Case,
+    NotAProblem,
+    OffDevice,
+    arguments_of,
+    loaded,
+    statements_needed,
+    stored,
+)
+from kernelwright.tools.problem import ProblemError, parse
+
+NEEDED = ("Model", "get_inputs", "get_init_inputs")
+INPUTS = re.compile(r"(get_|make_|create_)?(example|sample|dummy|test)?_?(inputs?|args|data)$", re.IGNORECASE)
+"""Names of inputs, and of functions that make them."""
+
+
+@dataclass
+class _Parts:
+    """What a file holds."""
+
+    runs: list[list[ast.stmt]] = field(default_factory=list)
+    """Statements in order that may build and call the module: of the top, of `__main__`, of each test."""
+    functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    modules: dict[str, ast.ClassDef] = field(default_factory=dict)
+    """Classes with a forward."""
+
+
+def completed(source: str) -> str:
+    """The same text where it has the form, or where nothing tells how to complete it; else the reference that is meant.
+
+    Raises ProblemError where it is not Python.
+    """
+    tree = parse(source)
+    names = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    if all(name in names for name in NEEDED):
+        return _with_defaults(source, tree)
+    parts = _parts(tree)
+    if "ModelNew" in names:  # an answer, no question
+        return source
+    try:
+        made = _of_module(source, parts, names) if parts.modules else _of_function(source, parts, names)
+    except NotAProblem:
+        return source
+    return _with_defaults(made, parse(made)) if made is not None and _parses(made) else source
+
+
+def is_problem(source: str) -> bool:
+    """Whether a text is a reference, or can be completed to one."""
+    try:
+        tree = parse(completed(source))
+    except ProblemError:
+        return True
+    found = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    return "Model" in found
+
+
+def _parses(text: str) -> bool:
+    try:
+        parse(text)
+    except ProblemError:
+        return False
+    return True
+
+
+def _parts(tree: ast.Module) -> _Parts:
+    found = _Parts()
+    top: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            if any(isinstance(n, ast.FunctionDef) and n.name == "forward" for n in node.body):
+                found.modules[node.name] = node
+        elif isinstance(node, ast.FunctionDef):
+            found.functions[node.name] = node
+        elif isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            found.runs.append([*top, *node.body])
+        else:
+            top.append(node)
+    found.runs.append(top)
+    tests = [f for n, f in found.functions.items() if n.startswith("test") or n == "main"]
+    found.runs += [[*top, *f.body] for f in tests]
+    return found
+
+
+def _calls(statements: list[ast.stmt], called: set[str]) -> Iterator[tuple[ast.Call, list[ast.stmt]]]:
+    """Calls of these names, each with the statements before it; those inside `with torch.no_grad()` too."""
+    before: list[ast.stmt] = []
+    for statement in statements:
+        if isinstance(statement, ast.With):
+            for call, inside in _calls(statement.body, called):
+                yield call, [*before, *inside]
+        elif isinstance(statement, ast.Assign | ast.Expr | ast.AnnAssign | ast.Return | ast.Assert):
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in called:
+                    yield node, list(before)
+        before.append(statement)
+
+
+def _of_module(source: str, parts: _Parts, names: set[str]) -> str | None:
+    builds = [(run, call, before) for run in parts.runs for call, before in _calls(run, set(parts.modules))]
+    chosen = "Model" if "Model" in names else ""
+    if not chosen:
+        chosen = ast.unparse(builds[0][1].func) if builds else list(parts.modules)[-1]
+    own = [(run, call, before) for run, call, before in builds if ast.unparse(call.func) == chosen]
+    functions = []
+    if "get_init_inputs" not in names:
+        functions.append(_init_inputs(parts.modules[chosen], own[0][1:] if own else None))
+    if "get_inputs" not in names:
+        instances = {n for run, call, _ in own for s in run if call in ast.walk(s) for n in stored(s)}
+        functions.append(_given_inputs(parts) or _called_inputs(parts, instances))
+    if any(f is None for f in functions):
+        return None
+    text = _without_runs(source, parts, {chosen})
+    if chosen != "Model":
+        text = _renamed(text, chosen) if "Model" not in names else text
+    return _joined(text, [f for f in functions if f])
+
+
+def _init_inputs(module: ast.ClassDef, build: tuple[ast.Call, list[ast.stmt]] | None) -> str | None:
+    """The text of get_init_inputs; None where the constructor needs arguments and nothing gives them."""
+    if build is None:
+        init = next((n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+        needed = 0 if init is None else len(init.args.args) - 1 - len(init.args.defaults)
+        return None if needed > 0 else "def get_init_inputs():\n    return []"
+    call, before = build
+    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+        return None
+    values = [*call.args, *(k.value for k in call.keywords)]
+    lines = _making(before, {n for v in values for n in loaded(v)})
+    if call.keywords:
+        names = [a.arg for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"
+                 for a in n.args.args[1:]]  # fmt: skip
+        pairs = [*zip(names, call.args, strict=False), *((k.arg, k.value) for k in call.keywords)]
+        lines.append(f"return {{{', '.join(f'{n!r}: {ast.unparse(v)}' for n, v in pairs)}}}")
+    else:
+        lines.append(f"return [{', '.join(map(ast.unparse, call.args))}]")
+    return "def get_init_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
+
+
+def _given_inputs(parts: _Parts) -> str | None:
+    """get_inputs from a function or a name that says that it holds inputs."""
+    for name, function in parts.functions.items():
+        if INPUTS.match(name) and not len(function.args.args) - len(function.args.defaults):
+            return f"def get_inputs():\n    made = {name}()\n    " + _LISTED
+    for run in parts.runs:
+        for place, statement in enumerate(run):
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                value = OffDevice().visit(statement.value)
+                named = INPUTS.match(statement.targets[0].id)
+                if named and isinstance(value, ast.Tuple | ast.List | ast.Call | ast.Dict):
+                    return _inputs_of(run[:place], value)
+    return None
+
+
+def _inputs_of(before: list[ast.stmt], value: ast.expr) -> str:
+    lines = _making(before, loaded(value))
+    if isinstance(value, ast.Dict):
+        value = ast.List(list(value.values), ast.Load())
+    if isinstance(value, ast.Tuple | ast.List):
+        lines.append(f"return [{', '.join(map(ast.unparse, value.elts))}]")
+    else:
+        lines += [f"made = {ast.unparse(value)}", _LISTED]
+    return "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
+
+
+_LISTED = (
+    "return list(made.values()) if isinstance(made, dict) else "
+    "list(made) if isinstance(made, (list, tuple)) else [made]"
+)
+
+
+def _called_inputs(parts: _Parts, instances: set[str]) -> str | None:
+    """get_inputs from the first call of an instance."""
+    for run in parts.runs:
+        for call, before in _calls(run, instances):
+            if call.keywords or any(isinstance(a, ast.Starred) for a in call.args) or not call.args:
+                continue
+            values = [OffDevice().visit(a) for a in call.args]
+            kept = [s for s in before if not (stored(s) & instances)]
+            lines = _making(kept, {n for v in values for n in loaded(v)})
+            lines.append(f"return [{', '.join(map(ast.unparse, values))}]")
+            return "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
+    return None
+
+
+def _making(before: list[ast.stmt], needed: set[str]) -> list[str]:
+    """The statements on which names depend, as lines; sizes with names of their own stay at the top of the module."""
+    kept = statements_needed(tuple(OffDevice().visit(s) for s in before), needed)
+    return [ast.unparse(ast.fix_missing_locations(s)) for s in kept if not _is_size(s)]
+
+
+def _is_size(statement: ast.stmt) -> bool:
+    """A plain assignment, which the module keeps."""
+    return isinstance(statement, ast.Assign) and statement.col_offset == 0 and not _runs(statement)
+
+
+def _runs(statement: ast.stmt) -> bool:
+    """Whether a statement at the top calls something; imports and constants do not."""
+    return any(isinstance(n, ast.Call) for n in ast.walk(statement))
+
+
+def _of_function(source: str, parts: _Parts, names: set[str]) -> str | None:
+    """A function as the forward of a module without weights."""
+    plain = {n: f for n, f in parts.functions.items() if not (n.startswith(("test", "_", "get_")) or INPUTS.match(n)
+             or n == "main")}  # fmt: skip
+    if not plain or names & {"Model"}:
+        return None
+    text = _without_runs(source, parts, set())
+    imported = "" if re.search(r"^import torch$", source, re.MULTILINE) else "import torch\n\n\n"
+    inits = "def get_init_inputs():\n    return []"
+    given = "" if "get_inputs" in names else _given_inputs(parts)
+    if given is not None:
+        name, function = list(plain.items())[-1]
+        count = len(function.args.args) - len(function.args.defaults)
+        listed = [a.arg for a in function.args.args][: max(count, 1)]
+        model = _model(listed, f"{name}({', '.join(listed)})")
+        return _joined(imported + text, [model, *([given] if given else []), inits])
+    for run in parts.runs:
+        for call, before in _calls(run, set(plain)):
+            case = Case(OffDevice().visit(call), tuple(before))
+            inputs, made = arguments_of(case, plain[ast.unparse(call.func)])
+            lines = _making(before, {n for v in inputs.values() for n in loaded(v)})
+            lines.append(f"return [{', '.join(map(ast.unparse, inputs.values()))}]")
+            drawn = "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
+            return _joined(imported + text, [_model(list(inputs), ast.unparse(made)), drawn, inits])
+    return None
+
+
+def _model(arguments: list[str], made: str) -> str:
+    return f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(arguments)}):\n        return {made}"
+
+
+def _joined(text: str, functions: list[str]) -> str:
+    return "\n\n\n".join([text.rstrip(), *functions]) + "\n"
+
+
+def _without_runs(source: str, parts: _Parts, used: set[str]) -> str:
+    """The text with blank lines in the place of `__main__`, tests and what is run at the top."""
+    lines = source.splitlines()
+    gone: list[ast.stmt] = [f for n, f in parts.functions.items() if n.startswith("test") or n == "main"]
+    called = {*parts.modules}
+    for statement in parse(source).body:
+        guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+        if guard or (isinstance(statement, ast.Expr) and _runs(statement)):
+            gone.append(statement)
+        elif isinstance(statement, ast.Assign) and loaded(statement) & called:
+            gone.append(statement)
+            called |= stored(statement)
+    for node in gone:
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+        for number in range(first - 1, node.end_lineno or first):
+            lines[number] = ""
+    return "\n".join(lines) + "\n"
+
+
+def _renamed(text: str, name: str) -> str:
+    """The class under the name Model, wherever the text names it."""
+    lines = text.splitlines(keepends=True)
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.NAME]
+    for token in reversed([t for t in tokens if t.string == name]):
+        row, column = token.start[0] - 1, token.start[1]
+        lines[row] = lines[row][:column] + "Model" + lines[row][column + len(name) :]
+    return "".join(lines)
+
+
+def _with_defaults(source: str, tree: ast.Module) -> str:
+    """`return []` of get_init_inputs with the constructor's defaults written out, where all are plain and one is a
+    whole number: sizes that the judge may change, which nothing else says.
+    """
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    model = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model")
+    init = next((n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    last = functions["get_init_inputs"].body[-1]
+    empty = isinstance(last, ast.Return) and isinstance(last.value, ast.List) and not last.value.elts
+    if init is None or not empty or not isinstance(last, ast.Return) or last.value is None:
+        return source
+    given, defaults = init.args, init.args.defaults
+    plain = all(isinstance(d, ast.Constant | ast.UnaryOp) for d in defaults)
+    sized = any(isinstance(d, ast.Constant) and type(d.value) is int for d in defaults)
+    if given.vararg or given.posonlyargs or not (plain and sized) or len(defaults) != len(given.args) - 1:
+        return source
+    lines = source.splitlines(keepends=True)
+    row, value = last.value.lineno - 1, last.value
+    if value.end_lineno != value.lineno or not lines[row].isascii():
+        return source
+    written = f"[{', '.join(map(ast.unparse, defaults))}]"
+    lines[row] = lines[row][: value.col_offset] + written + lines[row][value.end_col_offset :]
+    return "".join(lines)

@@ -1,0 +1,126 @@
+"""Modules and functions as users keep them, read as problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.agent.problems.finding import suite
+from kernelwright.agent.problems.forms import completed, is_problem
+from kernelwright.agent.problems.reading import read_problem
+from kernelwright.tools.problem import ProblemError, inner_integers
+
+MODULE = """
+import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, width, offset=1.0):
+        super(Scale, self).__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.offset = offset
+
+    def forward(self, x):
+        return x * self.weight + self.offset
+"""
+MAIN = """
+if __name__ == "__main__":
+    device = "cuda"
+    layer = Scale(48, offset=2.0).to(device)
+    x = torch.randn(16, 48, device=device)
+    print(layer(x).shape)
+"""
+FUNCTION = """
+import torch
+
+
+def shifted(x, shift, scale=2.0):
+    return x * scale + shift
+
+
+def test_shifted():
+    x, shift = torch.randn(8, 5), torch.randn(5, device="cuda")
+    assert shifted(x, shift).shape == x.shape
+    assert shifted(x, shift, scale=3.0).shape == x.shape
+"""
+
+
+def answer(source: str) -> list[torch.Tensor]:
+    """What the reference gives on its inputs."""
+    names: dict = {"__name__": "reference"}
+    exec(compile(source, "reference", "exec"), names)
+    init, inputs = names["get_init_inputs"](), names["get_inputs"]()
+    model = names["Model"](**init) if isinstance(init, dict) else names["Model"](*init)
+    return [model(*inputs), *inputs]
+
+
+def test_a_module_with_a_call_under_main_becomes_a_problem_with_its_sizes():
+    made = completed(MODULE + MAIN)
+    out, x = answer(made)
+    assert torch.equal(out, x + 2.0)
+    assert "cuda" not in made
+    assert 48 in inner_integers(made).values()
+
+
+def test_line_numbers_stay():
+    made = completed(MODULE + MAIN).splitlines()
+    where = MODULE.splitlines().index("        return x * self.weight + self.offset")
+    assert made[where].strip() == "return x * self.weight + self.offset"
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "model = Scale(48)\nexample_inputs = (torch.randn(16, 48),)\n",
+        "def get_example_inputs():\n    return torch.randn(16, 48)\n\n\nScale(48)\n",
+        "model = Scale(48)\nsample_input = torch.randn(16, 48)\n",
+        "width = 48\nmodel = Scale(width)\ny = model(torch.randn(16, width))\n",
+        "def get_inputs():\n    return [torch.randn(16, 48)]\n\n\nmodel = Scale(width=48)\n",
+    ],
+)
+def test_inputs_are_found_by_their_name_or_by_a_call(inputs):
+    out, x = answer(completed(MODULE + inputs))
+    assert x.shape == (16, 48)
+    assert torch.equal(out, x + 1.0)
+
+
+def test_a_function_with_a_test_becomes_a_module_without_weights():
+    out, x, shift = answer(completed(FUNCTION))
+    assert torch.equal(out, x * 2.0 + shift)
+
+
+def test_a_function_beside_get_inputs_is_the_forward():
+    text = FUNCTION.split("def test_")[0] + "def get_inputs():\n    return [torch.randn(3, 4), torch.randn(4)]\n"
+    out, x, shift = answer(completed(text))
+    assert torch.equal(out, x * 2.0 + shift)
+
+
+def test_defaults_of_the_constructor_are_sizes_that_the_judge_may_change():
+    text = MODULE.replace("class Scale", "class Model").replace("super(Scale, self)", "super()")
+    text = text.replace("width, offset", "width=48, offset")
+    text += "\n\ndef get_inputs():\n    return [torch.randn(16, 48)]\n\n\ndef get_init_inputs():\n    return []\n"
+    made = completed(text)
+    assert inner_integers(made)["Model.width"] == 48
+    assert torch.equal(answer(made)[0], answer(made)[1] + 1.0) is False  # other draws
+    out, x = answer(made)
+    assert torch.equal(out, x + 1.0)
+
+
+def test_what_nothing_completes_stays_as_it_is_and_says_what_to_write(tmp_path: Path):
+    assert completed(MODULE) == MODULE
+    file = tmp_path / "scale.py"
+    file.write_text(MODULE)
+    with pytest.raises(ProblemError, match="rename the class Scale to Model"):
+        read_problem(file)
+
+
+def test_a_kernel_is_no_problem_and_a_folder_of_modules_is_a_suite(tmp_path: Path):
+    kernel = MODULE.replace("Scale", "ModelNew") + MAIN.replace("Scale", "ModelNew")
+    assert not is_problem(kernel)
+    (tmp_path / "kernel.py").write_text(kernel)
+    (tmp_path / "scale.py").write_text(MODULE + MAIN)
+    (tmp_path / "shifted.py").write_text(FUNCTION)
+    assert [p.name for p in suite(str(tmp_path))] == ["scale.py", "shifted.py"]
