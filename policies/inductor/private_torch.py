@@ -15,6 +15,7 @@ import types
 from typing import Any
 
 CONTRACT = (
+    "torch:_sym_log2",
     "torch._dispatch.python:enable_python_dispatcher",
     "torch._dynamo.device_interface:CudaInterface.Worker",
     "torch._dynamo.source:ConstantSource",
@@ -127,9 +128,13 @@ def accept_symbols() -> None:
     import torch.nn as nn
 
     numbers.Integral.register(torch.SymInt)
-    for name, symbolic in (("sqrt", torch.sym_sqrt), ("log", torch.sym_log)) if hasattr(torch,
-        "sym_log") else (("sqrt", torch.sym_sqrt),):  # fmt: skip
+    by_symbols: dict[str, Any] = {"sqrt": torch.sym_sqrt}
+    if (log2 := getattr(torch, "_sym_log2", None)) is not None:
+        by_symbols |= {"log2": log2, "log": lambda x: log2(x) * math.log(2), "log10": lambda x: log2(x) * math.log10(2)}
+    for name, symbolic in by_symbols.items():
         setattr(math, name, _symbolic(getattr(math, name), symbolic))
+        for kind in (torch.SymInt, torch.SymFloat):
+            setattr(kind, name, symbolic)  # numpy's functions of what it does not know are methods of it
     for name in [n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_")]:
         setattr(nn.init, name, lambda tensor, *_, **__: tensor)
     nn.init._calculate_fan_in_and_fan_out = _constant((1, 1))

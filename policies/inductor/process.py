@@ -121,7 +121,7 @@ def drafted(source: str, strict: bool, partial: bool, varied: list[str], precise
                 if isinstance(error, Refused) and not str(error).startswith("Inductor"):
                     break
                 continue
-            if best is None or len(made["fixed_sizes"]) < len(best["fixed_sizes"]):
+            if best is None or _freedom(made) > _freedom(best):
                 best = made
             if not best["fixed_sizes"] or time.monotonic() - start > AGAIN:
                 break
@@ -129,6 +129,11 @@ def drafted(source: str, strict: bool, partial: bool, varied: list[str], precise
         return best
     assert first is not None
     raise first
+
+
+def _freedom(made: dict[str, Any]) -> tuple[int, int]:
+    """How free of sizes a draft is: few that tracing fixed, then many that it took for symbols."""
+    return -len(made["fixed_sizes"]), made["symbols"]
 
 
 def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
@@ -162,7 +167,7 @@ def _attempt(source: str, free: Any, strict: bool, precise: bool) -> dict[str, A
         raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
     return {
         "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
-        "fixed_sizes": list(traced.fixed),
+        "fixed_sizes": list(traced.fixed), "symbols": len(traced.sizes.where),
     }  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from kernelwright.tools.tracing.trace import Trace
 
 
 def state_of(model: Any) -> dict[str, Any]:
-    """Parameters and buffers by dotted name."""
-    return dict(model.named_parameters()) | dict(model.named_buffers())
+    """Parameters and buffers by dotted name; tied ones by each of their names."""
+    return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
 
 
 def listed_state(trace: Trace) -> list[dict[str, Any]]:

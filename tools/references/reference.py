@@ -79,7 +79,8 @@ class Reference:
         import torch
 
         positional, named = self.init_arguments()
-        with self._seeded(seed), self._trouble("builds Model"), torch.device(self.device):
+        building = self._trouble("builds Model")  # what it computes of its weights has no history, and can be copied
+        with self._seeded(seed), building, torch.device(self.device), torch.no_grad():
             return self._module.Model(*positional, **named).to(self.device)
 
     def inputs(self, seed: int) -> list[Any]:

@@ -10,10 +10,12 @@ Shape = tuple[tuple[int, ...], str]
 def match(model: Any, listed: Any) -> dict[str, str] | None:
     """Candidate's name -> reference's name, for all of the reference's parameters (and buffers where the names agree).
 
-    By name and shape; else parameters in their order where the sequences of shapes are equal; else None.
+    By name and shape, tied weights by each of their names; else parameters in their order where the sequences of shapes
+    are equal; else None.
     """
     theirs = _listed(listed)
-    ours = {n: _shape(t) for n, t in [*model.named_parameters(), *model.named_buffers()]}
+    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    ours = {n: _shape(t) for n, t in named}
     parameters = [n for n, p in model.named_parameters() if p.numel()]
     by_name = {n: n for n, (_, shape) in theirs.items() if ours.get(n) == shape}
     if all(n in by_name for n in parameters):

@@ -152,7 +152,7 @@ class Tracer:
         try:
             model, building = self._model(module, size)
             state = recorded.state(model)
-            numbers = {name: self._tape.number(t) for name, t in state.items()}
+            numbers = self._numbers(state)
             before = list(self._history)
             fault, self._launches_before = Fault.RUNTIME, self._tape.launches
             self._tell("running forward")
@@ -284,6 +284,14 @@ class Tracer:
         tensor = self._tape.tensor(leaf["t"])
         dtype = str(tensor.dtype).removeprefix("torch.")
         return {"shape": [int(n) for n in tensor.shape], "dtype": dtype, "device": tensor.device.type}
+
+    def _numbers(self, state: dict[str, torch.Tensor]) -> dict[str, int]:
+        """Of state tensors by name; tied weights, which lie in one place, have one."""
+        first: dict[tuple[Any, ...], int] = {}
+        return {
+            name: first.setdefault(recorded.place(t), number) if t.numel() else number
+            for name, t, number in ((name, t, self._tape.number(t)) for name, t in state.items())
+        }
 
     def _aliases(self, state: dict[str, torch.Tensor], numbers: dict[str, int]) -> dict[int, int]:
         """Tensors that are a state tensor under another number (`Parameter(w)` is a detached `w`): called by the

@@ -45,6 +45,8 @@ def replace_functions() -> None:
         (torch, "stack", stack),
         (torch, "cat", cat),
         (torch, "cdist", cdist),
+        (torch, "norm_except_dim", norm_except_dim),
+        (torch, "_weight_norm", lambda v, g, dim=0: v * (g / norm_except_dim(v, 2, dim))),
         (torch, "linspace", _linspace(torch.linspace)),
         (torch.Tensor, "__getitem__", element),
         (torch.Tensor, "unfold", unfold),
@@ -204,6 +206,14 @@ def unfold(x: Any, dimension: int, size: Any, step: Any) -> Any:
     places = torch.arange(count, device=x.device)[:, None] * step + torch.arange(size, device=x.device)[None, :]
     made = torch.index_select(x, dimension, places.flatten()).unflatten(dimension, (count, size))
     return made.movedim(dimension + 1, -1)
+
+
+def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
+    """The norm over all dimensions but one; over all where that is -1."""
+    import torch
+
+    axes = [d for d in range(v.dim()) if d != dim]
+    return torch.linalg.vector_norm(v, pow, axes if dim != -1 else None, keepdim=dim != -1)
 
 
 def pixel_shuffle(x: Any, upscale_factor: Any) -> Any:
