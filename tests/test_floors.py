@@ -3,6 +3,7 @@ cost.
 """
 
 import ast
+import functools
 import resource
 import statistics
 import subprocess
@@ -26,11 +27,18 @@ caches.
 """
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a file, which several tests read."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports_of(path: Path) -> list[tuple[int, str]]:
     """Line and absolute name of every import, those inside functions too."""
     found = []
     package = ("kernelwright", *path.relative_to(ROOT).parent.parts)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -42,7 +50,7 @@ def imports_of(path: Path) -> list[tuple[int, str]]:
 def functions_of(path: Path) -> list[tuple[str, int]]:
     """Name and length in lines of every function and method."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     return [(n.name, n.end_lineno - n.lineno + 1) for n in ast.walk(tree) if isinstance(n, kinds)]
 
 
@@ -156,12 +164,13 @@ MODULES = {module_of(path): path for path in FILES}
 COMMANDS_OF_A_MODULE = "__main__"
 
 
+@functools.cache
 def own_imports(path: Path) -> tuple[set[str], set[str]]:
     """The modules of ours that a file imports when it is imported, and those that its functions import later.
 
     What is imported for types alone, or only where the file is run as a program, is in neither.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     apart = [n for n in ast.walk(tree) if isinstance(n, ast.If) and _is_apart(n.test)]
     left_out = {id(n) for block in apart for child in block.body for n in ast.walk(child)}
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]

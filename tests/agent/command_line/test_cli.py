@@ -14,9 +14,11 @@ import pytest
 
 from kernelwright.agent.command_line import arguments as asked
 from kernelwright.agent.errors import Exit, explain
+from kernelwright.agent.problems.finding import find
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.gpus import read_driver
 from kernelwright.tools.hardware.targets import TARGETS
+from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.report import InfrastructureError, Report
 
@@ -66,14 +68,6 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
-def test_the_json_of_a_check_is_a_report_and_nothing_else():
-    done = agent("check", SOFTMAX, "--problem", "fused softmax", "--device", "cpu", "--json")
-    report = Report.model_validate_json(done.stdout)
-    assert report.correct
-    assert report.compile.target == "sm_90"
-    assert done.stderr == ""
-
-
 def test_a_good_softmax_is_correct_and_several_targets_make_a_portability_matrix():
     targets = [part for name in ("sm_80", "sm_120", "gfx942") for part in ("--target", name)]
     done = agent("check", SOFTMAX, "--problem", "fused softmax", "--device", "cpu", *targets)
@@ -114,12 +108,12 @@ def test_a_syntax_error_is_a_report_in_json_too(tmp_path):
 
 def checked(kernel: str, problem: str, *options: str) -> Report:
     """The report of a check on the CPU."""
-    return Report.model_validate_json(
-        agent("check", kernel, "--problem", problem, "--device", "cpu", "--json", *options).stdout
-    )
+    done = agent("check", kernel, "--problem", problem, "--device", "cpu", "--json", *options)
+    assert done.stderr == ""
+    return Report.model_validate_json(done.stdout)
 
 
-def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many():
+def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many(evaluator):
     first = checked(SILU, "fused_silu", "--sizes", "3")
     seed = first.interpreted.seed
     again = checked(SILU, "fused_silu", "--sizes", "3", "--seed", str(seed))
@@ -127,31 +121,32 @@ def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many():
     assert again.interpreted.tried == first.interpreted.tried
     assert again.interpreted.checks == first.interpreted.checks
     assert len([one for one in first.interpreted.tried if one.why != "small"]) == 3
-    other = checked(SILU, "fused_silu", "--sizes", "3", "--seed", str(seed + 1))
+    options = Options(sizes=3, seed=seed + 1, profile=False, torch_compile=False)
+    other = evaluator.evaluate(find("fused_silu"), Path(SILU).read_text(), options)
     assert other.interpreted.tried != first.interpreted.tried
 
 
-def test_a_check_prints_the_command_that_repeats_it():
-    done = agent("check", SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "1", "--no-profile")
-    seed = next(line.split()[1].rstrip(",") for line in done.stdout.splitlines() if line.startswith("seed "))
-    command = f"agent check {SILU} --problem 'fused silu' --device cpu --sizes 1 --no-profile --seed {seed}"
-    assert " ".join(command.split()) in " ".join(done.stdout.split())
-
-
-def test_a_trace_is_shown_before_the_verdict():
-    done = agent("check", SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "0", "--show-trace")
+def test_a_trace_is_shown_before_the_verdict_which_prints_the_command_that_repeats_it():
+    asked = (SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "1", "--no-profile", "--show-trace")
+    done = agent("check", *asked)
     assert done.returncode == Exit.DONE, done.stdout + done.stderr
     trace, _, verdict = done.stdout.partition("\n\ncorrect  fused_silu")
     assert verdict
     assert "silu_kernel[" in trace
     assert "(x_ptr=x0" in trace
     assert "at the problem's own size" in trace
+    seed = next(line.split()[1].rstrip(",") for line in verdict.splitlines() if line.startswith("seed "))
+    command = f"agent check {SILU} --problem 'fused silu' --device cpu --sizes 1 --no-profile --seed {seed}"
+    assert " ".join(command.split()) in " ".join(verdict.split())
 
 
-def test_a_trace_is_a_key_of_the_reports_json():
+def test_the_json_of_a_check_is_a_report_with_the_trace_as_a_key_and_nothing_else():
     done = agent("check", SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "0", "--show-trace", "--json")
     told = json.loads(done.stdout)
-    assert Report.model_validate(told).correct
+    report = Report.model_validate(told)
+    assert report.correct
+    assert report.compile.target == "sm_90"
+    assert done.stderr == ""
     own, small = told["trace"]["at"]
     assert (own["sizes"], bool(small["sizes"])) == ({}, True)
     assert any("kernel" in step for step in own["trace"]["first"])

@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.policies.transformations.draft import may_transform
 from kernelwright.policies.transformations.process import answer
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 
 FRAME = """
@@ -81,21 +81,15 @@ def problem_of(name, table):
     return FRAME.format(arguments=arguments, inputs=inputs, body=body.strip("\n"))
 
 
-@pytest.fixture(scope="module")
-def judge():
-    with Evaluator(device="cpu") as evaluator:
-        yield evaluator
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
-def test_attention_is_drafted_as_one_kernel_that_is_right_at_all_sizes(judge, name):
+def test_attention_is_drafted_as_one_kernel_that_is_right_at_all_sizes(evaluator, name):
     source = problem_of(name, PROBLEMS)
     assert may_transform(source)
     made = answer(source)
     assert made.get("source"), made["refused"]
     problem = Problem(name=name, source=source)
-    report = judge.evaluate(problem, made["source"], Options(seed=1))
+    report = evaluator.evaluate(problem, made["source"], Options(seed=1))
     assert report.correct, report.explanation
     assert [k.launches for k in report.compile.kernels] == [1]
 
@@ -107,11 +101,11 @@ def test_what_is_more_or_less_than_an_attention_is_refused_with_a_reason(name):
     assert "source" not in made
 
 
-def test_a_mask_that_is_wrong_by_one_is_not_taken_for_causal(judge):
+def test_a_mask_that_is_wrong_by_one_is_not_taken_for_causal(evaluator):
     """A mask that leaves the next key visible is no causal one, and the judge sees the difference."""
     source = problem_of("causal_by_triu", PROBLEMS)
     made = answer(source)["source"]
     other = source.replace("diagonal=1", "diagonal=2")
-    report = judge.evaluate(Problem(name="other", source=other), made, Options(seed=1, targets=()))
+    report = evaluator.evaluate(Problem(name="other", source=other), made, Options(seed=1, targets=()))
     assert not report.correct
     assert "refused" in answer(other)

@@ -5,7 +5,7 @@ import pytest
 from kernelwright.policies.transformations.draft import may_transform
 from kernelwright.policies.transformations.process import answer
 from kernelwright.tools.manifests.measuring import measured
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 
 FRAME = """
@@ -56,26 +56,20 @@ def problem_of(layer, body):
     return Problem(name="summed", source=FRAME.format(layer=layer, body=body))
 
 
-@pytest.fixture(scope="module")
-def judge():
-    with Evaluator(device="cpu") as evaluator:
-        yield evaluator
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
-def test_the_weights_are_summed_first_and_the_judge_finds_it_right(judge, name):
+def test_the_weights_are_summed_first_and_the_judge_finds_it_right(evaluator, name):
     problem = problem_of(*PROBLEMS[name])
     assert may_transform(problem.source)
     made = answer(problem.source)
     assert made.get("source"), made["refused"]
-    report = judge.evaluate(problem, made["source"], Options(seed=4))
+    report = evaluator.evaluate(problem, made["source"], Options(seed=4))
     assert report.correct, report.explanation
     assert sorted(k.name for k in report.compile.kernels) == ["row_kernel", "weight_join_kernel", "weight_part_kernel"]
 
 
 @pytest.mark.slow
-def test_what_is_gained_is_no_gap_of_the_problem(judge):
+def test_what_is_gained_is_no_gap_of_the_problem(evaluator):
     """By the manifest's rule the problem tells every wrong answer from the right one, one that leaves the bias out or
     answers for other inputs among them: the gain is algebra.
     """
@@ -84,12 +78,12 @@ def test_what_is_gained_is_no_gap_of_the_problem(judge):
 
 
 @pytest.mark.slow
-def test_a_summed_weight_that_is_wrong_is_seen(judge):
+def test_a_summed_weight_that_is_wrong_is_seen(evaluator):
     problem = problem_of(*PROBLEMS["sum"])
     made = answer(problem.source)["source"]
     wrong = made.replace("total * factor", "total * factor * 1.001")
     assert wrong != made
-    assert not judge.evaluate(problem, wrong, Options(seed=4, targets=())).correct
+    assert not evaluator.evaluate(problem, wrong, Options(seed=4, targets=())).correct
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

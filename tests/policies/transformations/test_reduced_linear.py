@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.policies.transformations.draft import may_transform
 from kernelwright.policies.transformations.process import answer
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 
 FRAME = """
@@ -37,20 +37,14 @@ def source_of(layer, body, hidden=256):
     return FRAME.format(layer=layer, body=body, hidden=hidden)
 
 
-@pytest.fixture(scope="module")
-def judge():
-    with Evaluator(device="cpu") as evaluator:
-        yield evaluator
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
-def test_the_layer_and_its_reduction_are_one_launch(judge, name):
+def test_the_layer_and_its_reduction_are_one_launch(evaluator, name):
     source = source_of(*PROBLEMS[name])
     assert may_transform(source)
     made = answer(source)
     assert made.get("source"), made["refused"]
-    report = judge.evaluate(Problem(name="reduced", source=source), made["source"], Options(seed=5))
+    report = evaluator.evaluate(Problem(name="reduced", source=source), made["source"], Options(seed=5))
     assert report.correct, report.explanation
     assert [k.launches for k in report.compile.kernels] == [1]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kernelwright.policies.transformations.process import answer
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 
 FRAME = """
@@ -25,12 +25,6 @@ def source_of(body, rows=8, columns=1 << 20, half=""):
     return FRAME.format(rows=rows, columns=columns, body=body, half=half)
 
 
-@pytest.fixture(scope="module")
-def judge():
-    with Evaluator(device="cpu") as evaluator:
-        yield evaluator
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "half"),
@@ -43,11 +37,11 @@ def judge():
         ("x.mean()", ".half()"),
     ],
 )
-def test_few_long_rows_are_reduced_in_two_launches(judge, body, half):
+def test_few_long_rows_are_reduced_in_two_launches(evaluator, body, half):
     source = source_of(body, half=half)
     made = answer(source)
     assert made.get("source"), made["refused"]
-    report = judge.evaluate(Problem(name="reduced", source=source), made["source"], Options(seed=2))
+    report = evaluator.evaluate(Problem(name="reduced", source=source), made["source"], Options(seed=2))
     assert report.correct, report.explanation
     assert sum(k.launches for k in report.compile.kernels) == 2
 

@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.policies.transformations.draft import may_transform
 from kernelwright.policies.transformations.process import answer
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 
 FRAME = """
@@ -37,30 +37,24 @@ PROBLEMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def judge():
-    with Evaluator(device="cpu") as evaluator:
-        yield evaluator
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PROBLEMS))
-def test_a_small_product_over_a_long_axis_is_made_in_two_launches(judge, name):
+def test_a_small_product_over_a_long_axis_is_made_in_two_launches(evaluator, name):
     source = PROBLEMS[name]
     assert may_transform(source)
     made = answer(source)
     assert made.get("source"), made["refused"]
-    report = judge.evaluate(Problem(name="product", source=source), made["source"], Options(seed=3))
+    report = evaluator.evaluate(Problem(name="product", source=source), made["source"], Options(seed=3))
     assert report.correct, report.explanation
     assert sum(k.launches for k in report.compile.kernels) == 2
 
 
-def test_a_launch_has_programs_enough_for_a_large_gpu_at_the_problems_own_size(judge):
+def test_a_launch_has_programs_enough_for_a_large_gpu_at_the_problems_own_size(evaluator):
     """Sixteen tiles of 64 by 64 would leave most of 132 multiprocessors idle."""
     from kernelwright.tools.tuning.launched import launches_at
 
     source = PROBLEMS["square"]
-    front = judge.front()
+    front = evaluator.front()
     problem, made = Problem(name="product", source=source), answer(source)["source"]
     launches = launches_at(front.traced_at_own_size(problem, made, "sm_90", Options()).traced)
     assert [one.function for one in launches] == ["part_kernel", "join_kernel"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault
 
@@ -61,12 +59,6 @@ class ModelNew(nn.Module):
         step[(triton.cdiv(width, 32),)](x, self.average, out, rows, width, BLOCK=32)
         return out
 """
-
-
-@pytest.fixture(scope="module")
-def evaluator():
-    with Evaluator("cpu", workers=1) as found:
-        yield found
 
 
 def test_a_running_average_is_right_in_every_call(evaluator):

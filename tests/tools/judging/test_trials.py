@@ -3,20 +3,11 @@
 import threading
 from pathlib import Path
 
-import pytest
-
 from kernelwright.agent.problems.finding import find
 from kernelwright.tools.judging.options import Lane, Options
 from kernelwright.tools.judging.trial_texts import CompiledTexts
-from kernelwright.tools.pipeline import Evaluator
 
 GOOD = Path(__file__).parents[2] / "kernels" / "good"
-
-
-@pytest.fixture(scope="module")
-def evaluator():
-    with Evaluator("cpu") as made:
-        yield made
 
 
 def test_a_thread_that_never_judged_may_enter_a_lane(evaluator):
