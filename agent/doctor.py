@@ -16,6 +16,8 @@ TORCH = ((2, 11), (2, 16))
 
 
 class Severity(StrEnum):
+    """How much a trouble of this machine matters."""
+
     ERROR = "error"
     """Nothing works until it is mended."""
     WARNING = "warning"
@@ -25,6 +27,8 @@ class Severity(StrEnum):
 
 
 class Trouble(Value):
+    """One thing that is wrong with this machine, and what to do about it."""
+
     severity: Severity
     what: str
     fix: str

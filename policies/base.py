@@ -20,12 +20,16 @@ class Value(BaseModel):
 
 
 class Role(StrEnum):
+    """Who says a message of a conversation."""
+
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
 
 
 class Message(Value):
+    """One message of a conversation with a policy."""
+
     role: Role
     content: str
 
@@ -75,6 +79,8 @@ class Request(Value):
 
 
 class Usage(Value):
+    """What one completion cost: tokens of the prompt and of the answer, and dollars where the price is known."""
+
     prompt_tokens: int
     completion_tokens: int
     cached_prompt_tokens: int = 0
@@ -86,6 +92,8 @@ class Usage(Value):
 
 
 class FinishReason(StrEnum):
+    """Why a completion ends."""
+
     STOP = "stop"
     """The model ended, or a stop string came."""
     LENGTH = "length"
@@ -140,6 +148,8 @@ class Completion(Value):
 
 
 class PromptForm(StrEnum):
+    """How a policy wants to be asked."""
+
     CHAT = "chat"
     """Full instructions in sentences."""
     COMPACT = "compact"
@@ -147,6 +157,8 @@ class PromptForm(StrEnum):
 
 
 class Capabilities(Value):
+    """What a policy can do beside sampling text: the agent and the training ask before they rely on it."""
+
     token_ids: bool = False
     logprobs: bool = False
     adapters: bool = False

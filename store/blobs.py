@@ -39,6 +39,7 @@ def pack_text(text: str) -> bytes:
 
 
 def unpack_text(body: bytes) -> str:
+    """Reverses `pack_text`."""
     return body.decode("utf-8", "surrogatepass")
 
 
@@ -76,6 +77,7 @@ def _pack(values: array[Any]) -> bytes:
 
 
 def address(body: bytes) -> str:
+    """Returns the SHA-256 of a body as 64 hexadecimal digits, by which the body is found again."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -126,6 +128,7 @@ def _find(table: str, one: bool) -> Any:
 
 
 def ids_by_hash(connection: Connection, table: str, hashes: Iterable[str]) -> dict[str, int]:
+    """Returns the row of each hash that the table holds; hashes that it lacks are left out."""
     found: dict[str, int] = {}
     for part in in_parts(hashes):
         one = len(part) == 1
@@ -164,6 +167,7 @@ _BODIES = select(col(Blob.id), col(Blob.packed), col(Blob.body)).where(
 
 
 def load_blobs(connection: Connection, ids: Iterable[int | None]) -> dict[int, bytes]:
+    """Returns the bodies of these rows, decompressed, by their row; None among the ids is skipped."""
     bodies: dict[int, bytes] = {}
     for part in in_parts(id for id in ids if id is not None):
         for id, packed, body in connection.execute(_BODIES, {"ids": part}):
@@ -221,4 +225,5 @@ def token_pieces(ids: Sequence[int]) -> list[tuple[str, bytes]]:
 
 
 def join_tokens(pieces: Sequence[tuple[str, bytes]]) -> tuple[int, ...]:
+    """Reverses `token_pieces`."""
     return tuple(token for _, body in pieces for token in unpack_numbers(body))

@@ -78,12 +78,14 @@ def trajectories(
 
 
 def has_turns(session: Session, trajectory_id: int) -> bool:
+    """Says whether a trajectory has a turn of its own."""
     return session.connection().execute(_ANY_TURN, {"trajectory_id": trajectory_id}).first() is not None
 
 
 def entries(
     session: Session, wanted: CandidateFilter, *, order: Order, before: int | None, limit: int | None
 ) -> list[Entry]:
+    """Returns a page of candidates with their verdicts, in the order that was asked for."""
     return _entries(session, _listed(wanted, order), order=order, before=before, limit=limit)
 
 
@@ -124,6 +126,7 @@ def _entries(
 
 
 def count(session: Session, wanted: CandidateFilter) -> int:
+    """Counts the candidates that a filter wants."""
     return session.execute(_listed(wanted).with_only_columns(func.count(), maintain_column_froms=True)).scalar_one()
 
 
@@ -174,12 +177,14 @@ def _excerpts(session: Session, found: Sequence[Entry], terms: Sequence[Term]) -
 
 
 def report(session: Session, verdict_id: int) -> Report:
+    """Loads the whole report of a verdict. Raises StoreError where there is no such verdict."""
     connection = session.connection()
     verdict = the(connection, Verdict, verdict_id)
     return load_report(load_blobs(connection, [verdict.report_id])[verdict.report_id])
 
 
 def count_everything(session: Session, engines: Engines) -> Stats:
+    """Counts the rows of every table, and the bytes that they take."""
     unfinished = session.execute(select(func.count()).select_from(Trajectory).where(col(Trajectory.finished).is_(None)))
     states = select(col(Candidate.state), func.count()).group_by(col(Candidate.state))
     correct = select(func.count()).select_from(Candidate).join(Verdict, col(Candidate.verdict_id) == col(Verdict.id))

@@ -58,6 +58,7 @@ def reference(table: str, *, required: bool = False, cycle: str | None = None) -
 
 
 def enum(kind: type[StrEnum], *, nullable: bool = False, index: bool = False) -> Any:
+    """Returns a column that stores the value of a StrEnum as text."""
     return Column(EnumText(kind), nullable=nullable, index=index)
 
 

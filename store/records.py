@@ -78,6 +78,8 @@ class CandidateFilter(TrajectoryFilter):
 
 
 class Order(StrEnum):
+    """The order in which candidates are listed."""
+
     NEWEST = "newest"
     OLDEST = "oldest"
     FASTEST = "fastest"
@@ -139,6 +141,8 @@ class Turn(Value):
 
 
 class Stats(Value):
+    """How much a database holds."""
+
     version: int
     where: str
     bytes: int | None
@@ -177,6 +181,7 @@ def dump_report(report: Report) -> bytes:
 
 
 def load_report(body: bytes) -> Report:
+    """Reverses `dump_report`."""
     return Report.model_validate(json.loads(body))
 
 

@@ -39,6 +39,7 @@ def made(table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
 
 
 def missing(table: type[Row], id: int) -> StoreError:
+    """Returns the error for a row that is not there; the caller raises it."""
     return StoreError(
         f"no {table.__name__.lower()} {id} in this database: `agent inspect` lists what there is", StoreTrouble.MISSING
     )

@@ -28,6 +28,8 @@ CANDIDATE, VERDICT = "candidate", "verdict"
 
 
 class Term(NamedTuple):
+    """One word or phrase of a search."""
+
     words: tuple[str, ...]
     """A phrase, lower case."""
     whole: bool
@@ -35,6 +37,7 @@ class Term(NamedTuple):
 
 
 def words_of(content: str) -> list[str]:
+    """Returns the words of a text in lower case, without punctuation."""
     return re.findall(r"[^\W_]+", content.lower())
 
 
@@ -48,6 +51,7 @@ def terms_of(query: str) -> list[Term]:
 
 
 def index_candidate(connection: Connection, id: int, problem: str, reply: str, source: str | None) -> None:
+    """Adds a candidate's problem, reply and source to the full-text index."""
     _index(connection, CANDIDATE, id, f"{problem}\n{reply}\n{source or ''}")
 
 

@@ -127,6 +127,8 @@ class SourceLine(Value):
 
 
 class WrongElement(Value):
+    """One element of an output that is wrong."""
+
     index: tuple[int, ...]
     expected: Number
     got: Number

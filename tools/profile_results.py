@@ -24,6 +24,8 @@ class Timing(Value):
 
 
 class Clocks(Value):
+    """Clocks, temperature and power of a GPU while it was timed."""
+
     sm_mhz: int | None = None
     memory_mhz: int | None = None
     temperature: int | None = None
@@ -76,6 +78,8 @@ class LaunchTime(Value):
 
 
 class ProfileResult(Value):
+    """What the clock says of a candidate on one GPU. Times are in milliseconds."""
+
     device: str
     failure: Failure | None = None
     candidate: Timing | None = None

@@ -31,6 +31,8 @@ SEED_STEP = 1_000_003
 
 
 class Job(NamedTuple):
+    """One run of a batch: a problem and the number of the sample, counted from 0."""
+
     problem: Problem
     sample: int
 

@@ -113,6 +113,7 @@ def peak_for_estimates() -> Peak:
 
 
 def choose_search(asked: str) -> SearchKind:
+    """Reads `--search`. Raises InputError, which lists the choices."""
     from kernelwright.agent.loop.search import SearchKind
 
     try:

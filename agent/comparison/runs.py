@@ -18,6 +18,8 @@ from kernelwright.store.records import CandidateFilter, Entry, Order, Trajectory
 
 
 class RunSide(Value):
+    """One batch of a comparison."""
+
     run: str
     policies: tuple[str, ...]
     problems: int
@@ -25,6 +27,8 @@ class RunSide(Value):
 
 
 class ProblemRow(Value):
+    """One problem of a comparison of batches."""
+
     problem: str
     sides: tuple[Metrics | None, ...]
     """In the order of the runs; None where a run has none of it."""
@@ -37,6 +41,8 @@ class ProblemRow(Value):
 
 
 class ComparedRuns(Value):
+    """Batches set side by side, problem by problem."""
+
     sides: tuple[RunSide, ...]
     partings: tuple[dict[str, int], ...]
     """Of each run after the first: how many pairs of samples part how."""

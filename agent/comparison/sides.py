@@ -39,6 +39,8 @@ class Metrics(Value):
 
 
 class Side(Value):
+    """One trajectory of a comparison."""
+
     trajectory_id: int
     run: str
     problem: str
@@ -53,6 +55,7 @@ class Side(Value):
 
 
 def side_of(row: Trajectory, entries: Sequence[Entry], run: str = "", forked: str = "") -> Side:
+    """Reads one trajectory as a side of a comparison; `entries` are its candidates in their order."""
     best = best_entry(entries)
     right = best is not None and best.verdict is not None and best.verdict.correct
     return Side(
@@ -70,6 +73,7 @@ def side_of(row: Trajectory, entries: Sequence[Entry], run: str = "", forked: st
 
 
 def metrics_of(row: Trajectory, entries: Sequence[Entry]) -> Metrics:
+    """Sums up one trajectory; `entries` are its candidates in their order."""
     judged = [(entry.candidate.turn + 1, entry.verdict) for entry in entries if entry.verdict is not None]
     right = [(number, verdict) for number, verdict in judged if verdict.correct]
     timed = [verdict for _, verdict in right if verdict.speedup is not None and verdict.judged_on != "cpu"]
@@ -88,6 +92,7 @@ def metrics_of(row: Trajectory, entries: Sequence[Entry]) -> Metrics:
 
 
 def together(parts: Sequence[Metrics]) -> Metrics:
+    """Adds the figures of several trajectories; a speedup is the highest of theirs."""
     cost = Cost()
     rungs: Counter[str] = Counter()
     faults: Counter[str] = Counter()

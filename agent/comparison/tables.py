@@ -23,12 +23,15 @@ WORDS = {
 
 
 class ComparisonTable(Value):
+    """A table of a comparison as text: a title, a head and rows of as many cells."""
+
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 def trajectory_tables(found: Compared) -> list[ComparisonTable]:
+    """Writes a comparison of trajectories as tables."""
     names = tuple(f"{side.trajectory_id}" for side in found.sides)
     return [
         ComparisonTable(title="trajectories", head=("", *names),
@@ -42,6 +45,7 @@ def trajectory_tables(found: Compared) -> list[ComparisonTable]:
 
 
 def parting_words(part: Parting) -> str:
+    """Says in words where and why a trajectory parts from the first one."""
     said = WORDS[part.kind].format(turn=part.turn)
     if part.because:
         said += f" ({', '.join(part.because)})"
@@ -136,6 +140,7 @@ def _cell(cell: Cell | None, place: int, number: int) -> str:
 
 
 def run_tables(found: ComparedRuns) -> list[ComparisonTable]:
+    """Writes a comparison of batches as tables."""
     names = tuple(side.run for side in found.sides)
     metrics = [side.metrics for side in found.sides]
     about: tuple[tuple[str, ...], ...] = (
@@ -172,6 +177,7 @@ def _standing(metrics: Metrics) -> str:
 
 
 def tables_markdown(title: str, tables: Sequence[ComparisonTable]) -> str:
+    """Writes tables as one Markdown page."""
     lines = [f"# {plain(title)}", ""]
     for table in tables:
         lines += [f"## {plain(table.title)}", "", *markdown_table(table.head, table.rows), ""]

@@ -59,12 +59,16 @@ class Cell(Value):
 
 
 class TurnRow(Value):
+    """One turn of all trajectories that are compared."""
+
     number: int
     cells: tuple[Cell | None, ...]
     """In the order of the sides; None where one has no such turn."""
 
 
 class Compared(Value):
+    """Trajectories set side by side, turn by turn."""
+
     sides: tuple[Side, ...]
     partings: tuple[Parting, ...]
     """Of the second side and those after it."""
@@ -94,6 +98,7 @@ def _forked(store: Store, row: Trajectory) -> str:
 
 
 def turns_of(store: Store, trajectory_id: int) -> list[Entry]:
+    """Returns all turns of a trajectory, the oldest first."""
     return store.candidates(CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None)
 
 

@@ -103,6 +103,7 @@ def timing_entry(timing: Timing, device: str) -> dict[str, Any]:
 
 
 def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Returns KernelBench's `pass_at_k_results.json` for its `eval_results.json`, by problem number."""
     problems: dict[str, dict[str, Any]] = {}
     for number, entries in results.items():
         n, c = len(entries), sum(bool(e["correctness"] and e["compiled"]) for e in entries)

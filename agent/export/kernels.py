@@ -26,6 +26,7 @@ def kernel_files(store: Store, samples: Sequence[Sample]) -> Iterator[tuple[str,
 
 
 def kernel_text(store: Store, candidate_id: int) -> str:
+    """Returns a judged candidate's source under a comment that says where it comes from."""
     turn = store.turn(candidate_id)
     assert turn.source is not None
     assert turn.report is not None

@@ -47,6 +47,7 @@ class Line:
 
 
 def main() -> None:
+    """Judges on one device for the parent process, which asks over the pipe."""
     connection, (device, places, judges) = connection_to_parent()
     workers, sharers = int(places), int(judges)
     if device == "cpu":

@@ -48,6 +48,8 @@ class Judges(Protocol):
 
 
 class Judging:
+    """Makes verdicts with an evaluator, and repeats none for a program that the run has tried before."""
+
     def __init__(self, evaluator: Evaluates, options: Options) -> None:
         self._evaluator, self._options = evaluator, options
 

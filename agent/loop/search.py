@@ -21,6 +21,8 @@ REPAIRS = 2
 
 
 class SearchKind(StrEnum):
+    """How a run chooses what to do next."""
+
     SERIAL = "serial"
     """Repair the current one until it is correct, then refine the best."""
     BEST_OF_N = "best-of-n"
@@ -37,6 +39,8 @@ class Plan(Value):
 
 
 class Search(Protocol):
+    """Decides from the attempts so far what a run does next."""
+
     def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
         """The attempts are all judged, in their order."""
         ...

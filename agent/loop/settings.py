@@ -21,6 +21,8 @@ REPLY_TOKENS = {PromptForm.CHAT: 8192, PromptForm.COMPACT: 1536}
 
 
 class Settings(Value):
+    """Everything that a run is asked for beside its problem; the same settings go on with the same run."""
+
     policy: str
     """As the user named it."""
     targets: tuple[str, ...] = ("sm_90",)

@@ -14,6 +14,8 @@ from kernelwright.store.models import Action
 
 
 class StopReason(StrEnum):
+    """Why a run ended, or was paused."""
+
     TARGET = "target_reached"
     PLATEAU = "plateau"
     """No turn of late made the best one faster."""
@@ -55,6 +57,8 @@ ROW = 3
 
 
 class GoalKind(StrEnum):
+    """What a goal measures."""
+
     CORRECT = "correct"
     SPEEDUP = "speedup"
     """Over eager PyTorch, by the lower bound of its 95 % interval. Also said as `eager`."""
@@ -68,6 +72,8 @@ OTHER_NAMES = {"eager": GoalKind.SPEEDUP, "sol": GoalKind.ROOFLINE}
 
 
 class Goal(Value):
+    """What a run has to reach: a kind and, for all but `correct`, a number."""
+
     kind: GoalKind = GoalKind.CORRECT
     value: float = 0.0
 
@@ -116,6 +122,8 @@ class Budgets(Value):
 
 
 class Spent(Value):
+    """What a run has used of its budgets so far."""
+
     turns: int = 0
     tokens: int = 0
     dollars: float | None = 0.0

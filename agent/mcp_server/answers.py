@@ -149,17 +149,23 @@ class VerdictAnswer(Answer):
 
 
 class ProblemLine(Value):
+    """One problem of a list."""
+
     name: str
     title: str
     family: str
 
 
 class ProblemsAnswer(Answer):
+    """Problems of the catalogue."""
+
     problems: tuple[ProblemLine, ...] = ()
     total: int = Field(default=0, description="Problems of the catalogue.")
 
 
 class ProblemAnswer(Answer):
+    """One problem in full."""
+
     name: str = ""
     title: str = ""
     family: str = ""
@@ -169,6 +175,8 @@ class ProblemAnswer(Answer):
 
 
 class HistoryLine(Value):
+    """One verdict of a list."""
+
     verdict_id: str
     question: Question
     problem: str
@@ -181,5 +189,7 @@ class HistoryLine(Value):
 
 
 class HistoryAnswer(Answer):
+    """Earlier verdicts of this project."""
+
     verdicts: tuple[HistoryLine, ...] = ()
     total: int = Field(default=0, description="Verdicts that match, shown here or not.")

@@ -136,6 +136,7 @@ def _line(row: sqlite3.Row) -> HistoryLine:
 
 
 def now() -> str:
+    """Returns the time in UTC by ISO 8601, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 

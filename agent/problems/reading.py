@@ -67,6 +67,7 @@ def aliases(source: str) -> tuple[str, ...]:
 
 
 def texts(value: object) -> tuple[str, ...]:
+    """Returns the texts among the elements of a value; none where it has no elements."""
     return tuple(v for v in value if isinstance(v, str)) if isinstance(value, Iterable) else ()
 
 

@@ -245,4 +245,5 @@ def _root(node: ast.expr) -> set[str]:
 
 
 def loaded(node: ast.AST) -> set[str]:
+    """Returns the names that a piece of a syntax tree reads."""
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

@@ -30,6 +30,8 @@ class Aspect(StrEnum):
 
 
 class Change(Value):
+    """One aspect of a verdict that is not what it was."""
+
     aspect: Aspect
     was: str
     now: str

@@ -43,6 +43,8 @@ class Asked(Value):
 
 
 class Replays(Value):
+    """Trajectories that were repeated, and what they were repeated with."""
+
     run: str = ""
     """Empty for a single trajectory."""
     trajectories: tuple[Replayed, ...]

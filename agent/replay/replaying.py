@@ -32,6 +32,8 @@ UNBOUND = Budgets(turns=None)
 
 
 class ReplayedTurn(Value):
+    """One turn of a trajectory that was repeated."""
+
     turn: int
     """From 0."""
     candidate_id: int
@@ -56,6 +58,8 @@ class ReplayedTurn(Value):
 
 
 class Replayed(Value):
+    """A trajectory that was repeated."""
+
     trajectory_id: int
     problem: str
     policy: str

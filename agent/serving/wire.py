@@ -148,10 +148,14 @@ class Submission(Message):
 
 
 class BatchOfSubmissions(Message):
+    """Several submissions in one request."""
+
     submissions: Annotated[tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH)]
 
 
 class Error(Message):
+    """Why a request was refused."""
+
     code: Code
     message: str
     """One line that says what to do."""
@@ -164,6 +168,8 @@ class ErrorBody(Message):
 
 
 class Attempt(Message):
+    """One attempt to make a verdict; times are in seconds since 1970."""
+
     number: int
     judge: str
     started: float
@@ -224,16 +230,22 @@ class BatchEntry(Message):
 
 
 class BatchAnswer(Message):
+    """One entry for each submission, in their order."""
+
     verdicts: tuple[BatchEntry, ...]
     retry_after: int | None = None
     """Seconds after which the refused ones may be repeated."""
 
 
 class VerdictList(Message):
+    """The newest verdicts."""
+
     verdicts: tuple[Status, ...]
 
 
 class DeviceQueue(Message):
+    """The judges of one kind of device."""
+
     device: DeviceKind
     target: str
     """What is compiled for where nobody asks: sm_90."""
@@ -250,18 +262,24 @@ class DeviceQueue(Message):
 
 
 class QueueState(Message):
+    """How many verdicts wait and are under way."""
+
     queued: int
     running: int
     devices: tuple[DeviceQueue, ...]
 
 
 class HealthStatus(StrEnum):
+    """Whether the service takes work."""
+
     OK = "ok"
     NO_JUDGES = "no_judges"
     CLOSING = "closing"
 
 
 class Health(Message):
+    """Whether the service takes work, and what it judges with."""
+
     status: HealthStatus
     version: str
     evaluator: str
@@ -274,6 +292,8 @@ class Health(Message):
 
 
 class ProblemEntry(Message):
+    """One problem that the service knows."""
+
     name: str
     title: str = ""
     family: str = ""
@@ -283,6 +303,8 @@ class ProblemEntry(Message):
 
 
 class ProblemList(Message):
+    """The problems that the service knows."""
+
     problems: tuple[ProblemEntry, ...]
 
 

@@ -15,6 +15,8 @@ CHARACTERS_A_TOKEN = 3.5
 
 
 class DryRun(Value):
+    """What a run would ask first, and what it might cost."""
+
     problem: str
     policy: str
     prompt_version: str
@@ -35,6 +37,7 @@ class DryRun(Value):
 
 
 def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
+    """Makes a run's first request without sending it."""
     from kernelwright.agent.solve.solving import note_of
 
     asking = Asking(problem, policy, settings, 0)

@@ -38,6 +38,7 @@ def journal_of(path: Path) -> Path:
 
 
 def picture_of(path: Path) -> Path:
+    """Returns the path of the picture beside a tuned file."""
     return path.with_name(f"{path.stem}.tuning.svg")
 
 

@@ -18,6 +18,7 @@ from kernelwright.worker_process import connection_to_parent
 
 
 def main() -> None:
+    """Serves one policy over the pipe to the parent process until the pipe is closed."""
     connection, _ = connection_to_parent()
     with contextlib.suppress(EOFError, OSError):
         path, gpu, options = connection.recv()

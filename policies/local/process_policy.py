@@ -43,6 +43,8 @@ class Opened(NamedTuple):
 
 
 class Asked(NamedTuple):
+    """A request on its way to the policy's process, with the number that its answer will carry."""
+
     number: int
     request: Request
 
@@ -60,6 +62,8 @@ Told = tuple[str, Trouble, bool]
 
 
 class Answered(NamedTuple):
+    """What the policy's process sends back for the request of the same number."""
+
     number: int
     answer: Completion | str | None
     """A completion, a revision; None where there is trouble."""

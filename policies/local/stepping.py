@@ -16,6 +16,8 @@ _WARM_UP_STEPS = 2
 
 
 class CacheKind(StrEnum):
+    """How the keys and values of earlier tokens are kept while a model decodes."""
+
     AUTO = "auto"
     """Static where there is a GPU and the model has full attention only, growing elsewhere."""
     GROWING = "growing"
@@ -23,6 +25,8 @@ class CacheKind(StrEnum):
 
 
 class Stepper(Protocol):
+    """Runs a model one token at a time over a batch of rows."""
+
     shrinks: bool
     """Whether rows that have ended can be dropped on the way."""
 

@@ -39,6 +39,8 @@ class _Said(BaseModel):
 
 
 class Choice(BaseModel):
+    """One completion in a reply of a server that speaks OpenAI's protocol."""
+
     message: _Said
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
@@ -66,6 +68,8 @@ class _Usage(BaseModel):
 
 
 class Reply(BaseModel):
+    """A reply of `/v1/chat/completions`, as far as it is used."""
+
     choices: list[Choice] = Field(min_length=1)
     prompt_token_ids: list[int] | None = None
     usage: _Usage | None = None
@@ -94,6 +98,8 @@ class _Model(BaseModel):
 
 
 class Models(BaseModel):
+    """A reply of `/v1/models`."""
+
     data: list[_Model]
 
 
@@ -112,6 +118,7 @@ def parse_json(body: bytes, content_type: str, url: str) -> Any:
 
 
 def parse_reply(content: Any, url: str) -> Reply:
+    """Reads a decoded JSON reply. Raises PolicyUnavailable where it does not have the form of one."""
     try:
         return Reply.model_validate(content)
     except ValidationError as error:

@@ -38,6 +38,7 @@ def write_int8(model: Any, folder: Path) -> None:
 
 
 def has_int8(folder: Path) -> bool:
+    """Says whether a folder holds weights in the int8 form."""
     return (folder / INT8_FILE).is_file()
 
 

@@ -21,6 +21,8 @@ MOST_PARAMETERS = 100_000_000
 
 
 class Layer(NamedTuple):
+    """The weights of one transformer layer, as tensors in the dtype that computes."""
+
     before: torch.Tensor
     qkv: torch.Tensor
     q_norm: torch.Tensor
@@ -80,6 +82,8 @@ class Cache:
 
 
 class SmallModel:
+    """A decoder of the Qwen 3 form, computed with plain torch operators and without transformers."""
+
     def __init__(self, config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
         """Raises KeyError where a weight is missing."""
         import torch

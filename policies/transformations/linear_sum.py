@@ -207,12 +207,14 @@ def operands_of(product: Any) -> tuple[Any, Any, Any, bool]:
 
 
 def axes_of(step: Any) -> list[int]:
+    """Returns the axes that a reduction in a graph sums over, counted from 0 and sorted."""
     given = step.args[1] if len(step.args) > 1 else None
     given = [given] if isinstance(given, int) else given or []
     return sorted(axis % step.args[0].meta["val"].dim() for axis in given)
 
 
 def keeps_axis(step: Any) -> bool:
+    """Says whether a reduction in a graph keeps its axes with the extent 1."""
     return len(step.args) > 2 and bool(step.args[2])
 
 

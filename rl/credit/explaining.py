@@ -12,12 +12,16 @@ from kernelwright.store.records import CandidateFilter
 
 
 class ExplainedPart(Value):
+    """One part of a reward, and why it is what it is."""
+
     part: str
     value: float
     why: str
 
 
 class Explained(Value):
+    """The reward of one candidate, part by part."""
+
     candidate_id: int
     problem: str
     depth: int

@@ -32,6 +32,8 @@ class Part(StrEnum):
 
 
 class SpeedScale(StrEnum):
+    """How a speedup becomes a reward."""
+
     LOG2 = "log2"
     """Twice as fast is 1, half as fast is -1."""
     RATIO = "ratio"

@@ -38,6 +38,7 @@ class Scored(Value):
 
 
 def reply_of(turn: Turn) -> Reply:
+    """Returns what the formula needs of a turn's reply: how it ended, and its length in tokens."""
     completion = turn.completion
     if completion is None:
         return Reply()
@@ -65,6 +66,7 @@ def score(formula: Formula, report: Report, reply: Reply | None = None) -> Score
 
 
 def follows_the_rule(report: Report) -> bool:
+    """Says whether a candidate has no fault that breaks the rule of its own work."""
     return report.failure is None or report.failure.fault not in BREAKS_THE_RULE
 
 

@@ -15,6 +15,8 @@ PAGE = 500
 
 
 class Stored(Value):
+    """What was stored when the verdicts of a log were scored."""
+
     formula: str
     verdicts: int
     stored: int

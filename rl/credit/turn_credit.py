@@ -19,6 +19,8 @@ SAME = 1e-9
 
 
 class Baseline(StrEnum):
+    """What is taken from a return inside its group to make an advantage."""
+
     LEAVE_ONE_OUT = "leave-one-out"
     """The mean of the others: N / (N - 1) times the distance from the mean of all."""
     MEAN = "mean"
@@ -36,6 +38,8 @@ class Move(NamedTuple):
 
 
 class Credit(NamedTuple):
+    """The return and the advantage of one turn."""
+
     value: float
     """Its return."""
     advantage: float

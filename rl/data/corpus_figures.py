@@ -62,6 +62,8 @@ def gather(folder: Path, against: Sequence[str]) -> Facts:
 
 
 class Tally:
+    """Counts the rows of a corpus as they are read."""
+
     def __init__(self, benchmarks: Benchmarks) -> None:
         self._benchmarks = benchmarks
         self._counts: dict[str, Counter[str]] = {

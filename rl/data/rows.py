@@ -24,6 +24,8 @@ LATER = frozenset({"assumed"})
 
 
 class Kind(StrEnum):
+    """What a row teaches."""
+
     DRAFT = "draft"
     """Reference -> candidate, in the compact form that the agent asks small policies in."""
     REPAIR = "repair"
@@ -36,6 +38,8 @@ class Kind(StrEnum):
 
 
 class Split(StrEnum):
+    """Whether a row is trained on or held out, and why it is held out."""
+
     TRAIN = "train"
     HELD_OUT_COMPOSITION = "held_out_composition"
     """Holds a pair of neighbouring operations that no training row has."""

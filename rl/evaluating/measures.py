@@ -23,6 +23,8 @@ class Within(Value):
 
 
 class OfFamily(Value):
+    """The figures of the problems of one family."""
+
     problems: int
     compiled: Estimate
     drafted: Estimate

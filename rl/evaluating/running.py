@@ -53,6 +53,8 @@ class EvaluationOptions(Value):
 
 
 class Evaluated(Value):
+    """What an evaluation found, and the files that say so."""
+
     evaluation: Evaluation
     folder: str
     files: tuple[str, ...]

@@ -11,6 +11,7 @@ from kernelwright.rl.evaluating.running import Evaluated
 
 
 def evaluation_view(found: Evaluated) -> RenderableType:
+    """Shows the figures of an evaluation."""
     own = found.evaluation
     head = f"{own.policy} on {own.suite}: {own.problems} problems, {own.samples} samples, {own.turns} turns"
     ks = [k for k in own.within[0].at if k > 1]

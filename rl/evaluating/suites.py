@@ -31,6 +31,8 @@ TASK_SEED = 20_261_121
 
 
 class Suite(NamedTuple):
+    """Problems to be evaluated on."""
+
     name: str
     problems: tuple[Problem, ...]
     solutions: Mapping[str, str]

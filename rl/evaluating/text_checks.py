@@ -27,6 +27,8 @@ class TextChecked(Value):
 
 
 class LightFigures(Value):
+    """How well checks of the text alone foretell the judge's verdict."""
+
     candidates: int
     passed: float
     """Share that has all patterns."""

@@ -10,6 +10,8 @@ from kernelwright.policies.base import Value
 
 
 class Refusal(StrEnum):
+    """Why a turn of a log is not used."""
+
     UNJUDGED = "unjudged"
     UNANSWERED = "unanswered"
     MEASURING = "measuring"

@@ -29,6 +29,8 @@ class OfDepth(Value):
 
 
 class OfPolicy(Value):
+    """What one revision of a policy has left in a log."""
+
     policy: str
     revision: str
     turns: int
@@ -40,6 +42,8 @@ class OfPolicy(Value):
 
 
 class OfPart(Value):
+    """One part of the reward over a log."""
+
     part: str
     mean: float
     deviation: float
@@ -47,6 +51,8 @@ class OfPart(Value):
 
 
 class RewardStats(Value):
+    """The rewards of a log under one formula."""
+
     formula: str
     mean: float
     deviation: float
@@ -58,6 +64,8 @@ class RewardStats(Value):
 
 
 class LogStats(Value):
+    """What a log holds, and how much of it can be trained on."""
+
     where: str
     turns: int
     judged: int

@@ -73,6 +73,7 @@ def newest(work: Path) -> Path | None:
 
 
 def facts_of(checkpoint: Path) -> dict[str, Any]:
+    """Reads what was noted when a checkpoint was whole."""
     found: dict[str, Any] = json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))
     return found
 

@@ -127,6 +127,7 @@ def quieten(trainer: Any) -> None:
 
 
 def trainer_step(checkpoint: Any) -> int:
+    """Returns the step of a trainer's checkpoint by the name of its folder; 0 where there is none."""
     return 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
 
 

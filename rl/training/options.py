@@ -17,6 +17,8 @@ from kernelwright.rl.training.safety.alarms import Limits
 
 
 class Method(StrEnum):
+    """How a policy is trained from a log."""
+
     GRPO = "grpo"
     """Clipped policy gradient with the stored log-probs as the old policy: for fresh, exact logs."""
     RFT = "rft"
@@ -33,6 +35,8 @@ class Method(StrEnum):
 
 
 class Storage(StrEnum):
+    """The dtype in which weights are kept while they are trained."""
+
     FP32 = "fp32"
     BF16 = "bf16"
 

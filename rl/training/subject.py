@@ -25,6 +25,8 @@ LARGE = 3_000_000_000
 
 
 class Subject(NamedTuple):
+    """The policy that is trained."""
+
     name: str
     """As it was asked for."""
     path: str
@@ -62,6 +64,7 @@ def open_subject(policy: str, adapter: str | None = None) -> Subject:
 
 
 def path_of(policy: str) -> str:
+    """Returns the folder or hub name of a policy. Raises InputError where it cannot be trained."""
     if policy == "embedded":
         if not (EMBEDDED_WEIGHTS / "config.json").is_file():
             raise InputError(
@@ -134,6 +137,7 @@ def _adapted(model: Any, subject: Subject, lora: bool) -> Any:
 
 
 def parameters(model: Any) -> int:
+    """Counts the parameters of a model."""
     return sum(p.numel() for p in model.parameters())
 
 

@@ -11,6 +11,8 @@ from trl import DPOTrainer, KTOTrainer, SFTTrainer
 
 
 class TokenizedSFTTrainer(SFTTrainer):
+    """trl's trainer for rows that are tokenized already."""
+
     def create_model_card(self, *_: Any, **__: Any) -> None:
         """Ours is written beside the weights."""
 

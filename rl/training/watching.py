@@ -20,7 +20,8 @@ Watch = Callable[[int, int, dict[str, float]], None]
 """Step, steps in all, figures by name."""
 
 
-def unwatched(step: int, steps: int, figures: dict[str, float]) -> None: ...
+def unwatched(step: int, steps: int, figures: dict[str, float]) -> None:
+    """Does nothing at a step: the watch of a training that nobody follows."""
 
 
 class Watching(TrainerCallback):

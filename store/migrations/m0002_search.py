@@ -38,6 +38,7 @@ VERDICTS = text(
 
 
 def apply(connection: Connection) -> None:
+    """Adds the full-text index, and indexes the candidates and verdicts that are there."""
     if connection.dialect.name == "sqlite":
         for kind in ("candidate", "verdict"):
             connection.exec_driver_sql(FTS5.format(kind=kind))

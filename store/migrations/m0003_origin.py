@@ -10,5 +10,6 @@ FILL = "UPDATE candidate SET origin = policy WHERE policy IN ('compiler', 'file'
 
 
 def apply(connection: Connection) -> None:
+    """Adds the column that says who wrote a candidate, and fills it for the rows that are there."""
     connection.execute(text(ADD))
     connection.execute(text(FILL))

@@ -75,6 +75,7 @@ def flatten(outputs: Any) -> list[Any]:
 
 
 def describe(value: Any) -> Described:
+    """Returns the type, shape, dtype, device and layout of an output; the type alone where it is no tensor."""
     import torch
 
     if not isinstance(value, torch.Tensor):

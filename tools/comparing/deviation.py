@@ -16,6 +16,8 @@ JUMP_FACTOR = 8
 
 @dataclass
 class Deviation:
+    """How far a candidate's output is from the reference, and how far it may be."""
+
     headroom: float
     max_error: float
     eager_error: float
@@ -37,6 +39,7 @@ def deviation_of_floats(
     stands_in: bool,
     kb_tolerance: float,
 ) -> Deviation:
+    """Compares an output `c` with eager `e` and the exact reference `r`, all of one floating shape, by rows."""
     import torch
 
     seen = row_errors(c, e, r, s, kb_tolerance)

@@ -45,6 +45,7 @@ def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: flo
 
 
 def by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> RowErrors:
+    """Finds the errors of each row with torch operators, a tile at a time. The tensors have two axes."""
     import torch
 
     rows, columns = r.shape

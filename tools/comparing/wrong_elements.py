@@ -56,6 +56,7 @@ def _small_tiles(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
 
 
 def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
+    """Draws wrong elements from all over an output, with what they should be."""
     import torch
 
     chosen, rows, columns = _pieces(wrong)
@@ -98,6 +99,7 @@ def _poisoned(values: Tensor) -> bool:
 
 
 def first(wrong: Tensor) -> tuple[int, ...]:
+    """Returns the index of the first wrong element in row-major order; empty where there is none."""
     rows, columns = rows_of(tuple(wrong.shape))
     mask = as_rows(wrong, rows, columns)
     for down, across in tiles(rows, columns, wrong.device.type):
@@ -109,6 +111,7 @@ def first(wrong: Tensor) -> tuple[int, ...]:
 
 
 def worst(candidate: Tensor, exact: Tensor, wrong: Tensor) -> list[tuple[int, ...]]:
+    """Returns the indices of the wrong elements that are furthest from the exact output, the worst first."""
     rows, columns = rows_of(tuple(wrong.shape))
     c, r, w = (as_rows(t, rows, columns) for t in (candidate, exact, wrong))
     best: list[tuple[float, int]] = []
@@ -131,4 +134,5 @@ def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def element(candidate: Tensor, exact: Tensor, index: tuple[int, ...]) -> WrongElement:
+    """Returns one wrong element with the value that was expected and the one that came."""
     return WrongElement(index=index, expected=float(exact[index]), got=float(candidate[index]))

@@ -36,6 +36,8 @@ class Listing(Value):
 
 
 class Assembly(Value):
+    """The assembly of a candidate's kernels for one target."""
+
     target: str
     listings: tuple[Listing, ...] = ()
     failure: Failure | None = None

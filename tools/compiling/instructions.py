@@ -45,6 +45,8 @@ _TTGIR_TYPES = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "i8": "s8", "f4E2M1FN": "e
 
 @dataclass(frozen=True)
 class Instructions:
+    """What a binary's instructions say: tensor cores, the widest load in bits, approximate arithmetic."""
+
     tensor_core: str = ""
     mma_types: tuple[str, ...] = ()
     vector_bits: int | None = None

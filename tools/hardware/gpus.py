@@ -128,6 +128,7 @@ def read_sensors() -> dict[str, dict[str, Any]]:
 
 
 def throttle_reasons(bits: int) -> tuple[str, ...]:
+    """Names the reasons whose bits are set in NVML's mask of throttle reasons."""
     return tuple(name for bit, name in THROTTLE_REASONS.items() if bits & bit)
 
 

@@ -63,6 +63,8 @@ class Ncu(Value):
 
 
 class Disk(Value):
+    """One folder that is written to, and the room that its disk has."""
+
     path: str
     free_bytes: int
     writable: bool

@@ -33,15 +33,18 @@ def with_verdict(report: Report, judged: Judged, rung: Rung, **stage: Any) -> Re
 
 
 def isolation_warnings(report: Report) -> tuple[str, ...]:
+    """Warns of layers of isolation that this machine does not allow."""
     missing = report.isolation.missing if report.isolation else ()
     return (f"isolation layers missing: {'; '.join(missing)}",) if missing else ()
 
 
 def compile_warnings(compiles: tuple[CompileResult, ...]) -> tuple[str, ...]:
+    """Warns of each further target that a candidate does not compile for."""
     return tuple(f"{c.target}: {c.failure.message}" for c in compiles[1:] if c.failure)
 
 
 def degenerate(problem: Problem) -> tuple[str, ...]:
+    """Names the trivial answers that this problem cannot tell from right ones."""
     from kernelwright.tools.manifests.manifest import load
 
     manifest = load(problem)

@@ -65,10 +65,12 @@ def read_module(text: str) -> Module:
 
 
 def parameters(function: ast.FunctionDef) -> list[str]:
+    """Returns the names of a function's parameters, in their order."""
     return [a.arg for a in arguments(function)]
 
 
 def arguments(function: ast.FunctionDef) -> list[ast.arg]:
+    """Returns the nodes of a function's parameters: positional ones first, then those that are named only."""
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 

@@ -95,6 +95,7 @@ def load(problem: Problem, directory: Path | None = None) -> Manifest | None:
 
 
 def save(manifest: Manifest, directory: Path) -> None:
+    """Writes a manifest into a folder, whole or not at all."""
     directory.mkdir(parents=True, exist_ok=True)
     place = directory / f"manifest_{manifest.hash}.json"
     part = place.with_suffix(".part")

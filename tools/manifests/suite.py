@@ -174,6 +174,7 @@ def _listed(manifests: list[Manifest]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Measures the manifests of a suite: `python -m kernelwright.tools.manifests.manifest --help`."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="python -m kernelwright.tools.manifests.manifest")

@@ -18,6 +18,7 @@ from kernelwright.worker_process import connection_to_parent, end_with_parent
 
 
 def main() -> None:
+    """Measures one problem after the other, as the parent process asks over the pipe."""
     connection, _ = connection_to_parent()
     end_with_parent()
     import torch

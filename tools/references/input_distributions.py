@@ -18,6 +18,8 @@ FILLING_CHOICES = 8
 
 
 class Draw(StrEnum):
+    """A distribution of the values that inputs are given; it maps the numbers of the problem's own draw."""
+
     OWN = "own"
     SIGNED = "signed"
     """Half of the values change their sign."""

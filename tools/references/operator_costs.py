@@ -46,6 +46,8 @@ class Product:
 
 @dataclass
 class Trace:
+    """What the operators of a reference compute and read, counted while it runs without data."""
+
     products: list[Product] = field(default_factory=list)
     elementwise: int = 0
     """Operations of everything that is not a product."""

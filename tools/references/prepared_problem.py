@@ -81,6 +81,8 @@ class Expected:
 
 @dataclass
 class PreparedProblem:
+    """A reference that was run, with what the judge has to know of its outputs."""
+
     reference: Reference
     weights_seed: int
     model: Any

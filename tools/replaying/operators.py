@@ -79,6 +79,7 @@ class Known:
 
 
 def refused(name: str, reason: str) -> Failed:
+    """Returns the failure of a candidate whose host code asks torch for an operator that is not allowed."""
     return Failed(
         Failure(fault=Fault.FALLBACK, message=clean_text(f"the host code asks torch for {name}, which {reason}", 300))
     )

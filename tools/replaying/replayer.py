@@ -304,6 +304,7 @@ def _seconds(reply: Mapping[str, Any]) -> float:
 
 
 def forged(message: str) -> Failure:
+    """Returns the failure of a trace that no honest tracer writes."""
     return Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=message)
 
 

@@ -113,12 +113,14 @@ def _last_uses(steps: Sequence[Step], keep: set[int]) -> dict[int, tuple[int, ..
 
 
 def numbers_used(step: Operator | Launch | Data) -> list[int]:
+    """Returns the numbers of the tensors that a step reads."""
     if isinstance(step, Operator):
         return [*tensors_in(step.args), *tensors_in(step.kwargs)]
     return list(tensors_in(step.args)) if isinstance(step, Launch) else []
 
 
 def numbers_made(step: Operator | Launch | Data) -> list[int]:
+    """Returns the numbers of the tensors that a step makes."""
     if isinstance(step, Operator):
         return list(tensors_in(step.out))
     return [step.t] if isinstance(step, Data) else []

@@ -72,6 +72,8 @@ class Drawn(Value):
 
 
 class DrawnSizes(Value):
+    """The sizes at which a candidate is checked."""
+
     sizes: tuple[Drawn, ...]
     notes: tuple[str, ...] = ()
     """Why there are fewer than asked for, and what stays as it is."""

@@ -42,6 +42,7 @@ DIVISORS = (8, 4, 2)
 
 
 def fits(weight: Weight) -> bool:
+    """Says whether a reference of this weight is small enough for the interpreter."""
     return weight.elements <= MOST_ELEMENTS and weight.operations <= MOST_OPERATIONS
 
 
@@ -182,6 +183,7 @@ def _read_by_model(source: str) -> set[str]:
 
 
 def goal_of(value: int) -> int:
+    """Returns the small value that an integer of the reference is to be brought down to."""
     return next((goal for most, goal in GOAL_SIZES if value <= most), LARGEST_GOAL)
 
 

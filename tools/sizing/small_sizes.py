@@ -27,6 +27,8 @@ HIDDEN_BUDGET = 6_000
 
 
 class How(StrEnum):
+    """How the small sizes of a problem were found."""
+
     OWN = "own"
     """The reference names its CPU_SIZES."""
     SEARCHED = "searched"
@@ -35,6 +37,8 @@ class How(StrEnum):
 
 
 class Shrunk(Value):
+    """The small sizes of a problem, at which the interpreter can run it."""
+
     sizes: dict[str, int]
     """What `Problem.with_sizes` takes."""
     how: How
@@ -235,4 +239,5 @@ def _is_other(weight: Weight | None, own: Weight) -> bool:
 
 
 def first_line(error: BaseException) -> str:
+    """Returns the kind of an error and the first line of its message, at most 200 characters."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"

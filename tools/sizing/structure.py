@@ -109,6 +109,8 @@ class Probe:
 
 @dataclass(frozen=True)
 class SizeStructure:
+    """Which integers of a reference move together, and what a choice of them costs."""
+
     base: dict[str, int]
     """Sizes that every choice keeps, unless a term says otherwise."""
     dimensions: tuple[Dimension, ...]

@@ -33,6 +33,7 @@ def prime_between(low: int, high: int, random: Random) -> int:
 
 
 def is_power_of_two(number: int) -> bool:
+    """Says whether a number is 1, 2, 4, 8 and so on."""
     return number > 0 and number & (number - 1) == 0
 
 

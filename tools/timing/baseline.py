@@ -43,6 +43,8 @@ MOST_AT_ONCE = 4
 
 
 class Baseline(Value):
+    """The times of the reference: eager, and compiled by torch.compile."""
+
     compiled: Timing | None = None
     eager: Timing | None = None
     note: str = ""
@@ -214,6 +216,7 @@ class _Gate:
 
 
 def main() -> None:
+    """Measures the baselines of one problem in a process of its own, and sends them to the parent."""
     connection, (device,) = connection_to_parent()
     end_with_parent()
     os.dup2(2, 1)

@@ -21,6 +21,7 @@ WARM_CALLS = 2
 
 
 def main(arguments: list[str]) -> None:
+    """Runs a candidate once on random tensors, for tools that look at a process from outside."""
     import torch
 
     spec = json.loads(Path(arguments[0]).read_text())

@@ -25,18 +25,22 @@ _VALUE_WORDS = (
 
 
 def launches(call: dict[str, Any]) -> int:
+    """Counts the launches of a recorded call."""
     return sum("kernel" in step or "alternatives" in step for step in call["steps"])
 
 
 def tensors_of(values: Any) -> list[torch.Tensor]:
+    """Returns the tensors among values."""
     return [v for v in values if isinstance(v, torch.Tensor)]
 
 
 def needs_values(error: BaseException) -> bool:
+    """Says whether an error comes from host code that reads what a tensor holds."""
     return type(error).__name__ in _VALUE_ERRORS or any(words in str(error) for words in _VALUE_WORDS)
 
 
 def canonical(call: dict[str, Any]) -> Any:
+    """Returns the steps that lead to the outputs, in a form that is equal for equal calls."""
     return slicing.canonical(call["steps"], call["outputs"], [n for v in call["inputs"] for n in slicing.tensors_in(v)])
 
 
@@ -55,14 +59,17 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
 
 
 def roots(call: dict[str, Any]) -> set[int]:
+    """Returns the numbers of the tensors that a call was given."""
     return tensors(call["inputs"])
 
 
 def tensors(value: Any) -> set[int]:
+    """Returns the numbers of the tensors inside a recorded value."""
     return set(slicing.tensors_in(value))
 
 
 def place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Returns where a tensor lies, so that two of one place are equal."""
     if tensor.layout is not torch.strided:
         return (id(tensor),)
     return (
@@ -75,6 +82,7 @@ def place(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def operator(step: Step) -> Any:
+    """Returns torch's operator of a recorded step."""
     namespace, _, rest = str(step["op"]).partition(".")
     name, _, overload = rest.partition(".")
     return getattr(getattr(getattr(torch.ops, namespace), name), overload)
@@ -86,6 +94,7 @@ def mutates(step: Step) -> bool:
 
 
 def is_random(step: Step) -> bool:
+    """Says whether a step draws random numbers."""
     return "op" in step and _traits(str(step["op"]))[1]
 
 
@@ -129,4 +138,5 @@ def write_back_buffers(model: Any, before: dict[str, torch.Tensor]) -> None:
 
 
 def fake(spec: dict[str, Any]) -> torch.Tensor:
+    """Makes a tensor without data from its recorded shape, strides and dtype."""
     return pretend_gpu.fake_tensor(spec["shape"], spec["stride"], getattr(torch, spec["dtype"]))

@@ -30,6 +30,8 @@ class Sample(NamedTuple):
 
 
 class RungShare(Message):
+    """How many candidates ended at one rung."""
+
     rung: Rung
     ended: int
     """Candidates whose verdict ended here, right or wrong."""
@@ -38,6 +40,8 @@ class RungShare(Message):
 
 
 class Reason(Message):
+    """One fault at one rung, with how often it came and an example."""
+
     rung: Rung
     fault: Fault
     count: int
@@ -55,6 +59,8 @@ class Groups(Message):
 
 
 class TrendBin(Message):
+    """The candidates of one stretch of time; `from` is in seconds since 1970."""
+
     from_: float = Field(alias="from", serialization_alias="from")
     candidates: int
     correct: int
@@ -63,6 +69,8 @@ class TrendBin(Message):
 
 
 class RewardHealth(Message):
+    """Whether rewards still tell candidates apart: where they end, why, and how that changes."""
+
     candidates: int
     correct: int
     rungs: tuple[RungShare, ...] = ()

@@ -7,6 +7,8 @@ from kernelwright.agent.serving.wire import Code, Message
 
 
 class TrajectoryEntry(Message):
+    """One trajectory of a list."""
+
     id: int
     problem: str
     policy: str
@@ -16,6 +18,8 @@ class TrajectoryEntry(Message):
 
 
 class TrajectoryList(Message):
+    """The newest trajectories of a database."""
+
     trajectories: tuple[TrajectoryEntry, ...]
 
 

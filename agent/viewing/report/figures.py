@@ -40,6 +40,8 @@ class Estimate(Value):
 
 
 class Figures(Value):
+    """The figures of a set of samples over problems. Shares are of problems, from 0 to 1."""
+
     problems: int
     attempted: int
     samples: int
@@ -75,6 +77,7 @@ def by_problem(samples: Iterable[Sample], problems: Iterable[str] = ()) -> dict[
 
 
 def figures(attempts: Attempts, seed: int = SEED) -> Figures:
+    """Computes the figures of samples by problem; `seed` draws the resamples of the intervals."""
     samples = [sample for own in attempts.values() for sample in own]
     thresholds = () if nothing_timed(attempts) else THRESHOLDS
     sound = {name: own for name, own in attempts.items() if not any(s.degenerate for s in own)}
@@ -117,6 +120,7 @@ def rate(attempts: Attempts, holds: Callable[[Sample], bool], seed: int = SEED) 
 
 
 def shares(attempts: Attempts, holds: Callable[[Sample], bool]) -> list[float]:
+    """Returns for each problem the share of its samples for which something holds."""
     return [sum(map(holds, own)) / len(own) if own else 0.0 for own in attempts.values()]
 
 
@@ -153,6 +157,7 @@ def _pass_of(own: Sequence[Sample], k: int) -> float:
 
 
 def total_cost(samples: Iterable[Sample]) -> Cost:
+    """Adds what samples have cost."""
     total = Cost()
     for sample in samples:
         total = total.plus(sample.cost)

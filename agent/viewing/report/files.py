@@ -29,6 +29,7 @@ MAX_ROOFLINE_POINTS = 8
 
 
 def run_page(report: RunReport) -> str:
+    """Writes the report of a batch as one HTML page that loads nothing."""
     groups = [(group.label, group.figures) for group in report.groups]
     return _render(
         "run.html.j2",
@@ -45,6 +46,7 @@ def run_page(report: RunReport) -> str:
 
 
 def trajectory_page(report: TrajectoryReport) -> str:
+    """Writes the report of a trajectory as one HTML page that loads nothing."""
     failed = [turn.number for turn in report.turns if not turn.correct]
     plots = [speed_plot(speeds(report.turns), failed)]
     if report.roofline is not None:

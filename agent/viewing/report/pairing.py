@@ -63,6 +63,7 @@ def _log_speedup(own: Sequence[Sample]) -> float | None:
 
 
 def paired(measure: str, first: Sequence[float], second: Sequence[float], seed: int = SEED) -> Paired:
+    """Tests whether paired measurements of the same problems differ."""
     differences = [one - other for one, other in zip(first, second, strict=True)]
     moved = [difference for difference in differences if abs(difference) > 1e-12]
     wins = sum(difference > 0 for difference in moved)

@@ -52,6 +52,8 @@ class Against(Value):
 
 
 class RunReport(Value):
+    """The report of a batch."""
+
     run: str
     created: float
     """When this report was made, seconds since 1970."""

@@ -17,6 +17,8 @@ from kernelwright.tools.report import Report, Rung
 
 
 class Cost(Value):
+    """What turns have cost. `dollars` is None where one price is unknown."""
+
     turns: int = 0
     tokens: int = 0
     dollars: float | None = 0.0
@@ -148,6 +150,7 @@ def compiled(report: Report) -> bool:
 
 
 def cost_of(entries: Sequence[Entry]) -> Cost:
+    """Adds what the answered turns among these have cost."""
     answered = [entry.candidate for entry in entries if entry.candidate.drafted is not None]
     dollars = [candidate.dollars for candidate in answered]
     return Cost(

@@ -65,6 +65,7 @@ def _both(one: Estimate, best: Estimate) -> str:
 
 
 def cost_text(cost: Cost) -> str:
+    """Writes a cost as one line."""
     dollars = "dollars unknown" if cost.dollars is None else f"${cost.dollars:.4f}"
     times = (
         f"{cost.policy_seconds:.0f} s of policy, {cost.tool_seconds:.0f} s of tools, {cost.gpu_seconds:.0f} s of GPU"
@@ -73,6 +74,7 @@ def cost_text(cost: Cost) -> str:
 
 
 def against_rows(against: Against) -> list[tuple[str, ...]]:
+    """Writes a comparison with another batch as rows of cells, one a test."""
     return [paired_cells(test) for test in against.tests]
 
 
@@ -104,6 +106,7 @@ def _p(value: float | None) -> str:
 
 
 def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
+    """Writes one problem as cells of a row."""
     speed = "-" if row.best_speedup is None else f"{row.best_speedup:.3g}x"
     share = "-" if row.speed_of_light is None else f"{row.speed_of_light:.0%}"
     note = f"degenerate: {', '.join(row.degenerate)}" if row.degenerate else ""
@@ -115,6 +118,7 @@ def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
 
 
 def markdown(report: RunReport) -> str:
+    """Writes the report of a batch as Markdown."""
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.created))
     lines = [f"# Run {plain(report.run)}", "", f"From `{plain(report.database)}`, {made}. {method(report)}", ""]
     for group in report.groups:
@@ -141,6 +145,7 @@ def method(report: RunReport) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Writes a table as lines of Markdown."""
     lines = [_line(head), _line(["---"] * len(head))]
     return lines + [_line([plain(cell) for cell in row]) for row in rows]
 

@@ -19,6 +19,8 @@ FULL_WIDTH = 130
 
 
 class TurnReport(Value):
+    """One turn of a trajectory's report."""
+
     number: int
     """From 1."""
     candidate_id: int
@@ -50,6 +52,8 @@ class Node(Value):
 
 
 class TrajectoryReport(Value):
+    """The report of a trajectory."""
+
     trajectory_id: int
     problem: str
     facts: tuple[tuple[str, str], ...]
@@ -92,6 +96,7 @@ def _lineage(store: Store, id: int, numbers: Mapping[int, int]) -> tuple[Node, .
 
 
 def trajectory_facts(row: Trajectory, numbers: Mapping[int, int]) -> tuple[tuple[str, str], ...]:
+    """Returns what is known of a trajectory as labels with values; `numbers`: turns by candidate."""
     best = numbers.get(row.best_id or 0)
     return (
         ("trajectory", str(row.id)),
@@ -203,6 +208,7 @@ def _shown(text: str) -> str:
 
 
 def speeds(turns: Sequence[TurnReport]) -> list[tuple[int, float]]:
+    """Returns the number and the speedup of each correct turn that was timed."""
     return [(turn.number, turn.speedup) for turn in turns if turn.correct and turn.speedup is not None]
 
 

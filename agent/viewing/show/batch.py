@@ -75,6 +75,7 @@ def lanes_view(standing: Standing) -> Table:
 
 
 def standing_line(standing: Standing) -> Text:
+    """Writes how far a batch is as one line."""
     parts = [
         f"{standing.done} of {standing.jobs} done",
         f"{standing.correct} correct here",
@@ -142,6 +143,7 @@ def batched_view(batched: Batched) -> RenderableType:
 
 
 def run_view(report: RunReport) -> RenderableType:
+    """Shows the figures of a batch."""
     parts: list[RenderableType] = []
     for group in report.groups:
         parts += [data(group.label, LABEL), facts(figure_rows(group.figures)), Text()]

@@ -68,6 +68,7 @@ def _row(manifest: Manifest, peak: Peak) -> list[Text]:
 
 
 def stats_view(stats: Stats) -> Table:
+    """Shows how much a database holds."""
     states = ", ".join(f"{count} {state.value}" for state, count in stats.candidates.items())
     return facts(
         [
@@ -82,6 +83,7 @@ def stats_view(stats: Stats) -> Table:
 
 
 def found_view(found: Sequence[Found]) -> RenderableType:
+    """Shows the turns that a search has found."""
     if not found:
         return Text("nothing was found", style=QUIET)
     table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
@@ -97,6 +99,7 @@ def found_view(found: Sequence[Found]) -> RenderableType:
 
 
 def tables_view(tables: Sequence[ComparisonTable]) -> RenderableType:
+    """Shows the tables of a comparison."""
     parts: list[RenderableType] = []
     for table in tables:
         parts += [

@@ -111,6 +111,7 @@ def replays_view(replays: Replays) -> RenderableType:
 
 
 def trajectory_view(replayed: Replayed, executed: bool) -> RenderableType:
+    """Shows a trajectory that was repeated; `executed`: its candidates were judged again."""
     origin = f", forked after candidate {replayed.forked_from_id}" if replayed.forked_from_id is not None else ""
     head = Text.assemble(
         (f"trajectory {replayed.trajectory_id}  ", LABEL), data(replayed.problem), f", {replayed.policy}{origin}"

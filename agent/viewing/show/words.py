@@ -30,10 +30,12 @@ def interval(timing: Timing) -> str:
 
 
 def percent(share: float | None) -> str:
+    """Writes a share as a percentage; `-` where there is none."""
     return "-" if share is None else f"{share * 100:.3g} %"
 
 
 def times(ratio: float | None) -> str:
+    """Writes a ratio as `1.23x`; `-` where there is none."""
     return "-" if ratio is None else f"{ratio:.3g}x"
 
 

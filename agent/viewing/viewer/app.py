@@ -45,6 +45,8 @@ POLL_INTERVAL_SECONDS = 2.0
 
 
 class Viewer(App[None]):
+    """The viewer of a stored trajectory in a terminal."""
+
     CSS = STYLE
     BINDINGS = list(BINDINGS)
     ENABLE_COMMAND_PALETTE = False

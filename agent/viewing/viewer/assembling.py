@@ -30,6 +30,8 @@ class Assembled(Message):
 
 
 class Wanted(NamedTuple):
+    """Whose assembly is wanted, and for which target."""
+
     candidate_id: int
     problem: Problem
     source: str

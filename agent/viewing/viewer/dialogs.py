@@ -134,6 +134,8 @@ class Choose(ModalScreen[int | None]):
 
 
 class Help(ModalScreen[None]):
+    """The window that lists the keys."""
+
     BINDINGS = [
         CLOSE,
         Binding("question_mark", "close", "close"),

@@ -96,6 +96,7 @@ def heading(position: Position, view: View, following: bool) -> Text:
 
 
 def hints() -> Text:
+    """Returns the bottom line, which names the most important keys."""
     return Text(HINTS, QUIET, no_wrap=True, overflow="ellipsis")
 
 

@@ -86,6 +86,7 @@ def whole(store: Store, trail: Trail) -> Iterator[RenderableType]:
 
 
 def head(trail: Trail) -> RenderableType:
+    """Shows what is known of a trajectory above its turns."""
     numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in trail.entries}
     tree = Text("\n").join(line for _, line in tree_lines(trail)) or Text("no turn yet", style=QUIET)
     known = [(label, data(value, limit=400)) for label, value in trajectory_facts(trail.row, numbers)]
@@ -158,6 +159,7 @@ def _turn_json(turn: Turn) -> dict[str, Any]:
 
 
 def list_json(store: Store, wanted: CandidateFilter | None, limit: int) -> list[dict[str, Any]]:
+    """Returns the newest trajectories as values that JSON can hold."""
     names = {run.id: run.name for run in store.runs()}
     found = []
     for row, entries in listed(store, wanted, limit=limit):

@@ -22,6 +22,8 @@ from kernelwright.store.records import CandidateFilter, Entry, Order, Trajectory
 
 @dataclass(frozen=True)
 class Trail:
+    """A trajectory as the viewer reads it from the database."""
+
     row: Trajectory
     entries: tuple[Entry, ...]
     """Its own turns, in their order."""
@@ -60,6 +62,7 @@ def read_trail(store: Store, trajectory_id: int, wanted: CandidateFilter | None 
 
 
 def filters(wanted: CandidateFilter | None) -> bool:
+    """Says whether a filter leaves anything out."""
     return wanted is not None and wanted != CandidateFilter()
 
 
@@ -80,6 +83,7 @@ def neighbour(store: Store, trajectory_id: int, step: int, wanted: CandidateFilt
 
 
 def newest(store: Store, wanted: CandidateFilter | None = None) -> int | None:
+    """Returns the newest trajectory that has a candidate of this filter; None where there is none."""
     found = store.trajectories(_chosen(wanted), limit=1)
     return found[0].id if found else None
 

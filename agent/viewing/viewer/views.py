@@ -36,6 +36,8 @@ KINDS = {"added": "green", "removed": "red", "quiet": LABEL, "": ""}
 
 
 class View(StrEnum):
+    """What the viewer shows of a turn."""
+
     TURN = "turn"
     """The verdict in full, and the answer."""
     PROMPT = "prompt"
@@ -67,6 +69,7 @@ def view_of(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableTyp
 
 
 def turn_view(turn: Turn, trail: Trail) -> RenderableType:
+    """Shows the facts, the verdict and the answer of a turn."""
     parts: list[RenderableType] = [facts(turn_facts(turn, trail)), Text()]
     if turn.report is not None:
         parts += [report_view(turn.report), Text()]
@@ -116,6 +119,7 @@ def _took(turn: Turn) -> str:
 
 
 def answer_text(turn: Turn) -> RenderableType:
+    """Shows what the policy answered."""
     if turn.completion is None:
         return Text("not answered yet", style=QUIET)
     return long_text(turn.completion.text) if turn.completion.text else Text("(empty)", style=QUIET)
@@ -197,6 +201,7 @@ def _coloured(code: str) -> list[Text]:
 
 
 def diff_view(turn: Turn, parent: Turn | None) -> RenderableType:
+    """Shows how a turn's code differs from its parent's."""
     if turn.parent_id is None or parent is None:
         return Text("a draft has no parent: c shows its code", style=QUIET)
     if not turn.source or not parent.source:
@@ -211,6 +216,7 @@ def diff_view(turn: Turn, parent: Turn | None) -> RenderableType:
 
 
 def assembly_view(assembly: Assembly) -> RenderableType:
+    """Shows the assembly of a candidate's kernels, or why they do not compile."""
     parts: list[RenderableType] = []
     if assembly.failure is not None:
         parts += [Text(f"it does not compile for {assembly.target}", style=BAD), failure_view(assembly.failure), Text()]

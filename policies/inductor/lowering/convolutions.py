@@ -75,6 +75,7 @@ class Geometry:
 
 def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
     groups: Any) -> Geometry:  # fmt: skip
+    """Returns the extents of a convolution, with an entry a spatial axis: strides, paddings and output sizes."""
     from torch.utils._sympy.functions import FloorDiv
 
     batch, channels, *size = x.get_size()

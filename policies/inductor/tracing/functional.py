@@ -118,6 +118,7 @@ def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, d
 
 
 def group_norm(x: Any, num_groups: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Writes `torch.nn.functional.group_norm` as means and variances over the channels of a group."""
     import torch
 
     rows = x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
@@ -135,6 +136,7 @@ def _scaled(x: Any, weight: Any, bias: Any) -> Any:
 
 def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
     use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Any:  # fmt: skip
+    """Writes `torch.nn.functional.instance_norm` out; it updates the running statistics where they are given."""
     import torch
 
     if not use_input_stats:
@@ -178,6 +180,7 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
 
 
 def repeat_interleave(x: Any, repeats: Any, dim: int | None = None, *, output_size: Any = None) -> Any:
+    """Writes `torch.repeat_interleave` as a view. Raises Refused where the repeats are a tensor."""
     import torch
 
     if isinstance(repeats, torch.Tensor):
@@ -217,6 +220,7 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
 
 
 def pixel_shuffle(x: Any, upscale_factor: Any) -> Any:
+    """Writes `torch.nn.functional.pixel_shuffle` as two reshapes around one permutation."""
     *lead, channels, height, width = x.shape
     r = upscale_factor
     made = x.reshape(*lead, channels // (r * r), r, r, height, width)
@@ -226,6 +230,7 @@ def pixel_shuffle(x: Any, upscale_factor: Any) -> Any:
 
 
 def pixel_unshuffle(x: Any, downscale_factor: Any) -> Any:
+    """Writes `torch.nn.functional.pixel_unshuffle` as two reshapes around one permutation."""
     *lead, channels, height, width = x.shape
     r = downscale_factor
     made = x.reshape(*lead, channels, height // r, r, width // r, r)
@@ -277,6 +282,7 @@ def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any 
 
 
 def one_hot(x: Any, num_classes: Any = -1) -> Any:
+    """Writes `torch.nn.functional.one_hot` as a comparison. Raises Refused where the number of classes is unknown."""
     import torch
 
     if isinstance(num_classes, int) and num_classes < 0:
@@ -285,6 +291,7 @@ def one_hot(x: Any, num_classes: Any = -1) -> Any:
 
 
 def glu(input: Any, dim: int = -1) -> Any:
+    """Writes `torch.nn.functional.glu` as the first half times the sigmoid of the second half."""
     half = input.shape[dim] // 2
     return input.narrow(dim, 0, half) * input.narrow(dim, half, half).sigmoid()
 

@@ -240,12 +240,14 @@ def _as_it_is(step: Callable[..., Any], steps: range, state: dict[str, Any], lis
 
 
 def stack(tensors: Any, dim: int = 0) -> Any:
+    """Stacks what a loop has collected, or calls `torch.stack` on ordinary tensors."""
     import torch
 
     return tensors.stack(dim) if isinstance(tensors, Stacked) else torch._C._VariableFunctions.stack(tensors, dim)
 
 
 def cat(tensors: Any, dim: Any = 0, **options: Any) -> Any:
+    """Joins what a loop has collected, or calls `torch.cat` on ordinary tensors."""
     import torch
 
     return (

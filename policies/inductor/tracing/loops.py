@@ -209,6 +209,7 @@ _current: list[Loops] = []
 
 @contextmanager
 def tracing_loops(loops: Loops) -> Iterator[None]:
+    """Makes `loops` the current collector of loops inside the `with` block."""
     _current.append(loops)
     try:
         yield

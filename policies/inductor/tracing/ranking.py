@@ -75,6 +75,7 @@ def _ranks(x: Any, descending: bool) -> Any:
 
 
 def topk(x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
+    """Writes `torch.topk` as repeated maxima for a few elements, and as a sort for many."""
     import torch
 
     if x.dim() == 0:
@@ -207,20 +208,24 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
 
 
 def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+    """Writes `torch.sort` as a ranking of the digits; returns values and indices."""
     moved = x.movedim(dim, -1)
     values, indices = _by_digits(moved, descending)
     return values.movedim(-1, dim), indices.movedim(-1, dim)
 
 
 def sort_stable(x: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
+    """Writes the stable overload of `torch.sort`; the sort by digits is stable already."""
     return sort(x, dim, descending)
 
 
 def argsort(x: Any, dim: int = -1, descending: bool = False) -> Any:
+    """Returns the indices of `sort`."""
     return sort(x, dim, descending)[1]
 
 
 def kthvalue(x: Any, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+    """Writes `torch.kthvalue` as the last one of the `k` smallest elements."""
     values, indices = topk(x, k, dim, largest=False)
     values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
@@ -238,6 +243,7 @@ def median(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
 
 
 def nanmedian(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    """Writes `torch.nanmedian` over one axis by ranks, with the NaN elements left out of the count."""
     import torch
 
     moved = x.movedim(dim, -1)

@@ -26,10 +26,12 @@ def recurrent_functions() -> dict[str, Any]:
 
 
 def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    """Writes `torch.gru_cell` as linear layers and gates; returns the new state."""
     return _gru_step(linear(x, w_ih, b_ih), {"h": h}, w_hh, b_hh)["h"]
 
 
 def lstm_cell(x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> tuple[Any, Any]:
+    """Writes `torch.lstm_cell` as linear layers and gates; returns the hidden and the cell state."""
     made = _lstm_step(linear(x, w_ih, b_ih), {"h": state[0], "c": state[1]}, w_hh, b_hh)
     return made["h"], made["c"]
 
@@ -73,6 +75,7 @@ def _plain_step(function: str) -> Cell:
 
 
 def lstm(x: Any, hidden: Any, *rest: Any) -> tuple[Any, Any, Any]:
+    """Writes `torch.lstm` as layers of steps; returns the outputs and both final states."""
     made = _layers("hc", _lstm_step)(x, hidden, *rest)
     return made[0], made[1], made[2]
 

@@ -98,6 +98,7 @@ def _masks(kernel: Kernel, side: str) -> bool:
 
 
 def warps(kernel: Kernel, sizes: dict[str, int]) -> int:
+    """Chooses the number of warps of a kernel by its block of `sizes`, in elements."""
     if kernel.dot:
         return product_tile(kernel).warps
     return 8 if math.prod(sizes.values()) >= 2048 else 4

@@ -196,6 +196,7 @@ class Written:
 
 
 def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, products: Products) -> Written:
+    """Writes a kernel with readable names, and says which of its old parameters are left."""
     function = plain_function(kernel.function)
     read = uses(function)
     parameters = _parameter_names(kernel, launches)

@@ -39,6 +39,7 @@ def same(left: str, right: str) -> bool:
 
 
 def product(sizes: Sequence[str]) -> str:
+    """Writes the product of several size expressions; `1` where there is none."""
     return " * ".join(f"({s})" for s in sizes) or "1"
 
 

@@ -46,6 +46,7 @@ def roles_of(kernel: Kernel) -> dict[str, str]:
 
 
 def plural(role: str) -> str:
+    """Returns the plural that the text uses for a role of an axis, such as `rows`."""
     return PLURAL.get(role, f"{role}s")
 
 

@@ -48,6 +48,7 @@ def harvest_view(found: Harvest) -> RenderableType:
 
 
 def imported_view(result: Imported) -> RenderableType:
+    """Shows how many rows were imported, and why others were left out."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
@@ -58,6 +59,7 @@ def imported_view(result: Imported) -> RenderableType:
 
 
 def clean_view(result: Cleaned, labelled: Labelled | None) -> RenderableType:
+    """Shows what cleaning dropped and, where rows were labelled, the labels."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
@@ -79,6 +81,7 @@ def clean_view(result: Cleaned, labelled: Labelled | None) -> RenderableType:
 
 
 def report_view(facts: Facts, written: list[Path]) -> RenderableType:
+    """Shows the main figures of a corpus and the files that were written."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def cycles_view(cycles: Sequence[Cycle], output: Path) -> Group:
+    """Shows the cycles of a loop: each held-out split before and after, and whether it was promoted."""
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table

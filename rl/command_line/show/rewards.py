@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def explained_view(explained: Explained) -> Group:
+    """Shows the parts of one candidate's reward."""
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
@@ -40,6 +41,7 @@ def explained_view(explained: Explained) -> Group:
 
 
 def presets_view(presets: Sequence[Formula]) -> Table:
+    """Shows the weights of the reward formulas that have a name."""
     from rich.table import Table
 
     table = Table("name", "form", "compile", "checks", "correct", "speed", "share", "length", "cheat", "why")
@@ -59,6 +61,7 @@ def presets_view(presets: Sequence[Formula]) -> Table:
 
 
 def suspects_view(suspects: Sequence[Suspect]) -> Table | str:
+    """Shows the candidates that a person should look at."""
     from rich.markup import escape
     from rich.table import Table
 

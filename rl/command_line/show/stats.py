@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def stats_view(stats: LogStats) -> Group:
+    """Shows what a log is good for."""
     from rich.console import Group
 
     head = (
@@ -35,6 +36,7 @@ def stats_view(stats: LogStats) -> Group:
 
 
 def refusal_table(refused: Sequence[Refused]) -> Table:
+    """Shows which turns are not used, why, and what to do about it."""
     table = _table("Not used", "turns", "why", "what to do", "such as")
     for row in refused:
         table.add_row(f"{row.turns:,}", row.found, row.remedy, f"candidate {row.example}")

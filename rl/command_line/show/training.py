@@ -29,6 +29,7 @@ LAST = 14
 
 
 def plan_view(plan: Plan) -> Group:
+    """Shows what a training would do, before it does it."""
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
@@ -96,6 +97,7 @@ class LiveTraining:
 
 
 def step_table(steps: list[tuple[int, dict[str, float]]], of: int) -> Table:
+    """Shows the figures of the last steps; `of` is the number of all steps."""
     from rich.table import Table
 
     known = [column for column in COLUMNS if any(column[0] in figures for _, figures in steps)]
@@ -140,6 +142,7 @@ def live_training(
 
 
 def trained_view(trained: TrainingResult) -> str:
+    """Says what a training made and how to use it."""
     loss = "" if trained.loss is None else f", last loss {trained.loss:.4f}"
     named = f"--policy transformers:{trained.base or trained.output}"
     if trained.base:

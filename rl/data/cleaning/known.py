@@ -72,10 +72,12 @@ def known() -> Known:
 
 
 def canary() -> tuple[str, str]:
+    """Returns the dataflow hash and the tree hash of CANARY, which change when the hashing does."""
     return graph_hash(CANARY), tree_hash(CANARY)
 
 
 def suite_of(name: str, problems: Sequence[Problem]) -> Suite:
+    """Returns the hashes by which the problems of a suite are known again."""
     graphs: dict[str, str] = {}
     trees: dict[str, str] = {}
     for problem in problems:

@@ -31,6 +31,8 @@ class Unlabelled(StrEnum):
 
 
 class Labelled(Value):
+    """How many rows the judge has labelled, and with what."""
+
     rows: int = 0
     judged: int = 0
     """Rows with labels."""

@@ -74,6 +74,7 @@ def graphs_of(*against: str) -> frozenset[str]:
 
 
 def words(text: str) -> frozenset[str]:
+    """Returns the distinct words of a text."""
     return frozenset(_WORD.findall(text))
 
 

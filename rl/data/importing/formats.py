@@ -8,6 +8,8 @@ from kernelwright.tools.report import Value
 
 
 class CorpusFormat(StrEnum):
+    """A form in which a corpus can be imported."""
+
     CSV = "csv"
     """A folder with fim_sft.csv and cu2triton_sft.csv, or one of them: columns prompt and completion."""
     INDUCTOR = "inductor"
@@ -38,4 +40,5 @@ class Imported(Value):
 
 
 def count_skipped(skipped: dict[str, int], reason: str) -> None:
+    """Counts one more record that was left out for a reason."""
     skipped[reason] = skipped.get(reason, 0) + 1

@@ -32,6 +32,8 @@ _IMPORTS = {
 
 @dataclass(frozen=True)
 class Kernel:
+    """One kernel of a file that Inductor has written."""
+
     name: str
     source: str
     graph: str

@@ -47,6 +47,7 @@ class Rate(Value):
 
 
 def rate_of(parameters: int, lora: bool) -> Rate:
+    """Chooses the learning rate by the number of parameters."""
     if parameters <= SMALL:
         return Rate(learning_rate=1e-4, gradient_checkpointing=False)
     return Rate(learning_rate=1e-5 if lora else 1e-6, gradient_checkpointing=True)

@@ -40,6 +40,7 @@ EMPTY = Row(prompt_ids=(0,), completion_ids=(0, 0), logps=(0.0, 0.0), advantage=
 
 
 def row_of(sample: Sample) -> Row:
+    """Makes the row that the trainer reads of a sample."""
     figures = {"reward": sample.reward, "return": sample.value, "completion_length": float(len(sample.completion_ids))}
     figures |= {f"reward/{name}": value for name, value in sample.parts.items()}
     figures |= _rates(sample)

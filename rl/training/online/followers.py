@@ -114,6 +114,7 @@ class _Follower(Forwarding):
 
 
 def save_adapter(model: Any, folder: Path) -> None:
+    """Writes the adapter of a model into a folder."""
     model.save_pretrained(folder)
 
 

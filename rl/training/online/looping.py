@@ -104,11 +104,13 @@ def loop_id(options: LoopOptions) -> str:
 
 
 def champion(options: LoopOptions, done: Sequence[Cycle]) -> str:
+    """Returns the policy that was promoted last, or the one that the loop began with."""
     promoted = [cycle.candidate for cycle in done if cycle.promoted]
     return promoted[-1] if promoted else options.policy
 
 
 def read_record(folder: Path) -> list[Cycle]:
+    """Reads the cycles that a loop has finished; none where it has not begun."""
     path = folder / RECORD
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return [Cycle.model_validate(json.loads(line)) for line in lines if line.strip()]

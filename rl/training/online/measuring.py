@@ -55,6 +55,7 @@ def measure(
 
 
 def measured(split: str, found: Round) -> Measured:
+    """Sums up a round over held-out problems by its first drafts."""
     figures, drafts = found.figures, [s for s in found.log.all_scored if s.depth == 0]
     scores: dict[str, list[bool]] = defaultdict(list)
     for sample in drafts:

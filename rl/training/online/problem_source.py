@@ -77,6 +77,7 @@ class ProblemSource:
 
 
 def is_synth(name: str) -> bool:
+    """Says whether a name asks for generated problems."""
     return name == SYNTH or name.startswith(f"{SYNTH}:")
 
 

@@ -204,6 +204,7 @@ class Faults(NamedTuple):
 
 
 def faults_of(store: Store, run: str) -> Faults:
+    """Returns which candidates of a run are cheats, and their shares of the speed of light."""
     entries = store.candidates(CandidateFilter(run=run), limit=None)
     judged = [(entry.candidate.id, entry.verdict) for entry in entries if entry.verdict is not None]
     return Faults(

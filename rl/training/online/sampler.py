@@ -147,6 +147,7 @@ def refuse_engine(subject: Subject, options: OnlineOptions, world: int = 1) -> N
 
 
 def trains_adapters(subject: Subject, options: OnlineOptions) -> bool:
+    """Says whether the training changes an adapter rather than the weights themselves."""
     return options.lora or subject.adapter is not None
 
 

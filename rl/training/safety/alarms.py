@@ -11,6 +11,8 @@ from kernelwright.tools.report import InfrastructureError
 
 
 class Alarm(StrEnum):
+    """A sign that a training goes wrong."""
+
     NOT_FINITE = "not_finite"
     """The loss is NaN or infinite."""
     ENTROPY = "entropy_collapse"

@@ -36,6 +36,8 @@ class Examined(Value):
 
 
 class Question(Value):
+    """One kernel that the judge is examined with before a training."""
+
     name: str
     honest: bool
     source: str

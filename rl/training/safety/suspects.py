@@ -20,6 +20,8 @@ LITTLE_SHARE = 0.3
 
 
 class Suspect(Value):
+    """A candidate that a person should look at, and why."""
+
     candidate_id: int
     problem: str
     why: str
@@ -35,6 +37,7 @@ def suspects_of(store: Store, chosen: CandidateFilter | None = None) -> list[Sus
 
 
 def reasons_against(turn: Turn) -> Iterator[str]:
+    """Yields why the verdict of a turn should not be believed at once."""
     report = turn.report
     if report is None:
         return

@@ -26,6 +26,8 @@ CONTEXT = 4096
 
 
 class Size(NamedTuple):
+    """The size of a new model: widths, layers and attention heads."""
+
     hidden: int
     layers: int
     heads: int
@@ -50,6 +52,8 @@ NEW = "new:"
 
 
 class Base(NamedTuple):
+    """The model and tokenizer that a training begins with."""
+
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str
@@ -57,6 +61,7 @@ class Base(NamedTuple):
 
 
 def is_new(base: str) -> bool:
+    """Says whether a name asks for a model with random weights."""
     return base.startswith(NEW)
 
 

@@ -30,6 +30,7 @@ def write_readme(folder: Path, options: Options, trained: FineTuned, command: st
 
 
 def card(options: Options, trained: FineTuned, command: str) -> str:
+    """Writes the README.md of a fine-tuned policy; `command` is the command line that made it."""
     said = ModelCard(base=options.base, method="sft")
     return front_matter(said) + "\n".join(
         [

@@ -73,6 +73,8 @@ class Tokens(NamedTuple):
 
 
 class Encoded(NamedTuple):
+    """The rows of a corpus as tokens."""
+
     train: Tokens
     held: Tokens
     """Some of the training rows, kept back for the loss."""

@@ -23,6 +23,8 @@ class Storage(StrEnum):
 
 
 class Options(Value):
+    """Everything that a fine-tuning is asked for."""
+
     base: str
     data: Path
     output: Path

@@ -16,6 +16,8 @@ LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 
 
 class PresetName(StrEnum):
+    """The recipes of fine-tuning that have a name."""
+
     QLORA_3090 = "qlora-3090"
     """An 8 B model on one card of 24 GB, as published."""
     LORA = "lora"
@@ -26,6 +28,8 @@ class PresetName(StrEnum):
 
 
 class Lora(Value):
+    """The settings of a LoRA adapter."""
+
     rank: int = 32
     alpha: int = 32
     dropout: float = 0.05
@@ -33,6 +37,8 @@ class Lora(Value):
 
 
 class Preset(Value):
+    """A recipe of fine-tuning."""
+
     config: dict[str, Any]
     """Fields of SFTConfig."""
     lora: Lora | None = None

@@ -167,6 +167,7 @@ def causal_mask(ids: torch.Tensor) -> torch.Tensor:
 
 
 def head_loss(lm_head: Any, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Returns the summed cross entropy of hidden states of shape (batch, tokens, width) as a scalar."""
     logits = lm_head(hidden)
     return functional.cross_entropy(
         logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="sum"
@@ -248,6 +249,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def seconds_of(checkpoint: Path) -> float:
+    """Returns the seconds that a training had used at a checkpoint."""
     return float(json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))["seconds"])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault

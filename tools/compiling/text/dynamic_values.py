@@ -184,10 +184,12 @@ def chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any
 
 
 def both(*values: Callable[[], Any]) -> Any:
+    """Computes `and` over values that may be tensors; each is computed when it is needed."""
     return _combined(values, "logical_and", False)
 
 
 def either(*values: Callable[[], Any]) -> Any:
+    """Computes `or` over values that may be tensors; each is computed when it is needed."""
     return _combined(values, "logical_or", True)
 
 
@@ -210,6 +212,7 @@ def _combined(values: tuple[Callable[[], Any], ...], method: str, ends: bool) ->
 
 
 def negated(value: Any) -> Any:
+    """Computes `not` of a value that may be a tensor."""
     return value.__not__() if _is_tensor(value) else not _unwrapped(value)
 
 

@@ -93,6 +93,7 @@ def name_of(code: int) -> str:
 
 
 def check(code: int, call: str) -> None:
+    """Raises DriverError where a call of the driver has failed."""
     if code:
         raise DriverError(code, call)
 
@@ -106,6 +107,7 @@ def device_error() -> int:
 
 
 def device_attribute(device: int, attribute: int) -> int:
+    """Reads an attribute of a GPU by its number in the driver's header. Raises DriverError."""
     value, handle = ctypes.c_int(), ctypes.c_int()
     check(driver().cuDeviceGet(ctypes.byref(handle), device), "cuDeviceGet")
     check(driver().cuDeviceGetAttribute(ctypes.byref(value), attribute, handle), "cuDeviceGetAttribute")

@@ -18,6 +18,7 @@ from kernelwright.tools.sandbox.walls.readable_files import close_files
 
 
 def main() -> None:
+    """Enters the walls and becomes the command that the arguments name."""
     scratch, command = sys.argv[1], sys.argv[2:]
     layers = Layers()
     if os.geteuid() == 0:

@@ -44,6 +44,7 @@ THREADS_END_SECONDS, LIBRARY_THREADS_END_SECONDS = 5.0, 0.5
 
 
 def main() -> None:
+    """Builds the walls, imports what candidates will need, and forks a candidate for each request."""
     kind, channel = Kind(sys.argv[1]), Channel(socket.socket(fileno=int(sys.argv[2])))
     layers = Layers()
     session_keeps_priority_of(os.getppid())

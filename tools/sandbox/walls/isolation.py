@@ -146,6 +146,7 @@ def open_session(layers: Layers, limits: Limits, *, own_mounts: bool, scratch: s
 
 
 def protect_proc() -> None:
+    """Makes those parts of /proc read-only through which a process could change the machine."""
     for name in ("sys", "sysrq-trigger", "irq", "bus", "fs"):
         if os.path.exists(f"/proc/{name}"):
             kernel.make_read_only(f"/proc/{name}")

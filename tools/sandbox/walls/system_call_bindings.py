@@ -41,6 +41,7 @@ def _syscall(number: int, *arguments: object) -> int:
 
 
 def unshare(flags: int) -> None:
+    """Enters new namespaces. Raises OSError."""
     _check(_libc.unshare(flags), "unshare")
 
 
@@ -58,11 +59,13 @@ def fork_into(flags: int) -> int:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    """Mounts a file system. Raises OSError."""
     encoded = [None if text is None else text.encode() for text in (source, target, kind, data)]
     _check(_libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), f"mount {target}")
 
 
 def make_mounts_private() -> None:
+    """Keeps mounts of this namespace from being seen in the parent's."""
     mount("none", "/", None, _MS_REC | _MS_PRIVATE)
 
 
@@ -93,11 +96,13 @@ def make_read_only(path: str) -> None:
 
 
 def prctl(option: int, *arguments: int) -> None:
+    """Calls prctl(2). Raises OSError."""
     padded = [ctypes.c_ulong(a) for a in (*arguments, 0, 0, 0, 0)[:4]]
     _check(_libc.prctl(option, *padded), f"prctl {option}")
 
 
 def die_with_parent(signal_number: int = 9) -> None:
+    """Has the kernel send this process a signal when its parent thread ends."""
     prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
@@ -127,6 +132,7 @@ def gather_memory() -> None:
 
 
 def no_new_privileges() -> None:
+    """Keeps this process and all it starts from gaining privileges by set-user-id files."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 

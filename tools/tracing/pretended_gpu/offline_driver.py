@@ -124,6 +124,7 @@ def check_grid(grid: tuple[Any, ...], name: str) -> tuple[int, int, int]:
 
 
 def check_arguments(names: tuple[str, ...], args: tuple[Any, ...], kernel: str) -> None:
+    """Raises LaunchRefused where a kernel is given a tensor that only a CPU can read."""
     for name, value in zip(names, args, strict=False):
         tensor = getattr(value, "base", value)
         if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and not tensor.is_pinned():

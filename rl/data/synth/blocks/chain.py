@@ -22,6 +22,8 @@ JOINS = tuple(op for op in BINARY if op.name in ("add", "multiply"))
 
 @dataclass(frozen=True)
 class Step:
+    """One operation of a chain."""
+
     op: Op
     a: str = ""
     b: str = ""

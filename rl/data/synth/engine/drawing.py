@@ -32,6 +32,8 @@ LONGEST = 8
 
 @dataclass(frozen=True)
 class Family:
+    """A family of problems, and how often it is drawn."""
+
     make: Callable[[Sketch, int], Program]
     weight: float
     name: str

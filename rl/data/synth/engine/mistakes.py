@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mistake:
+    """A change of a right text that makes it wrong."""
+
     name: str
     place: str
     """A regular expression over the whole text."""

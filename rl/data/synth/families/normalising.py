@@ -16,6 +16,8 @@ from kernelwright.rl.data.synth.families.reductions import LOWEST, centred, onli
 
 @dataclass(frozen=True)
 class Norm:
+    """One way to normalise rows."""
+
     name: str
     write: Callable[..., Scaled | None]
     """Adds the reference's statements: for an axis, of a layer for the last one."""

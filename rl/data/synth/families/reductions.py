@@ -16,6 +16,8 @@ LOWEST, HIGHEST = '-float("inf")', 'float("inf")'
 
 @dataclass(frozen=True)
 class Reduction:
+    """One way to reduce rows."""
+
     name: str
     torch: tuple[str, ...]
     """`{k}` is ", keepdim=True" or nothing."""

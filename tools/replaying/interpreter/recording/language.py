@@ -76,6 +76,7 @@ def language() -> Language:
 
 
 def array(handle: Any) -> Any:
+    """Returns the NumPy array inside the interpreter's handle of a tensor."""
     return vars(handle)["data"]
 
 
@@ -91,4 +92,5 @@ def taking_arrays(run: Callable[..., Any], made: Any, lang: Language) -> Callabl
 
 
 def part(number: int) -> Callable[[Any], Any]:
+    """Returns a function that takes one part of a tuple."""
     return lambda parts: parts[number]
