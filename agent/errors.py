@@ -68,6 +68,10 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
             )
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk", Exit.INFRASTRUCTURE
+        case OSError(errno=errno.EACCES | errno.EPERM | errno.EROFS | errno.ENOENT | errno.ENOTDIR | errno.EEXIST) if (
+            error.filename
+        ):
+            return f"{error.strerror}{_place(error)}: give a path that you may read and write", Exit.INFRASTRUCTURE
         case OSError():
             return f"{error.strerror or error}{_place(error)}", Exit.INFRASTRUCTURE
         case MemoryError():

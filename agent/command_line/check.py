@@ -107,7 +107,8 @@ def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:
     given = [name for name, chosen in (("--ncu", ncu), ("--sanitizer", sanitizer)) if chosen]
     if device == "cpu" and given:
         raise InputError(
-            f"{' and '.join(given)} need a GPU: use --device cuda:0 on a machine with one, or leave it out"
+            f"{' and '.join(given)} {'needs' if len(given) == 1 else 'need'} a GPU: "
+            "use --device cuda:0 on a machine with one, or leave it out"
         )
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kernelwright.agent.solve.kernel_file import MARK, check_path, verified
+from kernelwright.agent.solve.kernel_file import MARK, check_path, folded, verified
 from kernelwright.agent.viewing.report.files import write_text
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.errors import InputError
@@ -41,10 +41,8 @@ def kernel_text(store: Store, candidate_id: int) -> str:
         f"{store.where}",
         f"# verified   {verified(turn.report)}",
         f"# judged by  evaluator {environment.evaluator}, torch {environment.torch}, triton {environment.triton}",
-        "",
     ]
-    lines = [" ".join(clean_text(line, 300).split()) for line in header]
-    return "\n".join(lines) + "\n" + turn.source.strip() + "\n"
+    return folded([clean_text(line, 300) for line in header]) + "\n" + turn.source.strip() + "\n"
 
 
 def default_name(turn: Turn) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernelwright.agent.loop.attempts import Attempt
@@ -39,15 +40,15 @@ def write_kernel(path: Path, problem: Problem, best: Attempt, settings: Settings
         f"{MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
         f"# problem    {_line(problem.name)} ({problem.hash[:16]})",
         f"# policy     {_line(settings.policy)}",
+        f"# origin     {best.origin}",
         f"# candidate  {best.candidate_id}, turn {best.turn + 1}, {best.action} ({best.hash[:16]}), in {_line(where)}",
         f"# verified   {_line(verified(best.report))}",
         f"# judged by  evaluator {best.report.environment.evaluator}, torch "
         f"{best.report.environment.torch}, triton "
         f"{best.report.environment.triton}",
     ]
-    lines = [line for entry in header for line in _folded(entry)]
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text("\n".join(lines) + "\n\n" + best.source.strip() + "\n", encoding="utf-8")
+    beside.write_text(folded(header) + "\n" + best.source.strip() + "\n", encoding="utf-8")
     beside.replace(path)
 
 
@@ -77,9 +78,13 @@ def _speed(report: Report) -> str:
     return f"; {profile.speedup:.2f}x the speed of eager PyTorch{low}{share}"
 
 
-def _folded(entry: str) -> list[str]:
-    """A comment in lines of at most 120 columns, those after the first indented as its value is."""
-    return textwrap.wrap(entry, 120, subsequent_indent="#            ", break_long_words=False, break_on_hyphens=False)
+def folded(header: Sequence[str]) -> str:
+    """Comments in lines of at most 120 columns; what does not fit in one goes on under its value."""
+    lines = (
+        textwrap.wrap(entry, 120, subsequent_indent="#            ", break_long_words=False, break_on_hyphens=False)
+        for entry in header
+    )
+    return "".join(f"{line}\n" for entry in lines for line in entry)
 
 
 def _line(text: str) -> str:

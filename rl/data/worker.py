@@ -50,12 +50,18 @@ def _leave() -> None:
 
 
 def _close_in_time() -> None:
-    """Zygotes that are not closed in time die with their parent."""
+    """Zygotes that are not closed in time die with their parent, and remove their folders; one that was to be begun has
+    an empty folder already.
+    """
     import threading
+
+    from kernelwright.tools.sandbox.folders import remove_empty
 
     closing = threading.Thread(target=_close, daemon=True)
     closing.start()
     closing.join(CLOSING_SECONDS)
+    if closing.is_alive():
+        remove_empty()
 
 
 def _close() -> None:

@@ -89,10 +89,12 @@ def load_weights(subject: Subject, device: str, lora: bool) -> Any:
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils import logging
 
     from kernelwright.policies.small.quantised_weights import has_int8, read_int8
 
     folder = Path(subject.path)
+    logging.disable_progress_bar()
     try:
         if has_int8(folder):
             model: Any = read_int8(folder)

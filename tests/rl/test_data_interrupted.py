@@ -53,3 +53,18 @@ def test_a_corpus_interrupted_as_from_a_terminal_ends_and_leaves_no_process_behi
     while list(tmp_path.glob("kernelwright-*")):  # the last process removes it as it ends
         assert time.monotonic() < deadline + PATIENCE_SECONDS
         time.sleep(0.05)
+
+
+def test_a_worker_that_must_end_while_its_judge_is_being_made_leaves_no_empty_folder(tmp_path):
+    """Its main thread has made the folder of a zygote and goes no further in the time that there is."""
+    code = (
+        "from kernelwright.rl.data import worker\n"
+        "from kernelwright.tools.sandbox.folders import make_folder\n"
+        "worker.CLOSING_SECONDS, worker._here['opening'] = 0.2, True\n"
+        "make_folder('interpret')\n"
+        "worker._leave()\n"
+    )
+    surroundings = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
+    ended = subprocess.run([sys.executable, "-c", code], env=surroundings, timeout=PATIENCE_SECONDS, check=False)
+    assert ended.returncode == 1
+    assert list(tmp_path.iterdir()) == []

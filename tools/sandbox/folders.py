@@ -17,6 +17,8 @@ FOLDER_PREFIX = "kernelwright-"
 YOUNG_SECONDS = 60.0
 """A folder younger than this may just not have been locked yet."""
 REMOVING_SECONDS = 1.0
+_made: dict[Path, int] = {}
+"""The folders that are there, each with the process that made it: a fork leaves its parent's alone."""
 
 
 def make_folder(name: str) -> tuple[Path, int]:
@@ -29,12 +31,23 @@ def make_folder(name: str) -> tuple[Path, int]:
     except BaseException:
         folder.rmdir()
         raise
+    _made[folder] = os.getpid()
     return folder, lock
+
+
+def remove_empty() -> None:
+    """Removes the folders of this process in which no zygote works yet: for a process that ends at once, where a folder
+    may just have been made and nobody else knows of it. A zygote removes its own when its owner is gone.
+    """
+    for folder in [folder for folder, owner in list(_made.items()) if owner == os.getpid()]:
+        with contextlib.suppress(OSError):  # there is something in it, or it is gone
+            folder.rmdir()
 
 
 def remove(folder: Path, seconds: float = REMOVING_SECONDS) -> None:
     """With what a process that is just dying there may still write, for so many seconds."""
     deadline = time.monotonic() + seconds
+    _made.pop(folder, None)
     shutil.rmtree(folder, ignore_errors=True)
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.01)

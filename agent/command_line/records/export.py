@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from kernelwright.store.database import Store
 
 FORMATS = ("py", "jsonl", "sft", "dpo", "grpo", "kernelbench", "inspect")
+MADE_OF = {
+    "sft": "is made of a correct answer: agent solve and agent batch draft more",
+    "dpo": "is made of a better and a worse answer to one prompt: agent batch --samples 8 --temperature 1.6 has them",
+    "grpo": "is made of several answers to one prompt, sampled with their log-probs by the policy itself: "
+    "agent batch --samples 8 --temperature 1.6 draws them",
+}
+"""What a line of each training format needs in the log, and what would bring it."""
 
 Which = Annotated[str | None, typer.Argument(help="A trajectory's number, or last.", show_default=False)]
 Run = Annotated[str | None, typer.Option(help="A batch run, instead of one trajectory.")]
@@ -59,6 +66,8 @@ def _folders(store: Store, id: str | None, run: str | None, format: str, out: Pa
             raise InputError("none of these problems is KernelBench's: its layout has no place for them")
         _say(f"written to {', '.join(map(str, folders))}")
         return
+    from kernelwright.agent.viewing.show.words import number_of
+
     files = list(kernel_files(store, samples))
     if not files:
         raise InputError("there is no correct kernel among them")
@@ -68,7 +77,7 @@ def _folders(store: Store, id: str | None, run: str | None, format: str, out: Pa
     out.mkdir(parents=True, exist_ok=True)
     for name, text in files:
         write_text(out / name, text)
-    _say(f"{len(files)} kernels written to {out}")
+    _say(f"{number_of(len(files), 'kernel')} written to {out}")
 
 
 def _text(store: Store, id: str | None, run: str | None, format: str, out: Path | None) -> None:
@@ -98,7 +107,7 @@ def _text(store: Store, id: str | None, run: str | None, format: str, out: Path 
     if left.out:
         _say(f"left out: {left}")
     if not text:
-        raise InputError(f"nothing here makes a line of {format}")
+        raise InputError(f"nothing here makes a line of {format}, which {MADE_OF[format]}")
     _write(text, out)
 
 

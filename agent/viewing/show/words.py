@@ -60,6 +60,11 @@ def rate(value: float | None, unit: str) -> str:
     return f"{value:.3g} {unit}/s"
 
 
+def number_of(count: int, noun: str) -> str:
+    """Writes a count with its noun: `1 problem`, `2,000 problems`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def counted(census: Mapping[str, int], most: int = 6) -> str:
     """`softmax_kernel x2, add_kernel`; the largest first, the rest counted."""
     ordered = sorted(census.items(), key=lambda item: (-item[1], item[0]))

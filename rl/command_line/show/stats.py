@@ -19,11 +19,13 @@ def stats_view(stats: LogStats) -> Group:
     """Shows what a log is good for."""
     from rich.console import Group
 
+    from kernelwright.agent.viewing.show.words import number_of
+
     head = (
-        f"{stats.where}: {stats.turns:,} turns ({stats.judged:,} judged, {stats.on_gpu:,} on a GPU) of "
-        f"{stats.trajectories:,} trajectories "
-        f"over {stats.problems:,} problems; {stats.distinct:.0%} of the programs are distinct\n"
-        f"exact GRPO: {stats.trainable:,} turns with a gradient; {stats.groups:,} groups, "
+        f"{stats.where}: {number_of(stats.turns, 'turn')} ({stats.judged:,} judged, {stats.on_gpu:,} on a GPU) of "
+        f"{stats.trajectories:,} {'trajectory' if stats.trajectories == 1 else 'trajectories'} "
+        f"over {number_of(stats.problems, 'problem')}; {stats.distinct:.0%} of the programs are distinct\n"
+        f"exact GRPO: {number_of(stats.trainable, 'turn')} with a gradient; {number_of(stats.groups, 'group')}, "
         f"{stats.zero_variance:,} of them without variance; "
         f"sizes {', '.join(f'{size} x{count}' for size, count in stats.sizes.items()) or 'none'}"
     )

@@ -34,6 +34,7 @@ def plan_view(plan: Plan) -> Group:
     from rich.markup import escape
     from rich.table import Table
 
+    from kernelwright.agent.viewing.show.words import number_of
     from kernelwright.rl.command_line.show.stats import refusal_table
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -46,8 +47,7 @@ def plan_view(plan: Plan) -> Group:
         (
             "turns",
             f"{plan.used:,} of {plan.turns:,} are used, {plan.correct:.1%} of them correct, "
-            f"{plan.tokens:,} tokens, over {plan.problems:,} "
-            "problems",
+            f"{plan.tokens:,} tokens, over {number_of(plan.problems, 'problem')}",
         ),
         ("groups", f"{plan.groups:,}, of which {plan.zero_variance:,} have no variance and are dropped"),
         ("age", f"turns by revisions back: {ages or 'none'}; sampled at temperature {plan.temperature:g}"),

@@ -157,6 +157,7 @@ def _new(base: str, tokenizer: PreTrainedTokenizerBase, seed: int) -> Any:
 def _existing(base: str, preset: Preset, device: str) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
 
     options: dict[str, Any] = {"dtype": torch.float32 if preset.lora is None else torch.bfloat16}
     if preset.lora is not None and device == "cpu":
@@ -168,6 +169,7 @@ def _existing(base: str, preset: Preset, device: str) -> Any:
             "dtype": torch.bfloat16,
         }
     refused = _refused_memory()
+    transformers_logging.disable_progress_bar()
     try:
         # A folder by its whole path: an adapter keeps the name of what it was made for.
         return AutoModelForCausalLM.from_pretrained(_known_as(base), **options)

@@ -87,8 +87,8 @@ def test_a_suite_without_its_checkout_says_where_it_is_published(refused):
 def test_options_that_need_a_gpu_are_refused_on_a_cpu(refused, tmp_path):
     (tmp_path / "kernel.py").write_text("class ModelNew: ...\n")
     asked = ("check", "kernel.py", "--problem", "fused silu", "--device", "cpu")
-    assert "--ncu need a GPU" in refused(*asked, "--ncu")
-    assert "--sanitizer need a GPU" in refused(*asked, "--sanitizer")
+    assert "--ncu needs a GPU" in refused(*asked, "--ncu")
+    assert "--sanitizer needs a GPU" in refused(*asked, "--sanitizer")
 
 
 def test_a_folder_leaves_out_files_without_a_model_and_names_them(tmp_path):

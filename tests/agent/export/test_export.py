@@ -198,7 +198,9 @@ def test_the_command_writes_every_format_and_says_what_it_cannot(batched, tmp_pa
     kernel = agent(tmp_path, "export", "1", *where)
     assert kernel.returncode == 0, kernel.stderr
     assert kernel.stdout.startswith("# Written by kernelwright")
-    assert "not run on a GPU" in kernel.stdout
+    assert "not run on a GPU" in kernel.stdout.replace("\n#            ", " ")
+    assert "\n# origin     policy\n" in kernel.stdout
+    assert max(map(len, kernel.stdout.split("\n\n")[0].splitlines())) <= 120
     compile(kernel.stdout, "kernel", "exec")
     done = agent(tmp_path, "export", "--run", "three", "--out", "kernels", *where)
     assert len(list((tmp_path / "kernels").glob("*.py"))) == 4, done.stderr
@@ -211,7 +213,7 @@ def test_the_command_writes_every_format_and_says_what_it_cannot(batched, tmp_pa
     for line, said in [
         (("--format", "xml"), "choose py"),
         (("--run", "three", "--format", "kernelbench"), "none of these problems"),
-        (("--run", "three", "--format", "grpo"), "nothing here makes a line of grpo"),
+        (("--run", "three", "--format", "grpo"), "nothing here makes a line of grpo, which is made of several answers"),
     ]:
         refused = agent(tmp_path, "export", *line, *where)
         assert refused.returncode == 2

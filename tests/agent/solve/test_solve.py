@@ -63,7 +63,7 @@ def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_w
     assert (tmp_path / ".kernelwright" / "runs.db").is_file()
     text = (tmp_path / solved["output"]).read_text()
     assert text.startswith("# Written by kernelwright")
-    assert f"# policy     scripted:{script}" in text
+    assert f"# policy     scripted:{script}\n# origin     policy\n" in text
     assert solved["verified"] in text.replace("\n#            ", " "), "lines over 120 columns are folded"
     compile(text, "kernel", "exec")
 

@@ -167,6 +167,19 @@ def test_a_death_by_signal_names_it_in_the_first_process_too(strict):
         process.gone()
 
 
+def test_a_process_that_ends_at_once_takes_its_empty_folders_with_it_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
+    (empty, first), (used, second), (closed, third) = (folders.make_folder("interpret") for _ in range(3))
+    (used / "hook").write_text("a zygote works here")
+    folders.remove(closed)
+    folders.remove_empty()
+    assert sorted(tmp_path.iterdir()) == [used]
+    folders.remove(used)
+    for lock in (first, second, third):
+        os.close(lock)
+    assert not empty.exists()
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0, 3.0])
 def test_a_zygote_whose_owner_goes_removes_its_folder_whatever_it_is_at(seconds):
     zygote = Zygote(Kind.INTERPRET)
