@@ -34,10 +34,10 @@ def broken(line: str, around: int = 0) -> list[str]:
     """One statement as lines that fit into the width, less what is `around` them; a line that cannot be broken is
     given back.
     """
-    if len(line) + around <= WIDTH or line.endswith(","):  # a comma: it is an argument of a call, and no statement
+    if len(line) + around <= WIDTH:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
-    if line.endswith(","):
+    if line.endswith(","):  # it is an argument of a call, and no statement
         return [f"{indent}{part}" for part in _argument_lines(line.strip().rstrip(","), len(indent) + around)]
     try:
         (statement,) = ast.parse(line.strip()).body
