@@ -71,7 +71,7 @@ class Proposals:
         """
         if not self._proposed:
             yield dict(self._base)
-        yield from self._first[:BATCH]
+        yield from [one for one in self._first if key_of(one) not in self._proposed][:BATCH]
         if self._proposed.issuperset(map(key_of, self._first)):
             yield from self._drawn(BATCH // 2)
             best = sorted(scores, key=lambda key: scores[key])[:BEST]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.priors import priors_for
-from kernelwright.agent.tuning.settings import TuneSettings
+from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
 from kernelwright.agent.tuning.tuned import Tuned
 from kernelwright.agent.tuning.tuning import Tuner, identity_of
 from kernelwright.errors import InputError
@@ -42,7 +43,7 @@ class TuneTurn:
     def tuned(self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]) -> Completion:
         """The parent's program with other numbers; the parent's own where none are faster, with the reason."""
         begun, source = time.monotonic(), parent.source or ""
-        settings = self._asked(spent)
+        settings = self._asked(spent).with_(precision=precision_for(problem))
         place = self._evaluator.environment().gpu or "cpu"
         try:
             with self._journal(problem, source, settings, place, parent) as journal:
@@ -71,6 +72,14 @@ class TuneTurn:
         folder = self._folder / "tuning" if self._folder is not None else Path(tempfile.mkdtemp(prefix="tuning-"))
         folder.mkdir(parents=True, exist_ok=True)
         return Journal(folder / f"{parent.hash[:24] or 'candidate'}-{identity[:12]}.jsonl", identity)
+
+
+def precision_for(problem: Problem) -> PrecisionClass:
+    """torch's own convolutions are in tf32 by default (torch.backends.cudnn.allow_tf32): a candidate for them may be,
+    as far as the verdict finds it as precise.
+    """
+    convolves = re.search(r"\b(Lazy)?Conv(Transpose)?[123]d|\bconv(_transpose)?[123]d|\.convolution\b", problem.source)
+    return PrecisionClass.ANY if convolves else PrecisionClass.SPLIT
 
 
 def summary(found: Tuned) -> str:

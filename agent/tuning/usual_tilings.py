@@ -18,11 +18,14 @@ PRODUCTS: tuple[tuple[int, int, int, int, int], ...] = (
     (64, 128, 64, 4, 3),
     (64, 64, 64, 4, 4),
     (128, 256, 64, 8, 3),
+    (128, 256, 64, 8, 2),
+    (128, 256, 32, 8, 4),
+    (64, 128, 32, 8, 3),
     (64, 64, 32, 4, 4),
 )
 """Rows, columns, depth, warps and stages: 128x128x64 with 8 warps and 3 stages was the best of six in every product
-that was measured on an H100 (issue 25)."""
-FAST_PRECISIONS = ("bf16x3", "tf32x3", "tf32")
+that was measured on an H100 (issue 25). Two stages of 128x256x64 are what fits where four operands are loaded."""
+FAST_PRECISIONS = ("tf32", "bf16x3", "tf32x3")
 """Of fp32 products, the likeliest to be fast first."""
 
 
@@ -35,7 +38,8 @@ def usual(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[di
         return []
     by_role = {p.role: p for p in parameters}
     products = by_role.get(Role.PRECISION)
-    wanted = [n for n in FAST_PRECISIONS if n in precision.allowed][:1] if products is not None else []
+    tried = 2 if precision is PrecisionClass.ANY else 1  # tf32 alone may not be precise enough
+    wanted = [n for n in FAST_PRECISIONS if n in precision.allowed][:tried] if products is not None else []
     found: list[dict[str, Setting]] = []
     for rows, columns, depth, warps, stages in PRODUCTS:
         one: dict[str, Setting] = {}
@@ -46,7 +50,7 @@ def usual(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[di
         for role, value in ((Role.WARPS, warps), (Role.STAGES, stages)):
             if role in by_role:
                 one[by_role[role].name] = _nearest(by_role[role], value)
-        found.append(one | ({products.name: wanted[0]} if products is not None and wanted else {}))
+        found += [one | {products.name: name} for name in wanted] if products is not None and wanted else [one]
     return found
 
 

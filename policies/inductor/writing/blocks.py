@@ -48,6 +48,8 @@ PARTED = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3), Tile(64, 64, 64, 4,
 """Of fp32 that programs take apart themselves."""
 HALF = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4))
 """Of fp16 and bf16."""
+GATHERED = Tile(64, 128, 32, 8, 3)
+"""Of convolutions, whose patches are gathered: their addresses take registers too."""
 EXACT = (Tile(64, 128, 64, 8, 3),)
 """Of fp32 in fp32, without tensor cores."""
 ENOUGH = 100
@@ -57,6 +59,8 @@ looked at by compiling for sm_90: none spills, and none needs more than 197 KB."
 
 def product_tile(kernel: Kernel) -> Tile:
     """The largest tile that gives enough programs at the problem's own sizes, or the smallest."""
+    if kernel.convolves:
+        return GATHERED
     tiles = HALVED if kernel.halved else HALF if not kernel.single else PARTED if kernel.parted else EXACT
     rows, columns, batch = (kernel.hints.get(side, 1) for side in ("Y", "X", "Z"))
     for tile in tiles:

@@ -75,6 +75,11 @@ class Kernel:
         return [p for p in self.parameters if p.endswith("BLOCK")]
 
     @property
+    def convolves(self) -> bool:
+        """Whether its product is one with patches of an image."""
+        return self.dot and "convolution" in self.operators
+
+    @property
     def text(self) -> str:
         return ast.unparse(self.function)
 

@@ -18,6 +18,7 @@ from kernelwright.policies.inductor.writing.naming import Names, plural, roles_o
 from kernelwright.policies.inductor.writing.plain import plain_function, renamed, uses
 from kernelwright.policies.inductor.writing.products.finishing import Products
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
+from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
 from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
 
 SKIPPED = re.compile(
@@ -216,6 +217,7 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, products:
     quotients_named(function)
     if kernel.dot:
         flat_products(function)
+        hoist_divisions(function)
         kept = products.finish(kernel, launches, function, kept)
     head, rest = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
     decorator, head = head.split("\n", 1)

@@ -52,7 +52,11 @@ class Halved:
 
 
 def worth_halving(kernel: Kernel) -> bool:
-    """Whether a product is large enough, at the problem's own sizes."""
+    """Whether a product is large enough, at the problem's own sizes, and reads whole rows: patches are gathered element
+    by element, and half an element is too small to be copied without registers.
+    """
+    if kernel.convolves:
+        return False
     rows, columns, depth = (kernel.hints.get(side, 1) for side in ("Y", "X", "R0"))
     return kernel.dot and rows * columns >= LEAST_USES * (rows + columns) and depth >= LEAST_DEPTH
 

@@ -1,0 +1,79 @@
+"""Divisions that do not change from step to step of a product, made once before its loop.
+
+The compiler leaves them in the loop, because a loop without a step would not divide; 64-bit divisions by a size then
+cost more than the product.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from kernelwright.policies.inductor.writing.plain import assignments
+
+DIVIDING = {"floor_divide", "remainder"}
+"""Helpers of drafts that divide."""
+
+
+def hoist_divisions(function: ast.FunctionDef) -> None:
+    """Names them before each outermost loop of a kernel, in place."""
+    for place, statement in reversed(list(enumerate(function.body))):
+        if isinstance(statement, ast.For):
+            hoisting = _Hoisting(function, statement)
+            statement.body = [hoisting.visit(inner) for inner in statement.body]
+            function.body[place:place] = hoisting.made
+    ast.fix_missing_locations(function)
+
+
+class _Hoisting(ast.NodeTransformer):
+    def __init__(self, function: ast.FunctionDef, loop: ast.For) -> None:
+        self._changing = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        self._taken = {name for name, _ in assignments(function)} | {a.arg for a in function.args.args}
+        self._taken |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+        self._known: dict[str, str] = {}
+        self.made: list[ast.stmt] = []
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        return self._hoisted(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        return self._hoisted(node)
+
+    def _hoisted(self, node: ast.expr) -> ast.expr:
+        if not _divides(node) or not self._steady(node):
+            self.generic_visit(node)
+            return node
+        text = ast.unparse(node)
+        if text not in self._known:
+            self._known[text] = self._name(node)
+            self.made += ast.parse(f"{self._known[text]} = {text}").body
+        return ast.Name(self._known[text], ast.Load())
+
+    def _steady(self, node: ast.expr) -> bool:
+        """Whether it is arithmetic of what the loop does not change."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Call):
+                if not (isinstance(inner.func, ast.Name) and inner.func.id in DIVIDING):
+                    return False
+            elif isinstance(inner, ast.Name):
+                if inner.id in self._changing:
+                    return False
+            elif not isinstance(inner, ast.BinOp | ast.UnaryOp | ast.Constant | ast.operator | ast.unaryop | ast.Load):
+                return False
+        return True
+
+    def _name(self, node: ast.expr) -> str:
+        base = next((n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id.startswith(("left_", "right_"))),
+                    "steady")  # fmt: skip
+        made, number = f"{base}_part", 2
+        while made in self._taken:
+            made, number = f"{base}_part_{number}", number + 1
+        self._taken.add(made)
+        return made
+
+
+def _divides(node: ast.expr) -> bool:
+    return any(
+        (isinstance(n, ast.BinOp) and isinstance(n.op, ast.FloorDiv | ast.Mod))
+        or (isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in DIVIDING)
+        for n in ast.walk(node)
+    )
