@@ -48,7 +48,7 @@ PARTED = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3), Tile(64, 64, 64, 4,
 """Of fp32 that programs take apart themselves."""
 HALF = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4))
 """Of fp16 and bf16."""
-GATHERED = Tile(64, 128, 32, 8, 3)
+GATHERED = Tile(128, 64, 32, 8, 3)
 """Of convolutions, whose patches are gathered: their addresses take registers too."""
 EXACT = (Tile(64, 128, 64, 8, 3),)
 """Of fp32 in fp32, without tensor cores."""

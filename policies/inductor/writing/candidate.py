@@ -99,19 +99,25 @@ def write_candidate(traced: Traced, generated: Generated, precise: bool = False)
     whole = "\n\n\n".join(texts)
     imports = [i for i, used in IMPORTS.items() if re.search(used, whole)]
     imports += [n for n in needed if _is_import(n) and n not in imports and "__future__" not in n]
-    head = _head(traced, host, "bf16x3" in whole or "halves(" in model)
+    head = _head(traced, host, _parts(whole))
     return Candidate(head + "\n".join(imports) + "\n\n\n" + whole + "\n", len(written), tuple(host.library))
 
 
-def _head(traced: Traced, host: Host, in_parts: bool) -> str:
+def _head(traced: Traced, host: Host, in_parts: str) -> str:
     lines = ["# Drafted by torch's compiler (Inductor), and rewritten. Block sizes are not tuned."]
     if in_parts:
-        lines.append("# Products of fp32 are made of bf16 halves (bf16x3): nearly as precise, and another arithmetic.")
+        lines.append(f"# Products of fp32 are made of three ({in_parts}): nearly as precise, and another arithmetic.")
     if traced.fixed:
         lines.append(f"# Right at the problem's own size only of: {', '.join(traced.fixed)}.")
     if host.library:
         lines.append(f"# Left to torch: {', '.join(dict.fromkeys(host.library))}.")
     return "\n".join(lines) + "\n"
+
+
+def _parts(text: str) -> str:
+    """The names of what products of fp32 are made of, as Triton calls them."""
+    made = {name for name in ("bf16x3", "tf32x3") if f"input_precision='{name}'" in text}
+    return ", ".join(sorted(made | ({"bf16x3"} if "= halves(" in text else set())))
 
 
 def _without_decorators(function: ast.FunctionDef) -> ast.FunctionDef:

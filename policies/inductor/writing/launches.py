@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
+from kernelwright.policies.inductor.writing.divisors import divisors_as_constants
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
 from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
@@ -219,6 +220,7 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, products:
         flat_products(function)
         hoist_divisions(function)
         kept = products.finish(kernel, launches, function, kept)
+    divisors_as_constants(function)
     head, rest = ast.unparse(ast.fix_missing_locations(function)).split("):\n", 1)
     decorator, head = head.split("\n", 1)
     opening, parameters_text = head.split("(", 1)

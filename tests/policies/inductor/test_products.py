@@ -1,13 +1,16 @@
 """Products of drafts: matrices without a reshape, halves of bf16 made once, and the library asked for channels last."""
 
 import ast
+import re
 
 import pytest
 
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.draft import Mode, draft
+from kernelwright.policies.inductor.writing.divisors import divisors_as_constants
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.halves import halve
+from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 
@@ -109,6 +112,15 @@ def test_a_library_convolution_has_channels_last_and_fixes_no_size(drafter):
     judged(CONVOLUTION, made.source, "share:0.01")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_own_convolution_is_as_precise_as_a_channel_near_zero_asks_for(drafter):
+    made = drafted(drafter, CONVOLUTION)
+    assert "input_precision='tf32x3'" in made.source
+    assert re.search(r"size(_2)?: tl.constexpr", made.source), "what divides is a constant"
+    judged(CONVOLUTION, made.source)
+
+
 def kernel_of(text):
     (function,) = ast.parse(text).body
     return function
@@ -121,6 +133,29 @@ def test_operands_are_loaded_as_matrices():
     assert "reshape" not in text
     assert "trans" not in text
     assert "product = tl.dot(a, b, input_precision='ieee')" in text
+
+
+def test_divisions_that_no_step_changes_leave_the_loop():
+    function = kernel_of(LOOP.replace("depth * row)", "row // depth % 7 + depth * (row % (step + 1)))"))
+    flat_products(function)
+    hoist_divisions(function)
+    before, _, loop = ast.unparse(function).partition("for first")
+    assert "left_row_part = left_row // depth % 7" in before or "left_row_part = row // depth % 7" in before
+    assert "//" not in loop
+    assert "% (left_step + 1)" in loop or "% (step + 1)" in loop
+
+
+def test_sizes_that_are_asked_for_a_method_stay_numbers():
+    text = """
+def kernel(x_pointer, width, height, wide, ELEMENT_BLOCK: tl.constexpr):
+    element = tl.arange(0, ELEMENT_BLOCK)
+    total = height * 2
+    tl.store(x_pointer + element % width + element // height % wide, total.to(tl.float32), element < width)
+"""
+    function = kernel_of(text)
+    divisors_as_constants(function)
+    constant = [a.arg for a in function.args.args if a.annotation is not None]
+    assert constant == ["width", "wide", "ELEMENT_BLOCK"]
 
 
 def test_an_operand_that_is_made_in_another_way_leaves_the_kernel_as_it_is():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kernelwright.policies.inductor.tracing.graph import Traced, simple_path
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
-from kernelwright.policies.inductor.writing.products.halves import halve, worth_halving
+from kernelwright.policies.inductor.writing.products.halves import LEAST_DEPTH, halve, worth_halving
 
 ROWS = "tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)"
 """The number of a program's tile of rows, as Inductor writes it where one axis of a grid may not be enough."""
@@ -67,9 +67,10 @@ class Products:
                 kernel.halved = True
                 return self._pass(launches[0], function, old_of, halves)
         kernel.parted = True
+        deep = not kernel.convolves and kernel.hints.get("R0", 1) >= LEAST_DEPTH
         for node in ast.walk(function):
             if isinstance(node, ast.keyword) and node.arg == "input_precision":
-                node.value = ast.Constant("bf16x3")
+                node.value = ast.Constant("bf16x3" if deep else "tf32x3")
         return kept
 
     def _pass(

@@ -1,0 +1,53 @@
+"""Sizes that a kernel divides by as constants of the kernel: a division by a number that the compiler knows is a
+multiplication, and one by another costs as much as a dozen operations."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kernelwright.policies.inductor.writing.plain import assignments
+from kernelwright.policies.inductor.writing.products.hoisting import DIVIDING
+
+
+def divisors_as_constants(function: ast.FunctionDef) -> None:
+    """Annotates the parameters that stand in divisors with tl.constexpr, in place."""
+    plain = {a.arg for a in function.args.args if a.annotation is None and not a.arg.endswith("_pointer")}
+    divided = {n.id for divisor in _divisors(function) for n in ast.walk(divisor) if isinstance(n, ast.Name)}
+    constant = (divided & plain) - _converted(function, plain)
+    stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for argument in function.args.args:
+        if argument.arg in constant - stored:
+            argument.annotation = ast.parse("tl.constexpr", mode="eval").body
+
+
+def _divisors(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
+            yield node.right
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DIVIDING:
+            yield node.args[1]
+
+
+def _converted(function: ast.FunctionDef, plain: set[str]) -> set[str]:
+    """Parameters in numbers that are asked for a method, such as `(height * width).to(tl.float32)`, which constants
+    do not have."""
+    numbers = set(plain)
+    for name, value in assignments(function):
+        if _is_number(value, numbers):
+            numbers.add(name)
+    found: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and _is_number(node.value, numbers):
+            found |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+    for name, value in reversed(list(assignments(function))):
+        if name in found and _is_number(value, numbers):
+            found |= {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+    return found
+
+
+def _is_number(value: ast.expr, numbers: set[str]) -> bool:
+    """Whether it is arithmetic of numbers that the host passes."""
+    names = [n for n in ast.walk(value) if isinstance(n, ast.Name)]
+    parts = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.Load)
+    return bool(names) and all(isinstance(n, parts) for n in ast.walk(value)) and all(n.id in numbers for n in names)
