@@ -7,7 +7,7 @@ from pathlib import Path
 from kernelwright.errors import InputError
 from kernelwright.store.database import Store
 
-DEFAULT = Path(".kernelwright") / "runs.db"
+DEFAULT_DATABASE = Path(".kernelwright") / "runs.db"
 """In the folder where the command is given."""
 
 
@@ -24,13 +24,13 @@ def open_store(where: str | None, *, readonly: bool = False, create: bool = True
     if where is not None:
         return Store.open(where, readonly=readonly, create=create)
     if create:
-        DEFAULT.parent.mkdir(exist_ok=True)
-        (DEFAULT.parent / ".gitignore").write_text("*\n", encoding="utf-8")
-    return Store.open(DEFAULT, readonly=readonly, create=create)
+        DEFAULT_DATABASE.parent.mkdir(exist_ok=True)
+        (DEFAULT_DATABASE.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+    return Store.open(DEFAULT_DATABASE, readonly=readonly, create=create)
 
 
 def verdicts_beside(where: str | None) -> Path | None:
     """The folder for verdicts that may be used again; None for a server."""
     if where is None:
-        return DEFAULT.parent
+        return DEFAULT_DATABASE.parent
     return None if "://" in where else Path(where).expanduser().parent / ".kernelwright"

@@ -7,9 +7,9 @@ from enum import StrEnum
 from kernelwright.tools.hardware.machine_info import Machine
 from kernelwright.tools.report import Value
 
-ENOUGH_DISK = 2 * 2**30
+ENOUGH_DISK_BYTES = 2 * 2**30
 """Bytes. A batch with its Triton caches takes some hundred MiB; less than this is worth saying before it starts."""
-ENOUGH_MEMORY = 6 * 2**30
+ENOUGH_MEMORY_BYTES = 6 * 2**30
 TRITON = ((3, 6), (3, 10))
 TORCH = ((2, 11), (2, 16))
 """From the first, up to and without the second."""
@@ -143,14 +143,14 @@ def _room(machine: Machine) -> list[Trouble]:
     for disk in machine.disks:
         if not disk.writable:
             found.append(_warning(f"{disk.path} cannot be written", "set TMPDIR (or HOME) to a folder that can"))
-        elif disk.free_bytes < ENOUGH_DISK:
+        elif disk.free_bytes < ENOUGH_DISK_BYTES:
             found.append(
                 _warning(
                     f"{disk.path} has {disk.free_bytes / 2**30:.1f} GiB free",
                     "make room, or set TMPDIR to a larger disk",
                 )
             )
-    if machine.memory_bytes is not None and machine.memory_bytes < ENOUGH_MEMORY:
+    if machine.memory_bytes is not None and machine.memory_bytes < ENOUGH_MEMORY_BYTES:
         found.append(
             _warning(
                 f"{machine.memory_bytes / 2**30:.1f} GiB of memory",

@@ -31,7 +31,7 @@ from kernelwright.store.turns import turns
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 
-PAGE = 100
+TURNS_PER_PAGE = 100
 """Turns that `samples` reads at a time: no reading transaction stays open between two pages."""
 
 
@@ -302,7 +302,7 @@ class Store:
 
     def _pages(self, wanted: CandidateFilter, formula: str | None) -> Iterator[Turn]:
         last: int | None = None
-        while page := self.candidates(wanted, order=Order.OLDEST, before=last, limit=PAGE):
+        while page := self.candidates(wanted, order=Order.OLDEST, before=last, limit=TURNS_PER_PAGE):
             with self._transactions.read() as session:
                 found = list(turns(session, page, formula))
             yield from found

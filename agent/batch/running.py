@@ -34,7 +34,7 @@ from kernelwright.tools.problem import Problem
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator, Options
 
-AT_ONCE = 32
+MAX_RUNS_AT_ONCE = 32
 """Runs at once: enough to keep the tools busy while most of them wait for text."""
 
 
@@ -52,7 +52,7 @@ class Batched(Value):
 
 def run_batch(
     problems: Sequence[Problem], policy: Policy, settings: Settings, *, name: str, samples: int, folder: Path,
-    db: str | None = None, at_once: int = AT_ONCE, workers: int = 2, against: str | None = None,
+    db: str | None = None, at_once: int = MAX_RUNS_AT_ONCE, workers: int = 2, against: str | None = None,
     judges: Evaluates | None = None,
     watch: Callable[[Batch], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
 ) -> Batched:  # fmt: skip

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kernelwright.agent.loop.search import SearchKind
     from kernelwright.agent.loop.stopping import Goal
 
-LARGEST = 2 * 2**20
+MAX_CANDIDATE_BYTES = 2 * 2**20
 """Bytes of a candidate's file."""
 
 
@@ -25,13 +25,15 @@ def read_candidate(path: Path) -> str:
         raise InputError(f"{path} is a folder: give a Python file with `class ModelNew`")
     try:
         with path.open("rb") as file:
-            raw = file.read(LARGEST + 1)
+            raw = file.read(MAX_CANDIDATE_BYTES + 1)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}: give the path of a Python file with `class ModelNew`") from None
     except PermissionError:
         raise InputError(f"{path} may not be read: check its permissions") from None
-    if len(raw) > LARGEST:
-        raise InputError(f"{path} has more than {LARGEST:,} bytes: a candidate is one Python file of source text")
+    if len(raw) > MAX_CANDIDATE_BYTES:
+        raise InputError(
+            f"{path} has more than {MAX_CANDIDATE_BYTES:,} bytes: a candidate is one Python file of source text"
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:

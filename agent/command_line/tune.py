@@ -117,11 +117,11 @@ def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[d
     """What won before for this kind of kernel on this GPU; nothing where there is no database yet, or where nobody
     asked for the one that cannot be read.
     """
-    from kernelwright.agent.databases import DEFAULT, open_store
+    from kernelwright.agent.databases import DEFAULT_DATABASE, open_store
     from kernelwright.agent.tuning.priors import priors_for
     from kernelwright.store.errors import StoreError
 
-    if db is None and not DEFAULT.exists():
+    if db is None and not DEFAULT_DATABASE.exists():
         return []
     try:
         with open_store(db, readonly=True) as store:

@@ -18,7 +18,7 @@ from kernelwright.store.database import Store
 from kernelwright.tools.report import Report, Timing
 
 KS = (1, 5, 10)
-ABSENT = -1.0
+NO_TIME = -1.0
 """What KernelBench writes for a time that there is none of."""
 
 
@@ -84,7 +84,7 @@ def entry(sample: int, report: Report) -> dict[str, Any]:
         "compiled": compiled(report),
         "correctness": report.correct and not on_cpu,
         "metadata": metadata,
-        "runtime": timing.mean if timing else ABSENT,
+        "runtime": timing.mean if timing else NO_TIME,
         "runtime_stats": timing_entry(timing, report.judged_on) if timing else {},
     }
 

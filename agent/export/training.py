@@ -14,7 +14,7 @@ from kernelwright.store.records import Turn
 from kernelwright.tools.problem import ProblemError
 
 MEASURING = frozenset({"kernelbench", "tritonbench-t"})
-FASTER = 1.1
+PREFERRED_SPEEDUP = 1.1
 """How much faster a correct one must be to be preferred to another."""
 
 
@@ -148,7 +148,7 @@ def _preferred(better: Turn, worse: Turn) -> bool:
     if right != other_right:
         return right
     same = better.fingerprint == worse.fingerprint
-    return right and same and other_speed > 0 and speed > FASTER * other_speed
+    return right and same and other_speed > 0 and speed > PREFERRED_SPEEDUP * other_speed
 
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, str]]:

@@ -18,7 +18,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 
 log = logging.getLogger(__name__)
-BARREN = 3
+MAX_DEATHS_BEFORE_READY = 3
 """Times in a row that a judge may die before it was ready; then it is not started again."""
 
 
@@ -167,7 +167,7 @@ class PlacingPool:
     def _no_hope(self, device: DeviceKind) -> str:
         """Why no judge of this kind will ever be there; empty where one may be."""
         kin = [judge for judge in self._judges if judge.kind is device]
-        if kin and not all(self._barren.get(judge.name, 0) >= BARREN for judge in kin):
+        if kin and not all(self._barren.get(judge.name, 0) >= MAX_DEATHS_BEFORE_READY for judge in kin):
             return ""
         return next((judge.trouble for judge in kin if judge.trouble), "") or "they die before they are ready"
 
@@ -180,7 +180,7 @@ class PlacingPool:
         with self._lock:
             if judge in self._judges and not judge.state.alive and not self._closed:
                 self._barren[judge.name] = 0 if judge.was_ready else self._barren.get(judge.name, 0) + 1
-                if self._barren[judge.name] < BARREN:
+                if self._barren[judge.name] < MAX_DEATHS_BEFORE_READY:
                     self._replace(judge)
         self._place()
 

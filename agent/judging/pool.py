@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
     from kernelwright.tools.problem import Problem
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """Times that one verdict is begun at most when judges die over it."""
 
 

@@ -18,7 +18,7 @@ from kernelwright.agent.judging.verdict_maker import capacity_of, raised
 _READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
 CLOSING_SECONDS = 5.0
 """That an actor is given to end its processes."""
-BESIDE = 4
+OTHER_CALLS_AT_ONCE = 4
 """Calls of an actor that are no verdicts: ready, live, stop, close."""
 
 
@@ -168,7 +168,7 @@ def _actor(place: Place, device: str, capacity: int) -> Any:
             num_gpus=0 if device == "cpu" else 1,
             max_restarts=0,
             max_task_retries=0,
-            max_concurrency=capacity + BESIDE,
+            max_concurrency=capacity + OTHER_CALLS_AT_ONCE,
             scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
         )
         .remote(device, place.workers)

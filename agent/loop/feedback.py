@@ -10,10 +10,10 @@ from kernelwright.agent.loop.tuning_feedback import tuned_lines
 from kernelwright.policies.base import Origin
 from kernelwright.tools.report import CompileResult, Failure, Mismatch, Report, clean_text
 
-LONGEST_MESSAGE = 1200
-LONGEST_TRACE = 1500
-LONGEST_OUTPUT = 800
-LONGEST_COMPACT = 300
+MAX_MESSAGE_CHARACTERS = 1200
+MAX_TRACE_CHARACTERS = 1500
+MAX_OUTPUT_CHARACTERS = 800
+MAX_COMPACT_CHARACTERS = 300
 MOST_LAUNCHES = 8
 """Launches whose times are listed."""
 
@@ -51,7 +51,7 @@ def told_compactly(report: Report) -> str:
     where = failure.where
     line = f"\n# line {where.line}: {clean_text(where.text.strip(), 120)}" if where else ""
     hint = failure.mismatch.pattern.value if failure.mismatch and failure.mismatch.pattern else ""
-    message = clean_text(failure.message, LONGEST_COMPACT).splitlines() or [""]
+    message = clean_text(failure.message, MAX_COMPACT_CHARACTERS).splitlines() or [""]
     return f"{failure.fault}: {hint or message[0]}{line}"
 
 
@@ -67,11 +67,11 @@ def _headline(report: Report, failure: Failure) -> str:
 
 
 def _failure(failure: Failure) -> list[str]:
-    parts = [quoted(failure.message, LONGEST_MESSAGE)]
+    parts = [quoted(failure.message, MAX_MESSAGE_CHARACTERS)]
     if failure.where:
         parts.append(f"At line {failure.where.line}:\n{_with_caret(failure)}")
     if failure.trace:
-        parts.append(f"The last frames in the candidate:\n{quoted(failure.trace, LONGEST_TRACE)}")
+        parts.append(f"The last frames in the candidate:\n{quoted(failure.trace, MAX_TRACE_CHARACTERS)}")
     if failure.mismatch:
         parts.append(_mismatch(failure.mismatch))
     return parts
@@ -102,7 +102,7 @@ def _mismatch(mismatch: Mismatch) -> str:
 
 
 def _printed(report: Report) -> str:
-    return f"It printed:\n{quoted(report.output, LONGEST_OUTPUT)}" if report.output.strip() else ""
+    return f"It printed:\n{quoted(report.output, MAX_OUTPUT_CHARACTERS)}" if report.output.strip() else ""
 
 
 def _passed(report: Report) -> str:

@@ -14,9 +14,9 @@ from kernelwright.agent.loop.stopping import Goal, StopReason, finished
 from kernelwright.policies.base import Value
 from kernelwright.store.models import Action
 
-CHAIN = 5
+MAX_FAILURES_BEFORE_DRAFT = 5
 """Failures in a row before a fresh draft."""
-REPAIRS = 2
+MAX_FAILURES_OF_REFINEMENT = 2
 """Failures in a row of a refinement before the best one is taken up again."""
 
 
@@ -88,9 +88,9 @@ class Serial:
         failures = _failures_in_a_row(attempts)
         if last.unreadable:
             return again(attempts)
-        if best is not None and (last.correct or failures > REPAIRS):
+        if best is not None and (last.correct or failures > MAX_FAILURES_OF_REFINEMENT):
             return Plan(action=Action.REFINE, parent=best)
-        if best is None and (failures % CHAIN == 0 or last.repeats is not None):
+        if best is None and (failures % MAX_FAILURES_BEFORE_DRAFT == 0 or last.repeats is not None):
             return Plan(action=Action.DRAFT)
         return Plan(action=Action.REPAIR, parent=last)
 

@@ -14,7 +14,7 @@ from kernelwright.store.models import Trajectory
 from kernelwright.store.records import Start
 from kernelwright.tools.problem import Problem
 
-EXPLORING = 0.8
+EXPLORING_TEMPERATURE = 0.8
 """Temperature of a small policy after its first, greedy answer."""
 REPLY_TOKENS = {PromptForm.CHAT: 8192, PromptForm.COMPACT: 1536}
 """The most a reply may take unless it is said."""
@@ -129,4 +129,4 @@ class Settings(Value):
         if form is PromptForm.CHAT:
             return 1.0
         greedy = turn == 0 and self.search is SearchKind.SERIAL and not self.repeated
-        return 0.0 if greedy else EXPLORING
+        return 0.0 if greedy else EXPLORING_TEMPERATURE

@@ -46,13 +46,13 @@ class StopReason(StrEnum):
 PAUSES = frozenset({StopReason.INTERRUPTED, StopReason.REFUSED, StopReason.INFRASTRUCTURE})
 """After these the same command goes on at the exact turn."""
 
-PATIENCE = 4
+PLATEAU_TURNS = 4
 """Turns without progress that make a plateau."""
-PROGRESS = 1.02
+PROGRESS_SPEEDUP = 1.02
 """How much faster counts as progress: below it is noise."""
-NEAR = 0.95
+NEAR_ROOFLINE_SHARE = 0.95
 """Of the speed of light."""
-ROW = 3
+USELESS_REPLIES_IN_A_ROW = 3
 """Unreadable or repeated replies in a row that end a run."""
 
 
@@ -193,20 +193,27 @@ def finished(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | None:
     best = best_of(attempts)
     if any(goal.reached(attempt) for attempt in attempts):
         return StopReason.TARGET
-    if best is not None and best.report and best.report.profile and (best.report.profile.speed_of_light or 0.0) >= NEAR:
+    if (
+        best is not None
+        and best.report
+        and best.report.profile
+        and (best.report.profile.speed_of_light or 0.0) >= NEAR_ROOFLINE_SHARE
+    ):
         return StopReason.ROOFLINE
     if _in_a_row(attempts, lambda a: a.unreadable):
         return StopReason.FORMAT_ERRORS
     if _in_a_row(attempts, lambda a: a.repeats is not None):
         return StopReason.STUCK
-    if best is not None and _since_progress(attempts) >= PATIENCE:
+    if best is not None and _since_progress(attempts) >= PLATEAU_TURNS:
         return StopReason.PLATEAU
     return None
 
 
 def _in_a_row(attempts: Sequence[Attempt], holds: Callable[[Attempt], bool]) -> bool:
     asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
-    return len(asked) >= ROW and all(holds(attempt) for attempt in asked[-ROW:])
+    return len(asked) >= USELESS_REPLIES_IN_A_ROW and all(
+        holds(attempt) for attempt in asked[-USELESS_REPLIES_IN_A_ROW:]
+    )
 
 
 def _since_progress(attempts: Sequence[Attempt]) -> int:
@@ -216,6 +223,6 @@ def _since_progress(attempts: Sequence[Attempt]) -> int:
     for attempt in attempts:
         since += attempt.action is not Action.TUNE
         speed = attempt.speedup or 0.0
-        if attempt.correct and (fastest is None or speed > fastest * PROGRESS):
+        if attempt.correct and (fastest is None or speed > fastest * PROGRESS_SPEEDUP):
             fastest, since = speed, 0
     return since

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kernelwright.tools.report import KernelResources, LaunchTime, Report, clean_text
 
-NEAR = 0.8
+BOUND_SHARE = 0.8
 """Of the speed of light: what is nearer is bound by the resource that the roofline names."""
 LOW_OCCUPANCY = 0.25
 SHORT_MS = 0.01
 """A call that takes less is mostly launching."""
-NEXT = 2
+MAX_OTHER_LAUNCHES = 2
 """Launches that are named beside the longest."""
 
 
@@ -29,7 +29,7 @@ def tuned_lines(report: Report) -> list[str]:
     if profile.speed_of_light is not None and profile.roofline is not None and profile.roofline.milliseconds:
         gap = profile.candidate.median - profile.roofline.milliseconds
         lines.append(f"The speed of light is {profile.roofline.milliseconds:.4g} ms, {gap:.4g} ms less.")
-    following = [one for one in launches[1 : 1 + NEXT] if one.ms]
+    following = [one for one in launches[1 : 1 + MAX_OTHER_LAUNCHES] if one.ms]
     if following:
         told = ", then ".join(f"{_named(one)} ({_share(one)})" for one in following)
         lines.append(f"Next by time: {told}.")
@@ -43,7 +43,7 @@ def binding(report: Report) -> str:
     if profile is None or roofline is None or profile.candidate is None:
         return "what is not known: there is no roofline for it"
     bytes_or_operations = "bytes: memory traffic" if roofline.bound == "memory" else "operations: arithmetic"
-    if (profile.speed_of_light or 0.0) >= NEAR:
+    if (profile.speed_of_light or 0.0) >= BOUND_SHARE:
         return bytes_or_operations
     longest = _longest(report)
     if profile.candidate.median < SHORT_MS:

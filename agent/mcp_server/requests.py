@@ -8,7 +8,7 @@ from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem, check_form
 from kernelwright.tools.report import Value
 
-LARGEST = 2 * 2**20
+MAX_SOURCE_BYTES = 2 * 2**20
 """Bytes of a candidate or of a reference."""
 BASELINES = ("eager", "compile")
 
@@ -57,8 +57,8 @@ def read_source(asked: str, access: Access) -> str:
 
 
 def _need_size(text: str, what: str) -> None:
-    if len(text.encode("utf-8", "replace")) > LARGEST:
-        raise InputError(f"{what} has more than {LARGEST:,} bytes: hand in one Python file of source text")
+    if len(text.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
+        raise InputError(f"{what} has more than {MAX_SOURCE_BYTES:,} bytes: hand in one Python file of source text")
 
 
 def _need_local(access: Access, what: str) -> None:

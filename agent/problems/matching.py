@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-ACCEPTED = 78.0
+MIN_LIKENESS = 78.0
 """Least likeness, of 100, at which a name is taken for another."""
 
 _FILLERS = frozenset(
@@ -63,7 +63,7 @@ def likeness(one: str, other: str) -> float:
     from rapidfuzz import fuzz
 
     if set(re.findall(r"\d+", one)) != set(re.findall(r"\d+", other)):
-        return 0.9 * min(ACCEPTED, fuzz.ratio(one, other))
+        return 0.9 * min(MIN_LIKENESS, fuzz.ratio(one, other))
     return max(fuzz.ratio(one.replace(" ", ""), other.replace(" ", "")), fuzz.token_sort_ratio(one, other))
 
 
@@ -77,7 +77,7 @@ def ranked(asked: str, names: Mapping[str, Iterable[str]]) -> list[tuple[float, 
 def best(asked: str, names: Mapping[str, Iterable[str]]) -> str | None:
     """The name that was meant, or None where none is like enough."""
     order = ranked(asked, names)
-    return order[0][1] if order and order[0][0] >= ACCEPTED else None
+    return order[0][1] if order and order[0][0] >= MIN_LIKENESS else None
 
 
 def near(asked: str, names: Mapping[str, Iterable[str]], count: int = 5) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kernelwright.agent.loop.stopping import PROGRESS
+from kernelwright.agent.loop.stopping import PROGRESS_SPEEDUP
 from kernelwright.policies.base import Value
 from kernelwright.tools.report import CorrectnessResult, KernelResources, Report, Timing
 
@@ -144,11 +144,16 @@ def _speed(was: Report, now: Report) -> list[Change]:
     if _apart(before.candidate, after.candidate):
         times = f"{before.candidate.median:.4g} ms", f"{after.candidate.median:.4g} ms"
         found.append(Change(aspect=Aspect.TIME, was=times[0], now=times[1]))
-    if before.speedup and after.speedup and found and not 1 / PROGRESS <= after.speedup / before.speedup <= PROGRESS:
+    if (
+        before.speedup
+        and after.speedup
+        and found
+        and not 1 / PROGRESS_SPEEDUP <= after.speedup / before.speedup <= PROGRESS_SPEEDUP
+    ):
         found.append(Change(aspect=Aspect.SPEEDUP, was=f"{before.speedup:.3g}x", now=f"{after.speedup:.3g}x"))
     return found
 
 
 def _apart(was: Timing, now: Timing) -> bool:
     slow, fast = max(was.median, now.median), min(was.median, now.median)
-    return (was.high < now.low or now.high < was.low) and slow > fast * PROGRESS
+    return (was.high < now.low or now.high < was.low) and slow > fast * PROGRESS_SPEEDUP

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.judging.pool import ignore
 from kernelwright.agent.serving.requests import (
-    TIMEOUT,
-    WAIT,
+    TIMEOUT_SECONDS,
+    WAIT_SECONDS,
     Busy,
     JudgeServiceError,
     Verdict,
@@ -58,7 +58,7 @@ class JudgeClient:
             raise InputError(f"{url!r} is no address of a judge service: give http://HOST:PORT")
         self.url, self._patience = url.rstrip("/"), patience
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._settings: dict[str, Any] = {"base_url": self.url, "headers": headers, "timeout": TIMEOUT}
+        self._settings: dict[str, Any] = {"base_url": self.url, "headers": headers, "timeout": TIMEOUT_SECONDS}
         self._settings["verify"] = url.startswith("https://")  # certificates are read only where they are used
         self._http = httpx2.Client(**self._settings, limits=httpx2.Limits(max_connections=None))
         self._met = False
@@ -100,7 +100,7 @@ class JudgeClient:
         status = submitted
         while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
             progress(doing_of(status))
-            status = self.status(submitted.verdict_id, wait=WAIT if progress is ignore else 1.0)
+            status = self.status(submitted.verdict_id, wait=WAIT_SECONDS if progress is ignore else 1.0)
         return verdict
 
     def cancel(self, verdict_id: str) -> Status:
@@ -109,7 +109,7 @@ class JudgeClient:
 
     def events(self, verdict_id: str) -> Iterator[tuple[str, str]]:
         """The kind and the JSON of each event, until the verdict has ended: status, progress, end."""
-        with self._http.sse(f"/v1/verdicts/{verdict_id}/events", timeout=TIMEOUT) as stream:
+        with self._http.sse(f"/v1/verdicts/{verdict_id}/events", timeout=TIMEOUT_SECONDS) as stream:
             answer = stream.response
             if answer.status_code >= 400:
                 answer.read()
@@ -158,7 +158,7 @@ class JudgeClient:
             place, status = f"/v1/verdicts/{submitted.verdict_id}", submitted
             try:
                 while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
-                    answer = await self._ask_async(http, "GET", place, params={"wait": WAIT})
+                    answer = await self._ask_async(http, "GET", place, params={"wait": WAIT_SECONDS})
                     status = Status.model_validate_json(answer)
             except asyncio.CancelledError:
                 await asyncio.shield(self._ask_async(http, "DELETE", place))

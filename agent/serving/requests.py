@@ -25,11 +25,11 @@ from kernelwright.tools.faults import InfrastructureError, Value
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Report
 
-WAIT = 30.0
+WAIT_SECONDS = 30.0
 """Seconds that one request for a status waits at the server."""
-TIMEOUT = 60.0
-"""Seconds without an answer after which a connection is given up: more than WAIT."""
-LONGEST_PAUSE = 30.0
+TIMEOUT_SECONDS = 60.0
+"""Seconds without an answer after which a connection is given up: more than WAIT_SECONDS."""
+MAX_PAUSE_SECONDS = 30.0
 """Seconds between two tries at most."""
 
 
@@ -116,8 +116,8 @@ def read(status_code: int, body: bytes, retry_after: str | None, method: str, ur
 
 def pause(tries: int, busy: Busy) -> float:
     """Seconds until the next try: what the service asks for, else more each time; never the same for two clients."""
-    wanted = busy.seconds if busy.seconds is not None else min(LONGEST_PAUSE, 0.2 * 2.0**tries)
-    return min(LONGEST_PAUSE, wanted) * random.uniform(0.75, 1.25)
+    wanted = busy.seconds if busy.seconds is not None else min(MAX_PAUSE_SECONDS, 0.2 * 2.0**tries)
+    return min(MAX_PAUSE_SECONDS, wanted) * random.uniform(0.75, 1.25)
 
 
 def verdict_of(status: Status) -> Verdict | None:

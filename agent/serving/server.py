@@ -25,7 +25,7 @@ from kernelwright.errors import InputError
 
 GRACE_SECONDS = 5
 """That answers under way are given when the server is stopped."""
-BACKLOG = 2048
+MAX_WAITING_CONNECTIONS = 2048
 """Connections that wait to be taken."""
 LOOPBACK = ("127.", "localhost", "::1")
 
@@ -69,7 +69,7 @@ def listen(plan: Plan) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((plan.host, plan.port))
-        found.listen(BACKLOG)  # who comes before the server has begun waits
+        found.listen(MAX_WAITING_CONNECTIONS)  # who comes before the server has begun waits
     except OSError as error:
         found.close()
         raise InputError(f"cannot listen on {plan.host}:{plan.port} ({error.strerror}): give another --port") from None
@@ -111,7 +111,7 @@ def _config(plan: Plan, context: Context) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(context, plan.body_seconds), http=protocol, ws="none", loop="asyncio", lifespan="on",
         log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
-        backlog=BACKLOG,
+        backlog=MAX_WAITING_CONNECTIONS,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from kernelwright.agent.judging.pool import (
-    ATTEMPTS,
+    MAX_ATTEMPTS,
     DeviceKind,
     JudgeLost,
     JudgePool,
@@ -34,7 +34,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Report
 
 log = logging.getLogger(__name__)
-LAST = 50
+VERDICTS_OF_AN_ESTIMATE = 50
 """Verdicts that an estimate is made of."""
 
 
@@ -52,7 +52,7 @@ class Service:
         self._quotas = Quotas(limits)
         self._running: dict[str, tuple[DeviceKind, Future[Report]]] = {}
         self._doing: dict[str, str] = {}
-        self._seconds = {kind: deque(record.recent_seconds(kind), LAST) for kind in DeviceKind}
+        self._seconds = {kind: deque(record.recent_seconds(kind), VERDICTS_OF_AN_ESTIMATE) for kind in DeviceKind}
         self._sequence = record.last_sequence()
 
     # -------------------------------------------------------------- beginning and end
@@ -274,7 +274,7 @@ class Service:
             if attempt.outcome is not Outcome.LOST:
                 break
             lost += 1
-        if lost < ATTEMPTS:
+        if lost < MAX_ATTEMPTS:
             queued = {"state": State.QUEUED.value, "started": None}
             self.record.end_attempt(verdict_id, Outcome.LOST, why, queued)
             self._wait_again(verdict_id)

@@ -19,7 +19,7 @@ from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.problem import Problem
 
-VARIED = 3
+VARIED_SIZES = 3
 """Other sizes of a problem whose differences tell which numbers are sizes."""
 
 
@@ -109,7 +109,7 @@ def varied_sources(problem: Problem) -> tuple[str, ...]:
     from kernelwright.tools.sizing.small_sizes import shrink
 
     try:
-        drawn = draw_sizes(problem, shrink(problem).sizes, (16, 64), 0, VARIED, CPU_BUDGET).sizes
+        drawn = draw_sizes(problem, shrink(problem).sizes, (16, 64), 0, VARIED_SIZES, CPU_BUDGET).sizes
     except ProblemError:
         return ()
     return tuple(d.applied(problem).source for d in drawn)

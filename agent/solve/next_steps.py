@@ -20,7 +20,7 @@ from kernelwright.store.records import CandidateFilter
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report
 
-LIKE_ENOUGH = 0.1
+MIN_LIKENESS = 0.1
 """Likeness (agent/problems/similarity.py) below which a problem tells nothing of another."""
 LARGER_POLICY = "a larger policy: --policy openai:MODEL@URL, vllm:PATH or transformers:PATH"
 OWN_WORK_FAULTS = (Fault.FALLBACK, Fault.NO_KERNEL)
@@ -70,7 +70,7 @@ def _reached(furthest: Attempt | None, turns: int) -> str:
 
 def _nearest(problem: Problem, store: Store) -> str:
     """Of equally like problems, one with a correct kernel in this database."""
-    near = [one for one in most_similar(problem, catalogue(), 5) if one.likeness >= LIKE_ENOUGH]
+    near = [one for one in most_similar(problem, catalogue(), 5) if one.likeness >= MIN_LIKENESS]
     if not near:
         return ""
     solved = {one.problem: where for one in near if (where := _solved_in(store, one.problem)) is not None}

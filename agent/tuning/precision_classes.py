@@ -10,7 +10,7 @@ from kernelwright.agent.tuning.tuned import Chosen, Row
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, changes
 
-TRIED = 2
+MAX_JUDGED_PER_CLASS = 2
 """Configurations of a class that are judged until one is right."""
 Judged = Callable[[Mapping[str, Setting]], Report]
 
@@ -24,7 +24,7 @@ def best_of_classes(space: Space, measured: Measured, judged: Judged | None) -> 
     found: dict[str, Chosen] = {}
     for kind in PrecisionClass:
         rows = _measured_in(kind, space, measured)
-        for row, configuration in rows[: TRIED if judged is not None else 1]:
+        for row, configuration in rows[: MAX_JUDGED_PER_CLASS if judged is not None else 1]:
             chosen = _chosen(space, configuration, row, judged(configuration) if judged is not None else None)
             if chosen.correct is not False:
                 found[kind.value] = chosen

@@ -10,13 +10,13 @@ from kernelwright.agent.tuning.settings import PrecisionClass, within
 from kernelwright.agent.tuning.usual_tilings import usual
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Parameter, Role, Setting, Space, key_of
 
-BATCH = 8
+PROPOSALS_AT_ONCE = 8
 """Proposed at once, whatever the number of cores."""
-DRAWS = 400
+MAX_DRAWS = 400
 """Tries for one random configuration that fits."""
 ELEMENTS_A_THREAD = (1, 256)
 """Of a block's elements; beyond this a compilation only shows spills, or idle threads."""
-BEST = 3
+BEST_WITH_NEIGHBOURS = 3
 """Whose neighbours are tried."""
 
 
@@ -56,7 +56,7 @@ class Proposals:
         """
         found: list[dict[str, Setting]] = []
         for one in self._candidates(scores):
-            if len(found) == min(BATCH, most):
+            if len(found) == min(PROPOSALS_AT_ONCE, most):
                 break
             key = key_of(one)
             if key not in self._proposed:
@@ -71,17 +71,17 @@ class Proposals:
         """
         if not self._proposed:
             yield dict(self._base)
-        yield from [one for one in self._first if key_of(one) not in self._proposed][:BATCH]
+        yield from [one for one in self._first if key_of(one) not in self._proposed][:PROPOSALS_AT_ONCE]
         if self._proposed.issuperset(map(key_of, self._first)):
-            yield from self._drawn(BATCH // 2)
-            best = sorted(scores, key=lambda key: scores[key])[:BEST]
+            yield from self._drawn(PROPOSALS_AT_ONCE // 2)
+            best = sorted(scores, key=lambda key: scores[key])[:BEST_WITH_NEIGHBOURS]
             for key in best:
                 yield from self._neighbours(_of_key(key))
-        yield from self._drawn(BATCH)
+        yield from self._drawn(PROPOSALS_AT_ONCE)
 
     def _drawn(self, count: int) -> Iterator[dict[str, Setting]]:
         for _ in range(count):
-            for _ in range(DRAWS):
+            for _ in range(MAX_DRAWS):
                 drawn = {p.name: self._chance.choice(p.values) for p in self._parameters if p.role is not Role.CTAS}
                 one = {**self._base, **drawn}
                 if self._fits(one) and key_of(one) not in self._proposed:

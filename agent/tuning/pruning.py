@@ -20,10 +20,10 @@ from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 
 KIND = "compiled"
 """Of the journal's rows."""
-FAR_BEHIND = 3.0
+MAX_FACTOR_BEHIND = 3.0
 """Times the best figure of the model: beyond it a configuration is not worth a GPU's time. The model is coarse."""
 
-ALIKE = 2
+MAX_ALIKE = 2
 """Configurations with the same figure that remain."""
 
 Score = Callable[[str], CompileScore]
@@ -106,9 +106,9 @@ def _with_fates(
             fate = Fate.SAME
         elif not within(space, configuration, settings.precision):
             fate = Fate.OUTSIDE
-        elif remaining >= most - 1 or (best and found.cycles and found.cycles > FAR_BEHIND * best):
+        elif remaining >= most - 1 or (best and found.cycles and found.cycles > MAX_FACTOR_BEHIND * best):
             fate = Fate.SLOWER
-        elif figures[found.cycles or 0.0] >= ALIKE:
+        elif figures[found.cycles or 0.0] >= MAX_ALIKE:
             fate = Fate.ALIKE
         else:
             fate, remaining = Fate.REMAINS, remaining + 1

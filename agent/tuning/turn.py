@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "tuner"
 """What the stored turn names as its policy."""
-SHARE = 0.5
+TURN_SHARE_OF_GPU_SECONDS = 0.5
 """Of the GPU-seconds that a run has left, for one turn."""
 CONFIGURATIONS, MEASURED = 48, 12
 
@@ -58,7 +58,7 @@ class TuneTurn:
 
     def _asked(self, spent: Spent) -> TuneSettings:
         budget = self._settings.budgets.gpu_seconds
-        left = 120.0 if budget is None else max(1.0, SHARE * (budget - spent.gpu_seconds))
+        left = 120.0 if budget is None else max(1.0, TURN_SHARE_OF_GPU_SECONDS * (budget - spent.gpu_seconds))
         return TuneSettings(
             target=self._settings.targets[0], device=self._settings.device, own_work=self._settings.own_work,
             configurations=CONFIGURATIONS, measured=MEASURED, gpu_seconds=min(120.0, left),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kernelwright.agent.tuning.settings import PrecisionClass
 from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Setting
-from kernelwright.tools.tuning.legal_values import DOT_LEAST
+from kernelwright.tools.tuning.legal_values import MIN_DOT_EXTENT
 
 PRODUCTS: tuple[tuple[int, int, int, int, int], ...] = (
     (128, 128, 64, 8, 3),
@@ -31,7 +31,7 @@ FAST_PRECISIONS = ("tf32", "bf16x3", "tf32x3")
 
 def usual(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[dict[str, Setting]]:
     """Configurations of a group whose kernels multiply; none of another group."""
-    tiles = [p for p in parameters if p.role is Role.TILE and min(map(int, p.values)) >= DOT_LEAST]
+    tiles = [p for p in parameters if p.role is Role.TILE and min(map(int, p.values)) >= MIN_DOT_EXTENT]
     placed = [p for p in tiles if p.places_programs]
     deep = [p for p in tiles if not p.places_programs]
     if not placed or len({k for p in placed for k in p.kernels}) > 1:

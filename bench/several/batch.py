@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from bench.several.candidates import Candidate, endless, read
 from bench.several.results import Results, asked
 from kernelwright.agent.judging.local_pool import LocalPool
-from kernelwright.agent.judging.pool import ATTEMPTS, DeviceKind, JudgeLost
+from kernelwright.agent.judging.pool import MAX_ATTEMPTS, DeviceKind, JudgeLost
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.report import Report
 
@@ -98,7 +98,7 @@ class Feeder:
             error = future.exception()
             if isinstance(error, JudgeLost):
                 lost += 1
-                if lost < ATTEMPTS:
+                if lost < MAX_ATTEMPTS:
                     self._ask(candidate, begun, lost)
                     continue
             report = None if error else future.result()

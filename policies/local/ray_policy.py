@@ -18,7 +18,7 @@ from kernelwright.policies.local.process_policy import Opened, Told, raised, tol
 if TYPE_CHECKING:
     import torch
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """Times that a question is asked at most when actors die over it."""
 MOST_AT_ONCE = 256
 """Questions of one actor: each is a thread there."""
@@ -114,7 +114,7 @@ class RayPolicy:
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """From any number of threads. Raises PolicyError; after `leave` KeyboardInterrupt."""
         place = next(self._turns) % len(self._actors)
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             actor = self._actors[place]
             answer = self._answer(place, actor, requests)
             if answer is None:
@@ -125,7 +125,7 @@ class RayPolicy:
                 trouble.finished = dict(answer.completions)
                 raise trouble
             return [answer.completions[number] for number in range(len(requests))]
-        raise PolicyUnavailable(f"an actor that samples died {ATTEMPTS} times over one question", Trouble.SERVER)
+        raise PolicyUnavailable(f"an actor that samples died {MAX_ATTEMPTS} times over one question", Trouble.SERVER)
 
     def update(self, weights: Mapping[str, torch.Tensor], revision: str | None = None) -> str:
         """Puts new weights in the place of the old ones, in every actor; gives the revision. Nobody may be asking.
@@ -172,13 +172,13 @@ class RayPolicy:
         """The revision, once an actor has the last weights; it is begun again where it has died meanwhile."""
         import ray
 
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             actor = self._actors[place]
             try:
                 return self._take_weights(actor)
             except ray.exceptions.RayActorError:
                 self._replace(place, actor)
-        raise PolicyUnavailable(f"an actor that samples died {ATTEMPTS} times over its weights", Trouble.SERVER)
+        raise PolicyUnavailable(f"an actor that samples died {MAX_ATTEMPTS} times over its weights", Trouble.SERVER)
 
     def _take_weights(self, actor: Any) -> str:
         import ray

@@ -21,7 +21,7 @@ from kernelwright.policies.base import (
 
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "content_filter": FinishReason.FILTERED}
 _CHARACTERS_A_TOKEN = 4
-_QUOTED = 200
+_QUOTED_CHARACTERS = 200
 """How much of a server's own words goes into a message."""
 
 
@@ -176,7 +176,7 @@ def _quoted(words: Any) -> str:
     """A server's words, as data: one line, printable, capped."""
     text = " ".join(str(words or "").split())
     text = "".join(character for character in text if character.isprintable())
-    return f": {text[:_QUOTED]}" if text else ""
+    return f": {text[:_QUOTED_CHARACTERS]}" if text else ""
 
 
 def _retry_after(headers: Any) -> float | None:

@@ -24,7 +24,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-LONGEST = 600
+MAX_REASON_CHARACTERS = 600
 """Characters of a reason."""
 
 
@@ -53,10 +53,10 @@ def answer(source: str) -> dict[str, Any]:
             warnings.simplefilter("ignore")
             made = _transformed(export(source))
     except NotTransformed as reason:
-        made = {"refused": str(reason)[:LONGEST]}
+        made = {"refused": str(reason)[:MAX_REASON_CHARACTERS]}
     except Exception as error:  # whatever the problem or torch raises is why there is no draft
         told = (str(error).strip().splitlines() or [""])[0]
-        made = {"refused": f"{type(error).__name__}: {told}"[:LONGEST]}
+        made = {"refused": f"{type(error).__name__}: {told}"[:MAX_REASON_CHARACTERS]}
     return {**made, "seconds": time.monotonic() - start}
 
 

@@ -17,7 +17,7 @@ from kernelwright.policies.transformations.host_text import HostText
 from kernelwright.policies.transformations.linear_sum import axes_of, keeps_axis, operands_of
 from kernelwright.policies.transformations.row_reduction import EXTREMES
 
-WIDEST = 512
+MAX_ROW_ELEMENTS = 512
 """Elements of a row that a block of 16 rows holds without spills."""
 UNARY = {
     "relu": "tl.where((value > 0.0) | (value != value), value, 0.0)",
@@ -99,7 +99,7 @@ def write_reduced_linear(exported: Exported) -> str:
     if any(not str(n.meta["val"].dtype).endswith("float32") for n in (x, weight)) or x.meta["val"].dim() != 2:
         raise NotTransformed("it is no layer of fp32 on rows of one axis")
     outputs = size_of(product.meta["val"].shape[1])
-    if outputs > WIDEST:
+    if outputs > MAX_ROW_ELEMENTS:
         raise NotTransformed(f"a row of {outputs} does not fit into a block")
     host = HostText(exported.names, {})
     whole = name == "softmax"

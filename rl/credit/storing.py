@@ -10,7 +10,7 @@ from kernelwright.rl.credit.scoring import on_gpu, reply_of, score
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 
-PAGE = 500
+REWARDS_PER_TRANSACTION = 500
 """Rewards a transaction."""
 
 
@@ -36,7 +36,7 @@ def store_rewards(store: Store, formula: Formula, chosen: CandidateFilter | None
         unmeasured += not measured
         if known != parts:
             page.append((verdict_id, parts))
-        if len(page) >= PAGE:
+        if len(page) >= REWARDS_PER_TRANSACTION:
             store.reward(page, label)
             stored, page = stored + len(page), []
     if page:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 GAMMA = 0.4
-SAME = 1e-9
+EQUAL_RETURNS = 1e-9
 """Returns that differ by less are equal."""
 
 
@@ -83,7 +83,7 @@ def _of_group(values: Mapping[int, float], baseline: Baseline) -> dict[int, Cred
     mean = math.fsum(values.values()) / size
     spread = max(values.values()) - min(values.values())
     stretch = size / (size - 1) if baseline is Baseline.LEAVE_ONE_OUT and size > 1 else 1.0
-    flat = spread < SAME
+    flat = spread < EQUAL_RETURNS
     return {
         id: Credit(value, 0.0 if flat else stretch * (value - mean), size, 0.0 if flat else spread)
         for id, value in values.items()

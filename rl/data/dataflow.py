@@ -22,7 +22,7 @@ from kernelwright.tools.parsing import parse_module
 CONSTANT = "c"
 _DIGEST = 40
 """A constant or a bare input is shorter: it says that nothing could be followed."""
-DEEPEST = 12
+MAX_CALL_DEPTH = 12
 """Calls of own methods that are followed into each other."""
 
 
@@ -75,7 +75,7 @@ class Follow:
         return self._call(forward, {name: f"input{i}" for i, name in enumerate(names)})
 
     def _call(self, function: ast.FunctionDef, known: dict[str, str]) -> str:
-        if self._depth >= DEEPEST:
+        if self._depth >= MAX_CALL_DEPTH:
             return _node("deep")
         self._depth += 1
         try:
@@ -224,7 +224,7 @@ class Follow:
             for part in layer.args:
                 term = self._layer(part, [term])
             return term
-        if name in self._classes and "forward" in _methods(self._classes[name]) and self._depth < DEEPEST:
+        if name in self._classes and "forward" in _methods(self._classes[name]) and self._depth < MAX_CALL_DEPTH:
             inner = Follow(self._classes, self._functions, self._classes[name])
             inner._depth = self._depth + 1
             forward = inner._methods["forward"]

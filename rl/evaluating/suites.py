@@ -24,7 +24,7 @@ FORMS = (
     "tritonbench-t:DIR",
     "a folder of problems",
 )
-TASKS = 128
+DEFAULT_TASKS = 128
 """Of a generated suite, unless another number is given."""
 TASK_SEED = 20_261_121
 """Of the generated tasks. Training draws with small seeds; the splits do not overlap anyway."""
@@ -43,7 +43,7 @@ def open_suite(asked: str, n: int | None = None, level: int | None = None, seed:
     """`n`: the first so many problems. Raises InputError and ProblemError."""
     kind, _, rest = asked.partition(":")
     if kind == "synth":
-        return _synth(asked, rest, n or TASKS, seed)
+        return _synth(asked, rest, n or DEFAULT_TASKS, seed)
     if asked == "catalogue":
         return Suite(asked, tuple(catalogue()[:n]), {})
     if kind == "kernelbench" and rest:

@@ -15,9 +15,9 @@ from kernelwright.policies.model_card import ModelCard, front_matter, write_card
 from kernelwright.rl.training.options import Storage, TrainOptions
 from kernelwright.rl.training.subject import Subject, card_after
 
-WHOLE = "whole.json"
+COMPLETE_FILE = "whole.json"
 """Written last into a checkpoint: without it the checkpoint was cut off."""
-ASKED = "asked.json"
+SETTINGS_FILE = "asked.json"
 
 
 def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
@@ -29,7 +29,7 @@ def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
     """
     output, work = options.output, options.work
     refuse_what_is_there(output)
-    note, identity = work / ASKED, options.identity_of(more)
+    note, identity = work / SETTINGS_FILE, options.identity_of(more)
     if note.is_file():
         if json.loads(note.read_text(encoding="utf-8")).get("identity") == identity:
             return True
@@ -49,7 +49,7 @@ def refuse_what_is_there(output: Path) -> None:
 
 def training_id(options: TrainOptions) -> str:
     """Of this training alone: another one with the same name in the same database never takes up its rounds."""
-    return str(json.loads((options.work / ASKED).read_text(encoding="utf-8"))["training"])
+    return str(json.loads((options.work / SETTINGS_FILE).read_text(encoding="utf-8"))["training"])
 
 
 def mark_whole(checkpoint: Path, subject: Subject, lineage: tuple[str, ...], **facts: Any) -> None:
@@ -58,14 +58,14 @@ def mark_whole(checkpoint: Path, subject: Subject, lineage: tuple[str, ...], **f
     """
     said = {name: value for name, value in facts.items() if name != "seconds"}
     write_card(checkpoint, card_after(subject, lineage, **said))
-    (checkpoint / WHOLE).write_text(json.dumps(facts), encoding="utf-8")
+    (checkpoint / COMPLETE_FILE).write_text(json.dumps(facts), encoding="utf-8")
 
 
 def newest(work: Path) -> Path | None:
     """The last whole one. Those that were cut off are deleted."""
     found: dict[int, Path] = {}
     for path in work.glob("checkpoint-*"):
-        if (path / WHOLE).is_file():
+        if (path / COMPLETE_FILE).is_file():
             found[int(path.name.rpartition("-")[2])] = path
         else:
             shutil.rmtree(path)
@@ -74,7 +74,7 @@ def newest(work: Path) -> Path | None:
 
 def facts_of(checkpoint: Path) -> dict[str, Any]:
     """Reads what was noted when a checkpoint was whole."""
-    found: dict[str, Any] = json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads((checkpoint / COMPLETE_FILE).read_text(encoding="utf-8"))
     return found
 
 

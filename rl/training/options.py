@@ -41,7 +41,7 @@ class Storage(StrEnum):
     BF16 = "bf16"
 
 
-LOOSE = frozenset(
+CHANGEABLE_FIELDS = frozenset(
     {
         "max_minutes",
         "storage",
@@ -97,7 +97,7 @@ class TrainOptions(Value):
 
     def identity_of(self, more: dict[str, Any]) -> str:
         """What a checkpoint is good for; how long it may take and how it is stored can change."""
-        text = self.model_dump_json(exclude=set(LOOSE))
+        text = self.model_dump_json(exclude=set(CHANGEABLE_FIELDS))
         return hashlib.sha256(f"{text}{sorted(more.items())}".encode()).hexdigest()[:16]
 
 

@@ -15,7 +15,7 @@ from kernelwright.rl.training.options import Method
 from kernelwright.rl.training.subject import Subject
 from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
 
-COMMON: dict[str, Any] = {
+SHARED_SETTINGS: dict[str, Any] = {
     "report_to": "none", "disable_tqdm": True, "logging_steps": 1, "save_total_limit": 2,
     "logging_nan_inf_filter": False, "adam_beta2": 0.95,
     "max_grad_norm": 0.5, "lr_scheduler_type": "constant_with_warmup", "weight_decay": 0.0, "save_steps": 20,
@@ -123,7 +123,7 @@ def make_trainer(
     }[method]
     check_settings(kinds[method], given)
     own = {
-        **COMMON,
+        **SHARED_SETTINGS,
         "learning_rate": rate,
         "per_device_train_batch_size": min(32 if small else 2, len(rows)),
         **fixed,

@@ -31,7 +31,7 @@ CURVES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("seconds a step", ("seconds", "seconds/generation", "seconds/judging", "seconds/training", "seconds/waiting")),
 )  # fmt: skip
 """Each picture with what it shows."""
-SMOOTH = 0.8
+SMOOTHING_FACTOR = 0.8
 
 
 class TrainingResult(Value):
@@ -92,7 +92,7 @@ def _smooth(values: Sequence[float]) -> list[float]:
     """Exponential, begun at the first value."""
     found: list[float] = []
     for value in values:
-        found.append(value if not found else SMOOTH * found[-1] + (1 - SMOOTH) * value)
+        found.append(value if not found else SMOOTHING_FACTOR * found[-1] + (1 - SMOOTHING_FACTOR) * value)
     return found
 
 

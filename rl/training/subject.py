@@ -18,9 +18,9 @@ from kernelwright.policies.model_identity import (
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
 LOCAL = ("embedded", "transformers:", "vllm:")
-REMEMBERED = 512
+MAX_LINEAGE_REVISIONS = 512
 """Revisions that a lineage keeps."""
-LARGE = 3_000_000_000
+BFLOAT16_PARAMETERS = 3_000_000_000
 """Parameters above which weights are trained in bfloat16."""
 
 
@@ -103,7 +103,9 @@ def load_weights(subject: Subject, device: str, lora: bool) -> Any:
             model = AutoModelForCausalLM.from_pretrained(subject.path, dtype=torch.float32 if not lora else "auto")
         if lora and device == "cpu":
             model = model.float()
-        elif not lora and sum(p.numel() for p in model.parameters()) > LARGE and device.startswith("cuda"):
+        elif (
+            not lora and sum(p.numel() for p in model.parameters()) > BFLOAT16_PARAMETERS and device.startswith("cuda")
+        ):
             model = model.to(torch.bfloat16)
         model = model.to(device)
     except torch.OutOfMemoryError as error:
@@ -149,5 +151,5 @@ def card_after(subject: Subject, more_lineage: tuple[str, ...] = (), **facts: An
     facts: fields of ModelCard, or others that are kept beside them. What was said of another state is left out.
     """
     kept = subject.card.model_dump(mode="json", exclude_unset=True, exclude={"note", "lineage", "step", "averaged"})
-    lineage = [*subject.lineage, *more_lineage][-REMEMBERED:]
+    lineage = [*subject.lineage, *more_lineage][-MAX_LINEAGE_REVISIONS:]
     return ModelCard.model_validate({**kept, "prompt_form": subject.prompt_form, "lineage": lineage, **facts})

@@ -30,8 +30,8 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
-SIZE = 4096
-LONGEST = 40
+DEFAULT_VOCABULARY = 4096
+MAX_TOKEN_BYTES = 40
 """Bytes of a token: an idiom, not a whole kernel."""
 
 _ROLES = ("system\n", "user\n", "assistant\n")
@@ -44,7 +44,9 @@ _SIGN = r"\G(?!\d\.\d{6,})[\d.eE+-]"
 """Of a number that stands apart each sign is a piece; a constant of mathematics (0.044715 and longer) is one piece."""
 
 
-def train_tokenizer(texts: Iterable[str], size: int = SIZE, longest: int = LONGEST) -> PreTrainedTokenizerFast:
+def train_tokenizer(
+    texts: Iterable[str], size: int = DEFAULT_VOCABULARY, longest: int = MAX_TOKEN_BYTES
+) -> PreTrainedTokenizerFast:
     """The same texts give the same tokenizer. `size`: tokens at most, the special ones and 256 bytes among them."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

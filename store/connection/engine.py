@@ -30,7 +30,7 @@ DURABLE = "durable"
 _LEVEL = "synchronous"
 """Key of a connection's `info`: what that PRAGMA was last set to."""
 
-ANALYSED = 400
+ANALYSED_ROWS = 400
 """Rows of an index that ANALYZE looks at: milliseconds, and enough to choose between plans
 (sqlite.org/lang_analyze.html).
 """
@@ -197,7 +197,7 @@ def refresh_statistics(engines: Engines) -> None:
         return
     try:
         outside_transaction(
-            engines.writer, "PRAGMA busy_timeout = 100", f"PRAGMA analysis_limit = {ANALYSED}", "ANALYZE"
+            engines.writer, "PRAGMA busy_timeout = 100", f"PRAGMA analysis_limit = {ANALYSED_ROWS}", "ANALYZE"
         )
     except sqlite3.Error as error:
         log.info("no fresh statistics in %s: %s", engines.path, error)
@@ -217,7 +217,7 @@ def outside_transaction(engine: Engine, *statements: str) -> list[Any]:
         raw.close()
 
 
-NETWORK = frozenset(
+NETWORK_FILE_SYSTEMS = frozenset(
     ("9p", "afs", "beegfs", "ceph", "cifs", "fuse.cephfs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs",
     "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "pvfs2", "smb3", "smbfs", "wekafs")
 )  # fmt: skip
@@ -236,7 +236,7 @@ def network_disk(path: Path, mounts: Path = MOUNTS) -> str | None:
     kinds = {_unescape(fields[1]): fields[2] for line in lines if len(fields := line.split()) > 2}
     for parent in (folder, *folder.parents):
         if (kind := kinds.get(str(parent))) is not None:
-            return kind if kind in NETWORK else None
+            return kind if kind in NETWORK_FILE_SYSTEMS else None
     return None
 
 

@@ -8,7 +8,7 @@ from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.rl.cli import main
 from kernelwright.rl.data.corpus_arguments import parse_target_names
 from kernelwright.rl.data.rows import Kind, read_rows, row_of, write_rows
-from kernelwright.rl.training.online.problem_source import MEASURED_FROM, ProblemSource
+from kernelwright.rl.training.online.problem_source import HELD_OUT_SEED, ProblemSource
 
 
 def ran(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -82,7 +82,7 @@ def test_generated_problems_become_files_that_the_agent_takes(tmp_path, capsys):
         (["--out", "taken"], "not empty: choose another --out"),
         (["--kind", "synth:nothing"], "choose synth, synth:train"),
         (["--kind", "nothing"], "choose synth, synth:train"),
-        (["--seed", str(MEASURED_FROM)], "are for measuring, choose a smaller one"),
+        (["--seed", str(HELD_OUT_SEED)], "are for measuring, choose a smaller one"),
     ],
 )
 def test_problems_that_cannot_be_written_are_one_line(tmp_path, capsys, monkeypatch, changes, said):

@@ -171,7 +171,7 @@ def test_two_rounds_under_way_each_come_from_one_revision_and_are_two_steps_old(
     novice, problems, tmp_path, monkeypatch
 ):
     lines, said = [], []
-    monkeypatch.setattr("kernelwright.rl.training.online.training.SILENCE", 0.05)
+    monkeypatch.setattr("kernelwright.rl.training.online.training.SILENCE_SECONDS", 0.05)
     asked = options(novice, problems, tmp_path / "better", max_steps=5, lag=2, group=4)
     trained = train_online(asked, watch=lambda step, of, figures: lines.append(figures), say=said.append)
     waiting = [line for line in said if line.startswith("waiting for round 1 ")]

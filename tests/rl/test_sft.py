@@ -340,7 +340,7 @@ def test_drawing_processes_load_no_deep_learning_library(tokenizer):
     from kernelwright.rl.training.sft.light import LightTokenizer
 
     code = (
-        "import pickle, sys; from kernelwright.rl.training.sft import drawn; drawn.CHUNK = 8; "
+        "import pickle, sys; from kernelwright.rl.training.sft import drawn; drawn.CHUNK_ROWS = 8; "
         "drawn._begin(*pickle.loads(sys.stdin.buffer.read()));"
         "rows = drawn._ready_chunk((5, 0, ())); print(len(rows), {'torch', 'transformers', 'pyarrow'} & "
         "sys.modules.keys())"

@@ -138,7 +138,7 @@ def test_rewards_come_later_and_again_and_the_latest_counts(store):
 
 
 def test_samples_are_judged_turns_in_order_however_many(store, monkeypatch):
-    monkeypatch.setattr("kernelwright.store.database.PAGE", 7)
+    monkeypatch.setattr("kernelwright.store.database.TURNS_PER_PAGE", 7)
     trajectory = store.begin(make.start())
     with store.transaction():
         ids = [write_turn(store, trajectory.id, turn) for turn in range(23)]

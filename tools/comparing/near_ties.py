@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.tolerance import Tensor, allowance
 
-TAKEN = frozenset({"argmin", "argmax", "min", "max", "topk"})
+CHOOSING_OPERATORS = frozenset({"argmin", "argmax", "min", "max", "topk"})
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Recorder:
         class Noting(TorchFunctionMode):
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 out = func(*args, **(kwargs or {}))
-                if getattr(func, "__name__", "") in TAKEN:
+                if getattr(func, "__name__", "") in CHOOSING_OPERATORS:
                     calls.extend(_taken(func, out, args, kwargs or {}))
                 return out
 

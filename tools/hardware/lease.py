@@ -17,7 +17,7 @@ from pathlib import Path
 from kernelwright.tools.report import InfrastructureError
 
 POLL_SECONDS = 0.002
-EVERYBODY = 0o666
+FILE_MODE = 0o666
 """Mode of the files: processes of other users measure on the same GPU."""
 
 
@@ -66,9 +66,9 @@ def _open(path: Path) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     with contextlib.suppress(FileNotFoundError):  # O_CREAT on another user's file is refused in a folder for all
         return os.open(path, flags)
-    handle = os.open(path, flags | os.O_CREAT, EVERYBODY)
+    handle = os.open(path, flags | os.O_CREAT, FILE_MODE)
     with contextlib.suppress(PermissionError):  # made by another user in between
-        os.fchmod(handle, EVERYBODY)
+        os.fchmod(handle, FILE_MODE)
     return handle
 
 

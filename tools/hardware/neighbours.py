@@ -7,7 +7,7 @@ from typing import Any
 
 from kernelwright.tools.profile_results import Neighbour
 
-BUSY = 0.05
+BUSY_SHARE = 0.05
 """A GPU that computes for a smaller share of the time is taken to be idle."""
 
 
@@ -16,7 +16,7 @@ def neighbours_of(uuid: str, sensors: Mapping[str, Mapping[str, Any]]) -> tuple[
     return tuple(
         Neighbour(uuid=other, name=told.get("name") or "", busy=busy, power_watts=told.get("power_watts"))
         for other, told in sensors.items()
-        if other != uuid and (busy := (told.get("busy_percent") or 0) / 100) >= BUSY
+        if other != uuid and (busy := (told.get("busy_percent") or 0) / 100) >= BUSY_SHARE
     )
 
 

@@ -3,8 +3,8 @@ out of the judge.
 
     python -m kernelwright.tools.timing.baseline DESCRIPTOR DEVICE
 
-The process is a `kernelwright.worker_process.WorkerProcess`: it reads the problem as JSON, says COMPILED, waits for
-another message, and answers with a Baseline as JSON.
+The process is a `kernelwright.worker_process.WorkerProcess`: it reads the problem as JSON, says COMPILED_MESSAGE,
+waits for another message, and answers with a Baseline as JSON.
 
 Compiling takes seconds in which the GPU could serve somebody else; only the timing needs it alone. Kept by problem, GPU
 and versions.
@@ -37,7 +37,7 @@ from kernelwright.worker_process import (
 BASELINE_SECONDS = 180.0
 """For compiling, and again for timing."""
 TIMED_CALLS = 50
-COMPILED = b"compiled"
+COMPILED_MESSAGE = b"compiled"
 MOST_AT_ONCE = 4
 """Each holds a CUDA context, the weights and the inputs."""
 
@@ -118,7 +118,7 @@ class Baselines:
 
 
 class _Compiler:
-    """The process. It says COMPILED, waits for a message, times and answers."""
+    """The process. It says COMPILED_MESSAGE, waits for a message, times and answers."""
 
     def __init__(self, problem: Problem, device: str) -> None:
         self._problem, self._device = problem, device
@@ -203,7 +203,7 @@ def _compiling(ready: Callable[[], None]) -> Callable[..., Any]:
 
 
 class _Gate:
-    """Says COMPILED the first time it is called, and waits for a message."""
+    """Says COMPILED_MESSAGE the first time it is called, and waits for a message."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection, self._open = connection, False
@@ -211,7 +211,7 @@ class _Gate:
     def __call__(self) -> None:
         if not self._open:
             self._open = True
-            self._connection.send_bytes(COMPILED)
+            self._connection.send_bytes(COMPILED_MESSAGE)
             self._connection.recv_bytes()
 
 

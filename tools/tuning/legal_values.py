@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kernelwright.tools.tuning.kernel_text.parameters import Role, Setting
 
-DOT_LEAST = 16
+MIN_DOT_EXTENT = 16
 """Of every extent of `tl.dot` (triton.language.dot)."""
 MOST_ELEMENTS = 1 << 16
 """Of one extent: larger blocks do not fit the registers."""
@@ -28,7 +28,7 @@ def tile_values(start: int, in_product: bool, unmasked: bool) -> tuple[int, ...]
 
     unmasked: the kernel relies on its blocks to divide the extents, so no block may be larger than its own.
     """
-    least = DOT_LEAST if in_product else 1
+    least = MIN_DOT_EXTENT if in_product else 1
     near = DOT_PRODUCT if in_product else tuple(int(start * factor) for factor in FACTORS)
     found = {v for v in near if v >= least and _power(v) and v <= MOST_ELEMENTS}
     if unmasked:

@@ -9,7 +9,7 @@ from typing import Any
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import called_name
 from kernelwright.tools.tuning.launched import LaunchFacts
 
-DEEPEST = 12
+MAX_EXPRESSION_DEPTH = 12
 
 
 class Unknown(ValueError):
@@ -53,7 +53,7 @@ class _Numbers:
     def trips(self, loop: ast.For | ast.While) -> float:
         if not isinstance(loop, ast.For) or called_name(loop.iter) != "range" or not isinstance(loop.iter, ast.Call):
             raise Unknown("no range")
-        ends = [self.value(a, DEEPEST) for a in loop.iter.args]
+        ends = [self.value(a, MAX_EXPRESSION_DEPTH) for a in loop.iter.args]
         first, last = (0.0, ends[0]) if len(ends) == 1 else (ends[0], ends[1])
         step = ends[2] if len(ends) > 2 else 1.0
         return float(-(-(last - first) // step))

@@ -54,12 +54,12 @@ def _check_there(database: str | None) -> None:
     """Raises InputError where there is no such file; a server is asked when it is opened."""
     from pathlib import Path
 
-    from kernelwright.agent.databases import DEFAULT
+    from kernelwright.agent.databases import DEFAULT_DATABASE
     from kernelwright.errors import InputError
 
     if database is not None and "://" in database:
         return
-    path = Path(database).expanduser() if database is not None else DEFAULT
+    path = Path(database).expanduser() if database is not None else DEFAULT_DATABASE
     if not path.is_file():
         raise InputError(
             f"there is no database {path}: give the path of one, as agent solve and agent batch write them"

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from kernelwright.agent.serving.content import Refused
 from kernelwright.agent.serving.wire import Code, Message
 
-MINUTE = 60.0
+MINUTE_SECONDS = 60.0
 
 
 class Limits(Message):
@@ -37,10 +37,10 @@ class Quotas:
         if most is None:
             return
         now, arrivals = time.monotonic(), self._arrivals[client]
-        while arrivals and arrivals[0] <= now - MINUTE:
+        while arrivals and arrivals[0] <= now - MINUTE_SECONDS:
             arrivals.popleft()
         if len(arrivals) >= most:
-            wait = max(1, math.ceil(arrivals[0] + MINUTE - now))
+            wait = max(1, math.ceil(arrivals[0] + MINUTE_SECONDS - now))
             raise Refused(Code.QUOTA, f"more than {most} submissions within a minute: ask again in {wait} s", wait)
         arrivals.append(now)
 

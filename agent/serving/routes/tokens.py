@@ -9,7 +9,7 @@ from pathlib import Path
 from kernelwright.errors import InputError
 
 ANONYMOUS = "anonymous"
-SHORTEST = 16
+MIN_TOKEN_CHARACTERS = 16
 """Characters of a token."""
 
 
@@ -32,9 +32,9 @@ class Tokens:
         for number, line in enumerate(lines, 1):
             if not (words := line.partition("#")[0].split()):
                 continue
-            if len(words) != 2 or not re.fullmatch(r"[\w.-]{1,64}", words[0]) or len(words[1]) < SHORTEST:
+            if len(words) != 2 or not re.fullmatch(r"[\w.-]{1,64}", words[0]) or len(words[1]) < MIN_TOKEN_CHARACTERS:
                 raise InputError(
-                    f"{file}:{number}: write `CLIENT TOKEN`, the token with at least {SHORTEST} characters"
+                    f"{file}:{number}: write `CLIENT TOKEN`, the token with at least {MIN_TOKEN_CHARACTERS} characters"
                 )
             names[words[1]] = words[0]
         if not names:

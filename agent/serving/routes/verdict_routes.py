@@ -27,7 +27,7 @@ from kernelwright.agent.serving.wire import (
 )
 
 router = APIRouter(prefix="/v1", tags=["verdicts"])
-SMALL = 32 * 1024
+SMALL_SUBMISSION_CHARACTERS = 32 * 1024
 """Characters of a submission that is taken within the event loop, in a millisecond; larger ones take a thread."""
 POSITION_SECONDS = 1.0
 """Between two looks at the place of a verdict that waits."""
@@ -44,7 +44,7 @@ RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type
 async def submit(submission: Submission, client: Client, here: Here) -> Response:
     """Submits one candidate: 202 while it waits or is judged, 200 where its verdict is known already."""
     began = time.perf_counter()
-    if len(submission.candidate) + len(submission.problem.source or "") <= SMALL:
+    if len(submission.candidate) + len(submission.problem.source or "") <= SMALL_SUBMISSION_CHARACTERS:
         status = here.service.submit(client, submission)
     else:
         status = await run_sync(here.service.submit, client, submission)

@@ -13,9 +13,9 @@ from kernelwright.agent.serving.wire import Message, Score
 from kernelwright.tools.faults import Fault, Number
 from kernelwright.tools.report import Rung
 
-BINS = 24
+TREND_BINS = 24
 """Of the trend, each with as many candidates as the others."""
-REASONS = 30
+MAX_REASONS = 30
 """That are listed, the most frequent first."""
 
 
@@ -112,7 +112,7 @@ def _reasons(samples: Sequence[Sample]) -> tuple[Reason, ...]:
             examples[key] = sample.score.explanation
     return tuple(
         Reason(rung=rung, fault=fault, count=count, example=examples[rung, fault])
-        for (rung, fault), count in counts.most_common(REASONS)
+        for (rung, fault), count in counts.most_common(MAX_REASONS)
     )
 
 
@@ -135,7 +135,7 @@ def _signal(score: Score) -> tuple[object, ...]:
 def _trend(samples: Sequence[Sample]) -> tuple[TrendBin, ...]:
     if not samples:
         return ()
-    size = -(-len(samples) // BINS)
+    size = -(-len(samples) // TREND_BINS)
     return tuple(_bin(samples[start : start + size]) for start in range(0, len(samples), size))
 
 

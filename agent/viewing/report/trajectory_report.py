@@ -12,9 +12,9 @@ from kernelwright.store.models import Trajectory
 from kernelwright.store.records import Turn
 from kernelwright.tools.report import Failure, Report, Roofline, clean_text
 
-LONGEST = 200_000
+MAX_TEXT_CHARACTERS = 200_000
 """Characters of one text that are shown."""
-FULL_WIDTH = 130
+VERDICT_COLUMNS = 130
 """Columns of a verdict in full."""
 
 
@@ -192,7 +192,7 @@ def _full(report: Report) -> str:
     from kernelwright.agent.viewing.verdicts.verdict import report_view
 
     out = StringIO()
-    Console(file=out, width=FULL_WIDTH, color_system=None, legacy_windows=False).print(report_view(report))
+    Console(file=out, width=VERDICT_COLUMNS, color_system=None, legacy_windows=False).print(report_view(report))
     return _shown("\n".join(line.rstrip() for line in out.getvalue().splitlines()))
 
 
@@ -204,7 +204,7 @@ def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
 
 
 def _shown(text: str) -> str:
-    return clean_text(text, LONGEST)
+    return clean_text(text, MAX_TEXT_CHARACTERS)
 
 
 def speeds(turns: Sequence[TurnReport]) -> list[tuple[int, float]]:

@@ -16,7 +16,7 @@ from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
 MOST_ROWS = 24
-FAILURES = 3
+MAX_FAILURES_SHOWN = 3
 """Messages of configurations that do not compile."""
 
 
@@ -96,8 +96,8 @@ def _failures(group: Group, tuned: Tuned) -> list[str]:
         for row in group.rows
         if row.fate in (Fate.FAILED, Fate.WRONG)
     ]
-    more = [f"  and {len(told) - FAILURES} more fail"] if len(told) > FAILURES else []
-    return [*told[:FAILURES], *more]
+    more = [f"  and {len(told) - MAX_FAILURES_SHOWN} more fail"] if len(told) > MAX_FAILURES_SHOWN else []
+    return [*told[:MAX_FAILURES_SHOWN], *more]
 
 
 def _ending(tuned: Tuned) -> list[str]:

@@ -32,7 +32,7 @@ MOST_STEPS = 200
 """Of one part that are shown; `--json` has all."""
 MOST_ALTERNATIVES = 8
 """Configurations of one autotuned launch that are shown."""
-LONGEST = 600
+MAX_STEP_CHARACTERS = 600
 """Characters of one step."""
 USUAL = {"device": {"device": "cuda"}, "pin_memory": False, "layout": {"layout": "strided"}, "non_blocking": False}
 """Arguments that say nothing new, and are left out."""
@@ -184,12 +184,12 @@ class _Listing:
             if judged:
                 name = self._kernel_name(step.kernel)
                 self._launched[name] = self._launched.get(name, 0) + 1
-            return [_indented(data(self._launch(step), GOOD, LONGEST))]
+            return [_indented(data(self._launch(step), GOOD, MAX_STEP_CHARACTERS))]
         if isinstance(step, Data):
             size = math.prod(step.shape)
             return [_indented(data(f"{self._with_shape(step.t)} = {size} values that the host code made itself"))]
         mark, style = MARKS.get(self._kind_of(step), ("", "")) if judged else ("", "")
-        text = data(self._operator(step), style, LONGEST)
+        text = data(self._operator(step), style, MAX_STEP_CHARACTERS)
         if not mark:
             return [_indented(text)]
         name = step.op.removeprefix("aten.").removesuffix(".default")
@@ -272,7 +272,7 @@ class _Listing:
     def _returned(self, outputs: Json) -> RenderableType:
         numbers = list(tensors_in(outputs))
         shape = self._tensors.described(numbers[0]) if len(numbers) == 1 else ""
-        told = data(f"{self._text(outputs)}   {shape}".rstrip(), "", LONGEST)
+        told = data(f"{self._text(outputs)}   {shape}".rstrip(), "", MAX_STEP_CHARACTERS)
         return _indented(Text.assemble(("returns ", LABEL), told))
 
     def _sum(self) -> RenderableType:

@@ -22,7 +22,7 @@ from kernelwright.agent.viewing.viewer.filtering import EXAMPLE, parse_filter
 from kernelwright.agent.viewing.viewer.layout import (
     BINDINGS,
     FOUND,
-    NARROW,
+    NARROW_COLUMNS,
     SMALLEST,
     STYLE,
     found_cells,
@@ -99,7 +99,7 @@ class Viewer(App[None]):
         small = width < SMALLEST[0] or height < SMALLEST[1]
         root = self.screen_stack[0]
         root.set_class(small, "small")
-        root.set_class(width < NARROW, "narrow")
+        root.set_class(width < NARROW_COLUMNS, "narrow")
         said = f"too small: {width} by {height}, {SMALLEST[0]} by {SMALLEST[1]} are needed (q quits)"
         root.query_one("#small", Static).update(said)
 

@@ -13,7 +13,7 @@ from kernelwright.store.records import Found
 
 SMALLEST = (50, 10)
 """Columns and lines."""
-NARROW = 90
+NARROW_COLUMNS = 90
 """Columns up to which the lineage is left out."""
 
 STYLE = """

@@ -14,7 +14,7 @@ from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, data,
 from kernelwright.agent.viewing.verdicts.verdict import report_view
 from kernelwright.agent.viewing.viewer.trail import Trail, listed, standing, tree_lines
 from kernelwright.agent.viewing.viewer.views import (
-    LONGEST,
+    MAX_TEXT_CHARACTERS,
     View,
     answer_text,
     diff_view,
@@ -121,7 +121,7 @@ def one_view(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableTy
     if view is View.CODE:
         if not turn.source:
             raise InputError(f"turn {turn.turn + 1} of trajectory {trail.row.id} holds no code")
-        return data(turn.source.rstrip("\n"), limit=LONGEST)
+        return data(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS)
     return prompt_view(turn) if view is View.PROMPT else view_of(view, store, trail, turn)
 
 

@@ -26,11 +26,11 @@ from kernelwright.store.database import Store
 from kernelwright.store.records import Turn
 from kernelwright.tools.compiling.assembly import Assembly, Listing
 
-LONGEST = 2_000_000
+MAX_TEXT_CHARACTERS = 2_000_000
 """Characters of one text that are shown."""
-BY_WORDS = 30_000
+WORD_WRAP_CHARACTERS = 30_000
 """Characters up to which lines are broken between words."""
-HIGHLIGHTED = 60_000
+HIGHLIGHT_CHARACTERS = 60_000
 """Characters up to which code is coloured."""
 KINDS = {"added": "green", "removed": "red", "quiet": LABEL, "": ""}
 
@@ -130,7 +130,11 @@ def long_text(text: str) -> RenderableType:
 
     Where there is much of it, it is laid out by columns and not by words: that is a hundred times as fast.
     """
-    return data(text, limit=LONGEST) if len(text) <= BY_WORDS else Columns(data(text, limit=LONGEST).plain)
+    return (
+        data(text, limit=MAX_TEXT_CHARACTERS)
+        if len(text) <= WORD_WRAP_CHARACTERS
+        else Columns(data(text, limit=MAX_TEXT_CHARACTERS).plain)
+    )
 
 
 class Columns:
@@ -168,7 +172,7 @@ def code_view(turn: Turn) -> RenderableType:
         return Text("the answer holds no code" if turn.completion else "not answered yet", style=QUIET)
     failure = turn.report.failure if turn.report else None
     marked = failure.where.line if failure and failure.where else None
-    lines = _coloured(data(turn.source.rstrip("\n"), limit=LONGEST).plain)
+    lines = _coloured(data(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS).plain)
     head = [] if failure is None else [failure_view(failure), Text()]
     return Group(*head, Numbered(lines, marked))
 
@@ -191,7 +195,7 @@ class Numbered:
 
 
 def _coloured(code: str) -> list[Text]:
-    if len(code) > HIGHLIGHTED:
+    if len(code) > HIGHLIGHT_CHARACTERS:
         return [Text(line) for line in code.split("\n")]
     from rich.syntax import Syntax
 

@@ -24,7 +24,7 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("tokens_a_second", "tok/s", "{:,.0f}"), ("gpu_busy", "GPU", "{:.0%}"), ("seconds", "s", "{:.1f}"),
 )  # fmt: skip
 PARTS = "reward/"
-LAST = 14
+STEPS_SHOWN = 14
 """Steps that are shown."""
 
 
@@ -71,7 +71,7 @@ class LiveTraining:
     """The last steps, what is in the reward, and what is done now."""
 
     def __init__(self) -> None:
-        self._steps: deque[tuple[int, dict[str, float]]] = deque(maxlen=LAST)
+        self._steps: deque[tuple[int, dict[str, float]]] = deque(maxlen=STEPS_SHOWN)
         self._of, self._doing = 0, "starting"
 
     def watch(self, step: int, steps: int, figures: dict[str, float]) -> None:

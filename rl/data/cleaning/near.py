@@ -12,8 +12,8 @@ import zlib
 from typing import Any
 
 PERMUTATIONS = 128
-SHINGLE = 5
-THRESHOLD = 0.7
+SHINGLE_TOKENS = 5
+NEAR_COPY_SIMILARITY = 0.7
 BANDS, IN_BAND = 25, 5
 """A pair of likeness 0.7 shares a band with probability 1 - (1 - 0.7^5)^25 = 0.99."""
 SEED = 1
@@ -27,7 +27,8 @@ def signature(text: str) -> Any:
 
     tokens = _TOKEN.findall(text)
     shingles = {
-        " ".join(tokens[i : i + SHINGLE]).encode("utf-8", "replace") for i in range(max(len(tokens) - SHINGLE + 1, 1))
+        " ".join(tokens[i : i + SHINGLE_TOKENS]).encode("utf-8", "replace")
+        for i in range(max(len(tokens) - SHINGLE_TOKENS + 1, 1))
     }
     sketch = MinHash(num_perm=PERMUTATIONS, seed=SEED, hashfunc=zlib.crc32)
     sketch.update_batch(sorted(shingles))
@@ -50,7 +51,7 @@ class Near:
             hash((group, band, signature[band * IN_BAND : (band + 1) * IN_BAND].tobytes())) for band in range(BANDS)
         ]
         for number in {self._bands[key] for key in keys if key in self._bands}:
-            if float(np.mean(self._signatures[number] == signature)) >= THRESHOLD:
+            if float(np.mean(self._signatures[number] == signature)) >= NEAR_COPY_SIMILARITY:
                 return True
         self._signatures.append(signature)
         self._bands.update(dict.fromkeys(keys, len(self._signatures) - 1))

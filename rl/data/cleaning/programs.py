@@ -14,7 +14,7 @@ from functools import lru_cache
 from kernelwright.rl.data.rows import Row
 from kernelwright.tools.parsing import parse_module
 
-PARSES = 64
+MAX_PARSES = 64
 """Tries for one text: a long file that is nearly Python must not take minutes."""
 _START = re.compile(r"([ \t]*)(?:import \w|from [\w.]+ import\b|class \w+\s*[(:]|def \w+\s*\(|@\w)")
 
@@ -40,7 +40,7 @@ def holds_model(program: str) -> bool:
 def programs_in(text: str) -> Iterator[str]:
     """Runs of lines that parse, each as long as it can be, from a line that only Python begins with."""
     lines = text.splitlines()
-    first, left = 0, PARSES
+    first, left = 0, MAX_PARSES
     while first < len(lines) and left > 0:
         start = _START.match(lines[first])
         taken, tries = _longest(_indented(lines[first:], start[1])) if start else (0, 0)
@@ -57,7 +57,7 @@ def _indented(lines: list[str], indent: str) -> list[str]:
 
 def _longest(lines: list[str]) -> tuple[int, int]:
     """How many lines parse together, and the tries that it took: each error cuts what follows it."""
-    for tries in range(1, PARSES):
+    for tries in range(1, MAX_PARSES):
         try:
             parse_module("\n".join(lines))
         except SyntaxError as error:
@@ -66,4 +66,4 @@ def _longest(lines: list[str]) -> tuple[int, int]:
             return 0, tries
         else:
             return len(lines), tries
-    return 0, PARSES
+    return 0, MAX_PARSES

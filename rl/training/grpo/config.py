@@ -9,11 +9,11 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.training.trl_settings import check_settings, make_config, warm_up_steps
 
-SMALL = 200_000_000
+SMALL_MODEL_PARAMETERS = 200_000_000
 """Parameters up to which a model is trained as the small policies here are."""
 LOSSES = ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo", "sapo", "luspo", "vespo")
 """trl's, by its own names, and GSPO."""
-OWN = frozenset(
+DECIDED_FIELDS = frozenset(
     {
         "output_dir",
         "max_steps",
@@ -48,7 +48,7 @@ class Rate(Value):
 
 def rate_of(parameters: int, lora: bool) -> Rate:
     """Chooses the learning rate by the number of parameters."""
-    if parameters <= SMALL:
+    if parameters <= SMALL_MODEL_PARAMETERS:
         return Rate(learning_rate=1e-4, gradient_checkpointing=False)
     return Rate(learning_rate=1e-5 if lora else 1e-6, gradient_checkpointing=True)
 
@@ -65,14 +65,14 @@ def grpo_config(
 
     given = _aliased(given)
     for name in given:
-        if name in OWN:
+        if name in DECIDED_FIELDS:
             raise InputError(f"{name} is not to be set here: rl train has an option of its own for it, or decides it")
     check_settings(GRPOConfig, given)
     on_gpu = device.startswith("cuda")
     own: dict[str, Any] = {**RECIPE, **rate_of(parameters, lora).model_dump()}
     own |= {
-        "per_device_train_batch_size": 64 if parameters <= SMALL else 4,
-        "gradient_accumulation_steps": 1 if parameters <= SMALL else 8,
+        "per_device_train_batch_size": 64 if parameters <= SMALL_MODEL_PARAMETERS else 4,
+        "gradient_accumulation_steps": 1 if parameters <= SMALL_MODEL_PARAMETERS else 8,
         "use_cpu": not on_gpu, "bf16": on_gpu, "temperature": temperature, "max_completion_length": longest_completion,
         "save_steps": 20,
     }  # fmt: skip

@@ -18,9 +18,9 @@ from kernelwright.policies.model_identity import weights_revision
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.subject import Subject
 
-KEPT = 3
+KEPT_ADAPTERS = 3
 """Adapters of past rounds that are kept for an engine that still reads one."""
-SHARE = 0.4
+ENGINE_MEMORY_SHARE = 0.4
 """Of the GPU's memory, for an engine beside the training."""
 SERVED = "openai:"
 """An engine that is a server is named as that policy is."""
@@ -56,7 +56,9 @@ class ByFolder:
         base = weights_revision(Path(self._subject.path)) if self._lora else revision or read
         adapter = self._take(folder)
         self._policy.answer_as(adapter, base, read if self._lora else None)
-        shutil.rmtree(self._folder / f"round-{self._number - KEPT}" if self._lora else folder, ignore_errors=True)
+        shutil.rmtree(
+            self._folder / f"round-{self._number - KEPT_ADAPTERS}" if self._lora else folder, ignore_errors=True
+        )
         return "+".join(part for part in (base, read if self._lora else None) if part)
 
     def drawn(self) -> tuple[int, float]:
@@ -132,7 +134,7 @@ def open_vllm(subject: Subject, options: OnlineOptions, lora: bool) -> ByFolder:
     """In this process. Starts the engine. Raises PolicyRefused."""
     from kernelwright.policies.vllm.engine_policy import VLLMPolicy
 
-    policy = VLLMPolicy(subject.path, engine={"gpu_memory_utilization": SHARE, "enable_lora": lora})
+    policy = VLLMPolicy(subject.path, engine={"gpu_memory_utilization": ENGINE_MEMORY_SHARE, "enable_lora": lora})
     policy.open()
     take = str if lora else policy.take_weights
     return ByFolder(policy, options.work / "sampled", subject, lora=lora, take=take, together=True)

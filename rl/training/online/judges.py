@@ -28,11 +28,11 @@ from kernelwright.worker_process import end_with_parent
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options
 
-REMEMBERED = 20_000
+MAX_KEPT_VERDICTS = 20_000
 """Verdicts kept in memory, the newest."""
 ON_A_GPU = 6
 """Processes at most."""
-AGAIN = 2
+MAX_REPEATS = 2
 """Times that a verdict is asked for again when a judge has died over it."""
 
 _judge: Any = None
@@ -127,12 +127,12 @@ class JudgePool:
             except BrokenProcessPool as error:
                 self._restart(waiting.future)
                 deaths += waiting.number in self._fallen
-                if deaths > AGAIN:
+                if deaths > MAX_REPEATS:
                     raise InfrastructureError(
                         "a judging process died three times on one candidate: see `agent doctor`, or use "
                         "fewer --workers"
                     ) from error
-                if self._barren > AGAIN:
+                if self._barren > MAX_REPEATS:
                     raise InfrastructureError(
                         "judging processes end before they judge anything: see their last words above, and "
                         "`agent doctor`"
@@ -161,7 +161,7 @@ class JudgePool:
                 self._renew()
                 waiting = self._submitted(problem, source, options)
             self._known[key] = waiting
-            while len(self._known) > REMEMBERED:
+            while len(self._known) > MAX_KEPT_VERDICTS:
                 self._known.popitem(last=False)
             return waiting, True
 

@@ -12,7 +12,7 @@ from kernelwright.policies.base import Value
 from kernelwright.rl.training.online.rounds import Round, Rounds
 from kernelwright.tools.problem import Problem
 
-DRAWS = 2000
+BOOTSTRAP_DRAWS = 2000
 """Of the bootstrap."""
 
 
@@ -85,8 +85,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return 0.0, 0.0
     dice = random.Random(0)
-    means = sorted(sum(dice.choices(values, k=len(values))) / len(values) for _ in range(DRAWS))
-    return means[round(0.025 * DRAWS)], means[round(0.975 * DRAWS) - 1]
+    means = sorted(sum(dice.choices(values, k=len(values))) / len(values) for _ in range(BOOTSTRAP_DRAWS))
+    return means[round(0.025 * BOOTSTRAP_DRAWS)], means[round(0.975 * BOOTSTRAP_DRAWS) - 1]
 
 
 def better(compared: Sequence[Compared]) -> tuple[bool, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from kernelwright.agent.judging.evaluating import PoolEvaluator
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
-from kernelwright.rl.training.online.judges import REMEMBERED, Judged
+from kernelwright.rl.training.online.judges import MAX_KEPT_VERDICTS, Judged
 from kernelwright.tools.judging.verdict_cache import NOT_KEPT
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
@@ -77,7 +77,7 @@ class PooledJudges:
             waiting = self._known.get(key)
             if waiting is None:
                 own = self._known[key] = Future()
-                while len(self._known) > REMEMBERED:
+                while len(self._known) > MAX_KEPT_VERDICTS:
                     self._known.popitem(last=False)
         if waiting is not None:
             return waiting.result().with_(problem=problem.name, cached=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernelwright.errors import InputError
-from kernelwright.rl.training.online.problem_source import MEASURED_FROM, generated
+from kernelwright.rl.training.online.problem_source import HELD_OUT_SEED, generated
 
 
 def write_problems(out: Path, n: int, kind: str, seed: int, against: Sequence[str] = ()) -> list[Path]:
@@ -20,8 +20,8 @@ def write_problems(out: Path, n: int, kind: str, seed: int, against: Sequence[st
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is there and not empty: choose another --out")
-    if seed >= MEASURED_FROM:
-        raise InputError(f"--seed {seed}: those from {MEASURED_FROM} on are for measuring, choose a smaller one")
+    if seed >= HELD_OUT_SEED:
+        raise InputError(f"--seed {seed}: those from {HELD_OUT_SEED} on are for measuring, choose a smaller one")
     found = list(itertools.islice(generated(kind, seed, against), n))
     there = out.resolve()
     there.parent.mkdir(parents=True, exist_ok=True)

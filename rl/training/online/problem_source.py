@@ -13,9 +13,9 @@ from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
 
 SYNTH = "synth"
-OTHERS = 500_000_009
+SECOND_ROUND_SEED = 500_000_009
 """Added to the seed for a step's second round."""
-MEASURED_FROM = 1_000_003
+HELD_OUT_SEED = 1_000_003
 """Added to the seed for held-out problems: what is asked for by hand lies below."""
 
 
@@ -54,7 +54,7 @@ class ProblemSource:
         """Of the same kinds, drawn with another seed."""
         with self._lock:
             if self._more is None:
-                self._more = ProblemSource(self._asked, self._seed + OTHERS, self._against)
+                self._more = ProblemSource(self._asked, self._seed + SECOND_ROUND_SEED, self._against)
         return self._more.at(step, count)
 
     def _at(self, step: int, count: int) -> list[Problem]:
@@ -111,7 +111,7 @@ def held_out(asked: Sequence[str], count: int, seed: int) -> dict[str, list[Prob
     found: dict[str, list[Problem]] = {}
     for name in asked:
         if is_synth(name):
-            found[name] = list(itertools.islice(generated(name, MEASURED_FROM + seed), count))
+            found[name] = list(itertools.islice(generated(name, HELD_OUT_SEED + seed), count))
         else:
             found[name] = _fixed([name])[:count]
     return found

@@ -16,7 +16,7 @@ from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.subject import Subject
 
 ENGINES = ("auto", "process", "transformers", "vllm")
-BY_FILE = 4 << 30
+MAX_FILE_BYTES = 4 << 30
 """Bytes of weights that are worth writing to a file at every step."""
 
 
@@ -165,7 +165,7 @@ def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace:
 
 
 def _is_small(subject: Subject, options: OnlineOptions) -> bool:
-    return options.device.startswith("cuda") and 0 < bytes_of(subject.path) <= BY_FILE
+    return options.device.startswith("cuda") and 0 < bytes_of(subject.path) <= MAX_FILE_BYTES
 
 
 def bytes_of(path: str) -> int:

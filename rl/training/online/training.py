@@ -53,9 +53,9 @@ from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 
 Say = Callable[[str], None]
-STEPS = 100
+DEFAULT_STEPS = 100
 """Where nothing is said."""
-SILENCE = 60.0
+SILENCE_SECONDS = 60.0
 """Seconds that a round is waited for before it is said where it is."""
 
 
@@ -131,7 +131,7 @@ class OnlineBatches:
     def _ended(self, number: int) -> Round:
         """The round, once it is over; where that takes long it is said what it waits for."""
         round, began = self._ahead.pop(number), time.monotonic()
-        while not wait([round], timeout=SILENCE).done:
+        while not wait([round], timeout=SILENCE_SECONDS).done:
             standing = self._slot(number).rounds.standing()
             self._say(f"waiting for round {number + 1} for {time.monotonic() - began:.0f} s: {standing}")
         return round.result()
@@ -278,7 +278,7 @@ def _train(
 ) -> TrainingResult:  # fmt: skip
     from kernelwright.rl.training.grpo.trainer import TrajectoryGRPOTrainer
 
-    model, steps = load_weights(subject, options.device, options.lora), options.max_steps or STEPS
+    model, steps = load_weights(subject, options.device, options.lora), options.max_steps or DEFAULT_STEPS
     config = grpo_config(
         _own_settings(options), output_dir=str(options.work), max_steps=steps, seed=options.seed, device=options.device,
         parameters=parameters(model), lora=options.lora or subject.adapter is not None, temperature=options.temperature,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONTEXT = 4096
+CONTEXT_TOKENS = 4096
 
 
 class Size(NamedTuple):
@@ -48,7 +48,7 @@ SIZES = {
     "38m": Size(576, 10, 9, 3, 64, 1664),
 }
 """Qwen3's shape with a vocabulary of about 4,096: 14m in bf16 and 28m in int8 are under 32 MB."""
-NEW = "new:"
+NEW_MODEL_PREFIX = "new:"
 
 
 class Base(NamedTuple):
@@ -62,7 +62,7 @@ class Base(NamedTuple):
 
 def is_new(base: str) -> bool:
     """Says whether a name asks for a model with random weights."""
-    return base.startswith(NEW)
+    return base.startswith(NEW_MODEL_PREFIX)
 
 
 def check_base(base: str, adapter: str | None, preset: Preset) -> None:
@@ -132,9 +132,9 @@ def _numbers(parameter: Any) -> int:
 
 
 def _size(base: str) -> Size:
-    name = base.removeprefix(NEW).lower()
+    name = base.removeprefix(NEW_MODEL_PREFIX).lower()
     if name not in SIZES:
-        raise InputError(f"{base}: choose {', '.join(NEW + size for size in SIZES)}")
+        raise InputError(f"{base}: choose {', '.join(NEW_MODEL_PREFIX + size for size in SIZES)}")
     return SIZES[name]
 
 
@@ -148,7 +148,7 @@ def _new(base: str, tokenizer: PreTrainedTokenizerBase, seed: int) -> Any:
         Qwen3Config(
             vocab_size=-(-len(tokenizer) // 64) * 64, hidden_size=size.hidden, intermediate_size=size.inner,
             num_hidden_layers=size.layers, num_attention_heads=size.heads, num_key_value_heads=size.kv_heads,
-            head_dim=size.head, max_position_embeddings=CONTEXT, tie_word_embeddings=True, bos_token_id=None,
+            head_dim=size.head, max_position_embeddings=CONTEXT_TOKENS, tie_word_embeddings=True, bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
         )
     )  # fmt: skip

@@ -18,13 +18,13 @@ from kernelwright.rl.training.sft.encoding import Tokens
 if TYPE_CHECKING:
     import torch
 
-SHAPES = 6
-STEP = 32
+MAX_SHAPES = 6
+WIDTH_MULTIPLE = 32
 """Widths are multiples of it."""
-IGNORED = -100
+IGNORED_LABEL = -100
 
 
-def widths_of(lengths: np.ndarray, shapes: int = SHAPES, step: int = STEP) -> list[int]:
+def widths_of(lengths: np.ndarray, shapes: int = MAX_SHAPES, step: int = WIDTH_MULTIPLE) -> list[int]:
     """The widths, at most `shapes`, that leave the least padding (exact, by dynamic programming over multiples of
     `step`).
     """
@@ -56,7 +56,7 @@ class Buckets:
     def __init__(self, lengths: np.ndarray, budget: int, seed: int = 0) -> None:
         """`budget`: tokens a batch, padding among them. A row longer than it is a batch of its own."""
         # A shape that fills less than a few batches leaves more padding rows than it saves padding.
-        self.widths = widths_of(lengths, shapes=int(min(SHAPES, max(1, lengths.sum() // (4 * budget)))))
+        self.widths = widths_of(lengths, shapes=int(min(MAX_SHAPES, max(1, lengths.sum() // (4 * budget)))))
         self._rows = [
             np.flatnonzero((lengths <= width) & (lengths > below))
             for below, width in zip([0, *self.widths], self.widths, strict=False)
@@ -125,7 +125,7 @@ class Padded:
 
         width = items[0][2]
         ids = np.full((len(items), width), self._pad, dtype=np.int64)
-        labels = np.full((len(items), width), IGNORED, dtype=np.int64)
+        labels = np.full((len(items), width), IGNORED_LABEL, dtype=np.int64)
         for place, (own, prompt, _) in enumerate(items):
             ids[place, : len(own)] = own
             labels[place, prompt : len(own)] = own[prompt:]
@@ -151,7 +151,7 @@ def dataset_of(tokens: Tokens) -> Any:
 
     labels = tokens.ids.copy()
     for start, prompt in zip(tokens.starts[:-1], tokens.prompts, strict=True):
-        labels[start : start + prompt] = IGNORED
+        labels[start : start + prompt] = IGNORED_LABEL
     starts = pa.array(tokens.starts)
     columns = {
         "input_ids": pa.LargeListArray.from_arrays(starts, pa.array(tokens.ids)),

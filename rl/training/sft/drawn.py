@@ -22,7 +22,7 @@ from kernelwright.rl.worker_pool import pool_of
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import ProblemError
 
-CHUNK = 500
+CHUNK_ROWS = 500
 SOURCE = "drawn, not judged"
 T = TypeVar("T", Row, Ready)
 
@@ -57,8 +57,8 @@ def _drawn(
     start = 0
     with pool_of(workers, *begin) as pool:
         while True:
-            ranges = [(seed, start + place * CHUNK, against) for place in range(workers)]
-            start += workers * CHUNK
+            ranges = [(seed, start + place * CHUNK_ROWS, against) for place in range(workers)]
+            start += workers * CHUNK_ROWS
             for rows in pool.map(chunk, ranges):
                 yield from rows
 
@@ -100,7 +100,7 @@ def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:
     forbidden = graphs_of(*against)
     prompts = Prompts(PromptForm.COMPACT)
     found = []
-    for number in range(start, start + CHUNK):
+    for number in range(start, start + CHUNK_ROWS):
         task = task_of(Split.TRAIN, seed, number, forbidden)
         if task is None:
             continue

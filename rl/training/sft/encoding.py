@@ -23,7 +23,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 if TYPE_CHECKING:
     import numpy as np
 
-BATCH = 1024
+BATCH_ROWS = 1024
 _REPAIR = re.compile(
     r"\Arepair\n(?P<reference>.*)\n# candidate\n(?P<code>.*)\n# (?P<feedback>\w+: [^\n]*(?:\n# [^\n]*)?)\Z", re.DOTALL
 )
@@ -104,7 +104,7 @@ def encode(rows: Iterable[Row], tokenizer: Any, choice: Choice, held_rows: int =
 def ready_rows(rows: Iterable[Row], tokenizer: Any, choice: Choice) -> Iterator[Ready]:
     """In the order of the rows, a thousand at a time."""
     writer, chosen = _Writer(tokenizer, choice), iter(rows)
-    while batch := list(islice(chosen, BATCH)):
+    while batch := list(islice(chosen, BATCH_ROWS)):
         found = [one for row in batch for one in writer.pairs(row)]
         texts = [pair for pair in found if isinstance(pair, Pair)]
         prompts = iter(_ids(tokenizer, [pair.prompt for pair in texts]))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kernelwright.rl.training.sft.trainer import KernelSFTTrainer
 
 Say = Callable[[str], None]
-ASKED = "asked.json"
+SETTINGS_FILE = "asked.json"
 COLUMNS = ("id", "kind", "prompt", "completion", "problem", "reference", "split", "correct", "source")
 
 
@@ -79,7 +79,7 @@ def _prepare(options: Options) -> bool:
     """
     if options.output.exists() and (not options.output.is_dir() or any(options.output.iterdir())):
         raise InputError(f"{options.output} is there already: choose another --out, or move it away")
-    note = options.work / ASKED
+    note = options.work / SETTINGS_FILE
     if note.is_file():
         if json.loads(note.read_text(encoding="utf-8")).get("identity") == options.identity:
             return True

@@ -22,14 +22,14 @@ from transformers.utils import logging as transformers_logging
 from trl import SFTTrainer
 
 from kernelwright.rl.training.safety.gradients import FiniteGradients
-from kernelwright.rl.training.sft.batches import IGNORED, dataset_of, loader_of
+from kernelwright.rl.training.sft.batches import IGNORED_LABEL, dataset_of, loader_of
 from kernelwright.rl.training.sft.encoding import Encoded
 
-WHOLE = "whole.json"
+COMPLETE_FILE = "whole.json"
 """Written last into a checkpoint: one without it was cut off. Holds the seconds that were spent on training."""
 HeadLoss = Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor]
 """Language-model head, hidden states and targets to the sum of losses."""
-MEASURES = 12
+LOSS_MEASUREMENTS = 12
 """How often the loss on rows kept back is measured."""
 
 
@@ -101,7 +101,7 @@ class KernelSFTTrainer(SFTTrainer):
         super()._save_checkpoint(model, trial)
         folder = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         notes = {"step": self.state.global_step, "seconds": self.clock.spent}
-        (folder / WHOLE).write_text(json.dumps(notes), encoding="utf-8")
+        (folder / COMPLETE_FILE).write_text(json.dumps(notes), encoding="utf-8")
 
 
 class BucketedSFTTrainer(KernelSFTTrainer):
@@ -135,7 +135,7 @@ class BucketedSFTTrainer(KernelSFTTrainer):
         trl's own also measures entropy and accuracy, and waits for the GPU three times a step.
         """
         labels = inputs["labels"]
-        count = (labels[:, 1:] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
+        count = (labels[:, 1:] != IGNORED_LABEL).sum() if num_items_in_batch is None else num_items_in_batch
         autocast = torch.autocast(self.args.device.type, torch.bfloat16, enabled=self.args.bf16)
         with autocast, _as_trained(model.training):
             total = sum_of_losses(self.model, inputs["input_ids"], labels, self._head)
@@ -155,7 +155,7 @@ def sum_of_losses(model: Any, ids: torch.Tensor, labels: torch.Tensor, head: Hea
     own = causal_mask(ids) if model.config._attn_implementation == "eager" else None
     mask: Any = {"full_attention": own} if plain else None
     hidden = model.model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
-    return head(model.lm_head, hidden, functional.pad(labels[:, 1:], (0, 1), value=IGNORED))
+    return head(model.lm_head, hidden, functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL))
 
 
 def causal_mask(ids: torch.Tensor) -> torch.Tensor:
@@ -170,7 +170,7 @@ def head_loss(lm_head: Any, hidden: torch.Tensor, targets: torch.Tensor) -> torc
     """Returns the summed cross entropy of hidden states of shape (batch, tokens, width) as a scalar."""
     logits = lm_head(hidden)
     return functional.cross_entropy(
-        logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="sum"
+        logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED_LABEL, reduction="sum"
     )
 
 
@@ -209,8 +209,8 @@ class _Ending(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         clock = self._trainer.clock
         share = max(clock.share, state.global_step / max(1, state.max_steps))
-        if self._trainer.eval_dataset is not None and int(share * MEASURES) > self._measured and share < 1.0:
-            self._measured = int(share * MEASURES)
+        if self._trainer.eval_dataset is not None and int(share * LOSS_MEASUREMENTS) > self._measured and share < 1.0:
+            self._measured = int(share * LOSS_MEASUREMENTS)
             control.should_evaluate = True
         if self._trainer.interrupted:
             control.should_save = True
@@ -241,7 +241,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
     """The last whole one. Those that were cut off are deleted."""
     found = {}
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
-        if (path / WHOLE).is_file():
+        if (path / COMPLETE_FILE).is_file():
             found[int(path.name.rpartition("-")[2])] = path
         else:
             shutil.rmtree(path)
@@ -250,7 +250,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 def seconds_of(checkpoint: Path) -> float:
     """Returns the seconds that a training had used at a checkpoint."""
-    return float(json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))["seconds"])
+    return float(json.loads((checkpoint / COMPLETE_FILE).read_text(encoding="utf-8"))["seconds"])
 
 
 def make_trainer(

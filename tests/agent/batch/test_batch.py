@@ -18,7 +18,7 @@ from kernelwright.agent.batch.running import run_batch
 from kernelwright.agent.batch.runs import jobs_of
 from kernelwright.agent.batch.suite_choice import choose_problems, default_run
 from kernelwright.agent.errors import Exit
-from kernelwright.agent.loop.settings import EXPLORING, Settings
+from kernelwright.agent.loop.settings import EXPLORING_TEMPERATURE, Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find
 from kernelwright.agent.prompts import Prompts
@@ -185,7 +185,7 @@ def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(
         run_batch([find("fused_silu")], policy, settings, name="drawn", samples=3, folder=tmp_path / "out", db=where)
     with Store.open(where, readonly=True) as store:
         turns = [store.turns(row.id)[0] for row in sorted(store.trajectories(), key=lambda row: row.sample)]
-    assert [turn.sampling.temperature for turn in turns] == [0.0, EXPLORING, EXPLORING]
+    assert [turn.sampling.temperature for turn in turns] == [0.0, EXPLORING_TEMPERATURE, EXPLORING_TEMPERATURE]
     assert [turn.completion.exact for turn in turns] == [False, True, True]
     assert len({turn.sampling.seed for turn in turns}) == 3
 

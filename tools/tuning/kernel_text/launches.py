@@ -9,7 +9,7 @@ from typing import Any
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, called_name
 from kernelwright.tools.tuning.kernel_text.resolving import Scopes, entries, resolve
 
-DEEPEST = 5
+MAX_NAMES_FOLLOWED = 5
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ def _starred(call: ast.Call) -> bool:
 
 def divisions_of(launch: LaunchSyntax, scopes: Scopes) -> list[GridDivision]:
     """The divisions by a number that decide a grid."""
-    grid = _body(scopes, launch.grid, DEEPEST)
+    grid = _body(scopes, launch.grid, MAX_NAMES_FOLLOWED)
     axes: list[tuple[int | None, ast.expr]] = [(None, grid)]
     if isinstance(grid, ast.Tuple | ast.List):
         starred = any(isinstance(e, ast.Starred) for e in grid.elts)
         axes = [(None if starred else i, element) for i, element in enumerate(grid.elts)]
-    return [d for axis, element in axes for d in _divisions(scopes, element, axis, DEEPEST)]
+    return [d for axis, element in axes for d in _divisions(scopes, element, axis, MAX_NAMES_FOLLOWED)]
 
 
 def _body(scopes: Scopes, grid: ast.expr, deepest: int) -> ast.expr:

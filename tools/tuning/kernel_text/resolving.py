@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import called_name, dotted
 
-DEEPEST = 6
+MAX_NAMES_FOLLOWED = 6
 """Names followed one after the other."""
 _BOUNDED_BELOW = "max"
 
@@ -95,7 +95,7 @@ class Resolved:
         self.literal, self.capped = literal, capped
 
 
-def resolve(scopes: Scopes, value: ast.expr | None, deepest: int = DEEPEST) -> Resolved | None:
+def resolve(scopes: Scopes, value: ast.expr | None, deepest: int = MAX_NAMES_FOLLOWED) -> Resolved | None:
     """The number or text in the file that decides an expression; None where a shape, or nothing that is written once,
     decides it.
     """

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from kernelwright.rl.data.synth.engine.ops import ACTIVATIONS, ARITHMETIC, BINARY, Op
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
-INLINE = 0.65
+INLINE_SHARE = 0.65
 """How often a constant is written in forward rather than given to __init__."""
-MODULE = 0.3
-LEARNED = 0.12
+MODULE_SHARE = 0.3
+LEARNED_SHARE = 0.12
 """Of the constants that training's models are given: those that are parameters of one number."""
-RESIDUAL = 0.06
+RESIDUAL_SHARE = 0.06
 """Of training's steps: those after which the value is kept, and joined again by the step after the next."""
 
 TAKES_A_TENSOR = ("scale", "shift", "subtract", "divide")
@@ -75,7 +75,7 @@ def draw_steps(
         else:
             step = _other(sketch, steps, channels, tensors, binary)
         _take(sketch, steps, step)
-        if sketch.wild and not kept and at + 2 < count and sketch.chance(RESIDUAL):
+        if sketch.wild and not kept and at + 2 < count and sketch.chance(RESIDUAL_SHARE):
             kept = sketch.free(sketch.pick(KEPT))
             steps.append(Step(step.op, operand=kept, along="kept"))
             sketch.reference.append(f"{kept} = x")
@@ -102,7 +102,7 @@ def _first(sketch: Sketch) -> Step:
     at = sketch.rng.randrange(len(op.a)) if op.a else 0
     a = repr(op.a[at]) if op.a else ""
     b = repr(op.b[at]) if op.b else ""
-    if op.constant and not sketch.chance(INLINE):
+    if op.constant and not sketch.chance(INLINE_SHARE):
         return _named(sketch, op, a, b)
     return Step(op, a=a, b=b)
 
@@ -115,7 +115,7 @@ def _named(sketch: Sketch, op: Op, a: str, b: str) -> Step:
         sketch.inputs.append((name, a))
         return Step(op, a=name, operand=name, along="input")
     name = sketch.free(called)
-    if sketch.wild and not sketch.narrow and op.name in TAKES_A_TENSOR and sketch.chance(LEARNED):
+    if sketch.wild and not sketch.narrow and op.name in TAKES_A_TENSOR and sketch.chance(LEARNED_SHARE):
         return _learned(sketch, op, name, a)
     sketch.argument(name, a)
     if not op.bound:
@@ -163,7 +163,7 @@ def _axis_of(sketch: Sketch, channels: str) -> int:
 
 def _statement(sketch: Sketch, step: Step) -> str:
     op = step.op
-    if op.module and not step.along and sketch.chance(MODULE):
+    if op.module and not step.along and sketch.chance(MODULE_SHARE):
         name = sketch.free(op.name.removesuffix("_tanh"))
         sketch.module(name, op.module.format(a=step.a, b=step.b), weights=False)
         return f"x = self.{name}(x)"

@@ -13,7 +13,7 @@ AXES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
 DEFAULTS = {"stride": "1", "padding": "0", "output_padding": "0", "dilation": "1", "groups": "1", "bias": "False"}
 """Torch's, but for the bias."""
 OVER_AXES = ("kernel_size", "stride", "padding", "output_padding", "dilation")
-SPELT_OUT = 0.6
+SPELT_OUT_SHARE = 0.6
 """Of the training's layers: those whose every argument is the model's. Held-out problems stay what they were."""
 FORMS = (4, 4, 2)
 """How often such a layer takes numbers, tuples, or an argument for each axis."""
@@ -58,7 +58,7 @@ def draw_layer(sketch: Sketch) -> Layer:
 
 def _written(sketch: Sketch, axes: int, form: str, out: str) -> Layer:
     transposed, depthwise, grouped = form == "transposed", form == "depthwise", form == "grouped"
-    if sketch.chance(SPELT_OUT if sketch.wild else 0.4):
+    if sketch.chance(SPELT_OUT_SHARE if sketch.wild else 0.4):
         return _spelt_out(sketch, axes, form, out)
     bias = sketch.chance(0.75)
     given = [] if form == "pointwise" else _window(sketch, axes, transposed)

@@ -26,7 +26,7 @@ from kernelwright.rl.data.synth.families.scans import scan
 from kernelwright.rl.data.synth.families.whole import whole
 from kernelwright.rl.data.synth.families.windows import pooling
 
-LONGEST = 8
+MAX_OPERATIONS = 8
 """Operations of the longest chains of all."""
 
 
@@ -37,7 +37,7 @@ class Family:
     make: Callable[[Sketch, int], Program]
     weight: float
     name: str
-    deepest: int = LONGEST
+    deepest: int = MAX_OPERATIONS
     """Chains over this are not drawn."""
 
 
@@ -95,7 +95,7 @@ def _family(rng: random.Random, split: Split) -> Family:
 
 def _depth(rng: random.Random, split: Split) -> int:
     if split is Split.HELD_OUT_DEPTH:
-        return rng.randint(TRAINING_DEPTH + 1, LONGEST)
+        return rng.randint(TRAINING_DEPTH + 1, MAX_OPERATIONS)
     if split is Split.HELD_OUT_COMPOSITION:
         return rng.randint(2, TRAINING_DEPTH)
     return rng.choices((1, 2, 3, 4, 5), (3.5, 3.5, 3, 3, 3) if split is Split.TRAIN else (4, 3.5, 3, 2.5, 2))[0]

@@ -20,9 +20,9 @@ from kernelwright.rl.data.worker import evaluating, evaluator
 from kernelwright.tools.report import Value
 
 STATE = "synth.json"
-UNIT = 1
+DRAWS_AT_A_TIME = 1
 """Draws that a process takes at a time: one is a second of work and more."""
-SHARD = 1024
+SHARD_ROWS = 1024
 KEEP_SECONDS = 60.0
 """After which rows are written though a shard is not full."""
 KEPT_REASONS = 60
@@ -92,7 +92,7 @@ def generate(
                     f"{state.graphs} "
                     "graphs"
                 )
-                if len(waiting) >= SHARD or (waiting and time.monotonic() - kept > KEEP_SECONDS):
+                if len(waiting) >= SHARD_ROWS or (waiting and time.monotonic() - kept > KEEP_SECONDS):
                     _keep(folder, waiting, state)
                     kept = time.monotonic()
                 if state.drafts >= n:
@@ -176,12 +176,12 @@ def _outcomes(
     while True:
         while len(ahead) < workers * 3:
             ahead.append(pool.submit(_unit, wanted, number, forbidden))
-            number += UNIT
+            number += DRAWS_AT_A_TIME
         yield from ahead.popleft().result()
 
 
 def _unit(wanted: Wanted, first: int, forbidden: frozenset[str] | None) -> list[Outcome]:
-    return [_one(wanted, number, forbidden) for number in range(first, first + UNIT)]
+    return [_one(wanted, number, forbidden) for number in range(first, first + DRAWS_AT_A_TIME)]
 
 
 def _one(wanted: Wanted, number: int, forbidden: frozenset[str] | None) -> Outcome:

@@ -14,11 +14,11 @@ import re
 
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
-SHARE = 0.5
+RENAMED_PROGRAMS_SHARE = 0.5
 """Of the training's programs that are renamed."""
-EACH = 0.6
+RENAMED_NAMES_SHARE = 0.6
 """Of their names."""
-INPUTS = 0.25
+RENAMED_INPUTS_SHARE = 0.25
 """Of their inputs' names other than `x`."""
 PREFIXES = ("bn", "gn", "pool", "conv", "init", "base", "fc", "post", "pre", "main", "extra", "final", "first", "inner",
     "proj", "act", "norm", "my", "new", "total")  # fmt: skip
@@ -55,7 +55,7 @@ def renamed(sketch: Sketch, reference: str, candidate: str) -> tuple[str, str]:
     times the inputs.
     """
     rng = sketch.style
-    if not sketch.wild or rng.random() >= SHARE:
+    if not sketch.wild or rng.random() >= RENAMED_PROGRAMS_SHARE:
         return reference, candidate
     taken = set(re.findall(r"[A-Za-z_]\w*", reference + candidate)) | set(keyword.kwlist) | set(dir(builtins))
     given = {name for name, _ in (*sketch.arguments, *sketch.inputs)}
@@ -73,7 +73,9 @@ def _names(sketch: Sketch, rng: random.Random) -> list[str]:
     layers = [line.split(" = ")[0].removeprefix("self.") for line in sketch.reference_init if line.startswith("self.")]
     own = list(dict.fromkeys([*(n for n, _ in sketch.arguments), *layers, *sketch.sizes]))
     inputs = [name for name, _ in sketch.inputs if name != "x" and name not in own]
-    chosen = [name for name in own if rng.random() < EACH] + [name for name in inputs if rng.random() < INPUTS]
+    chosen = [name for name in own if rng.random() < RENAMED_NAMES_SHARE] + [
+        name for name in inputs if rng.random() < RENAMED_INPUTS_SHARE
+    ]
     return [name for name in chosen if name not in sketch.reserved]
 
 

@@ -14,7 +14,7 @@ from kernelwright.rl.data.synth.engine.ops import ALL
 HELD_OUT_FAMILIES = frozenset({"embedding", "quantisation"})
 TRAINING_DEPTH = 5
 """Operations of the longest chains in training."""
-ONE_IN = 11
+HELD_OUT_ONE_IN = 11
 """Of all pairs of neighbouring operations, this one is held out."""
 
 ASKED_ALONE = re.compile(
@@ -50,4 +50,4 @@ def split_of(family: str, ops: tuple[str, ...]) -> Split:
 def held_out(first: str, second: str) -> bool:
     """Whether training never has `second` right after `first`."""
     digest = hashlib.sha256(f"{first}>{second}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") % ONE_IN == 0
+    return int.from_bytes(digest[:4], "big") % HELD_OUT_ONE_IN == 0

@@ -10,7 +10,7 @@ from kernelwright.rl.data.synth.engine.program import Program, finished
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.families.matmul import Product, product_kernel
 
-FLAGGED = 0.15
+BIAS_FLAG_SHARE = 0.15
 """Of training's layers: those that are told by an argument of the model whether they have a bias."""
 
 
@@ -45,7 +45,7 @@ def _layer(sketch: Sketch) -> tuple[str, bool]:
     bias = sketch.chance(0.8)
     name = sketch.pick(("linear", "linear", "gemm", "fc", "matmul"))
     given = "" if bias else ", bias=False"
-    if sketch.wild and sketch.chance(FLAGGED):
+    if sketch.wild and sketch.chance(BIAS_FLAG_SHARE):
         sketch.argument("bias", str(bias), keep=False)
         sketch.defaults["bias"] = "True"
         given = ", bias=bias"

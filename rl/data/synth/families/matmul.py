@@ -17,9 +17,9 @@ TILES = ((64, 64, 32, 4), (128, 64, 32, 8), (128, 128, 32, 8), (128, 128, 32, 8)
 """BLOCK_M, BLOCK_N, BLOCK_K, warps: 141, 135 and 207 registers a thread on sm_90, nothing spilled."""
 
 STRIDES = ("stride_am", "stride_ak", "stride_bk", "stride_bn")
-STRIDED = 0.2
+STRIDED_SHARE = 0.2
 """Share of the products of two matrices whose kernel is given strides."""
-FOLLOWED = 0.5
+FOLLOWED_SHARE = 0.5
 """Of training's products of two matrices: those that norms, softmax or a reduction may follow, so that many a
 kernel is the product and nothing else.
 """
@@ -134,10 +134,10 @@ def matmul(sketch: Sketch, depth: int) -> Program:
     sketch.dtype = sketch.rng.choices(("float32", "float16", "bfloat16"), (8, 1, 1))[0]
     form = sketch.rng.choices((_plain, _transposed, _batched, _three, _triangular), (3, 4, 2, 2, 1))[0]
     product = form(sketch)
-    if form in (_plain, _transposed, _triangular) and sketch.style.random() < STRIDED:
+    if form in (_plain, _transposed, _triangular) and sketch.style.random() < STRIDED_SHARE:
         _strided(product)
     channels = "" if sketch.narrow else sketch.shape[-1]
-    followed = sketch.wild and not sketch.narrow and form in (_plain, _transposed) and sketch.chance(FOLLOWED)
+    followed = sketch.wild and not sketch.narrow and form in (_plain, _transposed) and sketch.chance(FOLLOWED_SHARE)
     first, *later = draw_parts(sketch, depth) if followed else [depth]
     steps = draw_steps(sketch, first - 1, binary=0.2, channels=channels, tensors=True)
     product_kernel(sketch, product, steps)

@@ -161,7 +161,7 @@ REDUCTIONS = (
 )  # fmt: skip
 PLANES = tuple(r for name in ("mean", "sum", "max", "min", "logsumexp") for r in REDUCTIONS if r.name == name)
 """Which take several axes."""
-SAMPLES = 0.3
+PER_SAMPLE_SHARE = 0.3
 """Of training's reductions over several axes: those that leave one number a sample."""
 LONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
 """Which no benchmark asks for alone."""
@@ -205,7 +205,7 @@ def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> Non
 def _planes(sketch: Sketch, chosen: Reduction, around: int, first: int) -> None:
     """Over all axes behind the second, in training at times behind the first: a plane, or a sample, is one row."""
     steps = draw_steps(sketch, first, tensors=False, binary=0)
-    behind = 1 if sketch.wild and sketch.chance(SAMPLES) else 2
+    behind = 1 if sketch.wild and sketch.chance(PER_SAMPLE_SHARE) else 2
     axes = ", ".join(str(i) for i in range(behind, len(sketch.shape)))
     keep = sketch.chance(0.5)
     shown = sketch.pick((f"({axes})", f"[{axes}]"))

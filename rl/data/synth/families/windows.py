@@ -9,7 +9,7 @@ from kernelwright.rl.data.synth.engine.tensors import start
 
 AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}
 LOW = '-float("inf")'
-FLAGS = 0.3
+FLAG_SHARE = 0.3
 
 
 def pooling(sketch: Sketch, depth: int) -> Program:
@@ -80,7 +80,7 @@ def _flags(sketch: Sketch, largest: bool, prefix: str) -> list[str]:
     """
     flags = {"return_indices": "False"} if largest else {"count_include_pad": "True"}
     flags |= {"ceil_mode": "False"}
-    chosen = [name for name in flags if sketch.wild and sketch.style.random() < FLAGS]
+    chosen = [name for name in flags if sketch.wild and sketch.style.random() < FLAG_SHARE]
     for name in chosen:
         sketch.argument(f"{prefix}{name}", flags[name], keep=False)
         sketch.defaults[f"{prefix}{name}"] = flags[name]
