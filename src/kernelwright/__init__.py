@@ -132,8 +132,8 @@ def solve(
     Args:
         problem: A `Problem`, or what `find_problem` takes.
         output: The file that the best kernel is written to.
-        policy: Who writes: `embedded` (the policy that ships; no key, no download), `openai:MODEL@URL`, `vllm:PATH`,
-            `transformers:PATH` or `scripted:FILE`.
+        policy: Who writes: `embedded` (the policy that ships; no key, no download), `compiler` (torch's compiler, no
+            model), `openai:MODEL@URL`, `vllm:PATH`, `transformers:PATH` or `scripted:FILE`.
         device: `auto`, `cpu` or `cuda:N`.
         turns: The most replies that the policy is asked for.
         database: Where the trajectory is kept; None keeps it in `.kernelwright/runs.db`.
