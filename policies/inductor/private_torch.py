@@ -57,6 +57,7 @@ CONTRACT = (
     "torch.utils._sympy.interp:sympy_interp",
     "torch.utils._sympy.reference:PythonReferenceAnalysis",
     "torch.utils._triton:triton_hash_with_backend",
+    "torch._subclasses.fake_tensor:init_gpu_context",
     "triton.backends.compiler:GPUTarget",
     "triton.runtime.driver:driver.set_active",
 )
@@ -95,6 +96,7 @@ def pretend_gpu() -> None:
     import torch._dynamo.device_interface as interfaces
     import torch.utils._triton
     import tqdm
+    from torch._subclasses import fake_tensor
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
 
@@ -112,6 +114,7 @@ def pretend_gpu() -> None:
         setattr(interfaces.CudaInterface, name, staticmethod(_constant(answer)))
         setattr(interfaces.CudaInterface.Worker, name, staticmethod(_constant(answer)))
     torch.utils._triton.triton_hash_with_backend = _constant("none")
+    fake_tensor.init_gpu_context = _constant(None)  # torch's CUDA build makes a real tensor there
     target = GPUTarget("cuda", 90, 32)
     driver.set_active(types.SimpleNamespace(get_current_target=lambda: target, get_current_device=lambda: 0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from kernelwright.policies.transformations.attention_pattern import Attention, MaskKind, find_attention
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, plain
@@ -18,6 +19,10 @@ import triton.language as tl
 
 """
 RANKS = (2, 3, 4)
+WIDEST_HEAD = 256
+"""Columns of a head, in the problem as it is given: a block of queries keeps a row of the result in registers. Wider
+ones spill, and take Triton more than half a minute to compile; torch's own flash kernel ends there, too.
+"""
 
 
 def write_attention(exported: Exported) -> str:
@@ -29,6 +34,8 @@ def write_attention(exported: Exported) -> str:
         raise NotTransformed(f"operands of {sorted(ranks)} axes")
     if not found.query.meta["val"].dtype.is_floating_point or _widest(found) > 8:
         raise NotTransformed("operands that are no floating-point numbers of at most 32 bits")
+    if (wide := max(_columns(found.query), _columns(found.value))) > WIDEST_HEAD:
+        raise NotTransformed(f"heads of {wide} columns, more than {WIDEST_HEAD}")
     names = exported.names
     host = HostText(names, {})
     call = _call(found, host)
@@ -47,6 +54,13 @@ def write_attention(exported: Exported) -> str:
         f"    def forward(self, {', '.join(exported.inputs)}):\n{body}        return {returned}\n"
     )
     return f"{HEADER}{text}\n\n{module}"
+
+
+def _columns(node: Any) -> int:
+    """Of the problem as it is given, where that is known."""
+    extent = node.meta["val"].shape[-1]
+    hint = extent if isinstance(extent, int) else getattr(extent.node, "hint", None)
+    return 0 if hint is None else int(hint)
 
 
 def _widest(found: Attention) -> int:

@@ -71,6 +71,8 @@ REFUSED = {
         return F.scaled_dot_product_attention(F.scaled_dot_product_attention(q, k, v), k, v)"""),
     "a_random_dropout": ("q, k, v", SAME, """
         return F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)"""),
+    "heads_too_wide_for_registers": ("q, k, v", ", ".join(["torch.randn(2, 4, 64, 512)"] * 3), """
+        return F.scaled_dot_product_attention(q, k, v)"""),
     "a_softmax_over_queries": ("q, k, v", SAME, """
         return torch.softmax(q @ k.transpose(-2, -1), dim=-2) @ v"""),
 }  # fmt: skip
