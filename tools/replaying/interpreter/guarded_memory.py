@@ -201,7 +201,7 @@ def install() -> None:
     """Replaces what touches memory in the interpreter's builder. Once in a process."""
     from triton.runtime import interpreter
 
-    from kernelwright.tools.replaying.interpreter.bfloat16 import add_atomically
+    from kernelwright.tools.replaying.interpreter.number_formats.bfloat16 import add_atomically
 
     builder, handle, np_dtype = interpreter.InterpreterBuilder, interpreter.TensorHandle, interpreter._get_np_dtype
 

@@ -202,11 +202,11 @@ def install() -> None:
     second time it does nothing.
     """
     from kernelwright.tools.compiling.text import vocabulary
-    from kernelwright.tools.replaying.interpreter import bfloat16 as interpreter_bf16
-    from kernelwright.tools.replaying.interpreter import float8 as interpreter_float8
     from kernelwright.tools.replaying.interpreter import quicker_language, tree_reductions
     from kernelwright.tools.replaying.interpreter import repairs as interpreter_repairs
     from kernelwright.tools.replaying.interpreter.libdevice import provide_libdevice
+    from kernelwright.tools.replaying.interpreter.number_formats import bfloat16 as interpreter_bf16
+    from kernelwright.tools.replaying.interpreter.number_formats import float8 as interpreter_float8
 
     if _installed:
         return

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelwright.tools.replaying.interpreter import bfloat16
+from kernelwright.tools.replaying.interpreter.number_formats import bfloat16
 
 
 def install() -> None:
