@@ -12,7 +12,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.judging.own_work import Rule
@@ -60,6 +60,18 @@ VERDICTS_A_SEED = 64
 """After so many verdicts on one problem its draws are made anew from another seed."""
 CPU_MARGIN = 4096
 """Bytes round shared tensors on a CPU, where every access of a kernel is checked by itself."""
+
+
+T = TypeVar("T")
+
+
+def _never(_: Exception) -> bool:
+    return False
+
+
+def _without_memory(error: Exception) -> bool:
+    """Whether the candidate's process had no memory left: what is kept here may have been in its way."""
+    return isinstance(error, Failed) and error.failure.fault is Fault.MEMORY
 
 
 class Judge:
@@ -195,21 +207,31 @@ class Judge:
 
         Never raises for what a candidate does; raises ProblemError where the reference fails at its base size.
         """
+        return self._with_room(
+            base.problem, lambda: self._once(candidate, base, others, seed, rules, binaries, progress)
+        )
+
+    def _with_room(self, problem: Problem, attempt: Callable[[], T], also: Callable[[Exception], bool] = _never) -> T:
+        """The attempt's answer on this device; made once more, with all that is kept given back, where it found no
+        memory.
+
+        also: errors that are a lack of memory, too; the second one is passed on as it is. Raises DoesNotFit.
+        """
         with self._here():
             try:
-                return self._once(candidate, base, others, seed, rules, binaries, progress)
+                return attempt()
             except Exception as error:
                 clear_traceback(error)
-                if not out_of_memory(error):
+                if not (out_of_memory(error) or also(error)):
                     raise
             self.forget()
             try:
-                return self._once(candidate, base, others, seed, rules, binaries, progress)
+                return attempt()
             except Exception as error:
                 clear_traceback(error)
                 if not out_of_memory(error):
                     raise
-                raise DoesNotFit(base.problem.name, self.device) from error
+                raise DoesNotFit(problem.name, self.device) from error
 
     def _once(
         self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
@@ -238,22 +260,16 @@ class Judge:
         Raises Failed, DoesNotFit, and InfrastructureError where another program is at work on this GPU.
         """
         assert self.profiler is not None
-        with self._here():
+        profiler = self.profiler
+
+        def profiled() -> tuple[ProfileResult, OwnWork | None]:
             try:
-                return self.profiler.profile(self, candidate, base, seed, rule, work, binaries, resources)
-            except Exception as error:
-                if not (out_of_memory(error) or _without_memory(error)):
-                    raise
-                clear_traceback(error)
+                return profiler.profile(self, candidate, base, seed, rule, work, binaries, resources)
             finally:
                 self.buffers.release()
                 self._trim()
-            self.forget()
-            try:
-                return self.profiler.profile(self, candidate, base, seed, rule, work, binaries, resources)
-            finally:
-                self.buffers.release()
-                self._trim()
+
+        return self._with_room(base.problem, profiled, _without_memory)
 
     def trial(
         self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
@@ -262,21 +278,7 @@ class Judge:
 
         Raises DoesNotFit, and InfrastructureError where another program is at work on this GPU.
         """
-        with self._here():
-            try:
-                return self._tried(candidate, base, seed, binaries, calls)
-            except Exception as error:
-                if not out_of_memory(error):
-                    raise
-                clear_traceback(error)
-            self.forget()
-            try:
-                return self._tried(candidate, base, seed, binaries, calls)
-            except Exception as error:
-                if not out_of_memory(error):
-                    raise
-                clear_traceback(error)
-                raise DoesNotFit(base.problem.name, self.device) from error
+        return self._with_room(base.problem, lambda: self._tried(candidate, base, seed, binaries, calls))
 
     def _tried(
         self, candidate: TracedCandidate, base: AtSize, seed: int, binaries: Mapping[str, Any], calls: int
@@ -380,11 +382,6 @@ class Judge:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _without_memory(error: Exception) -> bool:
-    """Whether the candidate's process had no memory left: what is kept here may have been in its way."""
-    return isinstance(error, Failed) and error.failure.fault is Fault.MEMORY
 
 
 def _key(problem: Problem, seed: int) -> tuple[str, str]:

@@ -90,12 +90,12 @@ class SizeChecks:
         """Binds the weights and sets the module up. seed: of random numbers in its `__init__`. Raises Failed."""
         pairs = match(self.prepared.model, listed_state(self.trace)) if self.prepared.has_weights else {}
         self.reloaded = (pairs is not None) if self.prepared.has_weights else None
-        pairs = pairs or {}
-        pairs |= buffers_of(self.prepared.model, self.trace, pairs)
+        pairs = {**(pairs or {}), **buffers_of(self.prepared.model, self.trace, pairs or {})}
         state = state_of(self.prepared.model)
         names = list(pairs.items())
         placed = self._shared([state[ours].detach() for _, ours in names])
         self._weights = {theirs: (ours, shared) for (theirs, ours), shared in zip(names, placed, strict=True)}
+        self._synchronize()
         self._replayer.open(
             self._traced,
             self._index,

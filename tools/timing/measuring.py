@@ -243,7 +243,7 @@ class Measuring:
         """Has a timed output compared; whether the calls left something behind. Raises Failed for a wrong output."""
         last = (self._turn - 1) % len(self._sets)
         for place in places:
-            place.memory.fill_(0xFF)
+            _filled(place.memory)
         specs = [[{"tensor": place.spec} for place in places]]
         message = {"do": "clock_check", "index": last, "sets": specs}
         reply = self._process.ask(message, seconds=ANSWER_SECONDS, shared=list(places))
@@ -282,6 +282,17 @@ def _step_time(row: Any, total: float) -> StepTime:
         name=clean_text(row["name"], 160), grid=(x, y, z), launch=bool(row["launch"]), milliseconds=ms,
         share=ms / total if total else 0.0
     )  # fmt: skip
+
+
+def _filled(memory: Any) -> None:
+    """Written over, and done: the other process does not wait for this one's stream, and gigabytes take longer than a
+    message.
+    """
+    memory.fill_(0xFF)
+    if memory.is_cuda:
+        import torch
+
+        torch.cuda.synchronize(memory.device)
 
 
 def _compare_timed(compare: Callable[[int], None], index: int) -> None:
