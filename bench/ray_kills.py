@@ -5,9 +5,11 @@
 
 First `--verdicts` distinct candidates are judged while `--kills` judges (Ray workers) are killed in the middle of their
 work; then `--compare` distinct candidates are judged by two judges here and by two judges on Ray, warm, without kills.
-Every candidate is right, compiled, and interpreted at its own size. With --scaling 1, 2 and 4 judges whose candidates
-sleep for two seconds in their host code, which takes no processor time: what the pool itself costs. Exit code 1 where a
-verdict is missing, or an attempt that was lost is not on record.
+Every candidate is right, compiled, and interpreted at its own size, and for the comparison once more at the eight sizes
+of a verdict that says nothing of sizes. `--verdicts 0` and `--compare 0` leave a part out.
+With --scaling 1, 2 and 4 judges that are actors as ever, but whose verdicts wait as for a GPU: the host code of the
+candidate sleeps for eight seconds, which takes no processor time, and is refused then. What is left is what actors and
+the pool cost. Exit code 1 where a verdict is missing, or an attempt that was lost is not on record.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ from kernelwright.tools.report import Report
 
 GOOD = Path(__file__).parents[1] / "tests" / "kernels" / "good" / "fused_silu.py"
 NODE = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
-SLEEP = "\nimport time\ntime.sleep(2.0)\n"
+WAIT_SECONDS = 8.0
+"""Of a simulated verdict: what a large problem takes on a GPU."""
+WAITS = f"\nimport time\ntime.sleep({WAIT_SECONDS})\nraise ValueError('waited')\n"
 
 
 def candidates(count: int, series: str, more: str = "") -> list[str]:
@@ -62,9 +66,11 @@ def warm(pool: JudgePool) -> None:
         judge_all(pool, candidates(count, f"warm {time.monotonic()}"), count, seen)
 
 
-def judge_all(pool: JudgePool, texts: Sequence[str], at_once: int, seen: set[str] | None = None) -> list[Report]:
+def judge_all(
+    pool: JudgePool, texts: Sequence[str], at_once: int, seen: set[str] | None = None, sizes: int = 0
+) -> list[Report]:
     """Every text through an evaluator of the pool."""
-    problem, options = find("fused_silu"), Options(sizes=0, seed=1)
+    problem, options = find("fused_silu"), Options(sizes=sizes, seed=1)
     if seen is not None:
         asked = [pool.submit(problem, text, options, began=seen.add) for text in texts]
         return [future.result() for future in asked]
@@ -118,13 +124,14 @@ def with_kills(pool: RayPool, verdicts: int, kills: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def timed(pool: JudgePool, texts: Sequence[str]) -> float:
+def timed(pool: JudgePool, texts: Sequence[str], sizes: int = 0) -> float:
+    """Seconds."""
     began = time.monotonic()
-    judge_all(pool, texts, pool.capacity(DeviceKind.CPU))
+    judge_all(pool, texts, pool.capacity(DeviceKind.CPU), sizes=sizes)
     return time.monotonic() - began
 
 
-def compared(pool: RayPool, count: int) -> dict[str, Any]:
+def compared(pool: RayPool, count: int, sizes: int) -> dict[str, Any]:
     """In turns, so that whatever else this machine does meets both."""
     local = LocalPool(["cpu"], pool.capacity(DeviceKind.CPU))
     try:
@@ -132,28 +139,30 @@ def compared(pool: RayPool, count: int) -> dict[str, Any]:
         warm(pool)
         here = there = 0.0
         for turn in range(4):
-            here += timed(local, candidates(count // 4, f"here {turn}"))
-            there += timed(pool, candidates(count // 4, f"there {turn}"))
+            here += timed(local, candidates(count // 4, f"here {sizes} {turn}"), sizes)
+            there += timed(pool, candidates(count // 4, f"there {sizes} {turn}"), sizes)
     finally:
         local.close()
     return {
-        "verdicts each": 4 * (count // 4),
-        "two local judges (s)": f"{here:.1f}",
-        "two judges on Ray (s)": f"{there:.1f}",
-        "Ray over local": f"{100 * (there / here - 1):+.1f} %",
+        f"verdicts each, {sizes} sizes": 4 * (count // 4),
+        f"two local judges, {sizes} sizes (s)": f"{here:.1f}",
+        f"two judges on Ray, {sizes} sizes (s)": f"{there:.1f}",
+        f"Ray over local, {sizes} sizes": f"{100 * (there / here - 1):+.1f} %",
     }  # fmt: skip
 
 
-def scaling(counts: Sequence[int] = (1, 2, 4)) -> dict[str, Any]:
-    """Verdicts a second of judges whose candidates sleep."""
+def scaling(counts: Sequence[int] = (1, 2, 4), each: int = 5) -> dict[str, Any]:
+    """Verdicts a second of judges that wait, and that as a part of what so many such judges could make."""
     rows: dict[str, Any] = {}
     for count in counts:
         cluster = two_nodes(1) if count == 2 else _one_node(count)
         pool = RayPool(cluster.address)
         try:
             warm(pool)
-            texts = candidates(6 * count, f"scaling {count}", SLEEP)
-            rows[f"{count} judges (verdicts/s)"] = f"{len(texts) / timed(pool, texts):.2f}"
+            texts = candidates(each * count, f"scaling {count}", WAITS)
+            rate = len(texts) / timed(pool, texts)
+            rows[f"{count} judges, {WAIT_SECONDS:g} s a verdict (verdicts/s)"] = f"{rate:.3f}"
+            rows[f"{count} judges, of linear"] = f"{100 * rate * WAIT_SECONDS / count:.1f} %"
         finally:
             pool.close()
             cluster.shutdown()
@@ -186,22 +195,31 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     rows: dict[str, Any] = {}
+    if given.verdicts or given.compare:
+        on_two_nodes(given, rows)
+    if given.scaling:
+        rows |= scaling()
+        write(rows, given.out)
+    whole = rows.get("verdicts made", 0) + rows.get("given up after three attempts", 0) == given.verdicts
+    return 0 if whole and rows.get("attempts lost, on record") == rows.get("judges killed at work") else 1
+
+
+def on_two_nodes(given: argparse.Namespace, rows: dict[str, Any]) -> None:
+    """The batch with kills, and the comparison; what is known goes to `rows` as it is."""
     cluster = two_nodes()
     pool = RayPool(cluster.address)
     try:
         warm(pool)
-        rows |= with_kills(pool, given.verdicts, given.kills)
-        write(rows, given.out)
-        rows |= compared(pool, given.compare) if given.compare else {}
-        write(rows, given.out)
+        if given.verdicts:
+            rows |= with_kills(pool, given.verdicts, given.kills)
+            write(rows, given.out)
+        if given.compare:
+            for sizes in (8, 0):
+                rows |= compared(pool, given.compare, sizes)
+                write(rows, given.out)
     finally:
         pool.close()
         cluster.shutdown()
-    if given.scaling:
-        rows |= scaling()
-        write(rows, given.out)
-    whole = rows["verdicts made"] + rows["given up after three attempts"] == given.verdicts
-    return 0 if whole and rows["attempts lost, on record"] == rows["judges killed at work"] else 1
 
 
 if __name__ == "__main__":

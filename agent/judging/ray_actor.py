@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterator
 
 from kernelwright.agent.judging.messages import Ask, Judged, Ready, Step, Trouble
 from kernelwright.agent.judging.verdict_maker import VerdictMaker
+
+Message = Step | Judged | Trouble
+STEP_SECONDS = 0.25
+"""Between two steps that are told."""
 
 
 class JudgeActor:
@@ -32,20 +37,25 @@ class JudgeActor:
         self._closed.wait()
 
     def make(self, ask: str) -> Iterator[str]:
-        """The steps of a verdict as they are made, and at last the verdict, or why there is none."""
+        """The steps of a verdict, and at last the verdict, or why there is none.
+
+        Of steps that follow each other closely only the newest is told: a message costs Ray milliseconds.
+        """
         asked = Ask.model_validate_json(ask)
-        messages: queue.SimpleQueue[Step | Judged | Trouble] = queue.SimpleQueue()
+        messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
         def work() -> None:
             step = lambda doing: messages.put(Step(number=asked.number, doing=doing))  # noqa: E731
             messages.put(self._maker.make(asked, step))
 
         threading.Thread(target=work, daemon=True).start()
+        told = 0.0
         while True:
-            message = messages.get()
+            message = _newest(messages, told + STEP_SECONDS)
             yield message.model_dump_json()
             if not isinstance(message, Step):
                 return
+            told = time.monotonic()
 
     def stop(self, number: int) -> None:
         """The verdict of that number ends at its next step."""
@@ -55,3 +65,14 @@ class JudgeActor:
         """Ends the evaluator's processes."""
         self._closed.set()
         self._maker.close()
+
+
+def _newest(messages: queue.SimpleQueue[Message], until: float) -> Message:
+    """The newest step at that moment (time.monotonic), or the end as soon as it is there."""
+    message = messages.get()
+    while isinstance(message, Step) and (left := until - time.monotonic()) > 0:
+        try:
+            message = messages.get(timeout=left)
+        except queue.Empty:
+            break
+    return message

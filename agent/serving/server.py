@@ -25,6 +25,10 @@ from kernelwright.errors import InputError
 
 GRACE_SECONDS = 5
 """That answers under way are given when the server is stopped."""
+IDLE_SECONDS = 65
+"""That a connection is kept between two requests: longer than clients keep theirs (httpx 5, others up to 60), or one
+would send its next request into a connection that is being closed.
+"""
 MAX_WAITING_CONNECTIONS = 2048
 """Connections that wait to be taken."""
 LOOPBACK = ("127.", "localhost", "::1")
@@ -111,7 +115,7 @@ def _config(plan: Plan, context: Context) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(context, plan.body_seconds), http=protocol, ws="none", loop="asyncio", lifespan="on",
         log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
-        backlog=MAX_WAITING_CONNECTIONS,
+        timeout_keep_alive=IDLE_SECONDS, backlog=MAX_WAITING_CONNECTIONS,
     )  # fmt: skip
 
 

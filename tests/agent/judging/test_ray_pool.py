@@ -69,7 +69,7 @@ def test_verdicts_are_made_on_both_nodes_and_are_the_evaluator_s(pool, right):
     futures = [pool.submit(find("fused_silu"), one, OPTIONS, steps.append, None, judges.append) for one in asked]
     assert all(future.result(500).correct for future in futures)
     assert len(set(judges)) == 2
-    assert "interpreting at small sizes" in steps
+    assert {"beginning"} < set(steps)
     with pytest.raises(ProblemError, match="lacks"):
         pool.submit(Problem(name="none", source="x = 1"), right).result(500)
     stopped = pool.submit(find("fused_silu"), right, OPTIONS, lambda doing: pool.cancel(stopped))
