@@ -40,6 +40,8 @@ CALLS = 32
 """Timed calls of each configuration of the exhaustive search."""
 EIGHTH = 8
 """The share of the exhaustive search's launches that halving may take."""
+CALLS_BEFORE_HALVING = 16
+"""Of the budget, for each configuration that halving begins with."""
 ATTENTION = tuple((dim, causal, length) for dim in (64, 128) for causal in (False, True) for length in (1024, 4096))
 BATCH, HEADS = 4, 16
 
@@ -105,6 +107,10 @@ class Compiled(NamedTuple):
     texts: dict[str, str]
     """By the key of the configuration, best by the model first."""
     start: str
+    chosen: tuple[str, ...]
+    """Those of them that the tuner would measure: without equal binaries, and without many that the model takes for
+    alike.
+    """
 
 
 def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
@@ -112,6 +118,7 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
     from bench.suite import problem_of
     from kernelwright.agent.tuning.journal import Journal
     from kernelwright.agent.tuning.settings import TuneSettings
+    from kernelwright.agent.tuning.tuned import Fate
     from kernelwright.agent.tuning.tuning import Tuner
     from kernelwright.tools.tuning.kernel_text.parameters import key_of
     from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
@@ -119,7 +126,10 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
     in_time(asked)
     problem, source = problem_of(name), (GOOD / f"{name}.py").read_text(encoding="utf-8")
     target, begun = evaluator.target if evaluator.on_gpu else asked.target, time.monotonic()
-    settings = TuneSettings(target=target, device=asked.device, configurations=asked.configurations, measured=2)
+    settings = TuneSettings(
+        target=target, device=asked.device, configurations=asked.configurations,
+        measured=max(2, CALLS * asked.configurations // EIGHTH // CALLS_BEFORE_HALVING),
+    )  # fmt: skip
     with Journal(asked.out / f"{name}.compiled.jsonl", f"{name} {target} {asked.configurations}") as journal:
         tuner = Tuner(evaluator, problem, source, settings, journal, lambda _: in_time(asked), kernel=name)
         space, groups = tuner.pruned()
@@ -130,7 +140,8 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
         "compile_seconds": time.monotonic() - begun,
     }  # fmt: skip
     texts = {key_of(row.configuration): rewrite(tuner.file.source, space, row.configuration) for row in rows}
-    return Compiled(told, problem, texts, key_of(space.start()))
+    chosen = tuple(key_of(row.configuration) for row in rows if row.fate is Fate.REMAINS)
+    return Compiled(told, problem, texts, key_of(space.start()), chosen)
 
 
 def measured(evaluator: Any, asked: argparse.Namespace, made: Compiled) -> dict[str, Any]:
@@ -143,7 +154,7 @@ def measured(evaluator: Any, asked: argparse.Namespace, made: Compiled) -> dict[
     with Journal(asked.out / f"{made.told['kernel']}.timed.jsonl", json.dumps(made.told["target"])) as journal:
         trials = Trials(evaluator, made, journal)
         budget = Budget(CALLS * len(made.texts) // EIGHTH, asked.until, time.monotonic)
-        by_model = list(made.texts)[: max(2, budget.launches // 16)]
+        by_model = list(made.chosen)[: max(2, budget.launches // CALLS_BEFORE_HALVING)]
         halved = halve(
             by_model, lambda key, number, calls: trials.times(key, f"halving {number}", calls), budget,
             always=made.start if made.start in made.texts else "",
