@@ -86,8 +86,12 @@ def test_no_package_of_ours_imports_the_tests_or_the_bench():
     assert not trespasses, "\n".join(trespasses)
 
 
-TRUSTED_PART_OF_TRACING = {"kernelwright.tools.tracing.trace", "kernelwright.tools.tracing.client"}
-"""Of the room in which candidates run: the value that crosses, and who asks for it."""
+TRUSTED_PART_OF_TRACING = {
+    "kernelwright.tools.tracing.trace",
+    "kernelwright.tools.tracing.alternatives",
+    "kernelwright.tools.tracing.client",
+}
+"""Of the room in which candidates run: the value that crosses, what reads it, and who asks for it."""
 SANDBOXED = {"tools/launchless/service.py", "tools/replaying/service.py"}
 
 

@@ -215,6 +215,8 @@ _SUSPICIOUS: tuple[tuple[str, str], ...] = (
 
 def advice(text: str) -> tuple[str, ...]:
     """What a reader should look at twice: never the verdict, for text can be written to look like anything."""
+    if len(text) > MOST_SOURCE_BYTES:
+        return ()
     code = _without_text(text)
     found = [message for pattern, message in _SUSPICIOUS if re.search(pattern, code, re.MULTILINE)]
     return tuple(found + _kernel_advice(text))

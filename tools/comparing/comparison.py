@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernelwright.tools.comparing.deviation import Deviation, deviation_of_floats, deviation_of_whole_numbers
+from kernelwright.tools.comparing.forms_of_outputs import overlaps
 from kernelwright.tools.comparing.tolerance import (
     Tensor,
     Tolerance,
@@ -49,7 +50,7 @@ class Described(Value):
     device: str = ""
     """cpu or cuda: the index is the judge's own affair."""
     layout: str = ""
-    """strided, overlapping (a stride of 0 over more than one element), sparse_coo ..."""
+    """strided, overlapping (two elements lie in one place, as after `expand`), sparse_coo ..."""
 
 
 class Measured(Value):
@@ -65,15 +66,6 @@ class Measured(Value):
     """The largest of error over allowed error, by row and by RMS: over 1 is wrong."""
 
 
-def flatten(outputs: Any) -> list[Any]:
-    """The leaves of nested tuples, lists and dicts, in order."""
-    if isinstance(outputs, tuple | list):
-        return [leaf for item in outputs for leaf in flatten(item)]
-    if isinstance(outputs, dict):
-        return [leaf for item in outputs.values() for leaf in flatten(item)]
-    return [outputs]
-
-
 def describe(value: Any) -> Described:
     """Returns the type, shape, dtype, device and layout of an output; the type alone where it is no tensor."""
     import torch
@@ -82,9 +74,7 @@ def describe(value: Any) -> Described:
         return Described(type=type(value).__name__)
     name = "Tensor" if type(value) is torch.Tensor else type(value).__name__
     dtype, layout = (str(v).removeprefix("torch.") for v in (value.dtype, value.layout))
-    if value.layout == torch.strided and any(
-        n > 1 and s == 0 for n, s in zip(value.shape, value.stride(), strict=True)
-    ):
+    if overlaps(value):
         layout = "overlapping"
     return Described(type=name, shape=tuple(value.shape), dtype=dtype, device=value.device.type, layout=layout)
 

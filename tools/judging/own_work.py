@@ -10,13 +10,11 @@ be copies of what torch's layout operators made.
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.replaying.replayer import Watched
 from kernelwright.tools.report import Census, Cheat, Failed, Failure, Fault, OwnWork, clean_text
 from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Trace, Traced, every, tensors_in
@@ -26,7 +24,11 @@ COMPUTING_VIEWS = frozenset(
     {"_neg_view", "_conj", "_conj_physical", "resolve_neg", "resolve_conj", "view_as_real_copy"}
 )
 """Views that change values when they are read."""
-ASKS_FOR_NAN = frozenset({"isnan", "isnand", "isfinited", "finitef", "isinf", "propagate_nan", "PropagateNan"})
+MOVING = frozenset(
+    {"flip", "index", "index_select", "roll", "rot90", "tril", "triu", "gather", "take", "slice_scatter"}
+)
+"""Operators that count as computing in forward and only move weights here."""
+FOLLOWS = "which weights that are loaded later do not follow"
 MOST_NAMED = 4
 """Operators that a message names."""
 
@@ -152,6 +154,78 @@ def first_call_computes_more(trace: Trace) -> bool:
     return trace.later is not None and work(trace.first) > work(trace.later)
 
 
+def require_no_work_on_weights(trace: Trace, reloaded: bool | None) -> None:
+    """Raises Failed where the set-up computes from the weights.
+
+    Users load weights into a module that is made already. What its constructor has computed from the weights does not
+    follow those, and where it is the problem's own work it is done before the clock begins. Layout copies (a transposed
+    weight, two weights in one) are no such work.
+
+    reloaded: whether the candidate's weights are the judge's; where they are not, what it drew at random stands for
+    them.
+    """
+    if reloaded is None:
+        return
+    places = {number: number for name, number in trace.state.items() if name in trace.parameters}
+    told = _work(trace, set(places)) if reloaded else _product_of_draws(trace)
+    if told:
+        message = clean_text(f"its constructor works out {told} from the weights, {FOLLOWS}", 300)
+        raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=message))
+
+
+def _work(trace: Trace, weights: set[int]) -> str:
+    """The first step of the set-up that computes from the weights; empty where there is none."""
+    memory, holds = set(weights), set(weights)
+    for step in every(trace.setup):
+        if isinstance(step, Launch):
+            used = set(tensors_in(step.args))
+            if used & holds:
+                return "a launch"
+        elif isinstance(step, Operator):
+            func, used = operator_named(step.op), set(tensors_in(step.args)) | set(tensors_in(step.kwargs))
+            made = set(tensors_in(step.out))
+            first = next(iter(tensors_in(step.args[:1])), None)
+            changes = func is not None and bool(func._schema.is_mutable)
+            if changes and first in memory:
+                memory |= made  # it initialises a weight
+            elif used & holds:
+                if _computes(step) and not (changes and first is not None and used & holds == {first} & memory):
+                    return step.op
+                holds |= made
+                if changes and first is not None:
+                    holds.add(first)
+                if func is not None and func.is_view and used & memory:
+                    memory |= made
+            if made & weights:
+                memory |= made
+    return ""
+
+
+def _product_of_draws(trace: Trace) -> str:
+    """The first operator of the set-up that combines two tensors which were drawn at random."""
+    import torch
+
+    drawn: set[int] = set()
+    for step in every(trace.setup):
+        if not isinstance(step, Operator):
+            continue
+        func = operator_named(step.op)
+        used, made = [*tensors_in(step.args), *tensors_in(step.kwargs)], set(tensors_in(step.out))
+        if func is not None and torch.Tag.nondeterministic_seeded in func.tags:
+            drawn |= made | set(used[:1])
+            continue
+        both = {n for n in used if n in drawn}
+        if len(both) > 1 and _computes(step) and not (func is not None and func._schema.is_mutable):
+            return step.op
+        if both:
+            drawn |= made
+    return ""
+
+
+def _computes(step: Operator) -> bool:
+    return kind_of(step) == "compute" and step.op.split(".")[1] not in MOVING
+
+
 def depends_on_a_launch(trace: Trace) -> bool:
     """Whether some output of a call can hold what a launch wrote: followed through operators, views and memory that
     is written in place.
@@ -223,14 +297,31 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
     return work.with_(accepted=True)
 
 
-def judge_watched(watched: Watched | None, rule: Rule) -> None:
-    """What one watched call showed of contents. Raises Failed where the kernels only copy, or where torch truncates."""
+def require_inputs_left_alone(watched: Watched | None, mutated: frozenset[int]) -> None:
+    """Raises Failed where a watched call wrote to an input that the reference leaves alone, and put back what was
+    there.
+    """
+    written = [] if watched is None else sorted(set(watched.changed_inputs) - mutated)
+    if written:
+        message = f"input {written[0]} is written to and restored within the call; the reference leaves it alone"
+        raise Failed(Failure(fault=Fault.MUTATION, message=message))
+
+
+def judge_watched(watched: Watched | None, rule: Rule, only_moves: Callable[[], bool] = lambda: False) -> None:
+    """What one watched call showed of contents. Raises Failed where the kernels only copy, where torch truncates, and
+    where torch lays values out anew for a problem that does nothing else.
+
+    only_moves: whether the reference only moves values; asked where it matters.
+    """
     if watched is None or rule.mode == "report":
         return
     if watched.launches and watched.copies == watched.launches:
         message = (
             "the kernels only copy what torch's own operators made: what computes are views, expansions and conversions"
         )
+        raise Failed(Failure(fault=Fault.FALLBACK, message=message))
+    if watched.rearranged and rule.mode == "strict" and only_moves():
+        message = f"the problem only moves values to other places, and torch moves them: {named(watched.rearranged)}"
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     if watched.truncations and rule.mode == "strict":
         message = f"torch turns floating values into whole numbers, which truncates them: {named(watched.truncations)}"
@@ -268,24 +359,3 @@ def kernels_launched(trace: Trace, traced: Traced) -> frozenset[str]:
 
 def _content(traced: Traced, key: str) -> str:
     return traced.functions[key].text + str(traced.functions[key].line)
-
-
-def treats_nan(text: str) -> bool:
-    """Whether a kernel's text does something of its own with NaN: compares a value with itself, or asks whether it
-    is one.
-    """
-    try:
-        tree = parse_module(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Name | ast.Attribute)
-            and (getattr(node, "attr", "") or getattr(node, "id", "")) in ASKS_FOR_NAN
-        ):
-            return True
-        if isinstance(node, ast.Compare) and len(node.comparators) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
-            sides = node.left, node.comparators[0]
-            if all(isinstance(side, ast.Name) for side in sides) and sides[0].id == sides[1].id:  # type: ignore[attr-defined]
-                return True
-    return False

@@ -4,20 +4,24 @@ sizes.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.tools.comparing.movement import gives_back_an_input, only_moves
+from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import kernels_of
 from kernelwright.tools.judging.rules import AtSize, Judged, Rules
-from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, SizeChecks
+from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import PreparedProblem
+from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem
 from kernelwright.tools.references.unmatched_weights import require_visible_weights
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
+from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.report import (
     Cheat,
     Check,
@@ -28,7 +32,9 @@ from kernelwright.tools.report import (
     OwnWork,
     SizeOutcome,
     Tried,
+    clean_text,
 )
+from kernelwright.tools.tracing.alternatives import configuration_named, untaken
 from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
@@ -58,6 +64,8 @@ class Thoroughness(Enum):
 
 
 ALL, FEW, ONE_CALL = Thoroughness
+LATER_CALLS = ((30, 99), (100, 2_000), (20_000, 100_000))
+"""How many calls later the answer is looked at where something kept changes from call to call: least and most."""
 FOLDED_WEIGHTS = (
     "the first call works something out of the weights, and later calls do not follow when the weights change"
 )
@@ -148,7 +156,7 @@ class Verdict:
             if shaken:
                 self._other_weights(checks, problem)
             else:
-                checks.check(self._judge.expected(problem, self._seed, Draw.OWN, 1), POISON_BYTES[0], self._shuffle(3))
+                checks.check(self._judge.expected(problem, self._seed, Draw.OWN, 1), NOISE, self._shuffle(3))
             for number, draw in enumerate(self._distributions() if how is ALL else (Draw.SIGNED,), 2):
                 self._distribution(checks, problem, draw, number, shaken)
         finally:
@@ -159,8 +167,11 @@ class Verdict:
         first = self._judge.expected(problem, self._seed, Draw.OWN, 0)
         if checks.reloaded is False:
             require_visible_weights(checks.prepared, first)
+        if self._rules.own_work.mode != "report":
+            own_work.require_no_work_on_weights(checks.trace, checks.reloaded)
         self._progress("checking own inputs")
         outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=how is ALL)
+        own_work.require_inputs_left_alone(checks.watched, checks.prepared.mutated)
         needed = self._work.needed if self._work is not None else None
         self._work = self._own_work(checks, needed=needed)
         self._deterministic = checks.again(first, outputs, self._shuffle(1))
@@ -168,6 +179,9 @@ class Verdict:
             like_first = self._judge.like(problem, self._seed, first)
             checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
         if how is ALL:
+            self._other_configurations(checks, first)
+            if self._judge.device == "cpu":
+                self._many_calls_later(checks, first)
             decoy = checks.right_without_launches(first, self._shuffle(2))
             self._work = self._own_work(checks, needed=not decoy)
 
@@ -180,11 +194,43 @@ class Verdict:
         ):
             raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=FOLDED_WEIGHTS))
         checks.load_weights(expected.weights)
-        checks.check(expected, POISON_BYTES[0], self._shuffle(3), name="other_weights")
+        checks.check(expected, NOISE, self._shuffle(3), name="other_weights")
+
+    def _other_configurations(self, checks: SizeChecks, first: Expected) -> None:
+        """Every configuration of autotuned launches that the calls so far have not taken. Raises Failed."""
+        left = untaken(own_work.steps_of(checks.trace), self._candidate.traced, (self._shuffle(0), self._shuffle(1)))
+        for number in left:
+            checks.configuration = number
+            try:
+                checks.check(first, POISON_BYTES[0], self._shuffle(70 + number), name="own")
+            except Failed as failed:
+                label = configuration_named(own_work.steps_of(checks.trace), number)
+                message = f"with the configuration {label}: {failed.failure.message}"
+                raise Failed(failed.failure.with_(message=clean_text(message, 700))) from failed
+        checks.configuration = None
+
+    def _many_calls_later(self, checks: SizeChecks, first: Expected) -> None:
+        """Where what is kept between calls changes at each of them, as a counter does, it is moved on as if there had
+        been many more calls: the answer must still be right. Raises Failed.
+        """
+        replayer = self._judge.replayer
+        if not replayer.ask({"do": "note_kept"}, seconds=self._left()).get("kept"):
+            return
+        for _ in range(2):
+            checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
+            moved = replayer.ask({"do": "note_kept"}, seconds=self._left()).get("moved")
+        chance = random.Random(self._shuffle(62))
+        for times in [chance.randrange(*bounds) for bounds in LATER_CALLS] if moved else ():
+            replayer.ask({"do": "advance_kept", "times": times}, seconds=self._left())
+            try:
+                checks.check(first, POISON_BYTES[0], self._shuffle(0), name="own")
+            except Failed as failed:
+                told = f"wrong {times:,} calls later, by what it keeps between calls: {failed.failure.message}"
+                raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(told, 700))) from failed
 
     def _distributions(self) -> tuple[Draw, ...]:
         texts = [f.text for f in self._candidate.traced.functions.values()]
-        return (*DISTRIBUTIONS, Draw.NAN) if any(map(own_work.treats_nan, texts)) else DISTRIBUTIONS
+        return (*DISTRIBUTIONS, Draw.NAN) if any(map(treats_nan, texts)) else DISTRIBUTIONS
 
     def _distribution(self, checks: SizeChecks, problem: Problem, draw: Draw, number: int, shaken: bool) -> None:
         try:
@@ -200,7 +246,7 @@ class Verdict:
             self._notes.append(f"{draw}: not used, the reference is not finite on it")
             return
         self._progress(f"checking {draw}")
-        checks.check(expected, POISON_BYTES[number % 2], self._shuffle(number + 3))
+        checks.check(expected, POISONS[number % len(POISONS)], self._shuffle(number + 3))
 
     def _open(self, problem: Problem, prepared: PreparedProblem, index: int) -> SizeChecks:
         if index == 0:  # the largest; asking torch's allocator takes more than a call at a small size
@@ -236,8 +282,14 @@ class Verdict:
             work = work.with_(share=left, share_of="operations")
         self._work = work
         judged = own_work.judge(work, self._rules.own_work, own_work.depends_on_a_launch(checks.trace))
-        if needed is None and checks.first is not None and not checks.gives_back_an_input(checks.first):
-            own_work.judge_watched(checks.watched, self._rules.own_work)
+        if needed is None and checks.first is not None and not gives_back_an_input(checks.first):
+            first, problem = checks.first, checks.prepared.reference.problem
+            second = self._judge.expected
+            own_work.judge_watched(
+                checks.watched,
+                self._rules.own_work,
+                lambda: only_moves(first, second(problem, self._seed, Draw.OWN, 1)),
+            )
         return judged
 
     # -------------------------------------------------------------- other sizes

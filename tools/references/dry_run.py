@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kernelwright.tools.comparing.comparison import flatten
+from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dispatch import quick_answers, without_dynamo
 from kernelwright.tools.references.seeds import seeded

@@ -13,6 +13,8 @@ from typing import Any
 
 CHUNK_ELEMENTS = 1 << 26
 """Elements mapped at a time."""
+LARGEST_WHOLE = ((1 << 24) + 1, 1 << 33)
+"""About the largest of whole numbers of 32 and of 64 bits in the draw `large`."""
 FILLING_CHOICES = 8
 """Of a row's first numbers, one of which fills it."""
 
@@ -32,7 +34,7 @@ class Draw(StrEnum):
     CONSTANT_ROWS = "constant_rows"
     """Every row is one of its own numbers, and not a tiny one: variance 0, ties everywhere."""
     SPECIAL = "special"
-    """Signed, one value in sixteen zero, one in 64 a hundredfold."""
+    """Signed, one value in sixteen zero (half of these -0.0), one in 64 a hundredfold."""
     NEGATIVE = "negative"
     """Every value below zero: a maximum that starts at zero shows."""
     TINY = "tiny"
@@ -67,6 +69,22 @@ def _map_float8(tensor: Any, draw: Draw) -> None:
     _map(wide, draw)
     most = torch.finfo(tensor.dtype).max
     tensor.copy_(wide.clamp_(-most, most))
+
+
+def enlarge_whole_numbers(inputs: list[Any]) -> None:
+    """Where every tensor holds whole numbers of 32 or 64 bits: multiplies them, so that floats do not hold their sums,
+    nor 32 bits those of 64. The sign stays: a domain may have none.
+    """
+    import torch
+
+    largest = {torch.int32: LARGEST_WHOLE[0], torch.int64: LARGEST_WHOLE[1]}
+    tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
+    if any(t.dtype not in largest for t in tensors):
+        return
+    for tensor in tensors:
+        most = int(tensor.abs().max()) if tensor.numel() else 0
+        if most > 1:
+            tensor.mul_(max(largest[tensor.dtype] // most, 1)).add_(tensor.sign())
 
 
 def _pieces(tensor: Any) -> Iterator[Any]:
@@ -157,7 +175,7 @@ def _special(x: Any, h: Any) -> Any:
     import torch
 
     grown = torch.where((h >> 5) % 64 == 0, x * 100, x) * _sign(h)
-    return torch.where((h >> 1) % 16 == 0, torch.zeros_like(x), grown)
+    return torch.where((h >> 1) % 16 == 0, _zero(x, h), grown)
 
 
 def _tiny(x: Any, h: Any) -> Any:
@@ -177,7 +195,14 @@ def _negative(x: Any, h: Any) -> Any:
 def _zeros(x: Any, h: Any) -> Any:
     import torch
 
-    return torch.where((h >> 1) % 16 == 0, torch.zeros_like(x), x)
+    return torch.where((h >> 1) % 16 == 0, _zero(x, h), x)
+
+
+def _zero(x: Any, h: Any) -> Any:
+    """Zeros, half of them with a sign: -0.0."""
+    import torch
+
+    return torch.zeros_like(x) * _sign(h >> 9)
 
 
 def _infinite(x: Any, h: Any) -> Any:

@@ -15,7 +15,13 @@ from kernelwright.tools.comparing.near_ties import Recorder, as_good, naming_equ
 from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows, widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges, shake_weights
+from kernelwright.tools.references.input_distributions import (
+    Draw,
+    apply,
+    enlarge_whole_numbers,
+    keep_edges,
+    shake_weights,
+)
 from kernelwright.tools.references.reference import Reference, double, doubled
 from kernelwright.tools.report import InfrastructureError
 
@@ -267,6 +273,8 @@ def expect(
     reference, chosen = prepared.reference, model if model is not None else prepared.model
     inputs = reference.inputs(seed)
     apply(draw, inputs)
+    if draw is Draw.LARGE and reference.device == "cpu" and not any(True for _ in chosen.state_dict()):
+        enlarge_whole_numbers(inputs)
     if edges is not None:
         keep_edges(inputs, edges)
     rng = seed & 0x7FFFFFFF
@@ -365,8 +373,10 @@ def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: li
 
 
 def _gap(a: Any, b: Any) -> Any:
-    """|a - b|, 0 where it is not finite; None for whole numbers."""
-    if not (a.is_floating_point() or a.is_complex()):
+    """|a - b|, 0 where it is not finite; None for whole numbers and for what is no tensor."""
+    import torch
+
+    if not isinstance(a, torch.Tensor) or not (a.is_floating_point() or a.is_complex()):
         return None
     return (a - b).abs().nan_to_num_(nan=0.0, posinf=0.0)
 

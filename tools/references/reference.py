@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from kernelwright.tools.comparing.comparison import flatten
+from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.float64 import drawing_as_single, widen_attributes
 from kernelwright.tools.references.seeds import seeded
@@ -38,6 +38,8 @@ class Reference:
         """Names of the buffers that forward changes; None until the first run has told."""
         self.updated: tuple[str, ...] = ()
         """Those of them that keep their shape and type, in order: what they hold after a call is part of the answer."""
+        self.paths: list[str] = []
+        """Where each output lies among nested tuples and dicts, as the last run gave them."""
         with self._trouble("is imported"):
             self._module = _module(problem)
 
@@ -108,7 +110,9 @@ class Reference:
         left = [] if left is None else left
         widening = drawing_as_single() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
         with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, self._buffers_kept(model, left):
-            return flatten(model(*inputs))
+            made = model(*inputs)
+            self.paths = paths(made)
+            return flatten(made)
 
     @contextlib.contextmanager
     def _buffers_kept(self, model: Any, left: list[Any]) -> Iterator[None]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernelwright.tools.replaying import noise
+
 MARGIN_BYTES = 1 << 16
 """Bytes on each side of a tensor."""
 SENTINEL_BYTE = 0xA5
@@ -20,8 +22,8 @@ class Allocations:
     """What one run of a trace's steps allocates. Every run has its own."""
 
     def __init__(self, poison: int | None, margin: int = MARGIN_BYTES, device: str = "cuda:0") -> None:
-        """poison: the byte that fills memory which the host code asks for and does not fill; None leaves it as it
-        comes. margin: 0 for none (the clock).
+        """poison: the byte that fills memory which the host code asks for and does not fill, or NOISE; None leaves
+        it as it comes. margin: 0 for none (the clock).
         """
         if margin % _ALIGNMENT:
             raise ValueError(f"the margin has to be a multiple of {_ALIGNMENT} bytes")
@@ -47,7 +49,7 @@ class Allocations:
         if not self._margin:
             self.ranges.append((made.data_ptr(), used))
             if fill is None and self._poison is not None:
-                _bytes_of(made, used).fill_(self._poison)
+                noise.fill(_bytes_of(made, used), made, self._poison)
             return made
         memory = torch.empty(used + 2 * self._margin, dtype=torch.uint8, device=self._device)
         memory[: self._margin].fill_(SENTINEL_BYTE)
@@ -57,7 +59,7 @@ class Allocations:
         if fill is not None:
             inside.fill_(fill)
         elif self._poison is not None:
-            flat.fill_(self._poison)
+            noise.fill(flat, made, self._poison)
         self._guarded.append((memory, used))
         self.ranges.append((inside.data_ptr(), used))
         return inside

@@ -11,8 +11,8 @@ from kernelwright.tools.references.seeds import seed_everything
 from kernelwright.tools.replaying.preparation import Preparation
 from kernelwright.tools.replaying.state_forms import strides_of
 from kernelwright.tools.replaying.steps import Call, Steps, numbers_made, numbers_used
-from kernelwright.tools.replaying.values import Json, Table, bind, leaves, malformed
-from kernelwright.tools.tracing.trace import Step, Trace, every, tensors_in
+from kernelwright.tools.replaying.values import Json, Table, bind, malformed
+from kernelwright.tools.tracing.trace import Step, Trace, every, leaves, tensors_in
 
 
 class Replay:
@@ -117,6 +117,11 @@ class Replay:
                 raise malformed("gives back a tensor that nothing made")
             return table[leaf["t"]]
         return leaf
+
+    def kept_tensors(self) -> list[Any]:
+        """Of what outlives a call: the candidate's own, not the judge's weights."""
+        weights = {id(t) for t in self._weights.values()}
+        return [t for t in self.survivors() if id(t) not in weights and t.numel()]
 
     def survivors(self) -> list[Any]:
         """Every tensor that outlives a call: weights, what the set-up made, what the first call left."""

@@ -42,6 +42,10 @@ class Watched(Value):
     """Floating-point operations of torch's operators."""
     truncations: dict[str, int] = {}
     """Operators that turned floating values into whole numbers."""
+    rearranged: dict[str, int] = {}
+    """Operators that laid values out anew."""
+    changed_inputs: tuple[int, ...] = ()
+    """Positions of arguments that were written to."""
     launches: int = 0
     copies: int = 0
     """Launches that did nothing but copy."""
@@ -58,6 +62,8 @@ class Reply(Value):
     """One an output."""
     count: int
     """Of all outputs."""
+    shared: tuple[int | None, ...] = ()
+    """For each output that is described the first one before it whose memory it shares."""
     copied: tuple[bool, ...]
     """One a place: whether the output had its shape and dtype and was copied there."""
     written_outside: str = ""

@@ -16,6 +16,7 @@ from typing import Any
 
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.comparison import describe
+from kernelwright.tools.comparing.forms_of_outputs import shared_memory
 from kernelwright.tools.replaying.explanation import failure_of
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.mapped_memory import Mapped
@@ -57,6 +58,8 @@ class Service:
         self._replay: Replay | None = None
         self._call: Call | None = None
         self._stopwatch: Any = None
+        self._noted: list[list[Any]] = []
+        """What the candidate's own memory held, the last two times that it was noted."""
 
     def answer(self) -> None:
         while True:
@@ -95,6 +98,7 @@ class Service:
     # ------------------------------------------------------------------ a trace
     def do_open(self, message: Message) -> Message:
         self._replay = self._stopwatch = None
+        self._noted = []
         self._traced = Traced.model_validate_json(message["traced"])
         trace = self._traced.traces[0]
         assert trace is not None
@@ -129,6 +133,21 @@ class Service:
     def _sets(self, message: Message) -> list[list[Any]]:
         return [wire.restore(tree, self._mapped.tensor) for tree in message["sets"]]
 
+    # ------------------------------------------------------------------ what is kept between calls
+    def do_note_kept(self, message: Message) -> Message:
+        """Notes what the candidate's own memory holds; tells whether there is any, and whether it has changed since."""
+        self._noted = [*self._noted[-1:], [t.clone() for t in self._opened().kept_tensors()]]
+        moved = len(self._noted) == 2 and bool(as_if_called_again(self._noted[0], self._noted[1], 1))
+        return {"kept": bool(self._noted[-1]), "moved": moved}
+
+    def do_advance_kept(self, message: Message) -> Message:
+        """Moves it on by as many steps as `times` says, each as the last one was: as if there had been more calls."""
+        if len(self._noted) == 2:
+            before, now = self._noted
+            for place, value in as_if_called_again(before, now, int(message["times"])).items():
+                self._opened().kept_tensors()[place].copy_(value)
+        return {}
+
     # ------------------------------------------------------------------ a call
     def do_call(self, message: Message) -> Message:
         replay = self._opened()
@@ -138,7 +157,7 @@ class Service:
             replay, message["which"], poison=message["poison"], shuffle=message["shuffle"]
         )
         call.choices, call.launches = message["choices"], message["launches"]
-        watch = Watch() if message.get("watch") else None
+        watch = Watch(inputs) if message.get("watch") else None
         if watch is not None:
             call.launch = watch.launching(call.launch)
         replay.take_weights()
@@ -160,6 +179,7 @@ class Service:
             "outputs": [_described(one) for one in shown],
             "aliases": [alias(one, inputs, state) for one in shown],
             "count": len(outputs),
+            "shared": shared_memory(shown),
         }
 
 
@@ -172,12 +192,13 @@ def _described(output: Any) -> Message:
 
 
 def copied(outputs: Sequence[Any], places: Sequence[Any]) -> list[bool]:
-    """Copies each output to its place where type, shape and dtype are the place's; says which were."""
+    """Copies each tensor among the outputs to its place where shape and dtype are the place's; says which were."""
     import torch
 
     done = []
-    for output, place in zip(outputs, places, strict=False):
-        fits = isinstance(output, torch.Tensor) and output.shape == place.shape and output.dtype == place.dtype
+    tensors = [output for output in outputs if isinstance(output, torch.Tensor)]
+    for output, place in zip(tensors, places, strict=False):
+        fits = output.shape == place.shape and output.dtype == place.dtype
         if fits and output.layout is torch.strided:
             place.copy_(output.detach())
         done.append(fits and output.layout is torch.strided)
@@ -200,6 +221,21 @@ def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Messa
         if tensor.numel() and tensor.untyped_storage().data_ptr() == storage:
             return {"state": name}
     return None
+
+
+def as_if_called_again(before: Sequence[Any], now: Sequence[Any], times: int) -> dict[int, Any]:
+    """By their places the tensors that changed, moved on by so many times the same change."""
+    import torch
+
+    found: dict[int, Any] = {}
+    for place, (old, new) in enumerate(zip(before, now, strict=False)):
+        if old.shape != new.shape or new.dtype == torch.bool or new.is_complex():
+            continue
+        wide = torch.float64 if new.is_floating_point() else torch.int64
+        step = new.to(wide) - old.to(wide)
+        if bool(torch.isfinite(step).all()) and bool((step != 0).any()):
+            found[place] = (new.to(wide) + times * step).to(new.dtype)
+    return found
 
 
 def tensors_of(value: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.interpreter.cpu_operators import STAND_INS
+from kernelwright.tools.replaying.noise import NOISE
 from kernelwright.tools.replaying.values import Json, Reader, Table, malformed, reader
 from kernelwright.tools.report import Failed, Failure, Fault
 from kernelwright.tools.tracing.trace import Choice, Data, Launch, Operator, Step, every, tensors_in
@@ -45,7 +46,7 @@ class Call:
     """Kernel's key, grid, arguments by parameter, and the tensors that exist."""
     memory: Memory
     poison: int | None = None
-    """The byte in memory that nobody has set; None leaves it as it comes."""
+    """The byte in memory that nobody has set, or NOISE; None leaves it as it comes."""
     choices: Mapping[int, int] | int = 0
     """Number of the choice -> alternative; a whole number chooses the same (modulo their count) everywhere."""
     launches: bool = True
@@ -163,7 +164,7 @@ def _operator(step: Operator, device: str) -> Prepared:
         before = _storage_bytes(args[0]) if grows else 0
         made = perform(*args, **kwargs)
         if grows and call.poison is not None:
-            _poison_beyond(made, before, call.poison)
+            _poison_beyond(made, before, call.poison % NOISE)
         if not known.view and not known.mutable:
             call.count(_bytes(made), device)
         bind(made, table)

@@ -4,7 +4,7 @@ take.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,20 +121,6 @@ def _constant(tag: str, body: Json, device: str) -> Any:
     if tag in ("tl_dtype", "function", "triton", "pointer_type"):
         return {tag: body}
     raise malformed(f"holds a value of no known form ({clean_text(tag, 40)})")
-
-
-def leaves(value: Json) -> Iterator[Json]:
-    """The outputs of a call in order: {"t": number}, {"other": type's name} or a plain value each."""
-    if isinstance(value, list | tuple):
-        for inner in value:
-            yield from leaves(inner)
-    elif isinstance(value, dict) and len(value) == 1 and isinstance(value.get("tuple"), list | tuple):
-        yield from leaves(value["tuple"])
-    elif isinstance(value, dict) and len(value) == 1 and isinstance(value.get("dict"), dict):
-        for inner in value["dict"].values():
-            yield from leaves(inner)
-    else:
-        yield value
 
 
 def bind(pattern: Json, given: Any, table: Table) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -27,12 +27,18 @@ MOST_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 28}
 class Watch(TorchDispatchMode):
     """Entered round one call. `launching` wraps what makes the launches."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Sequence[Any] = ()) -> None:
+        """inputs: the arguments of forward."""
         super().__init__()
+        self._inputs = {t.untyped_storage().data_ptr(): n for n, t in enumerate(inputs) if _has_memory(t)}
+        self.changed_inputs: set[int] = set()
+        """Positions of arguments that a launch or an operator wrote to, whatever they hold afterwards."""
         self.operations = 0
         """Floating-point operations of torch's operators, as tools.operators counts them."""
         self.truncations: Counter[str] = Counter()
         """Operators that turn floating values into whole numbers."""
+        self.rearranged: Counter[str] = Counter()
+        """Operators that laid values out anew: other places, repeated, padded or rounded."""
         self.launches = 0
         self.copies = 0
         """Launches whose every changed tensor holds just what another tensor of the launch held."""
@@ -46,11 +52,15 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         made = func(*args, **kwargs)
         if not self._off:
+            if func._schema.is_mutable and args:
+                self._written_to([args[0]])
             name = func.overloadpacket.__name__
             if not moves(func) and name not in READS:
                 self.operations += operations(func, args, kwargs, made)
             if name in ("copy_", "_to_copy") and _truncates(name, args, made):
                 self.truncations[str(func)] += 1
+            if _rearranges(name, args, made):
+                self.rearranged[str(func)] += 1
         return made
 
     @contextlib.contextmanager
@@ -79,10 +89,15 @@ class Watch(TorchDispatchMode):
     def _note(self, before: list[tuple[Any, Any]]) -> None:
         self.launches += 1
         changed = [t for t, kept in before if not _same(_memory(t), kept)]
+        self._written_to(changed)
         self._given += [kept for t, kept in before if t.untyped_storage().data_ptr() not in self._written]
         self._written |= {t.untyped_storage().data_ptr() for t in changed}
         if changed and all(any(_same(_memory(t), kept) for other, kept in before if other is not t) for t in changed):
             self.copies += 1
+
+    def _written_to(self, tensors: Iterable[Any]) -> None:
+        places = [self._inputs.get(t.untyped_storage().data_ptr()) for t in tensors if _has_memory(t)]
+        self.changed_inputs |= {place for place in places if place is not None}
 
     def ends_with(self, outputs: Iterable[Any]) -> None:
         """Told of a call's outputs: where each of them was there before a kernel ran, in what a launch was given, the
@@ -98,8 +113,12 @@ class Watch(TorchDispatchMode):
         """JSON."""
         return {
             "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches,
-            "copies": self.copies,
+            "copies": self.copies, "rearranged": dict(self.rearranged), "changed_inputs": sorted(self.changed_inputs),
         }  # fmt: skip
+
+
+def _has_memory(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
 
 
 def _truncates(name: str, args: Any, made: Any) -> bool:
@@ -108,6 +127,26 @@ def _truncates(name: str, args: Any, made: Any) -> bool:
         return False
     whole = not (target.is_floating_point() or target.is_complex())
     return whole and (source.is_floating_point() or source.is_complex())
+
+
+def _rearranges(name: str, args: Any, made: Any) -> bool:
+    """Whether an operator of those that move made another order, a larger tensor or rounded values of what it was
+    given.
+    """
+    if name in ("cat", "stack", "constant_pad_nd", "repeat", "expand_copy", "split_with_sizes_copy"):
+        return True
+    if name not in ("clone", "contiguous", "_to_copy", "copy_") or len(args) <= (name == "copy_"):
+        return False
+    target, source = (args[0], args[1]) if name == "copy_" else (made, args[0])
+    if not isinstance(source, torch.Tensor) or not isinstance(target, torch.Tensor) or target.numel() < 2:
+        return False
+    narrower = target.dtype != source.dtype and target.is_floating_point() and source.is_floating_point()
+    return narrower or target.stride() != source.stride() or target.shape != source.shape or not _dense(target)
+
+
+def _dense(tensor: Any) -> bool:
+    """Whether it is all of its storage: what is copied into a part moves."""
+    return bool(tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes())
 
 
 def _tensors(value: Any) -> Iterator[Any]:

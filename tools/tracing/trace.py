@@ -282,10 +282,10 @@ def every(steps: Any) -> Iterator[Operator | Launch | Data]:
 
 
 def leaves(value: Json) -> Iterator[Json]:
-    """The outputs of a call, flattened in order: tensors, plain values, {"other": type}."""
+    """The outputs of a call, flattened in order (of keys, in a dict): tensors, plain values, {"other": type}."""
     if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in ("tuple", "dict"):
         inner = next(iter(value.values()))
-        for one in inner.values() if isinstance(inner, dict) else inner:
+        for one in [inner[key] for key in sorted(inner)] if isinstance(inner, dict) else inner:
             yield from leaves(one)
     elif isinstance(value, list | tuple):
         for one in value:

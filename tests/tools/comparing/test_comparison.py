@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from bench import tolerance as bench
-from kernelwright.tools.comparing.comparison import describe, failure_of, flatten, form, kernelbench_close, measure
+from kernelwright.tools.comparing.comparison import describe, failure_of, form, kernelbench_close, measure
+from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.comparing.tolerance import Tolerance, lessen, rows_of, shake, tiles
 from kernelwright.tools.report import Fault, Pattern
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kernelwright.agent.problems.finding import CATALOGUE
-from kernelwright.tools.comparing.comparison import flatten
+from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.references.seeds import seeded

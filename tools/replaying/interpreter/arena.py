@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 from typing import Any
 
+from kernelwright.tools.replaying import noise
 from kernelwright.tools.report import Failed, Failure, Fault
 
 RESERVED_BYTES = 4 << 30
@@ -66,7 +67,7 @@ class Arena:
         self._highest = max(self._highest, self._top)
         flat = torch.frombuffer(self._memory, dtype=torch.uint8, count=used, offset=begin)
         if fill is None:
-            flat.fill_(self.poison)
+            noise.fill(flat, made, self.poison)
         tensor = flat.view(made.dtype).as_strided(made.shape, made.stride())
         return tensor if fill is None else tensor.fill_(fill)
 

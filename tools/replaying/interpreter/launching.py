@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt, value
+from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.replaying.interpreter import guarded_memory
 from kernelwright.tools.replaying.interpreter.arguments import Arguments
 from kernelwright.tools.replaying.interpreter.extents import Extents
@@ -28,6 +29,8 @@ from kernelwright.tools.replaying.interpreter.recording.programs import Programs
 from kernelwright.tools.replaying.values import Table, malformed
 from kernelwright.tools.tracing.trace import Kernel
 
+TARGET = "sm_90"
+"""What interpreted kernels are told that they run on: the target that candidates are traced for by default."""
 MOST_RECORDS = 64
 """Forms of arguments of one kernel that are told apart."""
 
@@ -229,6 +232,7 @@ def install() -> None:
     interpreter_bf16.install_reductions()
     guarded_memory.install()
     _refuse_what_needs_a_gpu()
+    pretend_to_compile_for(TARGET)
 
 
 def rewrite_device_functions() -> None:
@@ -250,6 +254,16 @@ def _ask_once(vocabulary: Any, module: str) -> None:
         vocabulary.members(module)
     except ImportError:
         return
+
+
+def pretend_to_compile_for(target: str) -> None:
+    """Kernels that ask what they are compiled for (`tl.target_info.is_cuda()`) are told of that GPU, as the compiler
+    tells them: one that is asked otherwise here would not be the one that is compiled.
+    """
+    from triton.language import target_info
+
+    found = parse_target(target).gpu_target()
+    target_info.current_target = lambda: found
 
 
 def _refuse_what_needs_a_gpu() -> None:

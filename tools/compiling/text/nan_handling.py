@@ -1,0 +1,54 @@
+"""Whether a kernel's text does something of its own with NaN: then it must be what eager does."""
+
+from __future__ import annotations
+
+import ast
+
+from kernelwright.tools.parsing import parse_module
+
+ASKS_FOR_NAN = frozenset({"isnan", "isnand", "isfinited", "finitef", "isinf", "propagate_nan", "PropagateNan"})
+
+
+def treats_nan(text: str) -> bool:
+    """Whether a kernel's text does something of its own with NaN: compares a value with itself, or asks whether it
+    is one.
+    """
+    try:
+        tree = parse_module(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Name | ast.Attribute)
+            and (getattr(node, "attr", "") or getattr(node, "id", "")) in ASKS_FOR_NAN
+        ):
+            return True
+        if _parts_all_numbers(node):
+            return True
+        if isinstance(node, ast.Compare) and len(node.comparators) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            sides = node.left, node.comparators[0]
+            if all(isinstance(side, ast.Name) for side in sides) and sides[0].id == sides[1].id:  # type: ignore[attr-defined]
+                return True
+    return False
+
+
+_OPPOSITE = {ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt}
+
+
+def _parts_all_numbers(node: ast.AST) -> bool:
+    """`(v < c) | (v >= c)`, which every number is and NaN is not; `v - v`, which is 0 for every finite number."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        return isinstance(node.left, ast.Name) and isinstance(node.right, ast.Name) and node.left.id == node.right.id
+    sides: list[ast.AST] = []
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr | ast.BitAnd):
+        sides = [node.left, node.right]
+    elif isinstance(node, ast.BoolOp):
+        sides = list(node.values)
+    found = [s for s in sides if isinstance(s, ast.Compare) and len(s.comparators) == 1]
+    return any(
+        _OPPOSITE.get(type(one.ops[0])) is type(other.ops[0])
+        and ast.dump(one.left) == ast.dump(other.left)
+        and ast.dump(one.comparators[0]) == ast.dump(other.comparators[0])
+        for one in found
+        for other in found
+    )
