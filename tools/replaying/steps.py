@@ -26,6 +26,10 @@ MOST_BYTES = 1 << 30
 """That one call may allocate on a CPU, those of tensors that it has dropped again included."""
 
 
+MOST_ELEMENTS = 1 << 36
+"""Of one view."""
+
+
 class Memory(Protocol):
     """Where fresh tensors lie (tools/replaying/allocations.py, tools/replaying/interpreter/arena.py)."""
 
@@ -165,7 +169,9 @@ def _operator(step: Operator, device: str) -> Prepared:
         made = perform(*args, **kwargs)
         if grows and call.poison is not None:
             _poison_beyond(made, before, call.poison % NOISE)
-        if not known.view and not known.mutable:
+        if known.view:
+            _require_some_size(made)
+        elif not known.mutable:
             call.count(_bytes(made), device)
         bind(made, table)
 
@@ -251,6 +257,14 @@ def _bytes(made: Any) -> int:
     if isinstance(made, torch.Tensor):
         return made.numel() * made.element_size()
     return sum(map(_bytes, made)) if isinstance(made, list | tuple) else 0
+
+
+def _require_some_size(made: Any) -> None:
+    """Raises Failed for a view that shows one piece of memory again and again, to more than any machine reads."""
+    for tensor in made if isinstance(made, list | tuple) else (made,):
+        if tensor.numel() > MOST_ELEMENTS:
+            message = f"a view of {tensor.numel():,} elements, and at most {MOST_ELEMENTS:,} are read"
+            raise Failed(Failure(fault=Fault.RESOURCES, message=message))
 
 
 def _storage_bytes(tensor: Any) -> int:
