@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -245,3 +246,14 @@ with ThreadPoolExecutor(8) as pool:
 def test_what_python_warns_of_in_a_candidate_is_not_said_on_our_terminal():
     done = subprocess.run([sys.executable, "-c", MANY_READ], capture_output=True, text=True, cwd=ROOT, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_text_of_more_than_a_million_characters_is_not_parsed():
+    text = "a = 1\n" * 1_000_000
+    begun = time.monotonic()
+    failure = read_source(text)
+    assert failure is not None
+    assert failure.fault is Fault.NO_CODE
+    assert candidate_hash(text) == candidate_hash(text + "")
+    assert advice(text) == ()
+    assert time.monotonic() - begun < 5

@@ -85,7 +85,7 @@ def same_plain(mine: Any, wanted: Any) -> bool:
             return True
     if isinstance(mine, float) and isinstance(wanted, float):
         return math.isclose(mine, wanted, rel_tol=CLOSE, abs_tol=1e-9) or (math.isnan(mine) and math.isnan(wanted))
-    plain = wanted is None or isinstance(wanted, bool | int | str)
+    plain = wanted is None or isinstance(wanted, bool | int | float | str)
     return not plain or (type(mine) is type(wanted) and bool(mine == wanted))
 
 

