@@ -77,7 +77,9 @@ def same_plain(mine: Any, wanted: Any) -> bool:
     """Whether a plain value of a trace is the reference's. What a trace has no plain value for is not compared."""
     if isinstance(mine, dict):
         ((tag, body),) = mine.items() if len(mine) == 1 else (("", None),)
-        if tag == "float" and body in ("inf", "-inf", "nan"):
+        if tag == "float":
+            if body not in ("inf", "-inf", "nan"):
+                return False
             mine = float(str(body))
         elif tag == "dtype":
             return str(wanted) == f"torch.{body}"
