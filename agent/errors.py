@@ -25,6 +25,10 @@ class Exit(IntEnum):
     INFRASTRUCTURE = 3
     """This machine's trouble, or ours: the candidate was not judged."""
     INTERRUPTED = 130
+    NOBODY_READS = 141
+    """Whoever read the output went away before its end (`| head`): the shell's own number for that, so that it is not
+    taken for an incorrect candidate.
+    """
 
 
 INSTALLED_BY = {
@@ -96,7 +100,9 @@ def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoRetur
             raise KeyboardInterrupt
     except BrokenPipeError:
         _throw_output_away()
-        sys.exit(1)
+        sys.exit(Exit.NOBODY_READS)
+    except SystemExit as left:  # typer and rich end with 1 where nobody reads
+        sys.exit(Exit.NOBODY_READS if _nobody_reads(left) else left.code)
     except (Exception, KeyboardInterrupt) as error:
         if "--debug" in given:
             raise
@@ -107,6 +113,15 @@ def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoRetur
         if code is Exit.INTERRUPTED:
             leave(code)
     sys.exit(int(code or 0))
+
+
+def _nobody_reads(error: BaseException | None) -> bool:
+    """Whether it was raised while a pipe that nobody reads was handled."""
+    while error is not None:
+        if isinstance(error, BrokenPipeError):
+            return True
+        error = error.__context__
+    return False
 
 
 def _try_output() -> None:

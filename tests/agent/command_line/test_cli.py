@@ -420,6 +420,17 @@ def test_output_that_nobody_reads_is_no_trouble():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("asked", [("problems",), ("--help",), ("version",)])
+def test_a_reader_that_is_gone_is_no_verdict(asked):
+    """The status is not the one of an incorrect candidate."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "kernelwright.agent", *asked]
+    done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True, timeout=500, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (Exit.NOBODY_READS, "")
+
+
 def test_the_doctor_says_what_it_found():
     done = agent("doctor")
     assert "isolation" in done.stdout
