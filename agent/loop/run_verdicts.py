@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.stopping import Spent
-from kernelwright.policies.base import Completion, FinishReason
+from kernelwright.policies.base import Completion, FinishReason, Origin
 from kernelwright.tools.judging.verdict_cache import NOT_KEPT
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Failure, Fault, Report
@@ -83,6 +83,9 @@ def unreadable_report(problem: Problem, completion: Completion) -> Report:
     cut = completion.finish is FinishReason.LENGTH
     tokens = completion.usage.completion_tokens
     why = f"the reply was cut off after {tokens} tokens, before any code" if cut else "the reply holds no code"
+    said = completion.text.strip()
+    if not cut and completion.origin is Origin.COMPILER and said:
+        why = said.splitlines()[0][:300]  # No draft: and why
     return Report(
         problem=problem.name,
         problem_hash=problem.hash,

@@ -16,10 +16,12 @@ from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import DryRunFailed, Weight, held, run_once, weigh
 from kernelwright.tools.report import Value
-from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, Search, fits, goal_of, places
+from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, MOST_OPERATIONS, Search, fits, goal_of, places
 
 RUNNABLE = (1 << 25, 2_000_000_000)
 """Elements and operations up to which a reference that stays too large is run for real."""
+MOST_WEIGHTS = 1 << 22
+"""Elements of weights up to which a reference is interpreted whose inputs and operations are few."""
 FACTORS = (1, 2, 4)
 """Larger goals where the outputs come out flat: a norm over one element, a softmax over one column."""
 HIDDEN_BUDGET = 6_000
@@ -115,7 +117,14 @@ def _described(problem: Problem, sizes: dict[str, int], weight: Weight, note: st
     elif not sizes:
         notes.append("small already")
     how = How.SEARCHED if sizes else How.UNCHANGED
-    return Shrunk(sizes=sizes, how=how, note="; ".join(notes), fits=fits(weight))
+    return Shrunk(sizes=sizes, how=how, note="; ".join(notes), fits=fits(weight) or _heavy_by_weights(weight))
+
+
+def _heavy_by_weights(weight: Weight) -> bool:
+    """Whether only weights are too large: an interpreter has no more to do than elsewhere, and reads them once."""
+    held = sum(_numel(shape) for shape in weight.weights)
+    rest = weight.elements - held
+    return held <= MOST_WEIGHTS and rest <= MOST_ELEMENTS and weight.operations <= MOST_OPERATIONS
 
 
 def _what_stays(problem: Problem, sizes: dict[str, int], weight: Weight) -> str:

@@ -29,6 +29,8 @@ class ProblemSummary(Value):
     judged_on: str
     fault: str
     """Of the last sample, where none is correct."""
+    message: str
+    """What that fault was, in one line."""
     degenerate: tuple[str, ...]
     cost: Cost
 
@@ -139,6 +141,7 @@ def _row(problem: str, own: Sequence[Sample]) -> ProblemSummary:
         speed_of_light=best.speed_of_light if best and best.on_gpu else None,
         judged_on=shown.judged_on if shown else "",
         fault="" if best else (last.fault or last.stop_reason) if last else "never attempted",
+        message="" if best or not last else last.message,
         degenerate=next((sample.degenerate for sample in own if sample.degenerate), ()),
         cost=cost,
     )

@@ -64,6 +64,8 @@ class Sample(Value):
     milliseconds: float | None = None
     speed_of_light: float | None = None
     fault: str = ""
+    message: str = ""
+    """Of the fault: its first line."""
     degenerate: tuple[str, ...] = ()
     """Wrong answers that this problem cannot tell from right ones."""
     cost: Cost = Cost()
@@ -140,6 +142,7 @@ def _verdict(store: Store, entry: Entry) -> dict[str, Any]:
         "milliseconds": verdict.milliseconds,
         "speed_of_light": verdict.speed_of_light,
         "fault": verdict.fault.value if verdict.fault else "",
+        "message": (verdict.message.splitlines() or [""])[0],
         "degenerate": report.degenerate,
     }
 

@@ -15,7 +15,7 @@ from kernelwright.tools.report import clean_text
 
 COLUMNS = (
     "policy", "problem", "samples", "compiled", "correct", "best_speedup", "milliseconds", "speed_of_light",
-    "judged_on", "fault",
+    "judged_on", "fault", "message",
     "degenerate", "best_trajectory", "turns", "tokens", "dollars", "gpu_seconds",
 )  # fmt: skip
 
@@ -109,7 +109,7 @@ def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
     """Writes one problem as cells of a row."""
     speed = "-" if row.best_speedup is None else f"{row.best_speedup:.3g}x"
     share = "-" if row.speed_of_light is None else f"{row.speed_of_light:.0%}"
-    note = f"degenerate: {', '.join(row.degenerate)}" if row.degenerate else ""
+    note = f"degenerate: {', '.join(row.degenerate)}" if row.degenerate else row.message[:160].replace("|", "/")
     return (
         row.problem, str(row.samples), str(row.compiled), str(row.correct), speed, share, row.judged_on or "-",
         row.fault.replace("_", " ") or "-",

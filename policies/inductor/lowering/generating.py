@@ -76,7 +76,7 @@ def _plain_output_strides(graph: Any, traced: Traced) -> None:
 
     env = traced.sizes.env
     (output,) = [n for n in graph.graph.nodes if n.op == "output"]
-    for node in output.args[0]:
+    for node in output.args[0] or ():  # a step of a loop gives nothing, and writes into its arguments
         value: Any = getattr(node, "meta", {}).get("val")
         if not hasattr(value, "stride"):
             continue

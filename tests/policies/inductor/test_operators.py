@@ -94,3 +94,17 @@ def test_a_place_that_is_no_number_is_the_border_s(align_corners: bool):
     own = functional._grid_sample(F.grid_sample)
     made = own(x, grid, padding_mode="border", align_corners=align_corners)
     torch.testing.assert_close(made, F.grid_sample(x, grid, padding_mode="border", align_corners=align_corners))
+
+
+def test_functions_of_python_are_python_s_own_on_numbers():
+    assert numbers.least(3, 2.5, 4) == 2.5
+    assert numbers.most([3, 7], key=lambda n: -n) == 3
+    assert numbers.most("ab", "c") == "c"
+    assert numbers.length([1, 2]) == 2
+    assert numbers.length(torch.zeros(5, 2)) == 5
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_a_norm_but_for_one_dimension_is_torch_s(dim: int):
+    v = torch.randn(4, 3, 5)
+    torch.testing.assert_close(functional.norm_except_dim(v, 2, dim), torch.norm_except_dim(v, 2, dim))

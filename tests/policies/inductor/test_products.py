@@ -174,3 +174,16 @@ def test_halves_take_the_place_of_tensors_without_gaps_only():
     assert list(halve(function, {"a_pointer": True, "b_pointer": True})) == ["a_pointer", "b_pointer"]
     assert ast.unparse(function).count("tl.dot(") == 3
     assert [a.arg for a in function.args.args][:2] == ["a_high_pointer", "a_low_pointer"]
+
+
+def test_one_element_is_multiplied_with_a_matrix_as_it_is():
+    scale = "    scale = tl.broadcast_to(tl.load(scale_pointer), [1, 1, 1])\n"
+    text = LOOP.replace("    for first in", f"{scale}    for first in").replace(
+        "tl.reshape(b, [", "tl.reshape(b / scale, ["
+    )
+    function = ast.parse(text.replace("b_pointer, out", "b_pointer, scale_pointer, out")).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    flat_products(function)
+    written = ast.unparse(function)
+    assert "[1, 1, 1]" not in written
+    assert "tl.reshape" not in written

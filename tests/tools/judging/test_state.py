@@ -158,3 +158,55 @@ def test_a_buffer_that_the_reference_leaves_alone_may_not_be_changed(evaluator):
     report = judged(evaluator, kernel, constant)
     assert report.failure.fault is Fault.MUTATION, report.explanation
     assert "changes the buffer average" in report.failure.message
+
+
+TIED = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, count, width):
+        super().__init__()
+        self.first = nn.Embedding(count, width)
+        self.last = nn.Linear(width, count, bias=False)
+        self.last.weight = self.first.weight
+
+    def forward(self, x):
+        return x * self.first.weight + self.last.weight
+
+
+def get_inputs():
+    return [torch.randn(16, 8)]
+
+
+def get_init_inputs():
+    return [16, 8]
+"""
+TIED_KERNEL = TIED.replace("class Model", "class ModelNew").split("    def forward")[0].replace(
+    "import torch.nn as nn", """import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scaled(x, one, other, out, count, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = place < count
+    factor = tl.load(one + place, there)
+    tl.store(out + place, tl.load(x + place, there) * factor + tl.load(other + place, there), there)
+""",
+) + """    def forward(self, x):
+        out = torch.empty_like(x)
+        count = x.numel()
+        scaled[(triton.cdiv(count, 64),)](x, self.first.weight, self.last.weight, out, count, BLOCK=64)
+        return out
+"""  # fmt: skip
+
+
+def test_tied_weights_are_reloaded_under_each_of_their_names(evaluator):
+    report = judged(evaluator, TIED_KERNEL, TIED)
+    assert report.correct, report.explanation
+    apart = TIED_KERNEL.replace("        self.last.weight = self.first.weight\n", "")
+    report = judged(evaluator, apart, TIED)
+    assert report.correct, report.explanation

@@ -251,3 +251,29 @@ def test_a_size_that_the_model_reads_for_itself_is_not_hidden():
     problem = written("rows = 64\ncolumns = 32", "x * rows", "torch.rand(rows, columns)")
     assert all("rows" not in sizes for sizes in hidden_sizes(problem, {}))
     assert hidden_sizes(problem, {})
+
+
+def test_weights_that_stay_large_are_interpreted_where_there_is_little_to_do():
+    wide = """
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(1024, 512)
+
+        def forward(self, x):
+            return self.linear(x)
+
+    def get_inputs():
+        return [torch.randn(64, 1024)]
+
+    def get_init_inputs():
+        return []
+    """
+    small = shrink(Problem(name="wide", source=textwrap.dedent(wide)))
+    assert small.fits
+    assert "weights of layers" in small.note
+    deep = textwrap.dedent(wide).replace("nn.Linear(1024, 512)", "nn.Linear(1024, 8192)")
+    assert not shrink(Problem(name="deep", source=deep)).fits

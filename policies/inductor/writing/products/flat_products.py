@@ -71,7 +71,15 @@ def _flat(function: ast.FunctionDef, operand: ast.expr, side: str) -> ast.expr:
     return _Orienting(function, side, shape[::-1] if turned else shape).of(value.args[0])
 
 
-def _is_call(value: ast.expr, *names: str) -> bool:
+def _of_one_element(node: ast.Call) -> bool:
+    """`tl.broadcast_to(scale, [1, 1, 1])`: any shape broadcasts with the element itself."""
+    if not _is_call(node, "broadcast_to") or len(node.args) != 2:
+        return False
+    sizes = getattr(node.args[1], "elts", [])
+    return bool(sizes) and all(ast.unparse(size) == "1" for size in sizes)
+
+
+def _is_call(value: ast.AST, *names: str) -> bool:
     return isinstance(value, ast.Call) and ast.unparse(value.func) in {f"tl.{name}" for name in names}
 
 
@@ -122,7 +130,7 @@ class _Orienting:
             self._shaped[name] = False
             value = self._defined.get(name)
             if value is not None:
-                own = any(isinstance(n, ast.Subscript) for n in ast.walk(value))
+                own = any(isinstance(n, ast.Subscript) or _is_call(n, "broadcast_to") for n in ast.walk(value))
                 self._shaped[name] = own or any(self._is_shaped(read) for read in uses(value))
         return self._shaped[name]
 
@@ -144,6 +152,9 @@ class _Copying(ast.NodeTransformer):
         return self._orienting.subscript(node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        if _of_one_element(node):
+            made: ast.expr = self.visit(node.args[0])
+            return made
         if _is_call(node, *CHANGES_SHAPE):
             raise _NotFlat
         if not isinstance(node.func, ast.Name):
