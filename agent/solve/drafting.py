@@ -86,7 +86,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         try:
             made = draft(
                 problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied_sources(problem),
-                precise=precise,
+                precise=precise, halves=not precise,
             )  # fmt: skip
         except InfrastructureError as error:
             made = Draft(mode=mode, refused=str(error))

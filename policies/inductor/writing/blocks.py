@@ -44,7 +44,7 @@ class Tile(NamedTuple):
 
 HALVED = (Tile(128, 256, 64, 8, 2), Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 3))
 """Of bf16 halves in memory: the first that gives a GPU enough to do."""
-PARTED = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 8, 3), Tile(64, 64, 64, 4, 3))
+PARTED = (Tile(128, 128, 32, 8, 3), Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 4, 3))
 """Of fp32 that programs take apart themselves."""
 HALF = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4))
 """Of fp16 and bf16."""

@@ -55,8 +55,8 @@ class Candidate:
     library_calls: tuple[str, ...]
 
 
-def write_candidate(traced: Traced, generated: Generated, precise: bool = False) -> Candidate:
-    """The candidate. precise: products of fp32 are made in fp32.
+def write_candidate(traced: Traced, generated: Generated, precise: bool = False, in_halves: bool = False) -> Candidate:
+    """The candidate. precise: products of fp32 are made in fp32. in_halves: large ones of halves in memory.
 
     Raises Refused where Inductor's text holds something that has no plain form.
     """
@@ -71,13 +71,12 @@ def write_candidate(traced: Traced, generated: Generated, precise: bool = False)
         keep_channels_last(host)
     name_buffers(host, taken)
     launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
-    products = Products.of(traced, host, taken, precise)
+    products = Products.of(traced, host, taken, precise, in_halves)
     written = {
         k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.", products)
         for k in kernels
         if launches[k]
     }
-    products.place_halves(host)
     lines = [part for line in _forward_lines(traced, host, written, names) for part in broken(line, 8)]
     lines, constants = _constants(lines, generated)
     needed, model = model_and_what_it_needs(traced, lines, constants)
@@ -87,7 +86,7 @@ def write_candidate(traced: Traced, generated: Generated, precise: bool = False)
     others = dict.fromkeys(
         f"@triton.jit\n{ast.unparse(f)}" for k in kernels.values() for f in map(_without_decorators, k.others)
     )
-    bodies = [w.text for w in written.values()]
+    bodies = [text for w in written.values() for text in (w.text, w.short) if text]
     texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
     texts += (
         [HALVES_KERNEL, HALVES] * ("halves(" in model)

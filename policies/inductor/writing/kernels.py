@@ -59,8 +59,10 @@ class Kernel:
     """Inductor's name for how programs are counted."""
     halved: bool = False
     """Its operands are passed as halves of bf16."""
+    short: ast.FunctionDef | None = None
+    """The same kernel for sums that are too short for halves."""
     parted: bool = False
-    """It multiplies fp32 in parts of bf16 that it makes itself."""
+    """It multiplies fp32 in parts that it makes itself."""
     grouped: bool = False
     """Its programs take tiles in groups."""
     single: bool = True

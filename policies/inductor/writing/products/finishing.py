@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from dataclasses import dataclass, field
 
 from kernelwright.policies.inductor.tracing.graph import Traced, simple_path
 from kernelwright.policies.inductor.writing.kernels import Kernel
-from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
-from kernelwright.policies.inductor.writing.products.halves import LEAST_DEPTH, halve, worth_halving
+from kernelwright.policies.inductor.writing.launch import Host, Launch
+from kernelwright.policies.inductor.writing.products.halves import halve, worth_halving
 
 ROWS = "tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)"
 """The number of a program's tile of rows, as Inductor writes it where one axis of a grid may not be enough."""
@@ -24,17 +25,17 @@ class Products:
 
     precise: bool
     """fp32 operands are multiplied in fp32, and not in parts."""
+    halves: bool = False
+    """Large products may be made of halves that lie in memory."""
     dense: set[str] = field(default_factory=set)
     """Host expressions of tensors of fp32 whose elements lie side by side."""
     taken: set[str] = field(default_factory=set)
     """Names in forward."""
     single: bool = True
     """Every floating-point tensor is fp32."""
-    steady: set[str] = field(default_factory=set)
-    """Of the dense ones those that no launch writes."""
 
     @classmethod
-    def of(cls, traced: Traced, host: Host, taken: set[str], precise: bool) -> Products:
+    def of(cls, traced: Traced, host: Host, taken: set[str], precise: bool, halves: bool) -> Products:
         """Of a draft whose launches are known and not yet written."""
         given = {path: value for path, value in zip(traced.arguments, traced.flat, strict=True)
                  if hasattr(value, "is_floating_point")}  # fmt: skip
@@ -46,8 +47,7 @@ class Products:
             text = ast.unparse(step) if isinstance(step, ast.stmt) else ""
             if found := re.fullmatch(r"(\w+) = torch\.empty\(.*dtype=torch\.float32\)", text):
                 made.add(found[1])
-        written = {v for one in host.launches() for p, v in one.given.items() if "out" in p}
-        return cls(precise, kept | made, taken, single, kept - written)
+        return cls(precise, halves, kept | made, taken, single)
 
     def finish(self, kernel: Kernel, launches: list[Launch], function: ast.FunctionDef, kept: list[str]) -> list[str]:
         """Rewrites a kernel that multiplies, in place, and says what its launches pass.
@@ -61,16 +61,14 @@ class Products:
             kernel.grouped = _group(function)
         if self.precise or not self.single:
             return kept
-        if len(launches) == 1 and launches[0].outermost and worth_halving(kernel):
+        if self.halves and len(launches) == 1 and launches[0].outermost and worth_halving(kernel):
             dense = {new: launches[0].given[old] in self.dense for new, old in old_of.items() if "ptr" in old}
+            short = copy.deepcopy(function)
             if halves := halve(function, dense):
-                kernel.halved = True
+                kernel.halved, kernel.short = True, _in_parts(short)
                 return self._pass(launches[0], function, old_of, halves)
         kernel.parted = True
-        deep = not kernel.convolves and kernel.hints.get("R0", 1) >= LEAST_DEPTH
-        for node in ast.walk(function):
-            if isinstance(node, ast.keyword) and node.arg == "input_precision":
-                node.value = ast.Constant("bf16x3" if deep else "tf32x3")
+        _in_parts(function)
         return kept
 
     def _pass(
@@ -95,18 +93,13 @@ class Products:
         self.taken |= {f"{made}_high", f"{made}_low"}
         return made
 
-    def place_halves(self, host: Host) -> None:
-        """Puts the lines that make halves before the launches that read them: once for what no launch writes."""
-        there: set[str] = set()
-        steps: list[Launch | Loop | ast.stmt] = []
-        for step in host.steps:
-            for tensor, (high, low) in (step.halves if isinstance(step, Launch) else {}).items():
-                if tensor in there:
-                    continue
-                steps.append(ast.parse(f"{high}, {low} = halves({tensor})").body[0])
-                there |= {tensor} & self.steady
-            steps.append(step)
-        host.steps[:] = steps
+
+def _in_parts(function: ast.FunctionDef) -> ast.FunctionDef:
+    """The kernel, changed in place, with three products of tf32 for each of fp32: precise at every size."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.keyword) and node.arg == "input_precision":
+            node.value = ast.Constant("tf32x3")
+    return function
 
 
 def _group(function: ast.FunctionDef) -> bool:

@@ -18,9 +18,10 @@ from kernelwright.policies.inductor.writing.plain import assignments, bodies, dr
 
 LEAST_USES = 256
 """rows * columns / (rows + columns) of a product from which on writing the halves costs less than it saves."""
-LEAST_DEPTH = 256
-"""Products that are added into one number, from which on the errors of bf16x3 are small beside it. A convolution's
-outputs of one channel can all be near zero, whatever the depth: three products of tf32 (tf32x3) are made there.
+LEAST_DEPTH = 1024
+"""Products that are added into one number from which on bf16x3 is about as precise as fp32, whose own error grows with
+the root of their number; fewer are made of three of tf32 (tf32x3). So are convolutions, whose outputs of one channel
+can all be near zero.
 """
 
 HALVES_KERNEL = """# Covers the halves of a product's operands.
