@@ -212,5 +212,5 @@ def fake() -> Iterator[None]:
 
 
 def fake_tensor(shape: list[int], stride: list[int], dtype: torch.dtype) -> torch.Tensor:
-    """Call it inside `fake`."""
-    return torch.empty_strided(shape, stride, dtype=dtype, device=CUDA)
+    """Call it inside `fake`. The operator itself: torch.empty_strided gives a second tensor, its `detach`, there."""
+    return torch.ops.aten.empty_strided.default(shape, stride, dtype=dtype, device=CUDA)
