@@ -38,6 +38,7 @@ from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.problem import Problem, ProblemError, check_form
+from kernelwright.tools.references.single_thread import single_threaded
 from kernelwright.tools.report import Environment, Failed, InfrastructureError, Report, Rung
 from kernelwright.tools.sandbox import Kind, Limits, Zygote
 from kernelwright.tools.sizing.selection import Selection, select
@@ -246,7 +247,7 @@ class Evaluator:
         self, judge: Judge, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
     ) -> Report:
         seed = asked.seed if asked.seed is not None else judge.seed_for(problem)
-        with self._at(Lane.CPU, asked, say):
+        with self._at(Lane.CPU, asked, say), nullcontext() if self.on_gpu else single_threaded():
             say("tracing")
             selection = select(problem, source, self.device, seed, asked.sizes)
             candidate, compiles, binaries = self.front().traced_and_compiled(

@@ -11,6 +11,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.comparison import close, right
 from kernelwright.tools.comparing.tolerance import shake
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.input_distributions import Draw, apply
 from kernelwright.tools.references.reference import Reference, double, doubled
 
@@ -88,7 +89,7 @@ class Trial:
     def finite(self) -> bool:
         import torch
 
-        return all(bool(torch.isfinite(o).all()) for o in _tensors(self.eager) if o.is_floating_point())
+        return all(bool(torch.isfinite(o).all()) for o in tensors_of(self.eager) if o.is_floating_point())
 
     def passes(self, outputs: list[Any] | None, tolerance: float) -> bool:
         """KernelBench's rule at `tolerance`."""
@@ -120,8 +121,8 @@ def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OW
         exact = reference.run(double(model), doubled(inputs), seed)
     except (*RUN_ERRORS, torch.cuda.OutOfMemoryError):
         exact = None
-    drawn = sum(v.numel() for v in _tensors(inputs))
-    depth = max(1, drawn // max(1, sum(o.numel() for o in _tensors(eager))))
+    drawn = sum(v.numel() for v in tensors_of(inputs))
+    depth = max(1, drawn // max(1, sum(o.numel() for o in tensors_of(eager))))
     return Trial(reference, model, inputs, eager, exact, seed, str(draw), depth, writes)
 
 
@@ -132,20 +133,14 @@ def _drawn(reference: Reference, seed: int, draw: Draw) -> list[Any]:
 
 
 def _versions(inputs: list[Any]) -> list[int]:
-    return [v._version for v in _tensors(inputs)]
-
-
-def _tensors(values: list[Any]) -> list[Any]:
-    import torch
-
-    return [v for v in values if isinstance(v, torch.Tensor)]
+    return [v._version for v in tensors_of(inputs)]
 
 
 def _pairs(outputs: list[Any] | None, eager: list[Any]) -> list[tuple[Any, Any]] | None:
     """None where the form differs, which is no pass."""
     import torch
 
-    if outputs is None or len(outputs) != len(eager) or not _tensors(eager):
+    if outputs is None or len(outputs) != len(eager) or not tensors_of(eager):
         return None
     pairs = list(zip(outputs, eager, strict=True))
     same = all(

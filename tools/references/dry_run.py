@@ -11,10 +11,11 @@ import itertools
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dispatch import quick_answers, without_dynamo
 from kernelwright.tools.references.seeds import seeded
@@ -72,7 +73,7 @@ def _weigh(problem: Problem, counted: Any) -> Weight:
         inputs = module.get_inputs()
         outputs = flatten(model(*inputs))
     held = [*model.parameters(), *model.buffers()]
-    given, made = _tensors(inputs), _tensors(outputs)
+    given, made = tensors_of(inputs), tensors_of(outputs)
     return Weight(
         inputs=_shapes(given),
         outputs=_shapes(made),
@@ -90,7 +91,7 @@ def held(problem: Problem) -> int:
 
     with loaded(problem.source) as module, torch.device("meta"):
         model = _build(module, module.get_init_inputs())
-        return sum(t.numel() for t in (*_tensors(module.get_inputs()), *model.parameters(), *model.buffers()))
+        return sum(t.numel() for t in (*tensors_of(module.get_inputs()), *model.parameters(), *model.buffers()))
 
 
 def run_once(problem: Problem) -> list[Any]:
@@ -120,12 +121,6 @@ def _build(module: types.ModuleType, init: list[Any]) -> Any:
     if len(init) == 2 and isinstance(init[0], list | tuple) and isinstance(init[1], dict):
         return module.Model(*init[0], **init[1])
     return module.Model(*init)
-
-
-def _tensors(values: Iterable[Any]) -> list[Any]:
-    import torch
-
-    return [v for v in values if isinstance(v, torch.Tensor)]
 
 
 def _shapes(tensors: list[Any]) -> tuple[tuple[int, ...], ...]:
@@ -161,7 +156,7 @@ def _counter() -> Any:
                 out = func(*args, **given)
             if (rule := flop_registry.get(packet)) is not None:
                 self.operations += rule(*args, **given, out_val=out)
-            self.operations += sum(t.numel() for t in _tensors(out if isinstance(out, tuple | list) else [out]))
+            self.operations += sum(t.numel() for t in tensors_of(out))
             return out
 
     return without_dynamo(Counter)

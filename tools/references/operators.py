@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+
+from kernelwright.tools.nested import tensors_of
 
 ALLOCATIONS = frozenset(
     [
@@ -90,15 +91,8 @@ def operations(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         return int(formula(*args, **kwargs, out_val=made))
-    sizes = [t.numel() for t in (*tensors_in(args), *tensors_in(made))]
+    sizes = [t.numel() for t in (*tensors_of(args), *tensors_of(made))]
     return max(sizes, default=0)
-
-
-def tensors_in(tree: Any) -> list[torch.Tensor]:
-    """Every tensor in nested tuples and lists."""
-    if isinstance(tree, torch.Tensor):
-        return [tree]
-    return [t for item in tree for t in tensors_in(item)] if isinstance(tree, tuple | list) else []
 
 
 class _Counter(TorchDispatchMode):

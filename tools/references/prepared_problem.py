@@ -10,6 +10,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernelwright.tools.comparing.bits import Remembered, same_bits
 from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.near_ties import Recorder, as_good, naming_equals
 from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows, widened
@@ -139,16 +140,15 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedPr
         reference = Reference(problem, device)
         prepared = PreparedProblem(reference, weights_seed, reference.model(weights_seed))
         inputs = reference.inputs(1)
-        before = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
+        held = [Remembered(v) if isinstance(v, torch.Tensor) else None for v in inputs]
         outputs = reference.run(prepared.model, inputs, 1)
     except torch.cuda.OutOfMemoryError as error:
         raise DoesNotFit(problem.name, device) from error
     prepared.outputs = tuple(describe(o) for o in outputs)
     prepared.mutated = frozenset(
-        i
-        for i, (a, b) in enumerate(zip(inputs, before, strict=True))
-        if isinstance(a, torch.Tensor) and not same_bits(a, b)
+        i for i, (v, was) in enumerate(zip(inputs, held, strict=True)) if was is not None and not was.is_in(v)
     )
+    before = _as_drawn(reference, inputs, held, prepared.mutated)
     prepared.aliases = tuple(_input_of(o, inputs) for o in outputs)
     if like is None:
         _find_random_outputs(prepared, before, outputs)
@@ -162,6 +162,14 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedPr
     if prepared.exact_seconds is None:
         prepared.notes.append("no float64 reference: eager's own output stands in")
     return prepared
+
+
+def _as_drawn(reference: Reference, inputs: list[Any], held: list[Any], mutated: frozenset[int]) -> list[Any]:
+    """The inputs as they were before the reference changed some of them; a large one of those is drawn once more."""
+    if not mutated:
+        return inputs
+    again = reference.inputs(1) if any(held[i].copy is None for i in mutated) else inputs
+    return [v if i not in mutated else again[i] if held[i].copy is None else held[i].copy for i, v in enumerate(inputs)]
 
 
 def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: list[Any]) -> None:
@@ -238,20 +246,6 @@ def _time_exact(prepared: PreparedProblem, inputs: list[Any]) -> float | None:
         return time.monotonic() - start
     except (RuntimeError, ValueError, TypeError, torch.cuda.OutOfMemoryError):
         return None
-
-
-def same_bits(a: Any, b: Any) -> bool:
-    """Equal bit for bit, NaN payloads too."""
-    import torch
-
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.is_contiguous() and b.is_contiguous():
-        wide = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}[a.element_size()]
-        return torch.equal(
-            a.view(wide) if a.dim() else a.reshape(1).view(wide), b.view(wide) if b.dim() else b.reshape(1).view(wide)
-        )
-    return torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
 
 
 def expect(

@@ -17,6 +17,7 @@ from typing import Any
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.comparison import describe
 from kernelwright.tools.comparing.forms_of_outputs import shared_memory
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.replaying.explanation import failure_of
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.mapped_memory import Mapped
@@ -215,7 +216,7 @@ def alias(output: Any, inputs: Sequence[Any], state: Mapping[str, Any]) -> Messa
         return None
     storage = output.untyped_storage().data_ptr()
     for index, given in enumerate(inputs):
-        if any(t.untyped_storage().data_ptr() == storage for t in tensors_of(given)):
+        if any(t.numel() and t.untyped_storage().data_ptr() == storage for t in tensors_of(given)):
             return {"input": index}
     for name, tensor in state.items():
         if tensor.numel() and tensor.untyped_storage().data_ptr() == storage:
@@ -236,14 +237,3 @@ def as_if_called_again(before: Sequence[Any], now: Sequence[Any], times: int) ->
         if bool(torch.isfinite(step).all()) and bool((step != 0).any()):
             found[place] = (new.to(wide) + times * step).to(new.dtype)
     return found
-
-
-def tensors_of(value: Any) -> list[Any]:
-    """Every tensor with elements in nested tuples, lists and dicts."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return [value] if value.numel() else []
-    if isinstance(value, dict):
-        return tensors_of(list(value.values()))
-    return [t for one in value for t in tensors_of(one)] if isinstance(value, list | tuple) else []

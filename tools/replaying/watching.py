@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.operators import READS, moves, operations
 
@@ -77,7 +78,7 @@ class Watch(TorchDispatchMode):
 
         def watched(kernel: str, grid: tuple[int, int, int], args: dict[str, Any], table: Any) -> None:
             with self.off():
-                given = list(_tensors(args))
+                given = _tensors(args)
                 most = min((MOST_ELEMENTS[t.device.type] for t in given), default=0)
                 small = sum(t.numel() for t in given) <= most
                 before = [(t, _memory(t).clone()) for t in given] if small else []
@@ -149,18 +150,10 @@ def _dense(tensor: Any) -> bool:
     return bool(tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes())
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def _tensors(value: Any) -> list[Any]:
     """Every tensor among the arguments of a launch, each piece of memory once."""
-    seen: set[tuple[int, int]] = set()
-    waiting = list(value.values()) if isinstance(value, dict) else [value]
-    while waiting:
-        one = waiting.pop(0)
-        one = getattr(one, "base", one) if not isinstance(one, torch.Tensor) else one
-        if isinstance(one, tuple | list):
-            waiting += one
-        elif isinstance(one, torch.Tensor) and one.numel() and (one.data_ptr(), one.numel()) not in seen:
-            seen.add((one.data_ptr(), one.numel()))
-            yield one
+    found = [t for t in tensors_of(value, wrapped_in="base") if t.numel()]
+    return list({(t.data_ptr(), t.numel()): t for t in reversed(found)}.values())[::-1]
 
 
 def _memory(tensor: Any) -> Any:

@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
-from kernelwright.tools.replaying.gpu.persistent_memory import merged, poison, tensors_in
+from kernelwright.tools.replaying.gpu.persistent_memory import merged, poison
 from kernelwright.tools.replaying.gpu.stopwatch import host_time, timed_block
 from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import settled, timing
@@ -92,7 +93,7 @@ class ReferenceClock:
         """Address and bytes of the outputs that the graph allocates: of no input's, no weight's, nothing that the
         model keeps.
         """
-        storages = [t.untyped_storage() for t in tensors_in(captured.outputs) if t.is_cuda and t.numel()]
+        storages = [t.untyped_storage() for t in tensors_of(captured.outputs) if t.is_cuda and t.numel()]
         return merged([(s.data_ptr(), s.nbytes()) for s in storages if s.data_ptr() not in captured.lasting])
 
     def block(self, calls: int) -> list[float]:
@@ -132,7 +133,7 @@ class ReferenceClock:
         """Gives the graphs' memory back where it is much; the record stays."""
         import torch
 
-        held = sum(t.untyped_storage().nbytes() for c in self._captured for t in tensors_in(c.outputs) if t.is_cuda)
+        held = sum(t.untyped_storage().nbytes() for c in self._captured for t in tensors_of(c.outputs) if t.is_cuda)
         _, total = torch.cuda.mem_get_info()
         if held > total // HELD_SHARE:
             self.release()

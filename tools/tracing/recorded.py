@@ -29,11 +29,6 @@ def launches(call: dict[str, Any]) -> int:
     return sum("kernel" in step or "alternatives" in step for step in call["steps"])
 
 
-def tensors_of(values: Any) -> list[torch.Tensor]:
-    """Returns the tensors among values."""
-    return [v for v in values if isinstance(v, torch.Tensor)]
-
-
 def needs_values(error: BaseException) -> bool:
     """Says whether an error comes from host code that reads what a tensor holds."""
     return type(error).__name__ in _VALUE_ERRORS or any(words in str(error) for words in _VALUE_WORDS)

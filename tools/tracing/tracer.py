@@ -23,6 +23,7 @@ import torch
 
 from kernelwright.tools import wire
 from kernelwright.tools.hardware.targets import Target, parse_target
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.report import Cheat, Failure, Fault, clean_text
 from kernelwright.tools.sandbox.channel import Channel
 from kernelwright.tools.tracing import deferred, recorded, slicing
@@ -195,7 +196,7 @@ class Tracer:
             seen = self._inputs(spec)
             calls += [self._call(model, seen), self._call(model, seen)]
             there = self._inputs(spec)
-            for tensor, before in zip(recorded.tensors_of(there), recorded.tensors_of(seen), strict=True):
+            for tensor, before in zip(tensors_of(there), tensors_of(seen), strict=True):
                 pretend_gpu.lay_at(tensor, before)
             calls.append(self._call(model, there))
         return calls + [self._call(model, self._inputs(spec)) for _ in range(wanted - len(calls))]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelwright.tools.faults import clean_text
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.seeds import undisturbed
-from kernelwright.tools.replaying.gpu.persistent_memory import tensors_in
 
 
 class CaptureFailed(Exception):
@@ -80,7 +80,7 @@ class Captured:
 
 
 def _storages(outputs: Any) -> frozenset[int]:
-    return frozenset(t.untyped_storage().data_ptr() for t in tensors_in(outputs) if t.numel())
+    return frozenset(t.untyped_storage().data_ptr() for t in tensors_of(outputs) if t.numel())
 
 
 def _abandon(graph: Any, pool: Pool) -> None:

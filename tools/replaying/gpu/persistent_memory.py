@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kernelwright.tools.nested import tensors_of
+
 COPIED_SHARE = 3
 """Memory that outlives a call is copied where all of it takes no more than this part of what is free."""
 ALWAYS_RESTORED = 64 << 20
@@ -36,7 +38,7 @@ class Survivors:
         given: the judge's weights. sets: the judge's inputs. everything: restore all of it before every call.
         """
         kept = [_whole(t) for t in _one_a_storage([*own, *given]) if t.is_cuda]
-        shared = [_whole(t) for t in tensors_in(list(sets)) if t.is_cuda and t.numel()]
+        shared = [_whole(t) for t in tensors_of(list(sets)) if t.is_cuda and t.numel()]
         self.copied = sum(t.numel() for t in (*kept, *shared)) <= _free_bytes() // COPIED_SHARE
         """Whether there was room for the copies: without them nothing is restored, and the judge's own memory is
         timed.
@@ -138,16 +140,6 @@ def poison_free(ranges: Sequence[tuple[int, int]]) -> None:
     held = [torch.empty(nbytes, dtype=torch.uint8, device="cuda") for _, nbytes in ranges]
     for one in held:
         one.fill_(POISON_BYTE)
-
-
-def tensors_in(value: Any) -> list[Any]:
-    """The tensors of nested lists, tuples and dicts."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return [value]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [tensor for one in inner for tensor in tensors_in(one)]
 
 
 def _place(tensor: Any) -> int:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.allocations import Allocations
 from kernelwright.tools.replaying.gpu.autotune_choice import as_rows, choices_of, ranked, time_alternatives
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
-from kernelwright.tools.replaying.gpu.persistent_memory import Survivors, merged, poison, poison_free, tensors_in
+from kernelwright.tools.replaying.gpu.persistent_memory import Survivors, merged, poison, poison_free
 from kernelwright.tools.replaying.gpu.stopwatch import StepTimes, flush, host_time, keep_waiting, timed_block
 from kernelwright.tools.tracing.trace import Launch, Operator, Step, Traced
 
@@ -140,7 +141,7 @@ class Timing:
 
         call = self._calls[int(message["index"])]
         copied = []
-        for place, made in zip(sets[0], tensors_in(call.outputs), strict=False):
+        for place, made in zip(sets[0], tensors_of(call.outputs), strict=False):
             fits = place.shape == made.shape and place.dtype == made.dtype
             copied.append(fits)
             if fits:
@@ -218,7 +219,7 @@ def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> Timin
     return Timing(
         run,
         trace.first if trace.later is None else trace.later,
-        own=lambda: [t for t in tensors_in(replay.survivors()) if _place(t) not in state],
+        own=lambda: [t for t in tensors_of(replay.survivors()) if _place(t) not in state],
         given=lambda: list(replay.state.values()),
         label=label,
     )

@@ -1,0 +1,86 @@
+"""Whether a tensor holds the bits that another one holds, or held itself. In pieces: beside tensors of gigabytes little
+more is needed than they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+PIECE = 1 << 26
+"""Elements that are compared at a time."""
+COPIED_BYTES = 64 << 20
+"""A tensor of more bytes is remembered by a hash of them and not by a copy."""
+HASHED = 1 << 22
+"""Words of eight bytes that are hashed at a time."""
+_ODD = (0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64))
+"""Multipliers of a well-mixing hash (splitmix64; Steele, Lea and Flood 2014), as signed numbers."""
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Equal bit for bit, NaN payloads too."""
+    import torch
+
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if not (a.is_contiguous() and b.is_contiguous()):
+        a, b = _in_order_of_memory(a, b)
+    one, other = _words(a), _words(b)
+    return all(torch.equal(x, y) for x, y in zip(one.split(PIECE), other.split(PIECE), strict=True))
+
+
+def _in_order_of_memory(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both with their axes in the order of a's strides, the longest first, so that a transposed pair is no copy."""
+    order = sorted(range(a.dim()), key=lambda axis: -a.stride(axis))
+    return a.permute(order).contiguous(), b.permute(order).contiguous()
+
+
+def _words(contiguous: Any) -> Any:
+    """All elements in one row, as whole numbers of their size; complex ones as pairs."""
+    import torch
+
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
+    return contiguous.reshape(-1).view(whole[contiguous.element_size()])
+
+
+class Remembered:
+    """What a tensor held when this was made."""
+
+    def __init__(self, tensor: Any) -> None:
+        """A copy of a small tensor, a hash of a large one."""
+        self.copy: Any = tensor.detach().clone() if tensor.nbytes <= COPIED_BYTES else None
+        self._form = tensor.shape, tensor.dtype
+        self._hash = 0 if self.copy is not None else _hash(tensor)
+
+    def is_in(self, tensor: Any) -> bool:
+        """Whether a tensor of this shape and dtype holds the same bits."""
+        if self.copy is not None:
+            return same_bits(self.copy, tensor)
+        return self._form == (tensor.shape, tensor.dtype) and self._hash == _hash(tensor)
+
+
+def _hash(tensor: Any) -> int:
+    """64 bits of all elements and their places, however the tensor lies in memory."""
+    import torch
+
+    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    first, second = _ODD
+    for begin, piece in _pieces(tensor):
+        places = torch.arange(begin + 1, begin + 1 + piece.numel(), device=piece.device)
+        mixed = places.mul_(first).bitwise_xor_(piece).mul_(second)
+        mixed.bitwise_xor_(mixed >> 29).mul_(first)
+        total += mixed.bitwise_xor_(mixed >> 32).sum()
+    return int(total)
+
+
+def _pieces(tensor: Any) -> Iterator[tuple[int, Any]]:
+    """Parts of a tensor's elements in their order, as whole numbers, and the place of each part's first. A tensor that
+    is not contiguous is copied a few of its rows at a time.
+    """
+    import torch
+
+    begin, rows = 0, max(1, HASHED * max(len(tensor), 1) // max(tensor.numel(), 1)) if tensor.dim() else 1
+    for part in [tensor] if tensor.is_contiguous() else tensor.split(rows):
+        for words in _words(part.detach().contiguous()).split(HASHED):
+            yield begin, words.to(torch.int64)
+            begin += words.numel()
