@@ -53,8 +53,7 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         made = func(*args, **kwargs)
         if not self._off:
-            if func._schema.is_mutable and args:
-                self._written_to([args[0]])
+            self._written_to(_written_by(func, args, kwargs))
             name = func.overloadpacket.__name__
             if not moves(func) and name not in READS:
                 self.operations += operations(func, args, kwargs, made)
@@ -116,6 +115,18 @@ class Watch(TorchDispatchMode):
             "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches,
             "copies": self.copies, "rearranged": dict(self.rearranged), "changed_inputs": sorted(self.changed_inputs),
         }  # fmt: skip
+
+
+def _written_by(func: Any, args: Any, kwargs: Any) -> list[Any]:
+    """The tensors that an operator writes to, by its schema: `self` of `add_`, `out` of `mm.out`."""
+    if not func._schema.is_mutable:
+        return []
+    found: list[Any] = []
+    for number, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[number] if number < len(args) else kwargs.get(argument.name)
+            found += tensors_of(value)
+    return found
 
 
 def _has_memory(value: Any) -> bool:
