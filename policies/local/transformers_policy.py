@@ -167,7 +167,8 @@ class _Loaded:
         room = sampling.max_tokens if self.context is None else min(sampling.max_tokens, self.context - len(prompt))
         if room < 1:
             raise PolicyRefused(
-                f"the prompt has {len(prompt)} tokens and {self._path} holds {self.context}: shorten it",
+                f"the prompt has {len(prompt)} tokens and {self._path} holds {self.context}: "
+                "shorten it, or choose a policy with a longer context (--policy openai:MODEL)",
                 Trouble.CONTEXT,
             )
         seed = sampling.seed if sampling.seed is not None else secrets.randbelow(SEEDS)

@@ -119,7 +119,8 @@ class _Small:
         room = min(request.sampling.max_tokens, self.model.context - len(prompt))
         if room < 1:
             raise PolicyRefused(
-                f"the prompt has {len(prompt)} tokens and {self.folder} holds {self.model.context}: shorten it",
+                f"the prompt has {len(prompt)} tokens and {self.folder} holds {self.model.context}: "
+                "shorten it, or choose a policy with a longer context (--policy openai:MODEL)",
                 Trouble.CONTEXT,
             )
         seed = request.sampling.seed if request.sampling.seed is not None else secrets.randbelow(SEEDS)
