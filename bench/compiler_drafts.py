@@ -71,12 +71,11 @@ def measured(
     drafter: Drafter,
     evaluator: Evaluator | None,
     keep: Path | None,
-    precise: bool = False,
 ) -> Row:
     """Drafts one problem, and judges the draft where there is somebody to judge it."""
     row = Row(problem=problem.title or problem.name, level=problem.family, mode=mode)
     start = time.monotonic()
-    made = drafter.draft(problem, RULES[mode], precise=precise)
+    made = drafter.draft(problem, RULES[mode])
     row = row.with_(
         drafted=made.usable, refused=made.refused, kernels=made.kernels, library_calls=made.library_calls,
         fixed_sizes=made.fixed_sizes, draft_seconds=time.monotonic() - start,

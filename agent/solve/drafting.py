@@ -68,15 +68,13 @@ class Drafter(AbstractContextManager["Drafter"]):
             source = Path(settings.draft).read_text(encoding="utf-8")
             return DraftedTurn(policy, lambda: Draft(source=source), Origin.FILE)
         turn = 1 if settings.draft == DraftKind.AUTO else 0
-        precise = settings.device == "cpu"
-        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work, settings.partial, precise), turn=turn)
+        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work, settings.partial), turn=turn)
 
-    def draft(self, problem: Problem, own_work: str = "strict", partial: bool = False, precise: bool = False) -> Draft:
+    def draft(self, problem: Problem, own_work: str = "strict", partial: bool = False) -> Draft:
         """One kernel in place of a pattern where one fits (flash attention); else the compiler's, strict or with a
         library's products as the rule of own work allows.
 
-        partial: products are the draft's own, and what there is no kernel for stays in torch. precise: products of fp32
-        are made in fp32: parts in bf16 are faster on a GPU, but nearer to wrong, and a CPU times nothing.
+        partial: products are the draft's own, and what there is no kernel for stays in torch.
         """
         if (transformed := self._templates.draft(problem)) is not None:
             return transformed
@@ -85,9 +83,8 @@ class Drafter(AbstractContextManager["Drafter"]):
         mode = Mode.STRICT if strict else Mode.SHARE
         try:
             made = draft(
-                problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied_sources(problem),
-                precise=precise, halves=not precise,
-            )  # fmt: skip
+                problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied_sources(problem)
+            )
         except InfrastructureError as error:
             made = Draft(mode=mode, refused=str(error))
         self.refused = made.refused

@@ -63,20 +63,14 @@ def draft(
     partial: bool = False,
     varied: tuple[str, ...] = (),
     seconds: float = SECONDS,
-    precise: bool = False,
-    halves: bool = False,
 ) -> Draft:
     """The compiler's draft for a problem's text.
 
     partial: operators that have no kernel of their own stay in torch, instead of ending the draft. varied: the same
-    problem at other sizes, whose differences tell which numbers are sizes. precise: products of fp32 are made in fp32,
-    and not of three products of parts. halves: large ones are made of bf16 halves in memory where sums are long, which
-    no CPU can check. Never raises for what is wrong with the problem.
+    problem at other sizes, whose differences tell which numbers are sizes. Never raises for what is wrong
+    with the problem.
     """
-    asked = {
-        "source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "precise": precise,
-        "halves": halves,
-    }  # fmt: skip
+    asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied)}
     answer = run(ENTRY, asked, seconds)
     known = {name: answer[name] for name in Draft.model_fields if name in answer}
     return Draft.model_validate({**known, "mode": mode})

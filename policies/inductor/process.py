@@ -80,17 +80,15 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     _prepare()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        asked = (payload[name] for name in ("source", "mode", "partial", "varied", "precise", "halves"))
+        asked = (payload[name] for name in ("source", "mode", "partial", "varied"))
         channel.send(answer(*asked))
 
 
-def answer(
-    source: str, mode: str, partial: bool, varied: list[str], precise: bool = False, halves: bool = False
-) -> dict[str, Any]:
-    """The fields of a Draft. precise and halves: as `draft` has them."""
+def answer(source: str, mode: str, partial: bool, varied: list[str]) -> dict[str, Any]:
+    """The fields of a Draft."""
     start = time.monotonic()
     try:
-        made = drafted(source, mode == "strict", partial, varied, precise, halves)
+        made = drafted(source, mode == "strict", partial, varied)
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
         made = {"refused": _reason(error, source)}
     return {**made, "seconds": time.monotonic() - start}
@@ -108,9 +106,7 @@ def _reason(error: Exception, source: str) -> str:
     return reason
 
 
-def drafted(
-    source: str, strict: bool, partial: bool, varied: list[str], precise: bool = False, halves: bool = False
-) -> dict[str, Any]:
+def drafted(source: str, strict: bool, partial: bool, varied: list[str]) -> dict[str, Any]:
     """Raises the first attempt's exception where no attempt gives a draft."""
     start = time.monotonic()
     base, attempts = _attempts(source, varied)
@@ -119,7 +115,7 @@ def drafted(
     with _lowerings(strict):
         for free in attempts:
             try:
-                made = _attempt(base, free, strict and not partial, precise, halves)
+                made = _attempt(base, free, strict and not partial)
             except Exception as error:
                 first = first or error
                 if isinstance(error, Refused) and not str(error).startswith("Inductor"):
@@ -159,13 +155,13 @@ def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
     return base, [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
 
 
-def _attempt(source: str, free: Any, strict: bool, precise: bool, halves: bool) -> dict[str, Any]:
+def _attempt(source: str, free: Any, strict: bool) -> dict[str, Any]:
     from kernelwright.policies.inductor.lowering.generating import generate
     from kernelwright.policies.inductor.tracing.graph import trace
     from kernelwright.policies.inductor.writing.candidate import write_candidate
 
     traced = trace(source, free, partial=not strict)
-    made = write_candidate(traced, generate(traced), precise, halves)
+    made = write_candidate(traced, generate(traced))
     if strict and made.library_calls:
         left = dict.fromkeys(made.library_calls)
         raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))

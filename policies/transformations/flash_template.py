@@ -44,7 +44,7 @@ def flash_attention_kernel(
             key_start + key_number.to(tl.int64)[None, :] * key_row + column[:, None] * key_column,
             mask=key_exists[None, :] & (column < head_dim)[:, None], other=0.0,
         )
-        score = tl.dot(query, key, input_precision="tf32x3") * scale
+        score = tl.dot(query, key, input_precision="ieee") * scale
         if MASK > 0:
             mask_start = mask_pointer + batch * mask_batch + head * mask_head
             mask = tl.load(
@@ -69,7 +69,7 @@ def flash_attention_kernel(
             value_start + key_number.to(tl.int64)[:, None] * value_row + value_column_number[None, :] * value_column,
             mask=key_exists[:, None] & (value_column_number < value_dim)[None, :], other=0.0,
         )
-        result = result * correction[:, None] + tl.dot(weight.to(value.dtype), value, input_precision="tf32x3")
+        result = result * correction[:, None] + tl.dot(weight.to(value.dtype), value, input_precision="ieee")
         largest = new_largest
     result = result / total[:, None]
     if ZERO_ROWS:

@@ -68,7 +68,7 @@ def reduced_linear_kernel(
             weight_pointer + step.to(tl.int64)[:, None] * input_stride + column.to(tl.int64)[None, :] * output_stride,
             mask=(step < inputs)[:, None] & (column < outputs)[None, :], other=0.0,
         )
-        value = tl.dot(x, weight, value, input_precision="tf32x3")
+        value = tl.dot(x, weight, value, input_precision="ieee")
     if HAS_BIAS:
         value += tl.load(bias_pointer + column, mask=column < outputs, other=0.0)[None, :]
 {chain}    value = tl.where((column < outputs)[None, :], value, {beyond})

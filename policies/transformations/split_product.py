@@ -44,7 +44,7 @@ def part_kernel(
             right_pointer + step[:, None] * right_step + column[None, :] * right_column,
             mask=(step < end)[:, None] & (column < columns)[None, :], other=0.0,
         )
-        found = tl.dot(left, right, found, input_precision="tf32x3")
+        found = tl.dot(left, right, found, input_precision="ieee")
     place = (tl.program_id(2).to(tl.int64) * rows + row[:, None]) * columns + column[None, :]
     tl.store(part_pointer + place, found, mask=(row < rows)[:, None] & (column < columns)[None, :])
 

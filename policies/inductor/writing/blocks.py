@@ -42,10 +42,6 @@ class Tile(NamedTuple):
     stages: int
 
 
-HALVED = (Tile(128, 256, 64, 8, 2), Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 3))
-"""Of bf16 halves in memory: the first that gives a GPU enough to do."""
-PARTED = (Tile(128, 128, 32, 8, 3), Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 4, 3))
-"""Of fp32 that programs take apart themselves."""
 HALF = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4))
 """Of fp16 and bf16."""
 GATHERED = Tile(128, 64, 32, 8, 3)
@@ -61,7 +57,7 @@ def product_tile(kernel: Kernel) -> Tile:
     """The largest tile that gives enough programs at the problem's own sizes, or the smallest."""
     if kernel.convolves:
         return GATHERED
-    tiles = HALVED if kernel.halved else HALF if not kernel.single else PARTED if kernel.parted else EXACT
+    tiles = EXACT if kernel.single else HALF
     rows, columns, batch = (kernel.hints.get(side, 1) for side in ("Y", "X", "Z"))
     for tile in tiles:
         if batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns) >= ENOUGH:

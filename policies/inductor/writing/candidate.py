@@ -24,8 +24,6 @@ from kernelwright.policies.inductor.writing.launches import (
 from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.lines import broken, short_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
-from kernelwright.policies.inductor.writing.products.finishing import Products
-from kernelwright.policies.inductor.writing.products.halves import HALVES, HALVES_KERNEL
 
 SPLIT = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
@@ -55,11 +53,8 @@ class Candidate:
     library_calls: tuple[str, ...]
 
 
-def write_candidate(traced: Traced, generated: Generated, precise: bool = False, in_halves: bool = False) -> Candidate:
-    """The candidate. precise: products of fp32 are made in fp32. in_halves: large ones of halves in memory.
-
-    Raises Refused where Inductor's text holds something that has no plain form.
-    """
+def write_candidate(traced: Traced, generated: Generated) -> Candidate:
+    """The candidate. Raises Refused where Inductor's text holds something that has no plain form."""
     kernels = kernels_of("\n".join([generated.text, *generated.bodies]))
     if not kernels:
         raise Refused(f"nothing is left for a kernel: it is {_what_remains(generated.text)}")
@@ -71,11 +66,10 @@ def write_candidate(traced: Traced, generated: Generated, precise: bool = False,
         keep_channels_last(host)
     name_buffers(host, taken)
     launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
-    products = Products.of(traced, host, taken, precise, in_halves)
+    for kernel in kernels.values():
+        kernel.single = _is_single(traced)
     written = {
-        k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.", products)
-        for k in kernels
-        if launches[k]
+        k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.") for k in kernels if launches[k]
     }
     lines = [part for line in _forward_lines(traced, host, written, names) for part in broken(line, 8)]
     lines, constants = _constants(lines, generated)
@@ -86,11 +80,10 @@ def write_candidate(traced: Traced, generated: Generated, precise: bool = False,
     others = dict.fromkeys(
         f"@triton.jit\n{ast.unparse(f)}" for k in kernels.values() for f in map(_without_decorators, k.others)
     )
-    bodies = [text for w in written.values() for text in (w.text, w.short) if text]
+    bodies = [w.text for w in written.values()]
     texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
     texts += (
-        [HALVES_KERNEL, HALVES] * ("halves(" in model)
-        + [SPLIT] * ("*split(" in model)
+        [SPLIT] * ("*split(" in model)
         + [BLOCK_FOR] * ("block_for(" in model)
         + [n for n in needed if not _is_import(n)]
         + [model]
@@ -98,14 +91,13 @@ def write_candidate(traced: Traced, generated: Generated, precise: bool = False,
     whole = "\n\n\n".join(texts)
     imports = [i for i, used in IMPORTS.items() if re.search(used, whole)]
     imports += [n for n in needed if _is_import(n) and n not in imports and "__future__" not in n]
-    head = _head(traced, host, _parts(whole))
-    return Candidate(head + "\n".join(imports) + "\n\n\n" + whole + "\n", len(written), tuple(host.library))
+    return Candidate(
+        _head(traced, host) + "\n".join(imports) + "\n\n\n" + whole + "\n", len(written), tuple(host.library)
+    )
 
 
-def _head(traced: Traced, host: Host, in_parts: str) -> str:
+def _head(traced: Traced, host: Host) -> str:
     lines = ["# Drafted by torch's compiler (Inductor), and rewritten. Block sizes are not tuned."]
-    if in_parts:
-        lines.append(f"# Products of fp32 are made of three ({in_parts}): nearly as precise, and another arithmetic.")
     if traced.fixed:
         lines.append(f"# Right at the problem's own size only of: {', '.join(traced.fixed)}.")
     if host.library:
@@ -113,10 +105,10 @@ def _head(traced: Traced, host: Host, in_parts: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _parts(text: str) -> str:
-    """The names of what products of fp32 are made of, as Triton calls them."""
-    made = {name for name in ("bf16x3", "tf32x3") if f"input_precision='{name}'" in text}
-    return ", ".join(sorted(made | ({"bf16x3"} if "= halves(" in text else set())))
+def _is_single(traced: Traced) -> bool:
+    """Whether every floating-point tensor that goes in is fp32."""
+    given = [value for value in traced.flat if hasattr(value, "is_floating_point")]
+    return all(str(value.dtype) == "torch.float32" for value in given if value.is_floating_point())
 
 
 def _without_decorators(function: ast.FunctionDef) -> ast.FunctionDef:

@@ -57,12 +57,6 @@ class Kernel:
     """Whether the reduced elements lie side by side in memory."""
     grid: str
     """Inductor's name for how programs are counted."""
-    halved: bool = False
-    """Its operands are passed as halves of bf16."""
-    short: ast.FunctionDef | None = None
-    """The same kernel for sums that are too short for halves."""
-    parted: bool = False
-    """It multiplies fp32 in parts that it makes itself."""
     grouped: bool = False
     """Its programs take tiles in groups."""
     single: bool = True

@@ -15,10 +15,6 @@ class Launch:
     kernel: Kernel
     given: dict[str, str]
     """Parameter -> expression."""
-    outermost: bool = True
-    """It is in no loop of forward."""
-    halves: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Tensor that is passed as the halves of its elements -> what these are called."""
 
 
 @dataclass

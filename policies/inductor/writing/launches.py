@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import simple_path
@@ -17,9 +17,8 @@ from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_
 from kernelwright.policies.inductor.writing.lines import WIDTH, folded, short_lines
 from kernelwright.policies.inductor.writing.naming import Names, plural, roles_of
 from kernelwright.policies.inductor.writing.plain import plain_function, renamed, uses
-from kernelwright.policies.inductor.writing.products.finishing import Products
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
-from kernelwright.policies.inductor.writing.products.halves import LEAST_DEPTH
+from kernelwright.policies.inductor.writing.products.grouping import grouped
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
 from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
 
@@ -196,12 +195,9 @@ class Written:
     text: str
     parameters: list[str]
     """Inductor's names, in the order of the rewritten kernel."""
-    short: str = ""
-    """The text of the kernel for short sums, where there is one."""
-    short_parameters: list[str] = field(default_factory=list)
 
 
-def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, products: Products) -> Written:
+def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Written:
     """Writes a kernel with readable names, and says which of its old parameters are left."""
     function = plain_function(kernel.function)
     read = uses(function)
@@ -220,22 +216,12 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str, products:
     renamed(function, names)
     augmented(function)
     quotients_named(function)
-    before = list(kept)
     if kernel.dot:
         flat_products(function)
         hoist_divisions(function)
-        kept = products.finish(kernel, launches, function, kept)
+        kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and grouped(function)
     divisors_as_constants(function)
-    text, short = _kernel_text(function, comment), ""
-    if kernel.short is not None:
-        kernel.short.name = _short_name(kernel)
-        divisors_as_constants(kernel.short)
-        short = _kernel_text(kernel.short, f"{comment[:-1]}, where sums are short.")
-    return Written(text, kept, short, before)
-
-
-def _short_name(kernel: Kernel) -> str:
-    return f"{kernel.name.removesuffix('_kernel')}_short_kernel"
+    return Written(_kernel_text(function, comment), kept)
 
 
 def _kernel_text(function: ast.FunctionDef, comment: str) -> str:
@@ -288,18 +274,7 @@ def _numbered(word: str, numbers: dict[str, int]) -> str:
 
 
 def launch_lines(launch: Launch, written: Written) -> list[str]:
-    """The launch as lines of forward; of a product that may be made of halves, as they are worth it or not."""
-    if not written.short:
-        return _one_launch(launch, written)
-    plain = replace(launch.kernel, name=_short_name(launch.kernel), halved=False, parted=True, short=None)
-    short = _one_launch(Launch(plain, launch.given), Written(written.short, written.short_parameters))
-    halves = [f"{high}, {low} = halves({tensor})" for tensor, (high, low) in launch.halves.items()]
-    deep = [*halves, *_one_launch(launch, written)]
-    return [f"if {launch.given['r0_numel']} < {LEAST_DEPTH}:", *(f"    {line}" for line in short), "else:",
-            *(f"    {line}" for line in deep)]  # fmt: skip
-
-
-def _one_launch(launch: Launch, written: Written) -> list[str]:
+    """The launch as lines of forward."""
     kernel, given = launch.kernel, launch.given
     roles = roles_of(kernel)
     sizes = block_sizes(kernel)

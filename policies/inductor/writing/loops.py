@@ -47,8 +47,6 @@ class LoopReading:
         places = [f"{row}[{step}]" for row in rows]
         arguments = [step, *sizes, *names, *ahead, *places, *read]
         host = read_call(self._texts[number], self._kernels, arguments, symbols, self, {})
-        for launch in host.launches():
-            launch.outermost = False
         filled = {r: self._allocation(ast.unparse(count), shape, dtype, symbols)
                   for r, (shape, dtype) in zip(rows, body.shapes, strict=True)}  # fmt: skip
         first = dict(zip(names, map(ast.unparse, carried.elts), strict=True))

@@ -1,0 +1,29 @@
+"""In which order the programs of a draft's products take their tiles."""
+
+from __future__ import annotations
+
+import ast
+
+ROWS = "tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)"
+"""The number of a program's tile of rows, as Inductor writes it where one axis of a grid may not be enough."""
+GROUPED = """row_tile, column_tile = tl.swizzle2d(
+    tl.program_id(1), tl.program_id(0), tl.num_programs(1), tl.num_programs(0), GROUP)"""
+"""Groups of tiles that share their operands in the L2 cache (triton.language.swizzle2d)."""
+
+
+def grouped(function: ast.FunctionDef) -> bool:
+    """Lets programs that run at once take tiles near each other, where the kernel has one tile a program.
+
+    Returns whether it was done.
+    """
+    text = [ast.unparse(s) for s in function.body]
+    whole = "\n".join(text)
+    if whole.count(ROWS) != 1 or whole.count("tl.program_id(0)") != 1 or whole.count("tl.program_id(") != 3:
+        return False
+    if {"row_tile", "column_tile", "GROUP"} & {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}:
+        return False
+    more = ROWS.replace("tl.program_id(1)", "row_tile")
+    tree = ast.parse(whole.replace(ROWS, more).replace("tl.program_id(0)", "column_tile"))
+    function.body = [*ast.parse(GROUPED).body, *tree.body]
+    function.args.args.append(ast.arg("GROUP", ast.parse("tl.constexpr", mode="eval").body))
+    return True
