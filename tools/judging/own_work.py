@@ -11,12 +11,13 @@ be copies of what torch's layout operators made.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.tools.replaying.replayer import Watched
 from kernelwright.tools.report import Census, Cheat, Failed, Failure, Fault, OwnWork, clean_text
+from kernelwright.tools.tracing.constructor_work import folded_weights, operator_named, product_of_draws
 from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Trace, Traced, every, tensors_in
 
 MODES = ("strict", "share", "report")
@@ -130,17 +131,6 @@ def _floating(dtype: Any) -> bool:
     return not isinstance(dtype, dict) or str(dtype.get("dtype", "")).startswith(("float", "bfloat", "complex"))
 
 
-def operator_named(op: str) -> Any | None:
-    """torch's operator of this name (`aten.view.default`); None where there is none."""
-    import torch
-
-    parts = op.split(".")
-    if len(parts) != 3 or parts[0] != "aten":
-        return None
-    found = getattr(getattr(torch.ops.aten, parts[1], None), parts[2], None)
-    return found if isinstance(found, torch._ops.OpOverload) else None
-
-
 def first_call_computes_more(trace: Trace) -> bool:
     """Whether the first call launches or computes what later calls do not: beside a layout copy of weights, that is
     an answer worked out once.
@@ -154,72 +144,27 @@ def first_call_computes_more(trace: Trace) -> bool:
     return trace.later is not None and work(trace.first) > work(trace.later)
 
 
-def require_no_work_on_weights(trace: Trace, reloaded: bool | None) -> None:
-    """Raises Failed where the set-up computes from the weights.
+def require_no_work_on_weights(trace: Trace, reloaded: bool | None, bound: Collection[str]) -> None:
+    """Raises Failed where a call needs something that the set-up computes from the weights.
 
     Users load weights into a module that is made already. What its constructor has computed from the weights does not
     follow those, and where it is the problem's own work it is done before the clock begins. Layout copies (a transposed
-    weight, two weights in one) are no such work.
+    weight, two weights in one) are no such work, nor is what ends in a parameter or a buffer that the judge loads.
 
     reloaded: whether the candidate's weights are the judge's; where they are not, what it drew at random stands for
-    them.
+    them. bound: names of the parameters and buffers that the judge loads.
     """
     if reloaded is None:
         return
-    places = {number: number for name, number in trace.state.items() if name in trace.parameters}
-    told = _work(trace, set(places)) if reloaded else _product_of_draws(trace)
+    loaded = {trace.state[name] for name in bound}
+    parameters = {trace.state[name] for name in bound if name in trace.parameters}
+    if reloaded:
+        told = folded_weights(trace, parameters, loaded, _computes)
+    else:
+        told = product_of_draws(trace, loaded, _computes)
     if told:
         message = clean_text(f"its constructor works out {told} from the weights, {FOLLOWS}", 300)
         raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=message))
-
-
-def _work(trace: Trace, weights: set[int]) -> str:
-    """The first step of the set-up that computes from the weights; empty where there is none."""
-    memory, holds = set(weights), set(weights)
-    for step in every(trace.setup):
-        if isinstance(step, Launch):
-            used = set(tensors_in(step.args))
-            if used & holds:
-                return "a launch"
-        elif isinstance(step, Operator):
-            func, used = operator_named(step.op), set(tensors_in(step.args)) | set(tensors_in(step.kwargs))
-            made = set(tensors_in(step.out))
-            first = next(iter(tensors_in(step.args[:1])), None)
-            changes = func is not None and bool(func._schema.is_mutable)
-            if changes and first in memory:
-                memory |= made  # it initialises a weight
-            elif used & holds:
-                if _computes(step) and not (changes and first is not None and used & holds == {first} & memory):
-                    return step.op
-                holds |= made
-                if changes and first is not None:
-                    holds.add(first)
-                if func is not None and func.is_view and used & memory:
-                    memory |= made
-            if made & weights:
-                memory |= made
-    return ""
-
-
-def _product_of_draws(trace: Trace) -> str:
-    """The first operator of the set-up that combines two tensors which were drawn at random."""
-    import torch
-
-    drawn: set[int] = set()
-    for step in every(trace.setup):
-        if not isinstance(step, Operator):
-            continue
-        func = operator_named(step.op)
-        used, made = [*tensors_in(step.args), *tensors_in(step.kwargs)], set(tensors_in(step.out))
-        if func is not None and torch.Tag.nondeterministic_seeded in func.tags:
-            drawn |= made | set(used[:1])
-            continue
-        both = {n for n in used if n in drawn}
-        if len(both) > 1 and _computes(step) and not (func is not None and func._schema.is_mutable):
-            return step.op
-        if both:
-            drawn |= made
-    return ""
 
 
 def _computes(step: Operator) -> bool:

@@ -5,7 +5,7 @@ Trusted side; raises Failed at the first thing that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any
 
@@ -144,6 +144,11 @@ class SizeChecks:
         finally:
             self._put_weights(before)
         return True
+
+    @property
+    def bound(self) -> Collection[str]:
+        """Names of the candidate's parameters and buffers that hold what the judge loads."""
+        return self._weights.keys()
 
     @property
     def has_weights(self) -> bool:

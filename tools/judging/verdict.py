@@ -168,7 +168,7 @@ class Verdict:
         if checks.reloaded is False:
             require_visible_weights(checks.prepared, first)
         if self._rules.own_work.mode != "report":
-            own_work.require_no_work_on_weights(checks.trace, checks.reloaded)
+            own_work.require_no_work_on_weights(checks.trace, checks.reloaded, checks.bound)
         self._progress("checking own inputs")
         outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=how is ALL)
         own_work.require_inputs_left_alone(checks.watched, checks.prepared.mutated)

@@ -63,6 +63,19 @@ def tensors(value: Any) -> set[int]:
     return set(slicing.tensors_in(value))
 
 
+def made(call: dict[str, Any]) -> set[int]:
+    """Returns the numbers of the tensors that a recorded call's steps give."""
+    return {number for step in call["steps"] for number in slicing.read_and_written(step)[1]}
+
+
+def needed_from_outside(call: dict[str, Any]) -> set[int]:
+    """Returns the numbers of the tensors that have to be there before a recorded call.
+
+    A step that writes in place gives the tensor that it was given: that one is needed although a step gives it.
+    """
+    return slicing.used_from_outside(call["steps"]) | (tensors(call["outputs"]) - made(call))
+
+
 def place(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Returns where a tensor lies, so that two of one place are equal."""
     if tensor.layout is not torch.strided:

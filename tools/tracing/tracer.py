@@ -249,11 +249,10 @@ class Tracer:
                 "a verdict needs host code that does the same at every call"
             )
         later = None if same else second
-        wanted = slicing.used_from_outside(first["steps"]) | recorded.tensors(first["outputs"])
+        wanted = recorded.needed_from_outside(first)
         if later is not None:
-            wanted |= slicing.used_from_outside(later["steps"]) | recorded.tensors(later["outputs"])
-        made_in_calls = {n for s in first["steps"] for n in slicing.read_and_written(s)[1]}
-        wanted -= made_in_calls | recorded.roots(first) | (recorded.roots(later) if later else set())
+            wanted |= recorded.needed_from_outside(later) - recorded.made(first)
+        wanted -= recorded.roots(first) | (recorded.roots(later) if later else set())
         random = {id(s) for s in building if recorded.is_random(s)}
         setup = slicing.needed_steps(
             before if wanted or random else [],
