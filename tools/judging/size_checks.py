@@ -5,7 +5,7 @@ Trusted side; raises Failed at the first thing that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -80,6 +80,7 @@ class SizeChecks:
         self.model = prepared.model
         """The reference whose weights the candidate has."""
         self._weights: dict[str, tuple[str, Shared]] = {}
+        self.bound: frozenset[str] = frozenset()  # the candidate's parameters and buffers that the judge loads
         self._inputs: list[Shared] = []
         self._places: list[Shared] = []
         self._tree: list[Any] = []
@@ -100,6 +101,7 @@ class SizeChecks:
         names = list(pairs.items())
         placed = self._shared([state[ours].detach() for _, ours in names])
         self._weights = {theirs: (ours, shared) for (theirs, ours), shared in zip(names, placed, strict=True)}
+        self.bound = frozenset(self._weights)
         self._synchronize()
         self._replayer.open(
             self._traced,
@@ -144,11 +146,6 @@ class SizeChecks:
         finally:
             self._put_weights(before)
         return True
-
-    @property
-    def bound(self) -> Collection[str]:
-        """Names of the candidate's parameters and buffers that hold what the judge loads."""
-        return self._weights.keys()
 
     @property
     def has_weights(self) -> bool:
