@@ -67,7 +67,7 @@ class SizeChecks:
         buffers: Buffers,
         tolerances: list[Any],
     ) -> None:
-        """index: which of the traces. tolerances: eager's own error by output, measured where float64 is; filled here."""
+        """index: which of the traces. tolerances: eager's own error by output, where float64 is; filled here."""
         trace = traced.traces[index]
         assert trace is not None
         self.prepared, self.trace = prepared, trace
