@@ -103,13 +103,17 @@ class Drafter(AbstractContextManager["Drafter"]):
 
 
 def varied_sources(problem: Problem) -> tuple[str, ...]:
-    """The problem at a few other sizes that the judge may draw; empty where none can be tried."""
+    """The problem at the small sizes of the CPU rungs and at a few others that the judge may draw; empty where none
+    can be tried.
+    """
     from kernelwright.tools.problem import ProblemError
     from kernelwright.tools.sizing.size_draws import CPU_BUDGET, draw_sizes
     from kernelwright.tools.sizing.small_sizes import shrink
 
     try:
-        drawn = draw_sizes(problem, shrink(problem).sizes, (16, 64), 0, VARIED_SIZES, CPU_BUDGET).sizes
+        small = shrink(problem)
+        drawn = draw_sizes(problem, small.sizes, (16, 64), 0, VARIED_SIZES, CPU_BUDGET).sizes
     except ProblemError:
         return ()
-    return tuple(d.applied(problem).source for d in drawn)
+    sources = [problem.with_sizes(small.sizes).source] if small.sizes and small.fits else []
+    return tuple(dict.fromkeys([*sources, *(d.applied(problem).source for d in drawn)]))

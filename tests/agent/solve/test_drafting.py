@@ -12,7 +12,7 @@ import pytest
 
 from kernelwright.agent.errors import InputError
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.solve.drafting import Drafter, DraftKind, draft_kind
+from kernelwright.agent.solve.drafting import Drafter, DraftKind, draft_kind, varied_sources
 from kernelwright.policies.inductor.draft import Draft
 from kernelwright.policies.inductor.policy import CompilerPolicy
 from kernelwright.tools.problem import Problem
@@ -89,3 +89,26 @@ def test_a_file_of_the_user_s_is_the_first_candidate(tmp_path: Path):
         (answer,) = policy.sample([Request(messages=(Message(role=Role.USER, content="p"),), turn=0)])
     assert answer.policy == "file"
     assert "class ModelNew" in answer.text
+
+
+def test_what_the_judge_makes_smaller_is_a_size_for_the_draft_too():
+    """Seen on a U-Net block: groups of eight left every drawn number of channels as it was, and the draft fixed it."""
+    text = "\n".join(
+        [
+            "import torch",
+            "import torch.nn as nn",
+            "class Model(nn.Module):",
+            "    def __init__(self, channels, base):",
+            "        super().__init__()",
+            "        self.conv = nn.Conv2d(channels, base, 3, padding=1)",
+            "        self.norm = nn.GroupNorm(8, base)",
+            "    def forward(self, x):",
+            "        return torch.sigmoid(self.norm(self.conv(x)))",
+            "def get_inputs():",
+            "    return [torch.rand(2, 3, 64, 64)]",
+            "def get_init_inputs():",
+            "    return [3, 64]",
+        ]
+    )
+    varied = varied_sources(Problem(name="block", source=text))
+    assert any("return [3, 64]" not in source for source in varied)
