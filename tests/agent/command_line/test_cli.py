@@ -320,8 +320,11 @@ def test_an_interrupted_check_ends_with_130(tmp_path):
     command = [sys.executable, "-m", "kernelwright.agent", "check", str(pipe), "--problem", "fused softmax"]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     writer = opened_by_a_reader(pipe, 400)
-    started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=500)
+    said = None
+    while said is None:  # a signal between the opening and the read that waits is noticed after the read only
+        started.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            _, said = started.communicate(timeout=20)
     os.close(writer)
     assert started.returncode == Exit.INTERRUPTED
     assert said == "agent: interrupted\n"
