@@ -65,13 +65,7 @@ class Row(Value):
         return self.draft_seconds + self.verdict_seconds
 
 
-def measured(
-    problem: Problem,
-    mode: Mode,
-    drafter: Drafter,
-    evaluator: Evaluator | None,
-    keep: Path | None,
-) -> Row:
+def measured(problem: Problem, mode: Mode, drafter: Drafter, evaluator: Evaluator | None, keep: Path | None) -> Row:
     """Drafts one problem, and judges the draft where there is somebody to judge it."""
     row = Row(problem=problem.title or problem.name, level=problem.family, mode=mode)
     start = time.monotonic()
@@ -199,11 +193,10 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
         nullcontext() if arguments.draft_only else Evaluator(arguments.device, workers=1) as evaluator,
         ThreadPoolExecutor(arguments.workers) as pool,
     ):
-        on_cpu = arguments.device == "cpu"
 
         def one(problem: Problem, mode: Mode) -> Row | None:
             late = arguments.seconds is not None and time.monotonic() - start > arguments.seconds
-            return None if late else measured(problem, mode, drafter, evaluator, arguments.keep, on_cpu)
+            return None if late else measured(problem, mode, drafter, evaluator, arguments.keep)
 
         jobs = {pool.submit(one, *pair): number for number, pair in enumerate(asked)}
         for job in as_completed(jobs):

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-PIECE = 1 << 26
+PIECE_ELEMENTS = 1 << 26
 """Elements that are compared at a time."""
 COPIED_BYTES = 64 << 20
 """A tensor of more bytes is remembered by a hash of them and not by a copy."""
-HASHED = 1 << 22
+HASHED_WORDS = 1 << 22
 """Words of eight bytes that are hashed at a time."""
 _ODD = (0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64))
 """Multipliers of a well-mixing hash (splitmix64; Steele, Lea and Flood 2014), as signed numbers."""
@@ -26,7 +26,7 @@ def same_bits(a: Any, b: Any) -> bool:
     if not (a.is_contiguous() and b.is_contiguous()):
         a, b = _in_order_of_memory(a, b)
     one, other = _words(a), _words(b)
-    return all(torch.equal(x, y) for x, y in zip(one.split(PIECE), other.split(PIECE), strict=True))
+    return all(torch.equal(x, y) for x, y in zip(one.split(PIECE_ELEMENTS), other.split(PIECE_ELEMENTS), strict=True))
 
 
 def _in_order_of_memory(a: Any, b: Any) -> tuple[Any, Any]:
@@ -79,8 +79,8 @@ def _pieces(tensor: Any) -> Iterator[tuple[int, Any]]:
     """
     import torch
 
-    begin, rows = 0, max(1, HASHED * max(len(tensor), 1) // max(tensor.numel(), 1)) if tensor.dim() else 1
+    begin, rows = 0, max(1, HASHED_WORDS * max(len(tensor), 1) // max(tensor.numel(), 1)) if tensor.dim() else 1
     for part in [tensor] if tensor.is_contiguous() else tensor.split(rows):
-        for words in _words(part.detach().contiguous()).split(HASHED):
+        for words in _words(part.detach().contiguous()).split(HASHED_WORDS):
             yield begin, words.to(torch.int64)
             begin += words.numel()

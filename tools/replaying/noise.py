@@ -9,8 +9,8 @@ NOISE = 0x100
 _SEED = 0x5EED
 _ONE = 0x38
 """1.0 as an eight-bit float (e4m3); other such types and complex numbers hold an ordinary number then, too."""
-LARGEST = 3
-"""Whole numbers are drawn from 0 to this."""
+LARGEST_WHOLE_NUMBER = 3
+"""Integers are drawn from 0 to this, both included."""
 
 
 def fill(memory: Any, tensor: Any, poison: int) -> None:
@@ -33,4 +33,4 @@ def fill(memory: Any, tensor: Any, poison: int) -> None:
     elif dtype.is_floating_point or dtype.is_complex:
         memory.fill_(_ONE)
     else:
-        flat.random_(0, 2 if dtype == torch.bool else LARGEST + 1, generator=generator)
+        flat.random_(0, 2 if dtype == torch.bool else LARGEST_WHOLE_NUMBER + 1, generator=generator)

@@ -21,7 +21,7 @@ def remembering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """As small tensors are remembered, and as large ones are, in several pieces."""
     if request.param == "hashed":
         monkeypatch.setattr(bits, "COPIED_BYTES", 0)
-        monkeypatch.setattr(bits, "HASHED", 100)
+        monkeypatch.setattr(bits, "HASHED_WORDS", 100)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -67,7 +67,7 @@ def test_tensors_that_lie_differently_are_compared_by_their_elements() -> None:
 
 def test_a_large_tensor_is_remembered_in_a_few_bytes_and_compared_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bits, "COPIED_BYTES", 1 << 10)
-    monkeypatch.setattr(bits, "PIECE", 1 << 8)
+    monkeypatch.setattr(bits, "PIECE_ELEMENTS", 1 << 8)
     large = torch.arange(1 << 14, dtype=torch.int32)
     was = Remembered(large)
     assert was.copy is None
