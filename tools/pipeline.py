@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ from kernelwright.tools.report import Environment, Failed, InfrastructureError, 
 from kernelwright.tools.sandbox import Kind, Limits, Zygote
 from kernelwright.tools.sizing.selection import Selection, select
 from kernelwright.tools.source import advice, candidate_hash, read_source
-from kernelwright.tools.timing.baseline import Baseline, Baselines
+from kernelwright.tools.timing.baseline import Baselines
 from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
@@ -133,13 +134,9 @@ class Evaluator:
                 gpu = int(self.device.partition(":")[2] or 0) if kind is Kind.CUDA else None
                 untrusted = kind is Kind.COMPILE
                 self._zygotes[kind] = Zygote(
-                    kind,
-                    gpu=gpu,
-                    limits=self._limits,
-                    private_scratch=True,
-                    warm=WARM_KINDS[kind],
+                    kind, gpu=gpu, limits=self._limits, private_scratch=True, warm=WARM_KINDS[kind],
                     handed_out=(OUTPUT_FILE,) if untrusted else (),
-                )
+                )  # fmt: skip
             return self._zygotes[kind]
 
     def front(self) -> Front:
@@ -196,6 +193,8 @@ class Evaluator:
         broken candidate is a value.
         """
         asked, say, start = options or Options(), progress or _quiet, time.monotonic()
+        if self.on_gpu and asked.torch_compile:
+            self._baselines.start()
         self._turns.begin()
         rule = Rule.parse(asked.own_work)
         own, key = candidate_hash(source), ""
@@ -338,23 +337,16 @@ class Evaluator:
 
     def _extras(self, report: Report, problem: Problem, source: str, asked: Options, say: Progress) -> Report:
         """torch.compile's time, counters and the sanitizer: bounded, never fatal."""
-        from contextlib import ExitStack
-
-        from kernelwright.tools.references.input_spec import is_small
         from kernelwright.tools.timing.extras import add_extras
 
         if not (asked.torch_compile or asked.ncu or asked.sanitizer):
             return report
-        with ExitStack() as held:
-            time_compiled: Callable[[], Baseline] = Baseline
-            if asked.torch_compile:
-                say("torch.compile compiles the reference")
-                with self._at(Lane.CPU, asked, say):
-                    time_compiled = held.enter_context(
-                        self._baselines.compiled(problem, report.environment, is_small(problem))
-                    )
-            with self._at(Lane.GPU, asked, say):
-                return add_extras(report, problem, source, asked, self.device, time_compiled, say)
+        if asked.torch_compile:
+            with self._at(Lane.CPU, asked, say):
+                self._baselines.get_ready(problem, report.environment)
+        with self._at(Lane.GPU, asked, say):
+            timed = partial(self._baselines.timed, problem, report.environment)
+            return add_extras(report, problem, source, asked, self.device, timed, say)
 
     # -------------------------------------------------------------- surroundings
     def _at(self, lane: Lane, asked: Options, say: Progress, *, shared: bool = False) -> AbstractContextManager[None]:
@@ -381,6 +373,7 @@ class Evaluator:
         """Ends every process. Verdicts that are under way raise InfrastructureError."""
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._baselines.close()
         for judge in self._judges:
             judge.close()
         for zygote in self._zygotes.values():

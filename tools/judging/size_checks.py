@@ -5,21 +5,13 @@ Trusted side; raises Failed at the first thing that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.bits import Remembered, same_bits
-from kernelwright.tools.comparing.comparison import (
-    Measured,
-    failure_of,
-    form,
-    measure,
-    measure_finite_part,
-    measure_with_nan,
-    right,
-)
+from kernelwright.tools.comparing.by_draw import measure_by_draw
+from kernelwright.tools.comparing.comparison import Measured, failure_of, form, right
 from kernelwright.tools.comparing.comparison import describe as described
 from kernelwright.tools.comparing.forms_of_outputs import difference, overlaps, shared_memory
 from kernelwright.tools.judging.state import (
@@ -30,12 +22,13 @@ from kernelwright.tools.judging.state import (
     listed_state,
     state_of,
 )
-from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
 from kernelwright.tools.references.prepared_problem import (
     Expected,
     PreparedProblem,
     names_an_equal,
     outputs_of_perturbed_inputs,
+    run_on,
 )
 from kernelwright.tools.references.shared_tensors import Buffers, Shared
 from kernelwright.tools.references.weights import match
@@ -287,6 +280,8 @@ class SizeChecks:
         Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed.
         """
         moved = cache(lambda: outputs_of_perturbed_inputs(self.prepared, expected))
+        run = partial(run_on, self.prepared, expected, expected.weights, expected.inputs)
+        tf32_errors = cache(lambda: errors_of_tf32_convolutions(run, expected.exact))
         updated = self.prepared.reference.updated
         buffers = dict(enumerate(updated, len(expected.eager) - len(updated)))
         for number, mine in enumerate(got):
@@ -298,7 +293,8 @@ class SizeChecks:
             small = name.startswith("sizes")  # of many rows one is a sum of which next to nothing is left
             may_move = small or expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
             told = f"{name}, buffer" if number in buffers else name
-            measured = self._measured(mine, expected, told, number, moved if may_move else None)
+            carried = self._tolerances[number] if number < len(self._tolerances) else None
+            measured = measure_by_draw(mine, expected, number, told, carried, moved if may_move else None, tf32_errors)
             if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_an_equal(
                 self.prepared, expected, number, mine
             ):
@@ -308,20 +304,6 @@ class SizeChecks:
             self.checks.append(measured.check)
             if failure := failure_of(measured):
                 raise Failed(in_buffer(failure, buffers[number]) if number in buffers else failure)
-
-    def _measured(
-        self, mine: Any, expected: Expected, name: str, number: int, moved: Callable[[], list[Any]] | None
-    ) -> Measured:
-        exact = None if expected.exact is None else expected.exact[number]
-        if expected.draw == Draw.NAN:
-            return measure_with_nan(mine, expected.eager[number], exact, draw=name, output=number)
-        if expected.draw == Draw.INFINITE or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
-            return measure_finite_part(
-                mine, expected.eager[number], exact, draw=name, output=number, inputs=expected.inputs
-            )
-        tolerance = self._tolerances[number] if exact is None and number < len(self._tolerances) else None
-        shaken = None if moved is None else lambda: moved()[number]
-        return measure(mine, expected.eager[number], exact, draw=name, tolerance=tolerance, output=number, moved=shaken)
 
     def _diagnosed(self, failure: Failure, reply: Reply, expected: Expected, shuffle: int) -> Failure:
         """Why an answer is wrong: kernels that read beyond their tensors, or programs whose order decides."""

@@ -58,15 +58,6 @@ class InputSpec(Value):
     """Whose it is: never part of what is sent."""
 
 
-LARGEST_WAITING_BYTES = 1 << 30
-"""Of inputs and weights, up to which torch.compile's process may wait with them on a GPU."""
-
-
-def is_small(problem: Problem) -> bool:
-    """Whether its inputs and weights at full sizes may wait on a GPU. Raises ProblemError where the reference fails."""
-    return input_spec(problem).bytes <= LARGEST_WAITING_BYTES
-
-
 def input_spec(problem: Problem, sizes: Mapping[str, int] | None = None, *, as_it_is: bool = False) -> InputSpec:
     """The description at full sizes, or with `sizes` in place of module-level integers. Cached by problem.
 

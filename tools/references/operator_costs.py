@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.tools.comparing.tolerance import Tensor
+from kernelwright.tools.references.dispatch import without_dynamo
 
 GATHERS = {"embedding", "index_select", "gather", "index", "take", "_unsafe_index", "embedding_bag", "_embedding_bag"}
 """Ops that read as much of their table as they return."""
@@ -86,6 +87,7 @@ def _mode(seen: Trace, tracked: set[int]) -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    @without_dynamo
     class Watching(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             out = func(*args, **(kwargs or {}))

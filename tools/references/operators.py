@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from kernelwright.tools.nested import tensors_of
+from kernelwright.tools.references.dispatch import without_dynamo
 
 ALLOCATIONS = frozenset(
     [
@@ -95,6 +96,7 @@ def operations(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
     return max(sizes, default=0)
 
 
+@without_dynamo
 class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()

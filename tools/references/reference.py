@@ -17,7 +17,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
 from kernelwright.tools.problem import Problem, ProblemError, check_form
-from kernelwright.tools.references.float64 import drawing_as_single, widen_attributes
+from kernelwright.tools.references.arithmetic import drawing_as_single, widen_attributes
 from kernelwright.tools.references.seeds import seeded
 from kernelwright.tools.report import clean_text
 

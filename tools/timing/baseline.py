@@ -3,24 +3,24 @@ out of the judge.
 
     python -m kernelwright.tools.timing.baseline DESCRIPTOR DEVICE
 
-The process is a `kernelwright.worker_process.WorkerProcess`: it reads the problem as JSON, says COMPILED_MESSAGE,
-waits for another message, and answers with a Baseline as JSON.
+The process is a `kernelwright.worker_process.WorkerProcess` that serves one problem after another: torch's compiler
+takes up to a quarter of a minute to import, and a problem a second or two. It says READY_MESSAGE when it has imported
+that, then answers each problem (as JSON) with a Baseline (as JSON).
 
-Compiling takes seconds in which the GPU could serve somebody else; only the timing needs it alone. Kept by problem, GPU
-and versions.
+Compiling runs on the GPU too: inputs are drawn, layouts are tried out. So it is done where nobody else is timed there.
+Kept by problem, GPU and versions.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -35,11 +35,11 @@ from kernelwright.worker_process import (
 )
 
 BASELINE_SECONDS = 180.0
-"""For compiling, and again for timing."""
+"""For compiling and timing one problem, and for starting the process."""
 TIMED_CALLS = 50
-COMPILED_MESSAGE = b"compiled"
-MOST_AT_ONCE = 4
-"""Each holds a CUDA context, the weights and the inputs."""
+READY_MESSAGE = b"ready"
+MOST_PROBLEMS = 64
+"""That one process compiles before another takes its place: what it has compiled stays loaded in it."""
 
 
 class Baseline(Value):
@@ -56,45 +56,50 @@ class Baseline(Value):
 
 
 class Baselines:
-    """Of one device.
-
-    Thread-safe: a few references are compiled side by side, each problem once, and nobody needs the GPU for himself
-    meanwhile.
-    """
+    """Of one device. Thread-safe; each problem is compiled once."""
 
     def __init__(self, device: str, cache_dir: Path | None = None) -> None:
         """cache_dir: where they are kept for another day; None keeps them as long as this object lives."""
         self._device, self._folder = device, cache_dir / "baselines" if cache_dir else None
         self._known: dict[str, Baseline] = {}
-        self._one_each: dict[str, threading.Lock] = {}
-        self._places = threading.BoundedSemaphore(max(1, min(MOST_AT_ONCE, (os.cpu_count() or 1) // 4)))
+        self._lock = threading.Lock()
+        self._compiler: _Compiler | None = None
 
-    @contextmanager
-    def compiled(
-        self, problem: Problem, environment: Environment, ahead: bool = True
-    ) -> Iterator[Callable[[], Baseline]]:
-        """Compiles the reference, and gives what is to be called where nobody else is on the GPU: it times.
+    def start(self) -> None:
+        """Starts the process where there is none, and does not wait for it."""
+        if self._lock.acquire(blocking=False):  # else one is there, at work
+            try:
+                self._compiler = self._compiler or _Compiler(self._device)
+            finally:
+                self._lock.release()
+
+    def get_ready(self, problem: Problem, environment: Environment) -> None:
+        """Waits until `timed` has nothing more to do than to compile and to time."""
+        with self._lock:
+            if self._find(_key(problem, environment)) is None:
+                self._compiler = self._compiler or _Compiler(self._device)
+                self._compiler.get_ready()
+
+    def timed(self, problem: Problem, environment: Environment) -> Baseline:
+        """Compiles and times the reference; to be called where nobody else is on the GPU.
 
         Never raises: what does not work is in `note`.
-
-        ahead: what is compiled ahead holds its inputs and weights on the GPU until it is timed; without it both are
-        done at the call.
         """
-        versions = environment.model_dump_json(include={"torch", "triton", "gpu", "driver"})
-        key = hashlib.sha256((problem.hash + versions).encode()).hexdigest()
-        with self._one_each.setdefault(key, threading.Lock()):
+        key = _key(problem, environment)
+        with self._lock:
             if known := self._find(key):
-                yield lambda: known
-                return
-            if not ahead:
-                yield lambda: self._keep(key, self._compiled_and_timed(problem))
-                return
-            with self._places, _Compiler(problem, self._device) as compiler:
-                yield lambda: self._keep(key, compiler.timed())
+                return known
+            self._compiler = self._compiler or _Compiler(self._device)
+            found = self._compiler.timed(problem)
+            if not self._compiler.usable:
+                self._compiler.close()
+                self._compiler = None
+            return self._keep(key, found)
 
-    def _compiled_and_timed(self, problem: Problem) -> Baseline:
-        with _Compiler(problem, self._device) as compiler:
-            return compiler.timed()
+    def close(self) -> None:
+        """Ends the process, whatever it is at: who waits for it is told that it failed."""
+        if (compiler := self._compiler) is not None:
+            compiler.end()
 
     def _find(self, key: str) -> Baseline | None:
         path = self._folder / f"{key}.json" if self._folder else None
@@ -117,27 +122,41 @@ class Baselines:
         return found
 
 
+def _key(problem: Problem, environment: Environment) -> str:
+    versions = environment.model_dump_json(include={"torch", "triton", "gpu", "driver"})
+    return hashlib.sha256((problem.hash + versions).encode()).hexdigest()
+
+
 class _Compiler:
-    """The process. It says COMPILED_MESSAGE, waits for a message, times and answers."""
+    """The process."""
 
-    def __init__(self, problem: Problem, device: str) -> None:
-        self._problem, self._device = problem, device
-        self._trouble = ""
+    def __init__(self, device: str) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        self._worker = WorkerProcess("kernelwright.tools.timing.baseline", device, errors=self._said)
+        self._trouble, self._ready, self._problems = "", False, 0
 
-    def __enter__(self) -> _Compiler:
-        self._said = tempfile.TemporaryFile()
-        self._worker = WorkerProcess("kernelwright.tools.timing.baseline", self._device, errors=self._said)
-        self._ask(self._problem.model_dump_json().encode())
-        return self
+    @property
+    def usable(self) -> bool:
+        """Whether it can be given another problem."""
+        return not self._trouble and self._problems < MOST_PROBLEMS
 
-    def timed(self) -> Baseline:
-        answer = b"" if self._trouble else self._ask(b"time")
+    def get_ready(self) -> None:
+        """Waits until it has imported what it needs."""
+        if not self._ready:
+            self._ready = True
+            self._answer(lambda: self._worker.receive(BASELINE_SECONDS))
+
+    def timed(self, problem: Problem) -> Baseline:
+        """What it finds; where it has ended, or is ended for being late, the note says why."""
+        self.get_ready()
+        self._problems += 1
+        message = problem.model_dump_json().encode()
+        answer = b"" if self._trouble else self._answer(lambda: self._worker.ask(message, BASELINE_SECONDS))
         return Baseline(note=self._trouble) if self._trouble else Baseline.model_validate_json(answer)
 
-    def _ask(self, message: bytes) -> bytes:
-        """What it says; where it has ended, or is ended for being late, `_trouble` says why."""
+    def _answer(self, ask: Callable[[], bytes]) -> bytes:
         try:
-            return self._worker.ask(message, BASELINE_SECONDS)
+            return ask()
         except WorkerTimedOut:
             self._trouble = f"torch.compile was ended: it took longer than {BASELINE_SECONDS:g} s"
         except WorkerDied as death:
@@ -151,17 +170,18 @@ class _Compiler:
         said = self._said.read().decode("utf-8", "replace").strip().splitlines()
         return said[-1][:200] if said else ""
 
-    def __exit__(self, *_: object) -> None:
-        """With the compiler's own workers."""
+    def end(self) -> None:
+        """With the compiler's own workers. May be called from any thread."""
+        self._worker.end()
+
+    def close(self) -> None:
+        """The same, where nobody waits for an answer."""
         self._worker.close()
         self._said.close()
 
 
-def measure(problem: Problem, device: str, ready: Callable[[], None]) -> Baseline:
-    """Both on the same inputs, call by call in turns, the L2 cache written over before each.
-
-    ready: called before anything runs that takes the GPU's time, as soon as the first graph is compiled.
-    """
+def measure(problem: Problem, device: str) -> Baseline:
+    """Both on the same inputs, call by call in turns, the L2 cache written over before each."""
     import torch
 
     from kernelwright.tools.references.reference import Reference
@@ -170,13 +190,11 @@ def measure(problem: Problem, device: str, ready: Callable[[], None]) -> Baselin
     torch.cuda.set_device(device)
     reference = Reference(problem, device)
     model, inputs = reference.model(0), reference.inputs(0)
-    compiled = torch.compile(model, backend=_compiling(ready))
+    compiled = torch.compile(model)
     flush = torch.empty(1 << 26, dtype=torch.int32, device=device)
     times: dict[str, list[float]] = {"eager": [], "compiled": []}
     with torch.no_grad():
-        compiled(*inputs)
-        ready()
-        for _ in range(3):
+        for _ in range(4):
             compiled(*inputs), model(*inputs)
         for _ in range(TIMED_CALLS):
             for name, call in (("eager", model), ("compiled", compiled)):
@@ -190,38 +208,39 @@ def measure(problem: Problem, device: str, ready: Callable[[], None]) -> Baselin
     return Baseline(compiled=timing(times["compiled"]), eager=timing(times["eager"]))
 
 
-def _compiling(ready: Callable[[], None]) -> Callable[..., Any]:
-    """torch.compile's own backend, which says when a graph is compiled, before it runs."""
-    from torch._inductor.compile_fx import compile_fx
+@contextmanager
+def _as_at_first() -> Iterator[None]:
+    """What a reference sets for all of torch is set back, and what was compiled for it is let go of."""
+    import torch
 
-    def compile_graph(graph: Any, inputs: Any) -> Any:
-        compiled = compile_fx(graph, inputs)
-        ready()
-        return compiled
+    from kernelwright.tools.timing.torch_switches import switches_kept
 
-    return compile_graph
-
-
-class _Gate:
-    """Says COMPILED_MESSAGE the first time it is called, and waits for a message."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection, self._open = connection, False
-
-    def __call__(self) -> None:
-        if not self._open:
-            self._open = True
-            self._connection.send_bytes(COMPILED_MESSAGE)
-            self._connection.recv_bytes()
+    with switches_kept():
+        yield
+    torch._dynamo.reset()
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def main() -> None:
-    """Measures the baselines of one problem in a process of its own, and sends them to the parent."""
+    """Measures the baselines of one problem after another in a process of its own, and sends them to the parent."""
     connection, (device,) = connection_to_parent()
     end_with_parent()
     os.dup2(2, 1)
-    problem = Problem.model_validate_json(connection.recv_bytes())
-    connection.send_bytes(measure(problem, device, _Gate(connection)).model_dump_json().encode())
+    import torch
+    import torch._inductor.compile_fx
+
+    if torch.cuda.is_available():
+        torch.cuda.init()
+    connection.send_bytes(READY_MESSAGE)
+    while True:
+        try:
+            problem = Problem.model_validate_json(connection.recv_bytes())
+        except EOFError:
+            return
+        with _as_at_first():
+            found = measure(problem, device)
+        connection.send_bytes(found.model_dump_json().encode())
 
 
 if __name__ == "__main__":

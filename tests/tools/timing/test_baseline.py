@@ -1,4 +1,4 @@
-"""torch.compile's time: compiled while the GPU serves others, timed alone, asked once for each problem."""
+"""torch.compile's time: one process for all problems, each asked once."""
 
 from __future__ import annotations
 
@@ -10,32 +10,29 @@ import torch
 from bench.suite import problem_of
 from kernelwright.tools.report import Environment
 from kernelwright.tools.timing.baseline import Baselines
+from kernelwright.tools.timing.torch_switches import switches_kept
 
 HERE = Environment(torch=torch.__version__, gpu="the one of this test")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
-@pytest.mark.parametrize("ahead", [True, False])
-def test_without_a_gpu_the_note_says_why_and_is_kept(tmp_path, ahead):
+def test_without_a_gpu_the_note_says_why_and_is_kept(tmp_path):
     baselines = Baselines("cuda:0", tmp_path)
-    with baselines.compiled(problem_of("vector_add"), HERE, ahead) as timed:
-        found = timed()
+    baselines.start()
+    found = baselines.timed(problem_of("vector_add"), HERE)
     assert found.compiled is None
     assert found.note.startswith("torch.compile failed: ")
-    with baselines.compiled(problem_of("vector_add"), HERE) as timed:
-        assert timed() is found
+    assert baselines.timed(problem_of("vector_add"), HERE) is found
     assert not list(tmp_path.rglob("*.json"))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
 def test_a_problem_is_compiled_once_however_many_ask():
     baselines, found = Baselines("cuda:0"), []
-
-    def ask():
-        with baselines.compiled(problem_of("vector_add"), HERE) as timed:
-            found.append(timed())
-
-    threads = [threading.Thread(target=ask) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: found.append(baselines.timed(problem_of("vector_add"), HERE)))
+        for _ in range(3)
+    ]  # fmt: skip
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -44,14 +41,35 @@ def test_a_problem_is_compiled_once_however_many_ask():
     assert found[0] is found[1] is found[2]
 
 
+def test_whoever_waits_is_told_when_it_is_closed():
+    baselines, found = Baselines("cuda:0"), []
+    baselines.start()
+    waiting = threading.Thread(target=lambda: found.append(baselines.timed(problem_of("vector_add"), HERE)))
+    waiting.start()
+    baselines.close()
+    waiting.join(60)
+    assert found[0].note.startswith("torch.compile ")
+
+
+def test_what_a_reference_sets_for_all_of_torch_is_set_back():
+    matmul, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.allow_tf32
+    with switches_kept():
+        matmul.allow_tf32 = not before
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+    assert matmul.allow_tf32 == before
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.empty(1).device.type == "cpu"
+
+
 @pytest.mark.gpu
-def test_what_waits_has_compiled_and_is_timed_when_it_is_asked(tmp_path):
+def test_one_process_times_one_problem_after_another(tmp_path):
     baselines = Baselines("cuda:0", tmp_path)
-    with baselines.compiled(problem_of("fused_softmax"), HERE) as timed:
-        found = timed()
-    assert not found.note
-    assert found.compiled is not None
-    assert found.eager is not None
-    assert 0.2 < found.ratio < 5
-    with Baselines("cuda:0", tmp_path).compiled(problem_of("fused_softmax"), HERE) as timed:
-        assert timed() == found
+    try:
+        found = [baselines.timed(problem_of(name), HERE) for name in ("fused_softmax", "layer_norm")]
+    finally:
+        baselines.close()
+    for one in found:
+        assert not one.note
+        assert 0.2 < one.ratio < 5
+    assert Baselines("cuda:0", tmp_path).timed(problem_of("fused_softmax"), HERE) == found[0]

@@ -1,0 +1,61 @@
+"""One output compared by the rule of the draw that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kernelwright.tools.comparing.comparison import Measured, measure, measure_finite_part, measure_with_nan
+from kernelwright.tools.comparing.tolerance import Tensor, Tolerance
+from kernelwright.tools.faults import Fault
+from kernelwright.tools.references.input_distributions import Draw
+
+if TYPE_CHECKING:
+    from kernelwright.tools.references.prepared_problem import Expected
+
+TF32_SHARE = 0.25
+"""Of what the reference is off by in tf32, before the eight times that any candidate may be off by: that factor is for
+eager's own error, which may be small by luck. Eight times the error of tf32 would let bf16 pass; twice does not.
+"""
+
+
+def measure_by_draw(
+    mine: Tensor,
+    expected: Expected,
+    number: int,
+    name: str,
+    tolerance: Tolerance | None = None,
+    moved: Callable[[], list[Tensor]] | None = None,
+    tf32_errors: Callable[[], list[Tensor] | None] = lambda: None,
+) -> Measured:
+    """Compares output `number` of a candidate with what is expected.
+
+    name: of the draw, as it is told. tolerance: eager's error on another draw, for one without float64. moved: outputs
+    off by what an honest candidate may be off by. tf32_errors: by how much the outputs are off where the problem's
+    convolutions are in tf32, None where it has none; both are asked for only where the output is wrong without them.
+    """
+    eager = expected.eager[number]
+    exact = None if expected.exact is None else expected.exact[number]
+    if expected.draw == Draw.NAN:
+        return measure_with_nan(mine, eager, exact, draw=name, output=number)
+    if expected.draw == Draw.INFINITE or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
+        return measure_finite_part(mine, eager, exact, draw=name, output=number, inputs=expected.inputs)
+    carried = tolerance if exact is None else None
+    shaken = None if moved is None else lambda: moved()[number]
+    found = measure(mine, eager, exact, draw=name, tolerance=carried, output=number, moved=shaken)
+    if found.fault not in (Fault.PRECISION, Fault.MISMATCH) or not mine.is_floating_point():
+        return found
+    if (errors := tf32_errors()) is None:
+        return found
+    base = eager if exact is None else exact
+    allowed = base + errors[number] * TF32_SHARE
+    if shaken is not None:
+        other = shaken()
+        allowed = other.where((other - base).abs() > (allowed - base).abs(), allowed)
+    again = measure(mine, eager, exact, draw=name, tolerance=carried, output=number, shaken=allowed)
+    return _noted(again) if again.check.passed else found
+
+
+def _noted(measured: Measured) -> Measured:
+    note = "within what the problem's convolutions are off by in tf32, torch's default for them on a GPU"
+    return measured.with_(check=measured.check.with_(note=note))

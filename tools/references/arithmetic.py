@@ -1,0 +1,111 @@
+"""The same forward pass in another arithmetic.
+
+In float64, random numbers and all: what a model draws or makes while it runs is drawn in its own precision first, then
+widened. A dropout mask drawn in float64 would be another mask, and eager's "error" against it would excuse any answer.
+
+With convolutions in tf32. torch lets cuDNN do so by default (`torch.backends.cudnn.allow_tf32`), and cuDNN does so at
+some sizes only: where the channels do not suit its tensor-core kernels it multiplies in fp32. A candidate whose
+convolution is in tf32, by the same library or by `tl.dot`, is as exact as the problem's own arithmetic may be, at each
+of these sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+TF32_DROPPED_BITS = 13
+"""Of fp32's mantissa: tensor cores read an operand's upper 19 bits (PTX ISA, wgmma and mma with .tf32)."""
+
+
+def widen_attributes(model: Any) -> None:
+    """Floating tensors that modules hold as plain attributes: an initial state that is no buffer."""
+    import torch
+
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                setattr(module, name, value.double())
+
+
+def drawing_as_single() -> Any:
+    """A mode in which tensors that a forward pass makes of nothing come as float32 and are widened, and dropout
+    takes float32's mask.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Widening(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            named = dict(kwargs or {})
+            given = [a for a in [*args, *named.values()] if isinstance(a, torch.Tensor)]
+            name = getattr(func, "__name__", "")
+            if name in ("dropout", "dropout1d", "dropout2d", "dropout3d") and given and given[0].dtype == torch.float64:
+                return given[0] * _mask(func, given[0], args, named).double()
+            if name.endswith("_like") and given and given[0].dtype == torch.float64 and "dtype" not in named:
+                return func(args[0].float(), *args[1:], **named).double()
+            out = func(*args, **named)
+            made = isinstance(out, torch.Tensor) and not given and out.dtype == torch.float32
+            return out.double() if made else out
+
+    return Widening()
+
+
+def _mask(func: Any, tensor: Any, args: Any, named: dict[str, Any]) -> Any:
+    import torch
+
+    rest = {k: v for k, v in named.items() if k not in ("input", "inplace")}
+    positional = [a for a in args[1:3] if not isinstance(a, torch.Tensor)]
+    return func(torch.ones_like(tensor, dtype=torch.float32), *positional, **rest)
+
+
+def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] | None) -> list[Any] | None:
+    """By how much each floating output of `run` is off where the convolutions multiply in tf32, None for other outputs;
+    None for all where nothing is convolved in fp32, or `torch.backends.cudnn.allow_tf32` is off.
+
+    exact: the outputs in float64; where there are none, what `run` returns without tf32 stands in.
+    """
+    import torch
+
+    if (cut := with_tf32_convolutions(run)) is None:
+        return None
+    if exact is None:
+        with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False):
+            exact = run()
+    floating = [isinstance(c, torch.Tensor) and c.is_floating_point() for c in cut]
+    return [(c - e).abs_() if known else None for c, e, known in zip(cut, exact, floating, strict=True)]
+
+
+def with_tf32_convolutions(run: Callable[[], list[Any]]) -> list[Any] | None:
+    """What `run` returns where every convolution of fp32 operands, on whatever device, multiplies them cut to tf32 and
+    adds in fp32; None where there is no such convolution, or `torch.backends.cudnn.allow_tf32` is off.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from kernelwright.tools.references.dispatch import without_dynamo
+
+    convolutions = (torch.ops.aten.convolution, torch.ops.aten._convolution)
+    allowed = torch.backends.cudnn.allow_tf32
+
+    @without_dynamo
+    class Cutting(TorchDispatchMode):
+        cut = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            single = allowed and func.overloadpacket in convolutions and args[0].dtype == torch.float32
+            if single:
+                self.cut += 1
+                args = (_cut(args[0]), _cut(args[1]), *args[2:])
+            return func(*args, **(kwargs or {}))
+
+    mode = Cutting()
+    with mode:
+        made = run()
+    return made if mode.cut else None
+
+
+def _cut(tensor: Any) -> Any:
+    import torch
+
+    return (tensor.contiguous().view(torch.int32) & -(1 << TF32_DROPPED_BITS)).view(torch.float32)
