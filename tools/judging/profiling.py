@@ -17,6 +17,7 @@ from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem
+from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.references.shared_tensors import Buffers, Shared
 from kernelwright.tools.report import KernelResources, LaunchTime, OwnWork, ProfileResult
 from kernelwright.tools.timing.clock import Clock
@@ -132,7 +133,10 @@ class Profiler:
             sets = [_input_set(buffers, one) for one in expected]
             changed = [s.values[i] for s in sets for i in sorted(prepared.mutated)]
             record = self._records.setdefault(problem.hash, {})
-            clock = ReferenceClock(prepared.model, [s.values for s in sets], changed, self.clock.flush_ms, record)
+            kept = BuffersAsTheyWere(prepared.model, prepared.reference.changing or ())
+            clock = ReferenceClock(
+                prepared.model, [s.values for s in sets], changed, self.clock.flush_ms, record, buffers=kept
+            )
             self._timed[key] = Timed(clock, sets, expected, buffers, nbytes * count)
         self._timed.move_to_end(key)
         return self._timed[key]

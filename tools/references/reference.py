@@ -12,7 +12,7 @@ import sys
 import threading
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
@@ -138,6 +138,22 @@ class Reference:
             self.changing = frozenset(n for n, b in held.items() if not _same(now.get(n), b))
             self.updated = tuple(n for n in sorted(self.changing) if _of_one_form(now.get(n), held[n]))
         left += [now[n].detach() if n in now else None for n in self.updated]
+
+
+class BuffersAsTheyWere:
+    """What a model's buffers held when this was made, to be put back after calls that nobody else watches over."""
+
+    def __init__(self, model: Any, names: Collection[str]) -> None:
+        """names: of the buffers that forward changes, as `Reference.changing`."""
+        self._model = model
+        named = model.named_buffers(remove_duplicate=False)
+        self._held = [(n, b, b.clone()) for n, b in named if n in names]
+
+    def put_back(self) -> None:
+        """The same tensors, with what they held."""
+        for name, buffer, copy in self._held:
+            buffer.copy_(copy)
+            _put_buffer(self._model, name, buffer)
 
 
 def _put_buffer(model: Any, name: str, value: Any) -> None:

@@ -10,6 +10,7 @@ from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
 from kernelwright.tools.replaying.gpu.persistent_memory import merged, poison
 from kernelwright.tools.replaying.gpu.stopwatch import host_time, timed_block
+from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import settled, timing
 
@@ -30,6 +31,7 @@ class ReferenceClock:
         changed: Sequence[Any] = (),
         flush_ms: float = 0.1,
         record: dict[bool, list[float]] | None = None,
+        buffers: BuffersAsTheyWere | None = None,
     ) -> None:
         """call: the reference's forward.
 
@@ -37,7 +39,8 @@ class ReferenceClock:
         to.
 
         flush_ms: what one write over the cache costs. record: times of record, in milliseconds, with and without a
-        graph, that an earlier clock of this reference measured; filled here.
+        graph, that an earlier clock of this reference measured; filled here. buffers: those of the reference that a call
+        changes, such as running statistics.
         """
         self._call, self._sets, self._flush_ms = call, sets, flush_ms
         self._changed = [(t, t.clone()) for t in changed]
@@ -50,14 +53,20 @@ class ReferenceClock:
         self.why = ""
         """What capturing said."""
         self._record = {} if record is None else record
+        self._buffers = buffers
 
     def open(self, graphs: bool = True) -> None:
         """Makes it ready to be timed. graphs: whether to capture it; afterwards `graphs` says whether it is."""
+        try:
+            self._open(graphs)
+        finally:
+            self._restore()
+
+    def _open(self, graphs: bool) -> None:
         self.graphs = graphs and not self.why
         if not self.graphs:
             self.release()
             self._host_us = host_time(lambda: self._once(self._sets[0]))
-            self._restore()
             return
         if self._captured:
             return
@@ -69,8 +78,7 @@ class ReferenceClock:
                 self._outputs[id(captured)] = self._places_of(captured)
         except CaptureFailed as error:
             self.why = str(error)
-            self.open(graphs=False)
-        self._restore()
+            self._open(graphs=False)
 
     def _once(self, inputs: Sequence[Any]) -> Any:
         import torch
@@ -85,9 +93,13 @@ class ReferenceClock:
             poison(self._outputs[id(captured)])
 
     def _restore(self) -> None:
-        """Candidates are timed on copies of the same memory: it is left as it was given."""
+        """Candidates are timed on copies of the same memory, and the next one is judged on the state that the reference
+        began with: all of it is left as it was given.
+        """
         for tensor, copy in self._changed:
             tensor.copy_(copy)
+        if self._buffers is not None:
+            self._buffers.put_back()
 
     def _places_of(self, captured: Captured) -> list[tuple[int, int]]:
         """Address and bytes of the outputs that the graph allocates: of no input's, no weight's, nothing that the
@@ -108,9 +120,10 @@ class ReferenceClock:
         return self._timed(eager, [self._prepare] * calls, self._host_us)
 
     def _timed(self, calls: list[Callable[[], Any]], before: list[Callable[[], Any]], waiting: float) -> list[float]:
-        ms = timed_block(calls, before, waiting)[0]
-        self._restore()
-        return ms
+        try:
+            return timed_block(calls, before, waiting)[0]
+        finally:
+            self._restore()
 
     @property
     def record(self) -> Timing:
