@@ -40,6 +40,8 @@ CONTRACT = (
     "torch._inductor.lowering:use_scatter_fallback",
     "torch._inductor.sizevars:SizeVarAllocator.guard_int_seq",
     "torch._inductor.sizevars:SizeVarAllocator.guard_or_false",
+    "torch._inductor.sizevars:SizeVarAllocator.statically_known_equals",
+    "torch._inductor.tiling_utils:get_pw_red_splits",
     "torch._inductor.virtualized:V.set_graph_handler",
     "torch._inductor.virtualized:ops",
     "torch._subclasses.fake_tensor:FakeTensorMode",
@@ -210,8 +212,31 @@ def configure(own_products: bool) -> None:
 
     SizeVarAllocator.guard_or_false = guarded  # type: ignore[method-assign]
     _channels_last_outputs()
+    _known_splits()
     split = InductorChoices.reduction_split_factor
     InductorChoices.reduction_split_factor = staticmethod(lambda *a, **k: min(split(*a, **k), 264))  # type: ignore[method-assign]
+
+
+def _known_splits() -> None:
+    """Sizes that are equal, though not written alike, are equal where Inductor looks for the coalesced axes: torch 2.11
+    compares their texts there, and ends in an assertion without a word.
+    """
+    from torch._inductor import tiling_utils
+    from torch._inductor.utils import sympy_product
+    from torch._inductor.virtualized import V
+
+    plain: Any = tiling_utils.get_pw_red_splits
+    if hasattr(plain, "plain"):
+        return
+
+    def splits(n: Any, pointwise: Any, reduced: Any, none_if_not_divisible: bool = False) -> Any:
+        body = n._body
+        if V.graph.sizevars.statically_known_equals(sympy_product(body.sizes[0]), pointwise):
+            return (body.iter_vars, body.sizes[0]), (body.reduce_vars, body.sizes[1])
+        return plain(n, pointwise, reduced, none_if_not_divisible)
+
+    splits.plain = plain  # type: ignore[attr-defined]
+    tiling_utils.get_pw_red_splits = splits  # type: ignore[assignment]
 
 
 def without_maxima(expression: Any) -> Any:

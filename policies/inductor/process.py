@@ -10,7 +10,7 @@ import time
 import warnings
 from typing import Any, Protocol
 
-from kernelwright.policies.inductor.refusing import Refused, line_of, line_text, reason_of
+from kernelwright.policies.inductor.refusing import Refused, line_of, line_text, operator_of, reason_of
 
 
 class Channel(Protocol):
@@ -97,13 +97,16 @@ def answer(source: str, mode: str, partial: bool, varied: list[str]) -> dict[str
 def _reason(error: Exception, source: str) -> str:
     """One line with the operator and the line of the problem, as far as they are known."""
     reason = reason_of(error, source)
-    operator = error.operator if isinstance(error, Refused) else ""
-    if operator and not line_of(error, source):
-        from kernelwright.policies.inductor.tracing.finding import line_that_calls
+    if line_of(error, source):
+        return reason
+    operator = error.operator if isinstance(error, Refused) else operator_of(error)
+    if not operator:
+        return reason
+    from kernelwright.policies.inductor.tracing.finding import line_that_calls
 
-        if (number := line_that_calls(source, operator)) is not None:
-            reason += f" at {line_text(source, number)}"
-    return reason
+    at = reason if isinstance(error, Refused) else f"{reason} at the operator {operator}"
+    number = line_that_calls(source, operator)
+    return at if number is None else f"{at} at {line_text(source, number)}"
 
 
 def drafted(source: str, strict: bool, partial: bool, varied: list[str]) -> dict[str, Any]:

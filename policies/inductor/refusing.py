@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 PROBLEM = "<problem>"
 """The file name under which a problem's text is compiled, so that its frames are found in a traceback."""
@@ -52,4 +55,38 @@ def reason_of(error: BaseException, source: str) -> str:
     if any(name.startswith(DEPENDS_ON_DATA) for name in names):
         return f"what forward does depends on the values of a tensor{at}"
     text = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {text[:300]}{at}"
+    return f"{type(error).__name__}: {text[:300]}{at}" if text else f"{type(error).__name__}{_place_of(error)}{at}"
+
+
+def _place_of(error: BaseException) -> str:
+    """` in splits (tiling_utils.py:271: assert a == b)`, for an error that says nothing itself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return " without a word"
+    deepest = frames[-1]
+    return f" in {deepest.name} ({Path(deepest.filename).name}:{deepest.lineno}: {(deepest.line or '')[:100]})"
+
+
+def operator_of(error: BaseException) -> str:
+    """The operator (`amin`) that torch was at, by what the frames that the error came through have at hand; empty where
+    none of them has one.
+    """
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        for value in list(frame.f_locals.values()):
+            names = [name for name in _operators(value) if name]
+            if names:
+                return names[-1]
+    return ""
+
+
+def _operators(value: Any) -> Iterable[str]:
+    """Operators of a node of a graph, or of what Inductor schedules for some of them; in the order of the graph."""
+    module = type(value).__module__
+    if module == "torch.fx.node" and getattr(value, "op", "") == "call_function":
+        parts = str(value.target).split(".")
+        yield parts[1] if parts[0] in ("aten", "prims") and len(parts) > 1 else parts[-1]
+    elif module.startswith("torch._inductor"):
+        for part in getattr(value, "snodes", None) or [value]:
+            origins = getattr(getattr(part, "node", None), "origins", None) or getattr(part, "origins", None) or ()
+            for node in sorted(origins if isinstance(origins, Iterable) else (), key=str):
+                yield from _operators(node)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelwright.tools.nested import tensors_of
+from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
 from kernelwright.tools.replaying.gpu.persistent_memory import merged, poison
 from kernelwright.tools.replaying.gpu.stopwatch import host_time, timed_block
-from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import settled, timing
 
@@ -39,8 +39,8 @@ class ReferenceClock:
         to.
 
         flush_ms: what one write over the cache costs. record: times of record, in milliseconds, with and without a
-        graph, that an earlier clock of this reference measured; filled here. buffers: those of the reference that a call
-        changes, such as running statistics.
+        graph, that an earlier clock of this reference measured; filled here. buffers: those of the reference that a
+        call changes, such as running statistics.
         """
         self._call, self._sets, self._flush_ms = call, sets, flush_ms
         self._changed = [(t, t.clone()) for t in changed]

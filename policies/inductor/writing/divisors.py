@@ -21,6 +21,29 @@ def divisors_as_constants(function: ast.FunctionDef) -> None:
             argument.annotation = ast.parse("tl.constexpr", mode="eval").body
 
 
+def numbers_spread(function: ast.FunctionDef) -> None:
+    """A number of the host that is broadcast to a block, as noughts plus the number, in place: Triton 3.6 broadcasts no
+    constant, and every size of one is a constant to it.
+    """
+    numbers = _numbers(function, {a.arg for a in function.args.args if not a.arg.endswith("_pointer")})
+    _Spreading(numbers).visit(function)
+    ast.fix_missing_locations(function)
+
+
+class _Spreading(ast.NodeTransformer):
+    def __init__(self, numbers: set[str]) -> None:
+        self._numbers = numbers
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if ast.unparse(node.func) != "tl.broadcast_to" or len(node.args) != 2:
+            return node
+        value, shape = node.args
+        if not isinstance(value, ast.Constant) and not _is_number(value, self._numbers):
+            return node
+        return ast.parse(f"tl.zeros({ast.unparse(shape)}, tl.int32) + ({ast.unparse(value)})", mode="eval").body
+
+
 def _divisors(function: ast.FunctionDef) -> Iterator[ast.expr]:
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
@@ -32,10 +55,7 @@ def _divisors(function: ast.FunctionDef) -> Iterator[ast.expr]:
 def _converted(function: ast.FunctionDef, plain: set[str]) -> set[str]:
     """Parameters in numbers that are asked for a method, such as `(height * width).to(tl.float32)`, which constants
     do not have."""
-    numbers = set(plain)
-    for name, value in assignments(function):
-        if _is_number(value, numbers):
-            numbers.add(name)
+    numbers = _numbers(function, plain)
     found: set[str] = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and _is_number(node.value, numbers):
@@ -44,6 +64,15 @@ def _converted(function: ast.FunctionDef, plain: set[str]) -> set[str]:
         if name in found and _is_number(value, numbers):
             found |= {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
     return found
+
+
+def _numbers(function: ast.FunctionDef, plain: set[str]) -> set[str]:
+    """The parameters, and the names that are given arithmetic of them."""
+    numbers = set(plain)
+    for name, value in assignments(function):
+        if _is_number(value, numbers):
+            numbers.add(name)
+    return numbers
 
 
 def _is_number(value: ast.expr, numbers: set[str]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
-from kernelwright.policies.inductor.writing.divisors import divisors_as_constants
+from kernelwright.policies.inductor.writing.divisors import divisors_as_constants, numbers_spread
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
 from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
@@ -220,6 +220,7 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
         flat_products(function)
         hoist_divisions(function)
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and grouped(function)
+    numbers_spread(function)
     divisors_as_constants(function)
     return Written(_kernel_text(function, comment), kept)
 

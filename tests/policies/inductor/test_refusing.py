@@ -1,0 +1,92 @@
+"""A refusal says what could not be drafted and where, also where torch ends without a word."""
+
+from types import SimpleNamespace
+
+import pytest
+import sympy
+import torch
+
+from kernelwright.policies.inductor import private_torch
+from kernelwright.policies.inductor.process import _reason
+from kernelwright.policies.inductor.refusing import Refused, operator_of, reason_of
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        y = x + 1
+        return torch.amin(y, dim=1)
+def get_inputs():
+    return [torch.randn(4, 8)]
+def get_init_inputs():
+    return []
+"""
+
+
+def node_of(operator):
+    graph = torch.fx.Graph()
+    return graph.call_function(operator, (graph.placeholder("x"), [1]))
+
+
+def scheduling(node):
+    """As torch's own code does it: the node is at hand where it fails."""
+    if node is not None:
+        raise AssertionError
+
+
+def failed(function, *args):
+    with pytest.raises(Exception) as caught:
+        function(*args)
+    return caught.value
+
+
+def test_an_assertion_without_a_word_is_told_with_its_place_its_operator_and_the_problem_s_line():
+    told = _reason(failed(scheduling, node_of(torch.ops.aten.amin.default)), PROBLEM)
+    assert "AssertionError in scheduling (test_refusing.py:" in told
+    assert ": raise AssertionError)" in told
+    assert "at the operator amin at line 7 (return torch.amin(y, dim=1))" in told
+    assert "\n" not in told
+
+
+def test_what_inductor_schedules_names_the_operators_that_it_came_from():
+    kind = type("SchedulerNode", (), {"__module__": "torch._inductor.scheduler"})
+    one = kind()
+    one.node = SimpleNamespace(origins={node_of(torch.ops.aten.amin.default)})
+    whole = kind()
+    whole.snodes = [one]
+    assert operator_of(failed(scheduling, one)) == "amin"
+    assert operator_of(failed(scheduling, whole)) == "amin"
+
+
+@pytest.mark.parametrize("error", [AssertionError(), KeyError(), NotImplementedError(""), RuntimeError("\n")])
+def test_no_reason_is_the_bare_name_of_an_exception(error):
+    told = reason_of(error, PROBLEM)
+    assert len(told) > len(type(error).__name__) + 3
+
+
+def test_what_is_refused_by_name_stays_as_it_is():
+    assert _reason(Refused("cummax has no kernel"), PROBLEM) == "cummax has no kernel"
+
+
+def test_sizes_that_are_equal_but_not_written_alike_split_a_node(monkeypatch):
+    """Torch 2.11 compared the texts of sizes there, and ended in an assertion."""
+    from torch._inductor import tiling_utils
+    from torch._inductor.sizevars import SizeVarAllocator
+    from torch._inductor.virtualized import V
+
+    def by_text(node, pointwise, reduced, none_if_not_divisible=False):
+        assert sympy.prod(node._body.sizes[0]) == pointwise
+        return "by text"
+
+    a, b = sympy.symbols("a b", positive=True, integer=True)
+    written = [a, b - 2]
+    body = SimpleNamespace(sizes=(written, []), iter_vars=["i", "j"], reduce_vars=[])
+    node = SimpleNamespace(_body=body)
+    monkeypatch.setattr(tiling_utils, "get_pw_red_splits", by_text)
+    private_torch._known_splits()
+    with V.set_graph_handler(SimpleNamespace(sizevars=SizeVarAllocator())):
+        with pytest.raises(AssertionError):
+            by_text(node, sympy.expand(a * (b - 2)), 1)
+        found = tiling_utils.get_pw_red_splits(node, sympy.expand(a * (b - 2)), sympy.S.One, none_if_not_divisible=True)
+        assert found == ((["i", "j"], written), ([], []))
