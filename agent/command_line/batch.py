@@ -15,6 +15,7 @@ from kernelwright.agent.command_line.options import (
     BudgetOptions,
     Database,
     Debug,
+    DraftOptions,
     JudgingOptions,
     PolicyName,
     SamplingOptions,
@@ -66,6 +67,7 @@ def batch(
     search: SearchOptions,
     budget: BudgetOptions,
     judging: JudgingOptions,
+    drafting: DraftOptions,
     what: What = None,
     problems: Problems = None,
     path: Place = None,
@@ -94,8 +96,10 @@ def batch(
     names = [*(what or []), *(problems or [])]
     _say_skipped(names)
     chosen, name = _chosen(names, path, level, limit, run)
+    _check_draft(drafting.draft, len(chosen))
     with judges_elsewhere(server, ray, judging.device) as judges:
-        settings = settings_of(policy, sampling, search, budget, judging, elsewhere=judges and judges.place, tune=tune)
+        place = judges and judges.place
+        settings = settings_of(policy, sampling, search, budget, judging, drafting, elsewhere=place, tune=tune)
         if tune and (judges is not None or not settings.tune):
             from kernelwright.errors import InputError
 
@@ -120,6 +124,14 @@ def _say_skipped(names: list[str]) -> None:
     for folder in (Path(name) for name in names if name not in SUITES and Path(name).is_dir()):
         if skipped := files_without_model(folder):
             typer.echo(f"skipped, for they define no Model: {', '.join(map(str, skipped))}", err=True)
+
+
+def _check_draft(draft: str, problems: int) -> None:
+    """Raises InputError where a file with one kernel is to begin several problems."""
+    if problems > 1 and Path(draft).is_file():
+        from kernelwright.errors import InputError
+
+        raise InputError(f"--draft {draft} is one kernel, and these are {problems} problems: name the one it is for")
 
 
 def _chosen(

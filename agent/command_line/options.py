@@ -163,6 +163,28 @@ class SearchOptions:
 
 
 @dataclass(frozen=True)
+class DraftOptions:
+    """Who writes the first candidate."""
+
+    draft: Annotated[
+        str,
+        typer.Option(
+            help="Who writes the first candidate: auto (policy and compiler), policy, compiler, or a file with a "
+            "kernel.",
+            rich_help_panel=SEARCH_PANEL,
+        ),
+    ] = "auto"
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial",
+            help="An operator that the compiler has no kernel for stays in torch, and own work is judged by its share.",
+            rich_help_panel=SEARCH_PANEL,
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
 class BudgetOptions:
     """What one trajectory may spend."""
 
@@ -223,8 +245,7 @@ def settings_of(
     search: SearchOptions,
     budget: BudgetOptions,
     judging: JudgingOptions,
-    draft: str = "policy",
-    partial: bool = False,
+    drafting: DraftOptions,
     elsewhere: Elsewhere | None = None,
     tune: bool = False,
 ) -> Settings:
@@ -251,12 +272,12 @@ def settings_of(
         policy=sampling.policy_label(policy),
         targets=choose_targets(judging.target or own_target, device),
         device=device,
-        own_work=own_work_mode(PARTIAL_OWN_WORK if partial and judging.own_work == "strict" else judging.own_work),
+        own_work=own_work_mode(PARTIAL_OWN_WORK if drafting.partial and judging.own_work == "strict" else judging.own_work),
         search=choose_search(search.search),
         samples=search.width,
         goal=choose_goal(search.goal, device),
-        draft=draft_kind(draft, policy),
-        partial=partial,
+        draft=draft_kind(drafting.draft, policy),
+        partial=drafting.partial,
         tune=tune and device != "cpu",
         budgets=budgets.with_(turns=1) if policy == "compiler" else budgets,
         temperature=sampling.temperature,

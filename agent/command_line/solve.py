@@ -14,6 +14,7 @@ from kernelwright.agent.command_line.options import (
     BudgetOptions,
     Database,
     Debug,
+    DraftOptions,
     JudgingOptions,
     KernelBench,
     PolicyName,
@@ -29,21 +30,6 @@ if TYPE_CHECKING:
     from kernelwright.tools.problem import Problem
 
 Named = Annotated[str, typer.Argument(help='"fused softmax", model.py or kernelbench:1/23.', show_default=False)]
-DraftKindText = Annotated[
-    str,
-    typer.Option(
-        help="Who writes the first candidate: auto (policy and compiler), policy, compiler, or a file with a kernel.",
-        rich_help_panel=SEARCH_PANEL,
-    ),
-]
-Partial = Annotated[
-    bool,
-    typer.Option(
-        "--partial",
-        help="An operator that the compiler has no kernel for stays in torch, and own work is judged by its share.",
-        rich_help_panel=SEARCH_PANEL,
-    ),
-]
 KernelFile = Annotated[
     Path | None,
     typer.Option(
@@ -68,9 +54,8 @@ def solve(
     search: SearchOptions,
     budget: BudgetOptions,
     judging: JudgingOptions,
+    drafting: DraftOptions,
     policy: PolicyName = "embedded",
-    draft: DraftKindText = "auto",
-    partial: Partial = False,
     tune: Tune = True,
     kernelbench: KernelBench = None,
     db: Database = None,
@@ -87,7 +72,7 @@ def solve(
     from kernelwright.agent.problems.finding import find
 
     found = find(problem, kernelbench=kernelbench)
-    settings = settings_of(policy, sampling, search, budget, judging, draft, partial=partial, tune=tune)
+    settings = settings_of(policy, sampling, search, budget, judging, drafting, tune=tune)
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)
     return finish_solve(found, sampling.open_policy(policy), settings, db, out, as_json)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.agent.viewing.report.samples import Cost, Sample
-from kernelwright.policies.base import Value
+from kernelwright.policies.base import Origin, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +49,8 @@ class Figures(Value):
     compiled: Estimate
     correct: Estimate
     """Mean over problems of the share of its samples that are correct: pass@1."""
+    solved_by_compiler: int
+    """Samples whose first correct candidate was the compiler's draft: of `correct`, what is not the policy's merit."""
     correct_on_cpu_only: int
     """Problems whose correct samples were judged on a CPU only: they enter no speed figure."""
     degenerate: int
@@ -88,6 +90,7 @@ def figures(attempts: Attempts, seed: int = SEED) -> Figures:
         unfinished=sum(not sample.finished for sample in samples),
         compiled=rate(attempts, lambda s: s.compiled, seed),
         correct=rate(attempts, lambda s: s.correct, seed),
+        solved_by_compiler=sum(sample.solved_by is Origin.COMPILER for sample in samples),
         correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
         degenerate=len(attempts) - len(sound),
         correct_without_degenerate=rate(sound, lambda s: s.correct, seed),

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from kernelwright.policies.base import Value
+from kernelwright.policies.base import Origin, Value
 from kernelwright.store.database import Store
 from kernelwright.store.models import Trajectory
 from kernelwright.store.records import CandidateFilter, Entry, Order, TrajectoryFilter
@@ -57,6 +57,8 @@ class Sample(Value):
     """The best one; where none is correct the last one that was judged."""
     compiled: bool = False
     correct: bool = False
+    solved_by: Origin | None = None
+    """Who wrote its first correct candidate; None where there is none."""
     judged_on: str = ""
     """cpu, or the GPU's name; empty where nothing was run."""
     speedup: float | None = None
@@ -110,6 +112,7 @@ def sample_of(store: Store, row: Trajectory, entries: Sequence[Entry]) -> Sample
         number=row.sample,
         finished=row.finished is not None,
         stop_reason=row.stop_reason or "",
+        solved_by=next((e.candidate.origin for e in entries if e.verdict is not None and e.verdict.correct), None),
         cost=cost_of(entries),
         **(_verdict(store, chosen) if chosen else {}),
     )

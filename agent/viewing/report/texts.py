@@ -42,6 +42,8 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
             f"{estimate(found.correct_without_degenerate)}, {found.degenerate} left out",
         ),
     ]
+    if found.solved_by_compiler:
+        rows.insert(3, ("correct by the compiler's draft", f"{found.solved_by_compiler} of {found.samples} samples"))
     if found.unfinished:
         rows.insert(1, ("not finished", f"{found.unfinished} samples"))
     if found.correct_on_cpu_only and not found.not_timed:

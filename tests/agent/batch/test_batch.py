@@ -23,7 +23,7 @@ from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find
 from kernelwright.agent.prompts import Prompts
 from kernelwright.errors import InputError
-from kernelwright.policies.base import Message, PolicyRefused, PromptForm, Request, Role, Trouble
+from kernelwright.policies.base import Message, Origin, PolicyRefused, PromptForm, Request, Role, Trouble
 from kernelwright.policies.scripted import Part, Script, ScriptedPolicy, open_scripted
 from kernelwright.policies.small.embedded import open_embedded
 from kernelwright.store.database import Store
@@ -87,6 +87,22 @@ def test_every_trajectory_is_finished_and_the_lanes_say_how_busy_they_were(batch
         ]
         for sample in (0, 1)
     }
+
+
+@pytest.mark.timeout(300)
+def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_report_says_so(tmp_path, wrong):
+    """By the defaults of the command; a scripted policy alone keeps to its script, so the settings say `auto`."""
+    settings = Settings(policy="scripted:wrong", draft="auto", budgets=Budgets(turns=2))
+    found = run_batch(
+        [find("fused_silu")], ScriptedPolicy([wrong]), settings, name="both", samples=1, folder=tmp_path / "report",
+        db=str(tmp_path / "both.db"), workers=1,
+    )  # fmt: skip
+    [group] = found.report.groups
+    assert (group.figures.correct.value, group.figures.solved_by_compiler) == (1.0, 1)
+    assert "| correct by the compiler's draft | 1 of 1 samples |" in (tmp_path / "report" / "report.md").read_text()
+    with Store.open(tmp_path / "both.db", readonly=True) as store:
+        [row] = store.trajectories()
+        assert [turn.completion.origin for turn in store.turns(row.id)] == [Origin.POLICY, Origin.COMPILER]
 
 
 @pytest.mark.slow

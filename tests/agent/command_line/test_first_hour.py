@@ -98,6 +98,12 @@ def test_a_folder_leaves_out_files_without_a_model_and_names_them(tmp_path):
     assert files_without_model(tmp_path) == [tmp_path / "kernel.py"]
 
 
+def test_one_kernel_is_no_draft_of_several_problems(refused, tmp_path):
+    (tmp_path / "kernel.py").write_text("class ModelNew: ...\n")
+    said = refused("batch", "fused silu", "vector add", "--draft", "kernel.py", "--device", "cpu")
+    assert "--draft kernel.py is one kernel, and these are 2 problems" in said
+
+
 def test_old_names_of_options_work_and_say_the_new_ones(refused, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["solve", "fused silu", "--samples", "3", "--output=kernel.py", "--dry-run", "--device", "cpu"])
@@ -110,6 +116,7 @@ def test_every_option_of_solve_and_batch_that_both_have_is_in_the_same_panel():
     commands = typer.main.get_command(app).commands
     solve, batch = ({p.name: p for p in commands[name].params} for name in ("solve", "batch"))
     shared = set(solve) & set(batch) - {"out", "help"}
-    assert {"turns", "prompts", "search", "goal", "device", "width"} <= shared
+    assert {"turns", "prompts", "search", "goal", "device", "width", "draft", "partial"} <= shared
     assert all(solve[n].rich_help_panel == batch[n].rich_help_panel and solve[n].opts == batch[n].opts for n in shared)
+    assert [n for n in shared - {"tune"} if solve[n].default != batch[n].default] == [], "a batch is asked to tune"
     assert Budgets().turns == solve["turns"].default
