@@ -26,7 +26,7 @@ class Severity(StrEnum):
     """Fine, but worth knowing."""
 
 
-class Trouble(Value):
+class MachineTrouble(Value):
     """One thing that is wrong with this machine, and what to do about it."""
 
     severity: Severity
@@ -35,7 +35,7 @@ class Trouble(Value):
     """One line that can be followed."""
 
 
-def diagnose(machine: Machine) -> tuple[Trouble, ...]:
+def diagnose(machine: Machine) -> tuple[MachineTrouble, ...]:
     """Every trouble, the gravest first."""
     found = [
         *_libraries(machine),
@@ -49,7 +49,7 @@ def diagnose(machine: Machine) -> tuple[Trouble, ...]:
     return tuple(sorted(found, key=lambda trouble: order.index(trouble.severity)))
 
 
-def _libraries(machine: Machine) -> list[Trouble]:
+def _libraries(machine: Machine) -> list[MachineTrouble]:
     found = []
     for name, (lowest, beyond) in {"torch": TORCH, "triton": TRITON}.items():
         version = machine.versions.get(name)
@@ -62,7 +62,7 @@ def _libraries(machine: Machine) -> list[Trouble]:
     return found
 
 
-def _gpu(machine: Machine) -> list[Trouble]:
+def _gpu(machine: Machine) -> list[MachineTrouble]:
     torch = machine.versions.get("torch") or ""
     if not machine.gpus:
         if machine.driver is not None:
@@ -101,7 +101,7 @@ def _gpu(machine: Machine) -> list[Trouble]:
     return found
 
 
-def _counters(machine: Machine) -> list[Trouble]:
+def _counters(machine: Machine) -> list[MachineTrouble]:
     if not machine.gpus:
         return []
     if machine.ncu.path is None:
@@ -114,7 +114,7 @@ def _counters(machine: Machine) -> list[Trouble]:
     return []
 
 
-def _targets(machine: Machine) -> list[Trouble]:
+def _targets(machine: Machine) -> list[MachineTrouble]:
     missing = [target for target in machine.targets if not target.available]
     if not missing or machine.versions.get("triton") is None:
         return []
@@ -127,7 +127,7 @@ def _targets(machine: Machine) -> list[Trouble]:
     ]
 
 
-def _isolation(machine: Machine) -> list[Trouble]:
+def _isolation(machine: Machine) -> list[MachineTrouble]:
     weak = [layer for layer in machine.layers if not layer.available]
     return [
         _warning(
@@ -138,7 +138,7 @@ def _isolation(machine: Machine) -> list[Trouble]:
     ]
 
 
-def _room(machine: Machine) -> list[Trouble]:
+def _room(machine: Machine) -> list[MachineTrouble]:
     found = []
     for disk in machine.disks:
         if not disk.writable:
@@ -171,13 +171,13 @@ def _dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def _error(what: str, fix: str) -> Trouble:
-    return Trouble(severity=Severity.ERROR, what=what, fix=fix)
+def _error(what: str, fix: str) -> MachineTrouble:
+    return MachineTrouble(severity=Severity.ERROR, what=what, fix=fix)
 
 
-def _warning(what: str, fix: str) -> Trouble:
-    return Trouble(severity=Severity.WARNING, what=what, fix=fix)
+def _warning(what: str, fix: str) -> MachineTrouble:
+    return MachineTrouble(severity=Severity.WARNING, what=what, fix=fix)
 
 
-def _note(what: str, fix: str) -> Trouble:
-    return Trouble(severity=Severity.NOTE, what=what, fix=fix)
+def _note(what: str, fix: str) -> MachineTrouble:
+    return MachineTrouble(severity=Severity.NOTE, what=what, fix=fix)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kernelwright.agent.batch.lanes import Lanes, PolicyLane
 from kernelwright.agent.batch.runs import Batch, jobs_of
-from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find
@@ -67,7 +67,7 @@ def main() -> None:
     settings = Settings(policy="scripted:bench", budgets=Budgets(turns=asked.turns))
     lanes = Lanes(asked.runs, asked.workers, gpu=False)
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "runs.db") as store:
-        judging = Judging(SlowTools(lanes, 1.0, asked.workers), Options())
+        judging = RunJudge(SlowTools(lanes, 1.0, asked.workers), Options())
         lane = PolicyLane(policy, lanes.policy, lanes.close, together=False)
         run = store.open_run("bench")
         batch = Batch(store, run, jobs_of([find("fused_silu")], asked.runs), lane, judging, settings, lanes)

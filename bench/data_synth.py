@@ -14,7 +14,7 @@ import tempfile
 from datetime import date
 from pathlib import Path
 
-from kernelwright.rl.data.synth.engine.generating import State, Wanted, generate, state_of
+from kernelwright.rl.data.synth.engine.generating import CorpusProgress, CorpusRequest, generate, state_of
 
 PAGE = Path(__file__).parent / "results" / "data_synth.md"
 
@@ -33,14 +33,18 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as folder:
             state = generate(
-                Wanted(seed=1000), asked.n, Path(folder, "corpus"), asked.workers, lambda step: print(step, flush=True)
+                CorpusRequest(seed=1000),
+                asked.n,
+                Path(folder, "corpus"),
+                asked.workers,
+                lambda step: print(step, flush=True),
             )
     made = page(state) if asked.on is None else PAGE.read_text(encoding="utf-8") + "\n" + section(state, asked.on)
     PAGE.write_text(made, encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
 
 
-def page(state: State) -> str:
+def page(state: CorpusProgress) -> str:
     return (
         f"# rl data synth\n\n`python -m bench.data_synth`, {date.today()}, Python "
         f"{platform.python_version()}, seed "
@@ -49,7 +53,7 @@ def page(state: State) -> str:
     )
 
 
-def section(state: State, machine: str) -> str:
+def section(state: CorpusProgress, machine: str) -> str:
     """Of a corpus that was brought here."""
     return (
         f"## On {machine}\n\n`rl data synth --seed {state.wanted.seed}`, read with `--corpus` on {date.today()}.\n\n"
@@ -57,7 +61,7 @@ def section(state: State, machine: str) -> str:
     )
 
 
-def facts_of(state: State, where: str) -> str:
+def facts_of(state: CorpusProgress, where: str) -> str:
     refused = sum(state.rejected.values())
     drafts = sum(count for reason, count in state.rejected.items() if reason.startswith("draft"))
     families = ", ".join(f"{name} {count:,}" for name, count in state.families.items())

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from kernelwright.agent.loop.feedback import told_compactly
 from kernelwright.agent.problems.finding import find
-from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import Completion, PromptForm, Request, Sampling
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
@@ -60,7 +60,7 @@ def requests(action: Action, temperature: float, code: str = "", count: int = le
     )
     for place in range(count):
         problem = find(ROWS[place % len(ROWS)])
-        asked = Asked(problem=problem, action=action, code=code, feedback=said if code else "")
+        asked = PromptFields(problem=problem, action=action, code=code, feedback=said if code else "")
         found.append(
             Request(
                 messages=prompts.messages(asked), sampling=Sampling(temperature=temperature, seed=place, max_tokens=80)

@@ -70,11 +70,11 @@ def _opened(asked: argparse.Namespace) -> Any:
 
 def _requests() -> list[Request]:
     from kernelwright.agent.problems.finding import find
-    from kernelwright.agent.prompts import Asked, Prompts
+    from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.store.models import Action
 
     prompts = Prompts(PromptForm.COMPACT)
-    messages = [prompts.messages(Asked(problem=find(name), action=Action.DRAFT)) for name in PROBLEMS]
+    messages = [prompts.messages(PromptFields(problem=find(name), action=Action.DRAFT)) for name in PROBLEMS]
     return [Request(messages=m, sampling=Sampling(max_tokens=256, seed=s)) for m in messages for s in range(SAMPLES)]
 
 

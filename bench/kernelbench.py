@@ -73,7 +73,7 @@ def problems_of(asked: argparse.Namespace) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- draw
 def draw(asked: argparse.Namespace) -> None:
-    from kernelwright.agent.prompts import Asked, Prompts
+    from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import Request, Sampling
     from kernelwright.policies.open_policy import open_policy
     from kernelwright.store.models import Action
@@ -88,7 +88,7 @@ def draw(asked: argparse.Namespace) -> None:
     for start in range(0, len(left), asked.together):
         some = left[start : start + asked.together]
         asks = [
-            Request(messages=prompts.messages(Asked(problem=problem, action=Action.DRAFT)), sampling=sampling)
+            Request(messages=prompts.messages(PromptFields(problem=problem, action=Action.DRAFT)), sampling=sampling)
             for problem in some
         ]
         answers = iter(policy.sample([one for ask in asks for one in ask.repeated(asked.samples)]))

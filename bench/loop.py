@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from kernelwright.agent.loop.run import Run
-from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find
@@ -61,7 +61,7 @@ class Loop:
         policy = ScriptedPolicy([f"Here it is.\n\n```python\n{source}```\n" for source in sources])
         settings = Settings(policy="scripted:bench", budgets=Budgets(turns=len(sources)))
         trajectory = store.begin(settings.start(problem), resume=False)
-        judging = Judging(evaluator, Options())
+        judging = RunJudge(evaluator, Options())
         self._ends: list[float] = []
         self._run = Run(store, trajectory, problem, policy, judging, settings, lambda run, doing: self._note())
 

@@ -146,14 +146,14 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
 
 def measured(evaluator: Any, asked: argparse.Namespace, made: Compiled) -> dict[str, Any]:
     """Halving among the configurations, then every one of them: until the time is over."""
-    from kernelwright.agent.tuning.halving import Budget, halve
+    from kernelwright.agent.tuning.halving import TuningBudget, halve
     from kernelwright.agent.tuning.journal import Journal
 
     if not evaluator.on_gpu:
         return dict(made.told)
     with Journal(asked.out / f"{made.told['kernel']}.timed.jsonl", json.dumps(made.told["target"])) as journal:
         trials = Trials(evaluator, made, journal)
-        budget = Budget(CALLS * len(made.texts) // EIGHTH, asked.until, time.monotonic)
+        budget = TuningBudget(CALLS * len(made.texts) // EIGHTH, asked.until, time.monotonic)
         by_model = list(made.chosen)[: max(2, budget.launches // CALLS_BEFORE_HALVING)]
         halved = halve(
             by_model, lambda key, number, calls: trials.times(key, f"halving {number}", calls), budget,

@@ -25,7 +25,17 @@ from kernelwright.store.connection.transactions import Transactions, open_engine
 from kernelwright.store.finding import count_everything
 from kernelwright.store.lease import new_owner, retire
 from kernelwright.store.models import Action, BatchRun, Candidate, State, Trajectory, Verdict
-from kernelwright.store.records import CandidateFilter, Entry, Found, Order, Start, Stats, Swept, TrajectoryFilter, Turn
+from kernelwright.store.records import (
+    CandidateFilter,
+    Entry,
+    Order,
+    SearchHit,
+    Start,
+    Stats,
+    Swept,
+    TrajectoryFilter,
+    Turn,
+)
 from kernelwright.store.rows import the
 from kernelwright.store.turns import turns
 from kernelwright.tools.problem import Problem
@@ -273,7 +283,7 @@ class Store:
 
     def search(
         self, query: str, wanted: CandidateFilter | None = None, *, before: int | None = None, limit: int = 50
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         """Newest first; store.search says what a query is."""
         with self._transactions.read() as session:
             return finding.search(session, query, wanted or CandidateFilter(), before=before, limit=limit)

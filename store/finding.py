@@ -13,7 +13,7 @@ from kernelwright.store.blobs import load_blobs, unpack_text
 from kernelwright.store.connection.engine import Engines
 from kernelwright.store.migrations import CURRENT
 from kernelwright.store.models import BatchRun, Blob, Candidate, Reward, State, Trajectory, Verdict
-from kernelwright.store.records import CandidateFilter, Entry, Found, Order, Stats, TrajectoryFilter, load_report
+from kernelwright.store.records import CandidateFilter, Entry, Order, SearchHit, Stats, TrajectoryFilter, load_report
 from kernelwright.store.rows import the
 from kernelwright.store.search import CANDIDATE, VERDICT, Term, excerpt, matching, terms_of
 from kernelwright.tools.report import Report
@@ -139,7 +139,7 @@ def formulas(session: Session, wanted: CandidateFilter) -> list[str]:
     )
 
 
-def search(session: Session, query: str, wanted: CandidateFilter, *, before: int | None, limit: int) -> list[Found]:
+def search(session: Session, query: str, wanted: CandidateFilter, *, before: int | None, limit: int) -> list[SearchHit]:
     """Newest first. A candidate is found by its problem, answer and code, and by the failure of the verdict in force.
 
     Looks through the newest ids first and then through ever larger ranges of older ones: a word that all have costs no
@@ -155,7 +155,7 @@ def search(session: Session, query: str, wanted: CandidateFilter, *, before: int
         statement = _listed(wanted).where(_found_between(session, terms, lower, upper - 1))
         found += _entries(session, statement, order=Order.NEWEST, before=None, limit=limit - len(found))
         upper, width = lower, width * 4
-    return [Found(entry, text) for entry, text in zip(found, _excerpts(session, found, terms), strict=True)]
+    return [SearchHit(entry, text) for entry, text in zip(found, _excerpts(session, found, terms), strict=True)]
 
 
 def _found_between(session: Session, terms: Sequence[Term], first: int, last: int) -> ColumnElement[bool]:

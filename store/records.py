@@ -95,7 +95,7 @@ class Entry(NamedTuple):
     """The one in force."""
 
 
-class Found(NamedTuple):
+class SearchHit(NamedTuple):
     """A line of a search's result."""
 
     entry: Entry

@@ -16,7 +16,7 @@ from kernelwright.store.records import Entry, Turn, load_report
 Chain = list[tuple[str, bytes]]
 
 
-class Texts(NamedTuple):
+class PageTexts(NamedTuple):
     """What a page of rows refers to."""
 
     blobs: Mapping[int, bytes]
@@ -47,7 +47,7 @@ def turns(session: Session, entries: Sequence[Entry], formula: str | None = None
     blobs = [id for row in rows for id in (row.reply_id, row.source_id, row.completion_tokens_id, row.logprobs_id)]
     heads = [id for row in rows for id in (row.prompt_id, row.prompt_tokens_id)]
     connection = session.connection()
-    texts = Texts(
+    texts = PageTexts(
         blobs=load_blobs(connection, [*blobs, *reports]),
         chains=load_chains(connection, heads),
         rewards=_rewards(session, [entry.verdict.id for entry in entries if entry.verdict], formula),
@@ -67,7 +67,7 @@ def _rewards(session: Session, verdicts: Sequence[int | None], formula: str | No
     return last
 
 
-def _turn(entry: Entry, texts: Texts) -> Turn:
+def _turn(entry: Entry, texts: PageTexts) -> Turn:
     row, trajectory, verdict = entry
     reward = texts.rewards.get(verdict.id) if verdict and verdict.id is not None else None
     same = (
@@ -102,7 +102,7 @@ def _turn(entry: Entry, texts: Texts) -> Turn:
     )
 
 
-def _completion(row: Candidate, texts: Texts) -> Completion | None:
+def _completion(row: Candidate, texts: PageTexts) -> Completion | None:
     """What the policy gave, field for field."""
     if row.finish is None:
         return None

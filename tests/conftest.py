@@ -1,6 +1,7 @@
 """What every test may rely on."""
 
 import operator
+import os
 import random
 import signal
 import sys
@@ -24,6 +25,9 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        # Of the cores, a worker's own share: threads of torch that wait for each other's core spin, and take its time.
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
     # The same examples in every run, and none is too slow: how long one takes is this machine's load.
     settings.register_profile("repeatable", deadline=None, derandomize=True)
     settings.load_profile("repeatable")

@@ -220,9 +220,27 @@ def test_no_modules_import_each_other_in_a_circle_that_a_function_hides():
     assert circles({name: set().union(*own_imports(path)) for name, path in MODULES.items()}) == []
 
 
-MOST_MODULES_IN_A_FOLDER = 15
 CATALOGUES = ("agent/problems/catalogue",)
 """Folders with a problem a file."""
+NAMED_BY_A_CONTRACT = ("agent/serving/wire.py", "agent/judging/messages.py")
+"""Their classes have the names of docs/reference/service.md, whatever the rest of the floor calls its own."""
+WORDS_OF_A_ROOM = {"Channel"}
+"""Names that two rooms of one floor share: each room states what it needs of the sandbox's channel."""
+
+
+@pytest.mark.parametrize("package", sorted(FLOORS))
+def test_a_class_name_means_one_thing_on_its_floor(package):
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        place = str(path.relative_to(ROOT))
+        if path.is_relative_to(ROOT / package) and not place.startswith((*CATALOGUES, *NAMED_BY_A_CONTRACT)):
+            for node in tree_of(path).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(place)
+    assert {name: own for name, own in places.items() if len(own) > 1 and name not in WORDS_OF_A_ROOM} == {}
+
+
+MOST_MODULES_IN_A_FOLDER = 15
 MEDIAN_LINES = (120, 250)
 
 

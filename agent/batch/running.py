@@ -15,7 +15,7 @@ from kernelwright.agent.databases import open_store, verdicts_beside
 from kernelwright.agent.export.kernelbench import write_layout
 from kernelwright.agent.interrupts import deferred
 from kernelwright.agent.loop.gpu_turns import taking_turns
-from kernelwright.agent.loop.run_verdicts import Evaluates, Judging, Tunes
+from kernelwright.agent.loop.run_verdicts import Evaluates, RunJudge, Tunes
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.prompts import Prompts
 from kernelwright.agent.selecting import candidate_filter
@@ -71,7 +71,7 @@ def run_batch(
             Drafter(say) as drafter,
             _judged(judges, policy, settings, lanes, db, say) as (evaluates, asked, evaluator),
         ):
-            judging = Judging(evaluates, _options(settings))
+            judging = RunJudge(evaluates, _options(settings))
             lane = PolicyLane(asked, lanes.policy, lanes.close, computes_here(settings.policy))
             jobs = jobs_of(problems, samples)
             batch = Batch(

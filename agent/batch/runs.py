@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kernelwright.agent.batch.lanes import Lanes, Traffic
 from kernelwright.agent.loop.run import Run, let_go
-from kernelwright.agent.loop.run_verdicts import Judging, Tunes
+from kernelwright.agent.loop.run_verdicts import RunJudge, Tunes
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSES, StopReason
 from kernelwright.agent.worker_threads import WorkerThreads
@@ -75,7 +75,7 @@ class Batch:
     """`run` returns when all is done, or paused; the first trouble that concerns every run is raised."""
 
     def __init__(
-        self, store: Store, run: BatchRun, jobs: Iterable[Job], policy: Policy, judging: Judging, settings: Settings,
+        self, store: Store, run: BatchRun, jobs: Iterable[Job], policy: Policy, judging: RunJudge, settings: Settings,
         lanes: Lanes, program: str = "", first: Callable[[Policy, Problem, Settings], Policy] | None = None,
         tuner: Tunes | None = None,
     ) -> None:  # fmt: skip

@@ -41,7 +41,7 @@ Ray = Annotated[
 ]
 
 
-class Judges(NamedTuple):
+class JudgesElsewhere(NamedTuple):
     """Judges elsewhere."""
 
     evaluates: Evaluates
@@ -51,7 +51,7 @@ class Judges(NamedTuple):
 
 
 @contextmanager
-def judges_elsewhere(server: str | None, ray: str | None, device: str) -> Iterator[Judges | None]:
+def judges_elsewhere(server: str | None, ray: str | None, device: str) -> Iterator[JudgesElsewhere | None]:
     """None where neither was asked for. Raises InputError, and InfrastructureError where they cannot be reached."""
     from kernelwright.errors import InputError
 
@@ -67,7 +67,7 @@ def judges_elsewhere(server: str | None, ray: str | None, device: str) -> Iterat
         pool = RayPool(ray)
         try:
             kind = _kind(device, pool.devices)
-            yield Judges(PoolEvaluator(pool, kind), _place(kind, pool.target(kind)), pool.capacity(kind))
+            yield JudgesElsewhere(PoolEvaluator(pool, kind), _place(kind, pool.target(kind)), pool.capacity(kind))
         finally:
             pool.close()
     else:
@@ -87,12 +87,12 @@ def open_client(url: str) -> JudgeClient:
     return client
 
 
-def _at_server(client: JudgeClient, device: str) -> Judges:
+def _at_server(client: JudgeClient, device: str) -> JudgesElsewhere:
     from kernelwright.agent.serving.evaluating import ServiceEvaluator
 
     queues = {one.device: one for one in client.queue().devices}
     kind = _kind(device, list(queues))
-    return Judges(ServiceEvaluator(client, kind), _place(kind, queues[kind].target), 4 * queues[kind].capacity)
+    return JudgesElsewhere(ServiceEvaluator(client, kind), _place(kind, queues[kind].target), 4 * queues[kind].capacity)
 
 
 def _kind(device: str, there: list[DeviceKind] | Any) -> DeviceKind:

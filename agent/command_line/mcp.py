@@ -59,23 +59,23 @@ def mcp(
         raise InputError(f"unknown transport {transport!r}: choose {' or '.join(TRANSPORTS)}")
     _need_sdk()
     from kernelwright.agent.command_line.arguments import choose_device
-    from kernelwright.agent.mcp_server.budget import Budget
+    from kernelwright.agent.mcp_server.budget import ServerBudget
     from kernelwright.agent.mcp_server.history import History
-    from kernelwright.agent.mcp_server.judging import Judging
+    from kernelwright.agent.mcp_server.judging import ServerJudge
     from kernelwright.agent.mcp_server.requests import Access
 
     access = Access(local=transport == "stdio" or trust_clients, kernelbench=kernelbench, tritonbench=tritonbench)
     _need_token(transport, host, token)
-    judging = Judging(choose_device(device), History(db.expanduser()), Budget(verdicts, seconds), access)
+    judging = ServerJudge(choose_device(device), History(db.expanduser()), ServerBudget(verdicts, seconds), access)
     _serve(judging, transport, host, port, token)
 
 
 def _serve(judging: object, transport: str, host: str, port: int, token: str) -> None:
     from kernelwright import __version__
-    from kernelwright.agent.mcp_server.judging import Judging
+    from kernelwright.agent.mcp_server.judging import ServerJudge
     from kernelwright.agent.mcp_server.server import serve_http, serve_stdio
 
-    assert isinstance(judging, Judging)
+    assert isinstance(judging, ServerJudge)
     if transport == "stdio":
         serve_stdio(judging, __version__)
         return

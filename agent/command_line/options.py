@@ -272,7 +272,9 @@ def settings_of(
         policy=sampling.policy_label(policy),
         targets=choose_targets(judging.target or own_target, device),
         device=device,
-        own_work=own_work_mode(PARTIAL_OWN_WORK if drafting.partial and judging.own_work == "strict" else judging.own_work),
+        own_work=own_work_mode(
+            PARTIAL_OWN_WORK if drafting.partial and judging.own_work == "strict" else judging.own_work
+        ),
         search=choose_search(search.search),
         samples=search.width,
         goal=choose_goal(search.goal, device),

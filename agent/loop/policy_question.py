@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.feedback import told, told_compactly
-from kernelwright.agent.loop.search import Plan
+from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, budget_left
 from kernelwright.agent.loop.target_facts import facts_of
-from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import Completion, FinishReason, Message, Policy, PromptForm, Request, Role
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import Problem
@@ -33,7 +33,7 @@ class Asking:
     def version(self) -> str:
         return self._prompts.version
 
-    def request(self, plan: Plan, attempts: Sequence[Attempt], spent: Spent) -> Request:
+    def request(self, plan: NextTurn, attempts: Sequence[Attempt], spent: Spent) -> Request:
         turn = len(attempts)
         budgets = self._settings.budgets
         left = None if budgets.tokens is None else budgets.tokens - spent.tokens
@@ -46,7 +46,7 @@ class Asking:
             turn=turn,
         )
 
-    def _asked(self, plan: Plan, attempts: Sequence[Attempt], budget: str) -> Asked:
+    def _asked(self, plan: NextTurn, attempts: Sequence[Attempt], budget: str) -> PromptFields:
         parent = plan.parent
         feedback = ""
         if parent is not None and parent.report is not None:
@@ -55,7 +55,7 @@ class Asking:
             feedback = told_compactly(parent.report)
             if not compact:
                 feedback = told(parent.report, tried, parent.origin, _is_tuned(parent, attempts))
-        return Asked(
+        return PromptFields(
             problem=self._problem,
             action=plan.action,
             target=self._target,
@@ -65,7 +65,7 @@ class Asking:
             budget=budget,
         )
 
-    def read(self, candidate_id: int, turn: int, plan: Plan, completion: Completion) -> tuple[Attempt, str | None]:
+    def read(self, candidate_id: int, turn: int, plan: NextTurn, completion: Completion) -> tuple[Attempt, str | None]:
         """The attempt, and the code that was found (None: none)."""
         source = extract_code(completion.text) or None
         attempt = Attempt(
@@ -88,7 +88,7 @@ def _is_tuned(parent: Attempt, attempts: Sequence[Attempt]) -> bool:
     return parent.action is Action.TUNE or by_child
 
 
-def _tuning_of(plan: Plan) -> tuple[Message, ...]:
+def _tuning_of(plan: NextTurn) -> tuple[Message, ...]:
     """What the row of a TUNE turn says was asked; no policy reads it."""
     number = plan.parent.turn + 1 if plan.parent is not None else 0
     return (Message(role=Role.USER, content=f"Tune the numbers of the kernel of turn {number}."),)

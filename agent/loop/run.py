@@ -16,7 +16,7 @@ from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_i
 from kernelwright.agent.loop.machine import ASKING, Outcome, State, follow
 from kernelwright.agent.loop.policy_question import Asking
 from kernelwright.agent.loop.run_verdicts import Judges, Tunes, unreadable_report
-from kernelwright.agent.loop.search import Plan, Search
+from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSES, Spent, StopReason, exhausted, spent_on
 from kernelwright.policies.base import Completion, Policy, PolicyRefused, PolicyUnavailable, Request
@@ -60,7 +60,7 @@ class Run:
         """The one that is being asked for, or judged."""
         self.stop_reason: StopReason | None = None
         self.message = ""
-        self._plan = Plan(action=Action.DRAFT)
+        self._plan = NextTurn(action=Action.DRAFT)
         self._earlier = _seconds_of(trajectory)
         self._restore(trajectory)
 
@@ -220,7 +220,7 @@ class Run:
         target = State(plan.action.value)
         self._move(self._outcome(plan, target), target, f"going to {target}")
 
-    def _outcome(self, plan: Plan, target: State) -> Outcome:
+    def _outcome(self, plan: NextTurn, target: State) -> Outcome:
         if self.state in ASKING:
             return Outcome.UNREADABLE if target is self.state else Outcome.ANOTHER
         assert self.current is not None

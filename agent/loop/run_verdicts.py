@@ -47,7 +47,7 @@ class Judges(Protocol):
     def gpu_seconds(self, report: Report) -> float: ...
 
 
-class Judging:
+class RunJudge:
     """Makes verdicts with an evaluator, and repeats none for a program that the run has tried before."""
 
     def __init__(self, evaluator: Evaluates, options: Options) -> None:

@@ -31,7 +31,7 @@ class SearchKind(StrEnum):
     """The best few, each taken further, round after round."""
 
 
-class Plan(Value):
+class NextTurn(Value):
     """What is asked for next."""
 
     action: Action
@@ -41,7 +41,7 @@ class Plan(Value):
 class Search(Protocol):
     """Decides from the attempts so far what a run does next."""
 
-    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         """The attempts are all judged, in their order."""
         ...
 
@@ -66,12 +66,12 @@ class Aimed:
         """
         self._goal, self._search, self._tunes_from = goal, search, tunes_from
 
-    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         if stop := finished(self._goal, attempts):
             return stop
         tunes = self._tunes_from is not None and len(attempts) >= self._tunes_from
         if tunes and (untuned := _untuned(attempts)) is not None:
-            return Plan(action=Action.TUNE, parent=untuned)
+            return NextTurn(action=Action.TUNE, parent=untuned)
         return self._search.next(attempts)
 
 
@@ -81,18 +81,18 @@ class Serial:
     Where nothing is right yet and a reply says again what failed before, a fresh draft.
     """
 
-    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         if not attempts:
-            return Plan(action=Action.DRAFT)
+            return NextTurn(action=Action.DRAFT)
         last, best = attempts[-1], best_of(attempts)
         failures = _failures_in_a_row(attempts)
         if last.unreadable:
             return again(attempts)
         if best is not None and (last.correct or failures > MAX_FAILURES_OF_REFINEMENT):
-            return Plan(action=Action.REFINE, parent=best)
+            return NextTurn(action=Action.REFINE, parent=best)
         if best is None and (failures % MAX_FAILURES_BEFORE_DRAFT == 0 or last.repeats is not None):
-            return Plan(action=Action.DRAFT)
-        return Plan(action=Action.REPAIR, parent=last)
+            return NextTurn(action=Action.DRAFT)
+        return NextTurn(action=Action.REPAIR, parent=last)
 
 
 class BestOf:
@@ -101,9 +101,9 @@ class BestOf:
     def __init__(self, samples: int) -> None:
         self._samples = samples
 
-    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         drafts = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
-        return Plan(action=Action.DRAFT) if len(drafts) < self._samples else StopReason.SAMPLES
+        return NextTurn(action=Action.DRAFT) if len(drafts) < self._samples else StopReason.SAMPLES
 
 
 class Beam:
@@ -112,23 +112,23 @@ class Beam:
     def __init__(self, width: int) -> None:
         self._width = width
 
-    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
         round_start = len(asked) // self._width * self._width
         tuned = [attempt for attempt in attempts if attempt.action is Action.TUNE]
         known = _distinct([*asked[:round_start], *tuned])
         if not round_start or not known:
-            return Plan(action=Action.DRAFT)
+            return NextTurn(action=Action.DRAFT)
         kept = sorted(known, key=lambda attempt: attempt.rank, reverse=True)[: self._width]
         parent = kept[(len(asked) - round_start) % len(kept)]
-        return Plan(action=Action.REFINE if parent.correct else Action.REPAIR, parent=parent)
+        return NextTurn(action=Action.REFINE if parent.correct else Action.REPAIR, parent=parent)
 
 
-def again(attempts: Sequence[Attempt]) -> Plan:
+def again(attempts: Sequence[Attempt]) -> NextTurn:
     """What the last turn was asked for, once more."""
     last = attempts[-1]
     parent = next((attempt for attempt in attempts if attempt.candidate_id == last.parent_id), None)
-    return Plan(action=last.action, parent=parent)
+    return NextTurn(action=last.action, parent=parent)
 
 
 def _untuned(attempts: Sequence[Attempt]) -> Attempt | None:

@@ -24,7 +24,7 @@ class Question(StrEnum):
     """Compare, then time every launch, with the roofline. Without a GPU: what the compiler says alone."""
 
 
-class State(StrEnum):
+class AnswerState(StrEnum):
     """How far a verdict is."""
 
     RUNNING = "running"
@@ -36,7 +36,7 @@ class State(StrEnum):
     """This machine's trouble, not the candidate's. `error` says what to do; nothing was taken from the budget."""
 
 
-class Outcome(StrEnum):
+class VerdictOutcome(StrEnum):
     """What a finished verdict says, in one word."""
 
     COMPILED = "compiled"
@@ -126,10 +126,10 @@ class SpeedNote(Value):
 class VerdictAnswer(Answer):
     """A verdict, or how far it is."""
 
-    state: State
+    state: AnswerState
     question: Question | None = None
     problem: str = ""
-    outcome: Outcome | None = None
+    outcome: VerdictOutcome | None = None
     explanation: str = ""
     ended_at: str = Field(default="", description="source, compile, interpreted, correctness or profile.")
     judged_on: str = Field(default="", description="cpu (interpreted, small sizes) or the GPU's name.")
@@ -180,8 +180,8 @@ class HistoryLine(Value):
     verdict_id: str
     question: Question
     problem: str
-    state: State
-    outcome: Outcome | None = None
+    state: AnswerState
+    outcome: VerdictOutcome | None = None
     explanation: str = ""
     candidate_hash: str = ""
     speedup: float | None = None

@@ -7,7 +7,7 @@ import threading
 from kernelwright.agent.mcp_server.answers import BudgetLeft
 
 
-class Budget:
+class ServerBudget:
     """Counts down. Thread-safe. A verdict is taken when it begins, and given back where this machine failed."""
 
     def __init__(self, verdicts: int, seconds: float) -> None:

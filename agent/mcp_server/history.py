@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kernelwright.agent.mcp_server.answers import HistoryLine, Outcome, Question, State
+from kernelwright.agent.mcp_server.answers import AnswerState, HistoryLine, Question, VerdictOutcome
 from kernelwright.errors import InputError
 from kernelwright.tools.report import InfrastructureError, Value
 
@@ -36,7 +36,7 @@ BUSY_SECONDS = 30.0
 SCHEMA_VERSION = 1
 
 
-class Row(Value):
+class StoredVerdict(Value):
     """One stored verdict."""
 
     id: str
@@ -46,8 +46,8 @@ class Row(Value):
     problem_hash: str
     candidate_hash: str
     source: str
-    state: State
-    outcome: Outcome | None = None
+    state: AnswerState
+    outcome: VerdictOutcome | None = None
     explanation: str = ""
     speedup: float | None = None
     answer: str = ""
@@ -59,7 +59,7 @@ class Row(Value):
     @property
     def lost(self) -> bool:
         """Whether it runs no longer because the server that judged it has ended."""
-        return self.state is State.RUNNING and not _alive(self.server)
+        return self.state is AnswerState.RUNNING and not _alive(self.server)
 
 
 class History:
@@ -91,21 +91,21 @@ class History:
         except sqlite3.Error as error:
             raise InfrastructureError(f"the history {self.path} cannot be used ({error}): check the disk") from error
 
-    def begin(self, row: Row) -> None:
+    def begin(self, row: StoredVerdict) -> None:
         """Keeps a verdict before it is made."""
         self._write(row, "INSERT INTO")
 
-    def keep(self, row: Row) -> None:
+    def keep(self, row: StoredVerdict) -> None:
         """Replaces what is kept of a verdict."""
         self._write(row, "REPLACE INTO")
 
-    def _write(self, row: Row, verb: str) -> None:
+    def _write(self, row: StoredVerdict, verb: str) -> None:
         values = row.model_dump(mode="json")
         names = ", ".join(values)
         with self._open() as db:
             db.execute(f"{verb} verdicts ({names}) VALUES ({', '.join(f':{n}' for n in values)})", values)
 
-    def find(self, verdict_id: str) -> Row | None:
+    def find(self, verdict_id: str) -> StoredVerdict | None:
         """A verdict by its id, or by the beginning of it where that is of one verdict only."""
         with self._open() as db:
             found = db.execute(
@@ -113,7 +113,7 @@ class History:
             ).fetchall()
         exact = [row for row in found if row["id"] == verdict_id]
         chosen = exact or (found if len(found) == 1 and len(verdict_id) >= 4 else [])
-        return Row(**dict(chosen[0])) if chosen else None
+        return StoredVerdict(**dict(chosen[0])) if chosen else None
 
     def newest(self, problem: str, limit: int) -> tuple[list[HistoryLine], int]:
         """The newest verdicts of a problem (of all where it is empty), and how many there are."""
@@ -130,8 +130,8 @@ class History:
 
 def _line(row: sqlite3.Row) -> HistoryLine:
     line = HistoryLine(**dict(row))
-    if line.state is State.RUNNING and not _alive(row["server"]):
-        return line.with_(state=State.FAILED, explanation="the server ended before this verdict was made")
+    if line.state is AnswerState.RUNNING and not _alive(row["server"]):
+        return line.with_(state=AnswerState.FAILED, explanation="the server ended before this verdict was made")
     return line
 
 

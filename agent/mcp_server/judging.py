@@ -10,9 +10,9 @@ import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.agent.mcp_server.answers import Outcome, Question, State, VerdictAnswer
-from kernelwright.agent.mcp_server.budget import Budget
-from kernelwright.agent.mcp_server.history import History, Row, now
+from kernelwright.agent.mcp_server.answers import AnswerState, Question, VerdictAnswer, VerdictOutcome
+from kernelwright.agent.mcp_server.budget import ServerBudget
+from kernelwright.agent.mcp_server.history import History, StoredVerdict, now
 from kernelwright.agent.mcp_server.requests import BASELINES, Access, find_problem, read_source
 from kernelwright.agent.mcp_server.summaries import described
 from kernelwright.errors import InputError
@@ -33,7 +33,7 @@ NEEDS_GPU = {
 RESTARTED = "the server ended before this verdict was made: submit the candidate again"
 
 
-class Submission(Value):
+class JudgeRequest(Value):
     """One question about one candidate, as a client asks it."""
 
     question: Question
@@ -46,10 +46,10 @@ class Submission(Value):
     baseline: str = "eager"
 
 
-class Judging:
+class ServerJudge:
     """One server's judge. Thread-safe; a context manager."""
 
-    def __init__(self, device: str, history: History, budget: Budget, access: Access, workers: int = 2) -> None:
+    def __init__(self, device: str, history: History, budget: ServerBudget, access: Access, workers: int = 2) -> None:
         """device: cpu or cuda:N. workers: verdicts that are made side by side on the CPU rungs."""
         self.device, self.history, self.budget, self.access = device, history, budget, access
         self._workers = workers
@@ -65,7 +65,7 @@ class Judging:
         return self.device != "cpu"
 
     # -------------------------------------------------------------- asking
-    def submit(self, asked: Submission) -> VerdictAnswer:
+    def submit(self, asked: JudgeRequest) -> VerdictAnswer:
         """Begins a verdict. The answer is running, or refused where nothing is judged. Never raises."""
         try:
             problem, source = find_problem(asked.problem, self.access), read_source(asked.source, self.access)
@@ -74,13 +74,15 @@ class Judging:
         except (InputError, ProblemError, InfrastructureError, OSError) as error:
             failed = isinstance(error, InfrastructureError | OSError)
             return self._answer(
-                state=State.FAILED if failed else State.REFUSED, question=asked.question, error=_one_line(error)
+                state=AnswerState.FAILED if failed else AnswerState.REFUSED,
+                question=asked.question,
+                error=_one_line(error),
             )
 
-    def _begin(self, asked: Submission, problem: Problem, source: str, options: Options) -> VerdictAnswer:
-        row = Row(
+    def _begin(self, asked: JudgeRequest, problem: Problem, source: str, options: Options) -> VerdictAnswer:
+        row = StoredVerdict(
             id=uuid.uuid4().hex, created=now(), question=asked.question, problem=problem.name,
-            problem_hash=problem.hash, candidate_hash=candidate_hash(source), source=source, state=State.RUNNING,
+            problem_hash=problem.hash, candidate_hash=candidate_hash(source), source=source, state=AnswerState.RUNNING,
             server=os.getpid(),
         )  # fmt: skip
         if asked.question is Question.BENCH and not self.has_gpu:
@@ -94,18 +96,18 @@ class Judging:
             self.budget.give_back()
             raise
         return self._answer(
-            verdict_id=row.id, state=State.RUNNING, question=row.question, problem=row.problem, doing="waiting"
+            verdict_id=row.id, state=AnswerState.RUNNING, question=row.question, problem=row.problem, doing="waiting"
         )
 
-    def _without_gpu(self, row: Row) -> VerdictAnswer:
+    def _without_gpu(self, row: StoredVerdict) -> VerdictAnswer:
         answer = self._answer(
-            verdict_id=row.id, state=State.FINISHED, question=row.question, problem=row.problem,
-            outcome=Outcome.NEEDS_GPU, explanation=NEEDS_GPU[row.question],
+            verdict_id=row.id, state=AnswerState.FINISHED, question=row.question, problem=row.problem,
+            outcome=VerdictOutcome.NEEDS_GPU, explanation=NEEDS_GPU[row.question],
         )  # fmt: skip
         self._keep(row, answer, report=None)
         return answer
 
-    def _options(self, asked: Submission) -> Options:
+    def _options(self, asked: JudgeRequest) -> Options:
         """Raises InputError for a target or a baseline that is not known."""
         from kernelwright.agent.command_line.arguments import choose_targets
         from kernelwright.tools.pipeline import Options
@@ -123,7 +125,7 @@ class Judging:
         )
 
     # -------------------------------------------------------------- making
-    def _judge(self, row: Row, asked: Submission, problem: Problem, options: Options) -> VerdictAnswer:
+    def _judge(self, row: StoredVerdict, asked: JudgeRequest, problem: Problem, options: Options) -> VerdictAnswer:
         """Makes a verdict and keeps it. Trouble of this machine is an answer too, and costs nothing."""
         report = None
         try:
@@ -137,20 +139,22 @@ class Judging:
                 log.exception("a verdict on %s was not made", row.problem)
             self.budget.give_back()
             answer = self._answer(
-                verdict_id=row.id, state=State.REFUSED if isinstance(error, ProblemError) else State.FAILED,
+                verdict_id=row.id, state=AnswerState.REFUSED if isinstance(error, ProblemError) else AnswerState.FAILED,
                 question=row.question, problem=row.problem, error=_one_line(error),
             )  # fmt: skip
         self._keep(row, answer, report)
         self._doing.pop(row.id, None)
         return answer
 
-    def _finished(self, row: Row, asked: Submission, report: Report) -> VerdictAnswer:
+    def _finished(self, row: StoredVerdict, asked: JudgeRequest, report: Report) -> VerdictAnswer:
         told = described(asked.question, report, asked.baseline)
         if asked.question is Question.PROFILE and not self.has_gpu and report.failure is None:
-            told |= {"outcome": Outcome.NEEDS_GPU, "explanation": NEEDS_GPU[asked.question]}
-        return self._answer(verdict_id=row.id, state=State.FINISHED, question=row.question, problem=row.problem, **told)
+            told |= {"outcome": VerdictOutcome.NEEDS_GPU, "explanation": NEEDS_GPU[asked.question]}
+        return self._answer(
+            verdict_id=row.id, state=AnswerState.FINISHED, question=row.question, problem=row.problem, **told
+        )
 
-    def _keep(self, row: Row, answer: VerdictAnswer, report: Report | None) -> None:
+    def _keep(self, row: StoredVerdict, answer: VerdictAnswer, report: Report | None) -> None:
         self.history.keep(
             row.with_(
                 state=answer.state,
@@ -196,10 +200,11 @@ class Judging:
         try:
             row = self.history.find(verdict_id)
         except InfrastructureError as error:
-            return self._answer(state=State.FAILED, error=_one_line(error))
+            return self._answer(state=AnswerState.FAILED, error=_one_line(error))
         if row is None:
             return self._answer(
-                state=State.REFUSED, error=f"there is no verdict {verdict_id!r}: history lists those that were made"
+                state=AnswerState.REFUSED,
+                error=f"there is no verdict {verdict_id!r}: history lists those that were made",
             )
         more = {"report": row.report if report else "", "source": row.source if source else ""}
         if row.answer:
@@ -208,10 +213,10 @@ class Judging:
             ).with_(**more)
         if row.lost or (row.server == os.getpid() and row.id not in self._running):
             return self._answer(
-                verdict_id=row.id, state=State.FAILED, question=row.question, problem=row.problem, error=RESTARTED
+                verdict_id=row.id, state=AnswerState.FAILED, question=row.question, problem=row.problem, error=RESTARTED
             )
         return self._answer(
-            verdict_id=row.id, state=State.RUNNING, question=row.question, problem=row.problem,
+            verdict_id=row.id, state=AnswerState.RUNNING, question=row.question, problem=row.problem,
             doing=self._doing.get(row.id, "waiting"), **more,
         )  # fmt: skip
 
@@ -226,7 +231,7 @@ class Judging:
             evaluator.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def __enter__(self) -> Judging:
+    def __enter__(self) -> ServerJudge:
         return self
 
     def __exit__(self, *_: object) -> None:

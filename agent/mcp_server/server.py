@@ -16,7 +16,7 @@ from mcp_types import CallToolResult, InputRequiredResult
 
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.mcp_server.answers import Answer
-from kernelwright.agent.mcp_server.judging import Judging
+from kernelwright.agent.mcp_server.judging import ServerJudge
 from kernelwright.agent.mcp_server.tools import Tools, answered
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class KernelServer(MCPServer[Any]):
     """Answers a call that cannot be used (an unknown tool, a wrong argument) as the tools answer their own refusals."""
 
-    def __init__(self, judging: Judging, version: str) -> None:
+    def __init__(self, judging: ServerJudge, version: str) -> None:
         super().__init__(
             "kernelwright", title="Kernelwright", instructions=INSTRUCTIONS, version=version, log_level="WARNING"
         )
@@ -56,14 +56,14 @@ class KernelServer(MCPServer[Any]):
             return answered(Answer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True)
 
 
-def serve_stdio(judging: Judging, version: str) -> None:
+def serve_stdio(judging: ServerJudge, version: str) -> None:
     """Serves one client until it closes stdin, or Ctrl-C ends the process."""
     _end_at_ctrl_c(judging)
     with _warmed(judging):
         KernelServer(judging, version).run("stdio")
 
 
-def _end_at_ctrl_c(judging: Judging) -> None:
+def _end_at_ctrl_c(judging: ServerJudge) -> None:
     """Ends the process with its verdicts, and waits for no thread: the SDK's reader of stdin sits in one that nothing
     ends but its client.
     """
@@ -76,7 +76,7 @@ def _end_at_ctrl_c(judging: Judging) -> None:
     signal.signal(signal.SIGINT, end)
 
 
-def serve_http(judging: Judging, version: str, host: str, port: int, token: str) -> None:
+def serve_http(judging: ServerJudge, version: str, host: str, port: int, token: str) -> None:
     """Serves many clients at http://HOST:PORT/mcp until the process is interrupted.
 
     token: what clients send as `Authorization: Bearer TOKEN`; empty asks for none.
@@ -128,7 +128,7 @@ def _refusal(tool: str, error: ToolError) -> str:
 
 
 @contextmanager
-def _warmed(judging: Judging) -> Iterator[None]:
+def _warmed(judging: ServerJudge) -> Iterator[None]:
     judging.warm()
     try:
         yield

@@ -9,9 +9,9 @@ from kernelwright.agent.mcp_server.answers import (
     FailureNote,
     KernelNote,
     LaunchNote,
-    Outcome,
     Question,
     SpeedNote,
+    VerdictOutcome,
 )
 from kernelwright.tools.report import Failure, Fault, ProfileResult, Report
 
@@ -23,26 +23,26 @@ LONGEST_TRACEBACK = 1500
 """Characters."""
 
 
-def outcome_of(question: Question, report: Report, baseline: str = "eager") -> Outcome:
+def outcome_of(question: Question, report: Report, baseline: str = "eager") -> VerdictOutcome:
     """The one word for a report."""
     if report.failure is not None and report.failure.fault in NO_CANDIDATE:
-        return Outcome.INVALID
+        return VerdictOutcome.INVALID
     if question is Question.COMPILE:
-        return Outcome.COMPILED if report.failure is None else Outcome.NOT_COMPILED
+        return VerdictOutcome.COMPILED if report.failure is None else VerdictOutcome.NOT_COMPILED
     if report.failure is not None:
-        return Outcome.INCORRECT
+        return VerdictOutcome.INCORRECT
     if not report.correct:
-        return Outcome.INCONCLUSIVE
-    return _speed_outcome(report, baseline) if question is Question.BENCH else Outcome.CORRECT
+        return VerdictOutcome.INCONCLUSIVE
+    return _speed_outcome(report, baseline) if question is Question.BENCH else VerdictOutcome.CORRECT
 
 
-def _speed_outcome(report: Report, baseline: str) -> Outcome:
+def _speed_outcome(report: Report, baseline: str) -> VerdictOutcome:
     low, high = speed_interval(report.profile, baseline)
     if low is not None and low > 1.0:
-        return Outcome.FASTER
+        return VerdictOutcome.FASTER
     if high is not None and high < 1.0:
-        return Outcome.SLOWER
-    return Outcome.INCONCLUSIVE
+        return VerdictOutcome.SLOWER
+    return VerdictOutcome.INCONCLUSIVE
 
 
 def speed_interval(profile: ProfileResult | None, baseline: str) -> tuple[float | None, float | None]:

@@ -10,15 +10,15 @@ from pydantic import Field
 
 from kernelwright.agent.mcp_server.answers import (
     Answer,
+    AnswerState,
     HistoryAnswer,
     ProblemAnswer,
     ProblemLine,
     ProblemsAnswer,
     Question,
-    State,
     VerdictAnswer,
 )
-from kernelwright.agent.mcp_server.judging import Judging, Submission
+from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
 from kernelwright.agent.mcp_server.requests import find_problem
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import ProblemError
@@ -66,7 +66,7 @@ def answered(answer: Answer, failed: bool = False) -> CallToolResult:
 class Tools:
     """The tools of one server. None raises: trouble is in `error`, a broken kernel in `outcome`."""
 
-    def __init__(self, judging: Judging) -> None:
+    def __init__(self, judging: ServerJudge) -> None:
         self._judging = judging
 
     def add_to(self, server: MCPServer) -> None:
@@ -122,7 +122,7 @@ class Tools:
         spills, shared memory and occupancy. The quickest question: ask it first.
         """
         return await self._ask(
-            Submission(question=Question.COMPILE, problem=problem, source=source, targets=tuple(targets or ()))
+            JudgeRequest(question=Question.COMPILE, problem=problem, source=source, targets=tuple(targets or ()))
         )
 
     async def interpret(
@@ -131,7 +131,7 @@ class Tools:
         """Run a candidate's kernels under Triton's interpreter at small sizes and compare with the reference, without
         a GPU and without compiling.
         """
-        return await self._ask(Submission(question=Question.INTERPRET, problem=problem, source=source, seed=seed))
+        return await self._ask(JudgeRequest(question=Question.INTERPRET, problem=problem, source=source, seed=seed))
 
     async def check(
         self, problem: ProblemArgument, source: SourceArgument, targets: TargetsArgument = None,
@@ -141,7 +141,9 @@ class Tools:
         do the work? On the GPU where the server has one, else under the interpreter. `correct` here is the verdict.
         """
         return await self._ask(
-            Submission(question=Question.CHECK, problem=problem, source=source, targets=tuple(targets or ()), seed=seed)
+            JudgeRequest(
+                question=Question.CHECK, problem=problem, source=source, targets=tuple(targets or ()), seed=seed
+            )
         )
 
     async def bench(
@@ -153,7 +155,7 @@ class Tools:
         where the server has none.
         """
         return await self._ask(
-            Submission(question=Question.BENCH, problem=problem, source=source, baseline=baseline, seed=seed)
+            JudgeRequest(question=Question.BENCH, problem=problem, source=source, baseline=baseline, seed=seed)
         )
 
     async def profile(
@@ -163,7 +165,7 @@ class Tools:
         occupancy. Without a GPU only what the compiler says.
         """
         return await self._ask(
-            Submission(question=Question.PROFILE, problem=problem, source=source, targets=tuple(targets or ()))
+            JudgeRequest(question=Question.PROFILE, problem=problem, source=source, targets=tuple(targets or ()))
         )
 
     def submit(
@@ -174,7 +176,7 @@ class Tools:
         """Begin a verdict and answer at once with its verdict_id: ask `result` for it. For several candidates side by
         side.
         """
-        asked = Submission(
+        asked = JudgeRequest(
             question=question, problem=problem, source=source, targets=tuple(targets or ()), seed=seed,
             baseline=baseline,
         )  # fmt: skip
@@ -207,9 +209,9 @@ class Tools:
             )
         return answered(HistoryAnswer(verdict_id=None, budget=left, verdicts=tuple(lines), total=total))
 
-    async def _ask(self, asked: Submission) -> CallToolResult:
+    async def _ask(self, asked: JudgeRequest) -> CallToolResult:
         begun = await asyncio.to_thread(self._judging.submit, asked)
-        if begun.state is not State.RUNNING or begun.verdict_id is None:
+        if begun.state is not AnswerState.RUNNING or begun.verdict_id is None:
             return _told(begun)
         await self._wait(begun.verdict_id, ANSWER_SECONDS)
         return _told(await asyncio.to_thread(self._judging.result, begun.verdict_id))
@@ -222,4 +224,4 @@ class Tools:
 
 
 def _told(answer: VerdictAnswer) -> CallToolResult:
-    return answered(answer, failed=answer.state in (State.REFUSED, State.FAILED))
+    return answered(answer, failed=answer.state in (AnswerState.REFUSED, AnswerState.FAILED))

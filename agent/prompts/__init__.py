@@ -1,6 +1,6 @@
 """What a policy is asked: texts in files, versioned, that a user can override with a folder of the same names."""
 
 from kernelwright.agent.prompts.compact import compact_reference
-from kernelwright.agent.prompts.writing import Asked, Prompts
+from kernelwright.agent.prompts.writing import PromptFields, Prompts
 
-__all__ = ["Asked", "Prompts", "compact_reference"]
+__all__ = ["PromptFields", "Prompts", "compact_reference"]

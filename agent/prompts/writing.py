@@ -22,7 +22,7 @@ NAMES = {
 FIELDS = {"reference", "target", "code", "feedback", "notice", "budget"}
 
 
-class Asked(Value):
+class PromptFields(Value):
     """What fills a template. Fields that a template does not name are left out."""
 
     problem: Problem
@@ -60,7 +60,7 @@ class Prompts:
         digest = hashlib.sha256("\0".join(self._texts[name] for name in NAMES[self.form]).encode())
         return f"{VERSION}.{form}+{digest.hexdigest()[:8]}"
 
-    def messages(self, asked: Asked) -> tuple[Message, ...]:
+    def messages(self, asked: PromptFields) -> tuple[Message, ...]:
         """The conversation for one request: each turn stands alone, so that a prompt never grows with the history."""
         source = asked.problem.source
         compact = self.form is PromptForm.COMPACT

@@ -42,7 +42,7 @@ up.
 STOPPING = "stopping when those at work are judged; Ctrl-C again stops at once"
 
 
-class Asked(Value):
+class RecheckRequest(Value):
     """What is to be judged again, and how."""
 
     run: str | None = None
@@ -110,14 +110,14 @@ class Rechecks(Value):
         return dict(Counter(f"{one.was} -> {one.now}" for one in self.changed).most_common())
 
 
-class Job(NamedTuple):
+class ProgramToJudge(NamedTuple):
     """Equal programs on one problem, to be judged by the same rules."""
 
     entries: tuple[Entry, ...]
     settings: Settings
 
 
-def recheck(asked: Asked, db: str | None, say: Callable[[str], None]) -> Rechecks:
+def recheck(asked: RecheckRequest, db: str | None, say: Callable[[str], None]) -> Rechecks:
     """Ctrl-C ends it after those at work; what was judged stays.
 
     Raises InputError, StoreError, and InfrastructureError where nothing can be judged here.
@@ -169,7 +169,7 @@ def _is_todays(verdict: Verdict | None, on_gpu: bool) -> bool:
     return not (on_gpu and _place(verdict) == "cpu")
 
 
-def _jobs(entries: Sequence[Entry], limit: int | None) -> list[Job]:
+def _jobs(entries: Sequence[Entry], limit: int | None) -> list[ProgramToJudge]:
     """Problem by problem, whose expected outputs are then at hand; each program once."""
     jobs: dict[tuple[object, ...], list[Entry]] = {}
     for entry in sorted(entries, key=lambda e: (e.trajectory.problem_hash, e.candidate.id))[:limit]:
@@ -177,10 +177,10 @@ def _jobs(entries: Sequence[Entry], limit: int | None) -> list[Job]:
         rules = settings.targets, settings.own_work
         key = entry.trajectory.problem_hash, entry.candidate.source_id, rules
         jobs.setdefault(key, []).append(entry)
-    return [Job(tuple(same), Settings.of(same[0].trajectory)) for same in jobs.values()]
+    return [ProgramToJudge(tuple(same), Settings.of(same[0].trajectory)) for same in jobs.values()]
 
 
-def _evaluator(asked: Asked, say: Callable[[str], None]) -> Evaluator:
+def _evaluator(asked: RecheckRequest, say: Callable[[str], None]) -> Evaluator:
     """Without the cache of verdicts: one that is looked up says nothing new."""
     from kernelwright.tools.pipeline import Evaluator
 
@@ -194,7 +194,7 @@ def _evaluator(asked: Asked, say: Callable[[str], None]) -> Evaluator:
 class _Work:
     """The jobs that are left, shared by a few threads."""
 
-    def __init__(self, store: Store, jobs: Sequence[Job], say: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, jobs: Sequence[ProgramToJudge], say: Callable[[str], None]) -> None:
         self._store, self._say = store, say
         self._jobs = list(reversed(jobs))
         self._count = sum(len(job.entries) for job in jobs)
@@ -222,7 +222,7 @@ class _Work:
             raise self._trouble
         return interrupted
 
-    def _do(self, evaluator: Evaluator, job: Job) -> None:
+    def _do(self, evaluator: Evaluator, job: ProgramToJudge) -> None:
         try:
             self._one(evaluator, job)
         except BaseException as error:
@@ -230,11 +230,11 @@ class _Work:
                 self._trouble = self._trouble or error
             self._over.set()
 
-    def _next(self) -> Job | None:
+    def _next(self) -> ProgramToJudge | None:
         with self._lock:
             return self._jobs.pop() if self._jobs and not self._over.is_set() else None
 
-    def _one(self, evaluator: Evaluator, job: Job) -> None:
+    def _one(self, evaluator: Evaluator, job: ProgramToJudge) -> None:
         """Judges the first of equal programs; the others get its verdict, unless a loaded machine may have caused
         it.
         """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.agent.databases import open_store
 from kernelwright.agent.interrupts import deferred
-from kernelwright.agent.loop.run_verdicts import Judges, Judging
+from kernelwright.agent.loop.run_verdicts import Judges, RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.replay.replaying import Anew, FromRecord, Replayed, replay
 from kernelwright.agent.selecting import candidate_filter, trajectory_id
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
 
-class Asked(Value):
+class ReplayRequest(Value):
     """What is to be replayed, and how."""
 
     id: str | None = None
@@ -60,7 +60,7 @@ class Replays(Value):
         return sum(replayed.verdicts_changed for replayed in self.trajectories)
 
 
-def replay_all(asked: Asked, db: str | None, say: Callable[[str], None]) -> Replays:
+def replay_all(asked: ReplayRequest, db: str | None, say: Callable[[str], None]) -> Replays:
     """Raises InputError, StoreError, and what keeps the tools from judging.
 
     Ctrl-C ends it after what is at work; what was saved stays.
@@ -79,7 +79,7 @@ def replay_all(asked: Asked, db: str | None, say: Callable[[str], None]) -> Repl
         )  # fmt: skip
 
 
-def _rows(store: Store, asked: Asked) -> list[Trajectory]:
+def _rows(store: Store, asked: ReplayRequest) -> list[Trajectory]:
     chosen = candidate_filter(store, asked.id, asked.run)
     if asked.run is not None:
         return store.trajectories(TrajectoryFilter(run=asked.run), limit=None, newest=False)
@@ -88,7 +88,7 @@ def _rows(store: Store, asked: Asked) -> list[Trajectory]:
     return [store.trajectory(trajectory_id(store, str(chosen.trajectory_id)))]
 
 
-def _evaluator(asked: Asked, say: Callable[[str], None]) -> Evaluator:
+def _evaluator(asked: ReplayRequest, say: Callable[[str], None]) -> Evaluator:
     """Without the cache: a verdict that is looked up again says nothing new."""
     from kernelwright.tools.pipeline import Evaluator
 
@@ -103,8 +103,8 @@ class _Work:
     """The trajectories that are left, shared by a few threads."""
 
     def __init__(
-        self, store: Store, scratch: Store, asked: Asked, evaluator: Evaluator | None, say: Callable[[str], None],
-        count: int
+        self, store: Store, scratch: Store, asked: ReplayRequest, evaluator: Evaluator | None,
+        say: Callable[[str], None], count: int,
     ) -> None:  # fmt: skip
         self._store, self._scratch, self._asked, self._evaluator = store, scratch, asked, evaluator
         self._say, self._count = say, count
@@ -172,7 +172,7 @@ class _Work:
         from kernelwright.tools.pipeline import Options
 
         told = Settings.of(row)
-        judging = Judging(self._evaluator, Options(targets=told.targets, own_work=told.own_work))
+        judging = RunJudge(self._evaluator, Options(targets=told.targets, own_work=told.own_work))
         return Anew(turns, row.id, judging, self._rescored_before, keep, tell)
 
     def _rescored_before(self, turn: Turn) -> bool:

@@ -14,7 +14,7 @@ from kernelwright.agent.loop.attempts import Attempt, best_of
 from kernelwright.agent.loop.machine import TOOLS, State
 from kernelwright.agent.loop.run import Run
 from kernelwright.agent.loop.run_verdicts import Judges
-from kernelwright.agent.loop.search import Plan, Search
+from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, StopReason
 from kernelwright.agent.replay.drift import Drift, drift
@@ -88,22 +88,22 @@ class Recorded:
         self.departures: dict[int, str] = {}
         """By the turn after which they would have been."""
 
-    def next(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+    def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         taken = self._taken(attempts)
         own = self._own.next(attempts)
         # A search knows nothing of budgets and interrupts: only where it stops itself does it differ from a stop.
-        if self._told(own) != self._told(taken) and not (isinstance(taken, StopReason) and isinstance(own, Plan)):
+        if self._told(own) != self._told(taken) and not (isinstance(taken, StopReason) and isinstance(own, NextTurn)):
             self.departures[len(attempts) - 1] = self._told(own)
         return taken
 
-    def _taken(self, attempts: Sequence[Attempt]) -> Plan | StopReason:
+    def _taken(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         if len(attempts) == len(self._turns):
             return self._stop
         turn = self._turns[len(attempts)]
         place = None if turn.parent_id is None else self._places.get(turn.parent_id)
-        return Plan(action=turn.action, parent=None if place is None else attempts[place])
+        return NextTurn(action=turn.action, parent=None if place is None else attempts[place])
 
-    def _told(self, plan: Plan | StopReason) -> str:
+    def _told(self, plan: NextTurn | StopReason) -> str:
         if isinstance(plan, StopReason):
             return f"stop: {plan.replace('_', ' ')}"
         parent = "" if plan.parent is None else f" of turn {self._turns[plan.parent.turn].turn + 1}"

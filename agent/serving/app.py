@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes import problem_routes, state_routes, verdict_routes
 from kernelwright.agent.serving.routes.connections import BODY_SECONDS, BodyLimits
 from kernelwright.agent.serving.routes.context import Context
@@ -49,7 +49,7 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
     for routes in (verdict_routes, problem_routes, state_routes):
         app.include_router(routes.router)
     app.add_middleware(BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES)
-    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(RequestRefused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _internal)
@@ -62,7 +62,7 @@ def _answer(status: int, code: Code, message: str, headers: dict[str, str] | Non
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refused)
+    assert isinstance(error, RequestRefused)
     request.app.state.context.metrics.refused(error.code.value)
     headers = {"WWW-Authenticate": "Bearer"} if error.code is Code.UNAUTHORIZED else {}
     if error.retry_after is not None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
-from kernelwright.agent.serving.wire import Asked, Code, ProblemReference, Submission
+from kernelwright.agent.serving.wire import Code, ProblemReference, Submission, VerdictOptions
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.source import candidate_hash
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that has an error for an answer. `retry_after`: seconds after which it may be repeated."""
 
     def __init__(self, code: Code, message: str, retry_after: int | None = None) -> None:
@@ -24,7 +24,7 @@ class Refused(Exception):
         self.code, self.message, self.retry_after = code, message, retry_after
 
 
-class Ready(BaseModel):
+class PreparedSubmission(BaseModel):
     """A submission that can be judged."""
 
     model_config = ConfigDict(frozen=True)
@@ -45,18 +45,18 @@ class Preparing:
         self._pool, self._kernelbench, self._allowed = pool, kernelbench, frozenset(allow_import)
         self._named = lru_cache(maxsize=1024)(self._find)
 
-    def prepare(self, submission: Submission) -> Ready:
-        """Raises Refused."""
+    def prepare(self, submission: Submission) -> PreparedSubmission:
+        """Raises RequestRefused."""
         device = submission.device or self._pool.devices[0]
         if device not in self._pool.devices:
             has = " and ".join(self._pool.devices)
-            raise Refused(Code.INVALID, f"device {device}: this server judges on {has} only")
+            raise RequestRefused(Code.INVALID, f"device {device}: this server judges on {has} only")
         problem = self.problem(submission.problem)
         options = self._options(submission.options, device)
         own = candidate_hash(submission.candidate)
         environment = self._pool.environment(device).model_dump_json(exclude={"host"})
         parts = (own, problem.hash, problem.name, options.model_dump_json(), device.value, environment)
-        return Ready(
+        return PreparedSubmission(
             verdict_id=hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32],
             problem=problem,
             candidate=submission.candidate,
@@ -67,14 +67,14 @@ class Preparing:
         )
 
     def problem(self, asked: ProblemReference) -> Problem:
-        """By source or by name; a name is never a path. Raises Refused."""
+        """By source or by name; a name is never a path. Raises RequestRefused."""
         try:
             if asked.source is not None:
                 check_form(asked.source)
                 return Problem(name=asked.name.strip() or "problem", source=asked.source)
             return self._named(asked.name.strip())
         except ProblemError as error:
-            raise Refused(Code.INVALID, " ".join(str(error).split())) from None
+            raise RequestRefused(Code.INVALID, " ".join(str(error).split())) from None
 
     def _find(self, name: str) -> Problem:
         from kernelwright.agent.problems.finding import find
@@ -88,11 +88,15 @@ class Preparing:
             )
         return find("catalogue:" + words)
 
-    def _options(self, asked: Asked, device: DeviceKind) -> Options:
+    def _options(self, asked: VerdictOptions, device: DeviceKind) -> Options:
         refused = sorted(set(asked.allow_import) - self._allowed)
         if refused:
-            raise Refused(Code.INVALID, f"allow_import {', '.join(refused)}: this server was not started with it")
+            raise RequestRefused(
+                Code.INVALID, f"allow_import {', '.join(refused)}: this server was not started with it"
+            )
         if device is DeviceKind.CPU and (asked.ncu or asked.sanitizer):
-            raise Refused(Code.INVALID, "ncu and sanitizer need a GPU: leave them out, or ask for the device cuda")
+            raise RequestRefused(
+                Code.INVALID, "ncu and sanitizer need a GPU: leave them out, or ask for the device cuda"
+            )
         targets = (self._pool.target(device),) if asked.targets is None else asked.targets
         return Options(targets=targets, **asked.model_dump(exclude={"targets"}))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.judging.pool import DeviceKind, ignore
 from kernelwright.agent.serving.client import JudgeClient
-from kernelwright.agent.serving.wire import Asked, Outcome
+from kernelwright.agent.serving.wire import Outcome, VerdictOptions
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 
@@ -43,4 +43,4 @@ class ServiceEvaluator:
 
 def asked_of(options: Options) -> dict[str, Any]:
     """Of the options of a verdict, those that the service takes."""
-    return options.model_dump(include=set(Asked.model_fields))
+    return options.model_dump(include=set(VerdictOptions.model_fields))

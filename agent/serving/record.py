@@ -23,7 +23,7 @@ from kernelwright.errors import InputError
 from kernelwright.tools.report import Report
 
 
-class Kept(BaseModel):
+class RememberedVerdict(BaseModel):
     """A verdict as it is remembered, without its texts."""
 
     model_config = ConfigDict(frozen=True)
@@ -43,7 +43,7 @@ class Kept(BaseModel):
     error: Error | None = None
 
 
-class Texts(BaseModel):
+class VerdictTexts(BaseModel):
     """What a judge needs to make a verdict."""
 
     model_config = ConfigDict(frozen=True)
@@ -108,15 +108,15 @@ class Record:
             yield connection
 
     # -------------------------------------------------------------- reading
-    def find(self, verdict_id: str) -> Kept | None:
+    def find(self, verdict_id: str) -> RememberedVerdict | None:
         with self._engine.connect() as connection:
             row = connection.execute(_FIND, {"this": verdict_id}).mappings().first()
         return _kept(row) if row is not None else None
 
-    def texts(self, verdict_id: str) -> Texts:
+    def texts(self, verdict_id: str) -> VerdictTexts:
         with self._engine.connect() as connection:
             row = connection.execute(_TEXTS, {"this": verdict_id}).one()
-        return Texts(problem=_unpacked(row[0]), candidate=_unpacked(row[1]), options=row[2])
+        return VerdictTexts(problem=_unpacked(row[0]), candidate=_unpacked(row[1]), options=row[2])
 
     def report(self, verdict_id: str) -> Report | None:
         with self._engine.connect() as connection:
@@ -131,7 +131,7 @@ class Record:
                 found[row["verdict_id"]].append(Attempt(**{k: v for k, v in row.items() if k != "verdict_id"}))
         return {verdict_id: tuple(attempts) for verdict_id, attempts in found.items()}
 
-    def newest(self, limit: int, state: State | None = None, problem: str | None = None) -> list[Kept]:
+    def newest(self, limit: int, state: State | None = None, problem: str | None = None) -> list[RememberedVerdict]:
         asked = sa.select(*_PLAIN).order_by(VERDICT.c.sequence.desc()).limit(limit)
         if state is not None:
             asked = asked.where(VERDICT.c.state == state.value)
@@ -140,7 +140,7 @@ class Record:
         with self._engine.connect() as connection:
             return [_kept(row) for row in connection.execute(asked).mappings()]
 
-    def unfinished(self) -> list[Kept]:
+    def unfinished(self) -> list[RememberedVerdict]:
         """Queued or running, in the order of their arrival."""
         open_states = (State.QUEUED.value, State.RUNNING.value)
         asked = sa.select(*_PLAIN).where(VERDICT.c.state.in_(open_states)).order_by(VERDICT.c.sequence)
@@ -190,7 +190,7 @@ class Record:
             return connection.execute(sa.select(sa.func.max(VERDICT.c.sequence))).scalar() or 0
 
     # -------------------------------------------------------------- writing
-    def queue(self, kept: Kept, texts: Texts) -> None:
+    def queue(self, kept: RememberedVerdict, texts: VerdictTexts) -> None:
         """A verdict that is new, or that is to be judged anew."""
         values = {
             "id": kept.id, "sequence": kept.sequence, "state": State.QUEUED.value, "problem": kept.problem,
@@ -257,11 +257,13 @@ def _set(connection: sa.Connection, verdict_id: str, **changes: Any) -> None:
     connection.execute(_SET, {"this": verdict_id, **changes})
 
 
-def _kept(row: sa.RowMapping) -> Kept:
-    values: dict[str, Any] = {name: row[name] for name in Kept.model_fields if name not in ("score", "error")}
+def _kept(row: sa.RowMapping) -> RememberedVerdict:
+    values: dict[str, Any] = {
+        name: row[name] for name in RememberedVerdict.model_fields if name not in ("score", "error")
+    }
     score = Score.model_validate_json(row["score"]) if row["score"] else None
     error = Error(code=Code(row["error_code"]), message=row["error_message"]) if row["error_code"] else None
-    return Kept(score=score, error=error, **values)
+    return RememberedVerdict(score=score, error=error, **values)
 
 
 def _packed(text: str) -> bytes:

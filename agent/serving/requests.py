@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.serving.wire import (
-    Asked,
     Code,
     ErrorBody,
     ProblemReference,
@@ -19,6 +18,7 @@ from kernelwright.agent.serving.wire import (
     State,
     Status,
     Submission,
+    VerdictOptions,
 )
 from kernelwright.errors import InputError
 from kernelwright.tools.faults import InfrastructureError, Value
@@ -76,7 +76,7 @@ def submission_of(
     try:
         kind = DeviceKind(device) if device is not None else None
         return Submission(
-            problem=_reference(problem), candidate=code, options=Asked(**options), device=kind, group=group
+            problem=_reference(problem), candidate=code, options=VerdictOptions(**options), device=kind, group=group
         ).model_dump(mode="json", exclude_defaults=True)
     except ValidationError as error:
         first = error.errors()[0]

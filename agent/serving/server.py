@@ -19,7 +19,7 @@ from kernelwright.agent.serving.routes.context import Context
 from kernelwright.agent.serving.routes.quotas import Limits
 from kernelwright.agent.serving.routes.tokens import Tokens
 from kernelwright.agent.serving.service import Service
-from kernelwright.agent.serving.statistics.metrics import Metrics
+from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.errors import InputError
 
@@ -103,7 +103,7 @@ def serve(plan: Plan, open_pool: Callable[[], JudgePool], said: Callable[[str], 
 
 
 def _context(plan: Plan, record: Record, pool: JudgePool, tokens: Tokens) -> Context:
-    metrics = Metrics()
+    metrics = ServiceMetrics()
     preparing = Preparing(pool, plan.kernelbench, plan.allow_import)
     service = Service(record, pool, preparing, plan.limits, metrics)
     return Context(service=service, tokens=tokens, trajectories=Trajectories(plan.database), metrics=metrics)

@@ -23,8 +23,8 @@ from kernelwright.agent.judging.pool import (
     PoolClosed,
     VerdictCancelled,
 )
-from kernelwright.agent.serving.content import Preparing, Ready, Refused
-from kernelwright.agent.serving.record import Kept, Record, Texts, failed, finished
+from kernelwright.agent.serving.content import PreparedSubmission, Preparing, RequestRefused
+from kernelwright.agent.serving.record import Record, RememberedVerdict, VerdictTexts, failed, finished
 from kernelwright.agent.serving.routes.quotas import Limits, Quotas
 from kernelwright.agent.serving.scoring import score_of
 from kernelwright.agent.serving.waiting_line import WaitingLine
@@ -42,7 +42,7 @@ class Service:
     """Thread-safe. `changed` is called, in any thread, with the id of a verdict whose status has changed."""
 
     def __init__(self, record: Record, pool: JudgePool, preparing: Preparing, limits: Limits, observe: Any) -> None:
-        """observe: metrics.Metrics."""
+        """observe: metrics.ServiceMetrics."""
         self.record, self.pool, self.preparing, self.limits = record, pool, preparing, limits
         self.changed: Callable[[str], None] = lambda verdict_id: None
         self.closing = False
@@ -82,11 +82,11 @@ class Service:
 
     # -------------------------------------------------------------- asking
     def submit(self, client: str, submission: Submission) -> Status:
-        """Raises Refused."""
+        """Raises RequestRefused."""
         ready = self.preparing.prepare(submission)
         with self._lock:
             if self.closing:
-                raise Refused(Code.CLOSING, "the server is being stopped: ask again later", 5)
+                raise RequestRefused(Code.CLOSING, "the server is being stopped: ask again later", 5)
             self._quotas.count_arrival(client)
             kept = self.record.find(ready.verdict_id)
             known = kept is not None
@@ -103,27 +103,27 @@ class Service:
                 )
             return self.status(client, kept.id).model_copy(update={"known": known})
 
-    def _queue(self, client: str, ready: Ready) -> Kept:
+    def _queue(self, client: str, ready: PreparedSubmission) -> RememberedVerdict:
         per_verdict = self.seconds_per_verdict(ready.device)
         self._quotas.check_pending(client, per_verdict)
         if len(self._line) >= self.limits.queue:
             wait = max(1, round(per_verdict or 1.0))
-            raise Refused(Code.QUEUE_FULL, f"{len(self._line)} verdicts wait: ask again in {wait} s", wait)
+            raise RequestRefused(Code.QUEUE_FULL, f"{len(self._line)} verdicts wait: ask again in {wait} s", wait)
         self._sequence += 1
-        kept = Kept(
+        kept = RememberedVerdict(
             id=ready.verdict_id, sequence=self._sequence, state=State.QUEUED, problem=ready.problem.name,
             problem_hash=ready.problem.hash, candidate_hash=ready.candidate_hash, device=ready.device,
             submitted=time.time(),
         )  # fmt: skip
         options = ready.options.model_dump_json()
         self.record.queue(
-            kept, Texts(problem=ready.problem.model_dump_json(), candidate=ready.candidate, options=options)
+            kept, VerdictTexts(problem=ready.problem.model_dump_json(), candidate=ready.candidate, options=options)
         )
         self._line.add(kept.id, kept.device, kept.sequence)
         return kept
 
     def cancel(self, client: str, verdict_id: str) -> Status:
-        """This client wants it no more. Raises Refused where there is no such verdict."""
+        """This client wants it no more. Raises RequestRefused where there is no such verdict."""
         with self._lock:
             self._find(verdict_id)
             self.record.withdraw(verdict_id, client)
@@ -139,14 +139,14 @@ class Service:
         return self.status(client, verdict_id)
 
     def status(self, client: str, verdict_id: str, with_report: bool = True) -> Status:
-        """Raises Refused where there is no such verdict."""
+        """Raises RequestRefused where there is no such verdict."""
         kept = self._find(verdict_id)
         attempts = self.record.attempts([verdict_id])[verdict_id]
         report = self.record.report(verdict_id) if with_report and kept.state is State.FINISHED else None
         return self.status_of(kept, client, attempts, report)
 
     def status_of(
-        self, kept: Kept, client: str, attempts: tuple[Attempt, ...] = (), report: Report | None = None,
+        self, kept: RememberedVerdict, client: str, attempts: tuple[Attempt, ...] = (), report: Report | None = None,
         known: bool = False,
     ) -> Status:  # fmt: skip
         """What a client is told of a verdict."""
@@ -167,9 +167,9 @@ class Service:
                 error=kept.error,
             )
 
-    def _find(self, verdict_id: str) -> Kept:
+    def _find(self, verdict_id: str) -> RememberedVerdict:
         if (kept := self.record.find(verdict_id)) is None:
-            raise Refused(Code.NOT_FOUND, f"there is no verdict {verdict_id[:64]}: submit it first")
+            raise RequestRefused(Code.NOT_FOUND, f"there is no verdict {verdict_id[:64]}: submit it first")
         return kept
 
     # -------------------------------------------------------------- estimates
@@ -178,7 +178,7 @@ class Service:
         seconds = self._seconds[device]
         return statistics.fmean(seconds) if seconds else None
 
-    def _eta(self, kept: Kept, position: int | None) -> float | None:
+    def _eta(self, kept: RememberedVerdict, position: int | None) -> float | None:
         per_verdict = self.seconds_per_verdict(kept.device)
         if per_verdict is None or kept.state.ended:
             return None
@@ -290,7 +290,7 @@ class Service:
         self._line.add(verdict_id, kept.device, kept.sequence)
 
 
-def _may_be_judged_anew(kept: Kept) -> bool:
+def _may_be_judged_anew(kept: RememberedVerdict) -> bool:
     """What ended without a verdict, or with one that a loaded machine may have caused."""
     if kept.state is State.FINISHED:
         return kept.score is not None and kept.score.mask

@@ -104,7 +104,7 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Asked(Message):
+class VerdictOptions(Message):
     """The options of a verdict that a client may choose, with their defaults."""
 
     targets: Annotated[tuple[str, ...], Field(max_length=16), AfterValidator(_targets)] | None = None
@@ -140,7 +140,7 @@ class Submission(Message):
 
     problem: ProblemReference
     candidate: Text
-    options: Asked = Asked()
+    options: VerdictOptions = VerdictOptions()
     device: DeviceKind | None = None
     """None: the server's first."""
     group: Name | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelwright.agent.loop.policy_question import Asking
-from kernelwright.agent.loop.search import Plan
+from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import REPLY_TOKENS, Settings
 from kernelwright.agent.loop.stopping import Spent
 from kernelwright.policies.base import Message, Policy, Sampling, Usage, Value
@@ -41,7 +41,7 @@ def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
     from kernelwright.agent.solve.solving import note_of
 
     asking = Asking(problem, policy, settings, 0)
-    request = asking.request(Plan(action=Action.DRAFT), (), Spent())
+    request = asking.request(NextTurn(action=Action.DRAFT), (), Spent())
     prompt = round(sum(len(message.content) for message in request.messages) / CHARACTERS_A_TOKEN)
     turns = settings.budgets.turns
     reply = settings.reply_tokens or REPLY_TOKENS[policy.prompt_form]

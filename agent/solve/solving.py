@@ -10,7 +10,7 @@ from kernelwright.agent.errors import Exit
 from kernelwright.agent.interrupts import deferred
 from kernelwright.agent.loop.gpu_turns import taking_turns
 from kernelwright.agent.loop.run import Run, let_go
-from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, StopReason
 from kernelwright.agent.prompts import Prompts
@@ -106,7 +106,7 @@ def solve_problem(
             ):
                 asked = drafter.policy_for(taking_turns(policy, evaluator), problem, settings)
                 tuner = TuneTurn(evaluator, settings, store, verdicts_beside(db)) if settings.tune else None
-                run = Run(store, trajectory, problem, asked, Judging(evaluator, options), settings, watch, tuner=tuner)
+                run = Run(store, trajectory, problem, asked, RunJudge(evaluator, options), settings, watch, tuner=tuner)
                 run.run()
         except BaseException as error:
             if trajectory is not None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernelwright.agent.tuning.tuned import Fate, Row, Tuned
+from kernelwright.agent.tuning.tuned import Fate, TriedConfiguration, Tuned
 from kernelwright.errors import InputError
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
@@ -111,7 +111,7 @@ def draw(tuned: Tuned, path: Path) -> Path:
     return path
 
 
-def _height(row: Row, timed: bool) -> float:
+def _height(row: TriedConfiguration, timed: bool) -> float:
     if timed:
         return row.timing.median if row.timing is not None else 0.0
     return float(row.relative if row.relative is not None else row.score.cycles or 0.0)

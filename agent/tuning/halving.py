@@ -18,7 +18,7 @@ launched."""
 
 
 @dataclass
-class Budget:
+class TuningBudget:
     """What may still be spent."""
 
     launches: int
@@ -50,7 +50,7 @@ class Halved:
         return dict(sorted(found.items(), key=lambda i: (-self.dropped.get(i[0], MOST_ROUNDS), i[1].median)))
 
 
-def halve(keys: Sequence[str], measure: Measure, budget: Budget, always: str = "", keep: int = 1) -> Halved:
+def halve(keys: Sequence[str], measure: Measure, budget: TuningBudget, always: str = "", keep: int = 1) -> Halved:
     """Times configurations until one is left, all that are left are settled, or the budget is spent.
 
     always: a key that is never dropped (the file's own configuration, which the best is compared with). keep: so many

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kernelwright.agent.tuning.halving import Budget, Halved, halve
+from kernelwright.agent.tuning.halving import Halved, TuningBudget, halve
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.settings import TuneSettings, within
-from kernelwright.agent.tuning.tuned import Fate, Group, Row
+from kernelwright.agent.tuning.tuned import Fate, ParameterGroup, TriedConfiguration
 from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import timing
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space, key_of
@@ -44,12 +44,12 @@ class Clock(Protocol):
 
 
 @dataclass
-class Measured:
+class HalvingResult:
     """How the halving of all groups went, at one size."""
 
     best: dict[str, Setting]
     """The fastest configuration."""
-    groups: tuple[Group, ...]
+    groups: tuple[ParameterGroup, ...]
     eager: Timing | None = None
     before: Timing | None = None
     after: Timing | None = None
@@ -74,11 +74,11 @@ class Measuring:
         self._seconds = 0.0
         self._launches = 0
 
-    def run(self, groups: Sequence[Group]) -> Measured:
+    def run(self, groups: Sequence[ParameterGroup]) -> HalvingResult:
         """Tunes group after group, each on top of the best of those before it."""
         best = dict(self._space.start())
         before = after = None
-        measured: list[Group] = []
+        measured: list[ParameterGroup] = []
         stopped = False
         for group in groups:
             rows = [{**best, **_own(row.configuration, group)} for row in group.remaining()]
@@ -90,7 +90,7 @@ class Measuring:
             measured.append(_with_timings(group, found, halved, best))
         by_key = {key_of(row): row for row in rows} if groups else {}
         ranked = [by_key[key] for key in found if key in by_key] if groups else []
-        return Measured(
+        return HalvingResult(
             best=best, groups=tuple(measured), eager=self._eager, before=before, after=after, launches=self._launches,
             seconds=self._seconds, stopped_by_budget=stopped, ranked=ranked,
         )  # fmt: skip
@@ -98,7 +98,7 @@ class Measuring:
     def _halved(self, rows: Sequence[Configuration], base: Configuration, groups: int) -> Halved:
         texts = {key_of(row): row for row in (base, *rows)}
         spent = self._seconds
-        budget = Budget(
+        budget = TuningBudget(
             self._settings.launches // groups, self._settings.gpu_seconds / groups, lambda: self._seconds - spent
         )
         halved = halve(
@@ -139,14 +139,16 @@ class Measuring:
         return base, own
 
 
-def _own(configuration: Configuration, group: Group) -> dict[str, Setting]:
+def _own(configuration: Configuration, group: ParameterGroup) -> dict[str, Setting]:
     return {name: configuration[name] for name in group.parameters}
 
 
-def _with_timings(group: Group, found: Mapping[str, Timing], halved: Halved, best: Configuration) -> Group:
+def _with_timings(
+    group: ParameterGroup, found: Mapping[str, Timing], halved: Halved, best: Configuration
+) -> ParameterGroup:
     """The group's rows with what was measured; keys are matched by the group's own parameters."""
     times = {_key(_parsed(key), group): key for key in (*found, *halved.failed)}
-    rows: list[Row] = []
+    rows: list[TriedConfiguration] = []
     for row in group.rows:
         key = times.get(_key(row.configuration, group))
         if key is None:
@@ -160,7 +162,7 @@ def _with_timings(group: Group, found: Mapping[str, Timing], halved: Halved, bes
     return group.with_(rows=tuple(rows))
 
 
-def _key(configuration: Configuration, group: Group) -> str:
+def _key(configuration: Configuration, group: ParameterGroup) -> str:
     return key_of(_own(configuration, group))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kernelwright.agent.tuning.measuring import Measured
+from kernelwright.agent.tuning.measuring import HalvingResult
 from kernelwright.agent.tuning.settings import PrecisionClass, class_of, within
-from kernelwright.agent.tuning.tuned import Chosen, Row
+from kernelwright.agent.tuning.tuned import Chosen, TriedConfiguration
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, changes
 
@@ -15,7 +15,7 @@ MAX_JUDGED_PER_CLASS = 2
 Judged = Callable[[Mapping[str, Setting]], Report]
 
 
-def best_of_classes(space: Space, measured: Measured, judged: Judged | None) -> dict[str, Chosen]:
+def best_of_classes(space: Space, measured: HalvingResult, judged: Judged | None) -> dict[str, Chosen]:
     """By class the fastest measured configuration that lies in it; every class has those of the narrower ones.
 
     judged: the full verdict; where it is given the first one that passes is told, with its error, and none where none
@@ -33,8 +33,8 @@ def best_of_classes(space: Space, measured: Measured, judged: Judged | None) -> 
 
 
 def _measured_in(
-    kind: PrecisionClass, space: Space, measured: Measured
-) -> Sequence[tuple[Row, dict[str, Setting]]]:  # fmt: skip
+    kind: PrecisionClass, space: Space, measured: HalvingResult
+) -> Sequence[tuple[TriedConfiguration, dict[str, Setting]]]:  # fmt: skip
     """Fastest first. The other groups' numbers are those of the best."""
     found = []
     for group in measured.groups:
@@ -47,7 +47,7 @@ def _measured_in(
     return sorted(found, key=lambda one: one[0].timing.median if one[0].timing is not None else 0.0)
 
 
-def _chosen(space: Space, configuration: dict[str, Setting], row: Row, report: Report | None) -> Chosen:
+def _chosen(space: Space, configuration: dict[str, Setting], row: TriedConfiguration, report: Report | None) -> Chosen:
     checks = report.correctness.checks if report is not None and report.correctness is not None else ()
     known = [c for c in checks if c.max_error is not None and c.eager_error is not None]
     worst = max(known, key=lambda c: c.max_error or 0.0, default=None)

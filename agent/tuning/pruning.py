@@ -12,7 +12,7 @@ from functools import partial
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import TuneSettings, within
-from kernelwright.agent.tuning.tuned import Fate, Group, Row
+from kernelwright.agent.tuning.tuned import Fate, ParameterGroup, TriedConfiguration
 from kernelwright.tools.tuning.compile_scores import CompileScore
 from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, key_of
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 def prune(
     file: TunableFile, space: Space, settings: TuneSettings, score: Score, journal: Journal, say: Say,
     first: Sequence[Mapping[str, Setting]] = (),
-) -> tuple[Group, ...]:  # fmt: skip
+) -> tuple[ParameterGroup, ...]:  # fmt: skip
     """Every group's configurations with their scores and fates, best first. What the journal holds is not made again.
 
     first: configurations that are tried before others.
@@ -47,7 +47,7 @@ def prune(
         proposals = Proposals(space, own, start, settings.precision, [*file.starts, *first], settings.seed)
         told = f"group {number} of {len(names)}: " if len(names) > 1 else ""
         tried = _tried(file, space, proposals, share, score, journal, partial(_say_of, say, told))
-        groups.append(Group(parameters=own, rows=_with_fates(space, settings, tried, start, measured)))
+        groups.append(ParameterGroup(parameters=own, rows=_with_fates(space, settings, tried, start, measured)))
     return tuple(groups)
 
 
@@ -86,13 +86,13 @@ def _tried(
 def _with_fates(
     space: Space, settings: TuneSettings, tried: Mapping[str, tuple[dict[str, Setting], CompileScore]],
     start: Mapping[str, Setting], most: int,
-) -> tuple[Row, ...]:  # fmt: skip
+) -> tuple[TriedConfiguration, ...]:  # fmt: skip
     """Ranked by the model; what fails last."""
     own = tried.get(key_of(start))
     base = own[1].cycles if own is not None else None
     ranked = sorted(tried.items(), key=lambda item: (not item[1][1].passed, item[1][1].cycles or 0.0, item[0]))
     best = next((s.cycles for _, (c, s) in ranked if s.passed and s.cycles), None)
-    rows: list[Row] = []
+    rows: list[TriedConfiguration] = []
     figures: Counter[float] = Counter()
     seen: set[str] = {own[1].identity} if own is not None and own[1].passed else set()
     remaining = 0
@@ -115,5 +115,7 @@ def _with_fates(
             figures[found.cycles or 0.0] += 1
         seen.add(found.identity)
         relative = found.cycles / base if found.passed and found.cycles is not None and base else None
-        rows.append(Row(configuration=configuration, fate=fate, score=found, relative=relative, start=is_start))
+        rows.append(
+            TriedConfiguration(configuration=configuration, fate=fate, score=found, relative=relative, start=is_start)
+        )
     return tuple(rows)

@@ -9,7 +9,7 @@ from kernelwright.agent.tuning.settings import PrecisionClass
 from kernelwright.policies.base import Value
 from kernelwright.tools.report import Number, Report, Timing
 from kernelwright.tools.tuning.compile_scores import CompileScore
-from kernelwright.tools.tuning.kernel_text.parameters import Refused, Setting
+from kernelwright.tools.tuning.kernel_text.parameters import FixedNumber, Setting
 
 
 class Fate(StrEnum):
@@ -33,7 +33,7 @@ class Fate(StrEnum):
     WON = "won"
 
 
-class Row(Value):
+class TriedConfiguration(Value):
     """One configuration that was tried."""
 
     configuration: dict[str, Setting]
@@ -51,14 +51,14 @@ class Row(Value):
     """What that verdict says where it is not right."""
 
 
-class Group(Value):
+class ParameterGroup(Value):
     """Parameters that are tuned together."""
 
     parameters: tuple[str, ...]
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TriedConfiguration, ...] = ()
     """Best first: measured before unmeasured."""
 
-    def remaining(self) -> list[Row]:
+    def remaining(self) -> list[TriedConfiguration]:
         """Those that a GPU should time."""
         return [row for row in self.rows if row.fate in (Fate.REMAINS, Fate.MEASURED, Fate.WON)]
 
@@ -101,8 +101,8 @@ class Tuned(Value):
     device: str
     """cpu, or the GPU's name."""
     parameters: tuple[Parameters, ...] = ()
-    refused: tuple[Refused, ...] = ()
-    groups: tuple[Group, ...] = ()
+    refused: tuple[FixedNumber, ...] = ()
+    groups: tuple[ParameterGroup, ...] = ()
     failure: str = ""
     """Why the file cannot be tuned."""
     measured: bool = False

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from kernelwright.agent.tuning.files import tuned_text
 from kernelwright.agent.tuning.journal import Journal
-from kernelwright.agent.tuning.measuring import Measured, Measuring
+from kernelwright.agent.tuning.measuring import HalvingResult, Measuring
 from kernelwright.agent.tuning.precision_classes import best_of_classes
 from kernelwright.agent.tuning.priors import Priors, kept_priors, no_priors
 from kernelwright.agent.tuning.pruning import prune
 from kernelwright.agent.tuning.settings import TuneSettings, class_of
-from kernelwright.agent.tuning.tuned import Chosen, Fate, Group, Parameters, Row, Tuned
+from kernelwright.agent.tuning.tuned import Chosen, Fate, ParameterGroup, Parameters, TriedConfiguration, Tuned
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.hardware.targets import parse_target
@@ -84,7 +84,7 @@ class Tuner:
             return tuned.with_(groups=self._checked(space, groups, check)), ""
         return self._measured(tuned, space, groups)
 
-    def pruned(self) -> tuple[Space, tuple[Group, ...]]:
+    def pruned(self) -> tuple[Space, tuple[ParameterGroup, ...]]:
         """The parameters that reach a launch of this problem, and what compiling alone says of their configurations.
 
         Raises InputError where there are none.
@@ -115,7 +115,7 @@ class Tuner:
         )
 
     # -------------------------------------------------------------- on a CPU
-    def _checked(self, space: Space, groups: Sequence[Group], count: int) -> tuple[Group, ...]:
+    def _checked(self, space: Space, groups: Sequence[ParameterGroup], count: int) -> tuple[ParameterGroup, ...]:
         """The best that remain of each group, judged under the interpreter until so many are right; what is wrong there
         remains no more.
         """
@@ -148,7 +148,7 @@ class Tuner:
         return Report.model_validate(known)
 
     # -------------------------------------------------------------- on a GPU
-    def _measured(self, tuned: Tuned, space: Space, groups: Sequence[Group]) -> tuple[Tuned, str]:
+    def _measured(self, tuned: Tuned, space: Space, groups: Sequence[ParameterGroup]) -> tuple[Tuned, str]:
         """Halving at every shape, then the full verdict of what won; the next best where that is not right."""
         shapes = self._settings.shapes or ({},)
         found = [self._at(space, groups, shape) for shape in shapes]
@@ -177,12 +177,12 @@ class Tuner:
             tuned = tuned.with_(notes=(*tuned.notes, NO_LIST))
         return tuned, tuned_text(self._file, space, winners)
 
-    def _at(self, space: Space, groups: Sequence[Group], shape: Mapping[str, int]) -> Measured:
+    def _at(self, space: Space, groups: Sequence[ParameterGroup], shape: Mapping[str, int]) -> HalvingResult:
         problem = self._problem.with_sizes(dict(shape)) if shape else self._problem
         clock = _TrialClock(self._evaluator, problem, self._options)
         return Measuring(self._file, space, self._settings, clock, self._journal, self._say, shape).run(groups)
 
-    def _first_right(self, space: Space, measured: Measured) -> tuple[dict[str, Setting] | None, Report | None]:
+    def _first_right(self, space: Space, measured: HalvingResult) -> tuple[dict[str, Setting] | None, Report | None]:
         """The fastest configuration that passes the full verdict; the file's own where none other does."""
         start = space.start()
         for one in [measured.best, *(r for r in measured.ranked if r != measured.best)][:4]:
@@ -195,7 +195,7 @@ class Tuner:
         return (start, report) if report.correct else (None, report)
 
     def _chosen(
-        self, space: Space, configuration: dict[str, Setting], measured: Measured, shape: Mapping[str, int]
+        self, space: Space, configuration: dict[str, Setting], measured: HalvingResult, shape: Mapping[str, int]
     ) -> Chosen:
         return Chosen(
             configuration=configuration, changes=changes(space, configuration),
@@ -247,7 +247,7 @@ def _printed(parameter: object) -> Parameters:
     return Parameters(role=str(getattr(parameter, "role", "")), **told)
 
 
-def best_remaining(tuned: Tuned) -> list[Row]:
+def best_remaining(tuned: Tuned) -> list[TriedConfiguration]:
     """Of all groups what a GPU should time, the file's own left out, best by the model first."""
     rows = [row for group in tuned.groups for row in group.remaining() if not row.start]
     return sorted(rows, key=lambda row: row.relative if row.relative is not None else 1.0)

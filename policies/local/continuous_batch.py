@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.policies.base import Sampling
 from kernelwright.policies.local.continuous_batch_cache import rotating_cache
-from kernelwright.policies.local.decoding import Row
+from kernelwright.policies.local.decoding import SequenceInDecoding
 
 if TYPE_CHECKING:
     import torch
@@ -94,7 +94,7 @@ class ContinuousBatch:
 
         self._model, self.places, self.length, self.room = model, places, length, room
         self._device = device = model.device
-        self._rows: list[Row | None] = [None] * places
+        self._rows: list[SequenceInDecoding | None] = [None] * places
         self._cache, self._column = rotating_cache(model, places, length)
         self._lowest = torch.finfo(model.dtype).min
         self._attention = _window_attention(model, windows)
@@ -124,11 +124,11 @@ class ContinuousBatch:
     def busy(self) -> int:
         return self.places - self.free
 
-    def takes(self, row: Row) -> bool:
+    def takes(self, row: SequenceInDecoding) -> bool:
         return len(row.prompt) + row.limit <= self.length and row.limit <= self.room
 
     # -------------------------------------------------------------- rows in
-    def admit(self, rows: Sequence[Row]) -> None:
+    def admit(self, rows: Sequence[SequenceInDecoding]) -> None:
         """Reads their prompts, equal ones once. There must be a free place for each."""
         import torch
 
@@ -139,7 +139,7 @@ class ContinuousBatch:
             self._set(free, rows)
             self._read(free, rows)
 
-    def _set(self, places: Sequence[int], rows: Sequence[Row]) -> None:
+    def _set(self, places: Sequence[int], rows: Sequence[SequenceInDecoding]) -> None:
         """All that a row brings in one transfer, as float64: that holds every one of these numbers."""
         import torch
 
@@ -169,7 +169,7 @@ class ContinuousBatch:
         self._step[at] = 0
         self._live[at] = True
 
-    def _read(self, places: Sequence[int], rows: Sequence[Row]) -> None:
+    def _read(self, places: Sequence[int], rows: Sequence[SequenceInDecoding]) -> None:
         """All but the last token of each prompt; the last one is the first step's input."""
         unique: dict[tuple[int, ...], list[int]] = {}
         for place, row in zip(places, rows, strict=True):
@@ -300,7 +300,7 @@ class ContinuousBatch:
             tensor.copy_(was)
         self._graph = graph
 
-    def ended(self) -> list[Row]:
+    def ended(self) -> list[SequenceInDecoding]:
         """The rows that have ended, filled; frees their places. Waits for what was launched."""
         import torch
 

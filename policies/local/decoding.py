@@ -19,7 +19,7 @@ Spell = Callable[[Sequence[int]], str]
 
 
 @dataclass
-class Row:
+class SequenceInDecoding:
     """One prompt, and what has been drawn for it so far."""
 
     prompt: Sequence[int]
@@ -54,7 +54,7 @@ class Row:
 
 def draw(
     model: Any,
-    rows: Sequence[Row],
+    rows: Sequence[SequenceInDecoding],
     ends: frozenset[int],
     pad: int,
     spell: Spell,
@@ -87,7 +87,12 @@ def draw(
 
 
 def _record(
-    batch: list[Row], tokens: torch.Tensor, logprobs: torch.Tensor, ends: frozenset[int], spell: Spell, started: float
+    batch: list[SequenceInDecoding],
+    tokens: torch.Tensor,
+    logprobs: torch.Tensor,
+    ends: frozenset[int],
+    spell: Spell,
+    started: float,
 ) -> None:
     for row, token, logprob in zip(batch, tokens.tolist(), logprobs.tolist(), strict=True):
         if row.finish is None:
@@ -96,8 +101,8 @@ def _record(
 
 
 def _without_ended(
-    batch: list[Row], tokens: torch.Tensor, stepper: Stepper, chooser: TokenSampler
-) -> tuple[list[Row], torch.Tensor]:
+    batch: list[SequenceInDecoding], tokens: torch.Tensor, stepper: Stepper, chooser: TokenSampler
+) -> tuple[list[SequenceInDecoding], torch.Tensor]:
     import torch
 
     going = [place for place, row in enumerate(batch) if row.finish is None]

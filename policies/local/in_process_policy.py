@@ -20,7 +20,7 @@ from kernelwright.policies.local.continuous_batch import (
     can_batch_sampling,
     rows_that_fit,
 )
-from kernelwright.policies.local.decoding import Row
+from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.transformers_policy import TransformersPolicy, load, on_device, own_gpu
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class InProcessPolicy(TransformersPolicy):
         super().__init__(path, **options)
         self._places, self._wants_ring = places, ring
         self._ring: ContinuousBatch | None = None
-        self._waiting: deque[Question] = deque()
+        self._waiting: deque[QueuedRequest] = deque()
         self._arrivals = threading.Lock()
         self._passed_over = 0
         self._tokens = 0
@@ -100,9 +100,9 @@ class InProcessPolicy(TransformersPolicy):
         with self._lock:
             self._open()
 
-    def ask(self, request: Request) -> Question:
+    def ask(self, request: Request) -> QueuedRequest:
         """Puts it to the others that wait; somebody has to `work`, or to `sample`."""
-        question = Question(request)
+        question = QueuedRequest(request)
         with self._arrivals:
             self._waiting.append(question)
         return question
@@ -163,11 +163,11 @@ class InProcessPolicy(TransformersPolicy):
             self._wants_ring = loaded.model.device.type == "cuda" and can_batch_model(loaded.model)
         return self._wants_ring
 
-    def _take(self, count: int) -> list[Question]:
+    def _take(self, count: int) -> list[QueuedRequest]:
         with self._arrivals:
             return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
 
-    def _plain(self, questions: list[Question]) -> None:
+    def _plain(self, questions: list[QueuedRequest]) -> None:
         finished: dict[int, Completion] = {}
         try:
             self._sample([question.request for question in questions], finished)
@@ -191,7 +191,7 @@ class InProcessPolicy(TransformersPolicy):
         ring.launch()
         self._prepare(loaded)
         for row in ring.ended():
-            question: Question = row.question  # type: ignore[attr-defined]
+            question: QueuedRequest = row.question  # type: ignore[attr-defined]
             row.latency = time.monotonic() - question.asked
             row.finish = loaded.finish(row)
             self._tokens += len(row.token_ids)
@@ -214,7 +214,7 @@ class InProcessPolicy(TransformersPolicy):
             if self._for_ring(question):
                 _row(loaded, question)
 
-    def _for_ring(self, question: Question) -> bool:
+    def _for_ring(self, question: QueuedRequest) -> bool:
         return can_batch_sampling(question.request.sampling) and not question.request.adapter
 
     def _admit(self, loaded: Any) -> None:
@@ -266,7 +266,7 @@ def fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-class Question:
+class QueuedRequest:
     """A request on its way: its completion or its error are there once it is answered."""
 
     def __init__(self, request: Request) -> None:
@@ -281,13 +281,13 @@ class Question:
         return self.completion is not None or self.error is not None
 
 
-class _QuestionRow(Row):
+class _QuestionRow(SequenceInDecoding):
     """A row that knows whose it is."""
 
-    question: Question
+    question: QueuedRequest
 
 
-def _row(loaded: Any, question: Question) -> _QuestionRow | None:
+def _row(loaded: Any, question: QueuedRequest) -> _QuestionRow | None:
     """Made once. None where the policy refuses this one; the others go on."""
     if question.row is not None or question.error is not None:
         return question.row
@@ -301,7 +301,7 @@ def _row(loaded: Any, question: Question) -> _QuestionRow | None:
     return row
 
 
-def _answers(questions: Sequence[Question]) -> list[Completion]:
+def _answers(questions: Sequence[QueuedRequest]) -> list[Completion]:
     for question in questions:
         if question.error is not None:
             if isinstance(question.error, PolicyError):
@@ -312,7 +312,7 @@ def _answers(questions: Sequence[Question]) -> list[Completion]:
     return [question.completion for question in questions if question.completion is not None]
 
 
-def _share(questions: Sequence[Question], error: PolicyError, finished: Mapping[int, Completion]) -> None:
+def _share(questions: Sequence[QueuedRequest], error: PolicyError, finished: Mapping[int, Completion]) -> None:
     """Whom the trouble concerns: all that have no answer."""
     for place, question in enumerate(questions):
         if place not in finished:

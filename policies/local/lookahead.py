@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelwright.policies.base import Sampling
-from kernelwright.policies.local.decoding import Row, Spell
+from kernelwright.policies.local.decoding import SequenceInDecoding, Spell
 from kernelwright.policies.small.small_model import Cache, SmallModel
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def propose_tokens(tokens: Sequence[int], own: NgramTable, common: NgramTable, m
 class _Going:
     """One row on its way: what the cache holds is all but the last token."""
 
-    def __init__(self, row: Row, place: int) -> None:
+    def __init__(self, row: SequenceInDecoding, place: int) -> None:
         import torch
 
         self.row, self.place = row, place
@@ -103,7 +103,7 @@ class _Going:
 
 def draw_with_lookahead(
     model: SmallModel,
-    rows: Sequence[Row],
+    rows: Sequence[SequenceInDecoding],
     ends: frozenset[int],
     spell: Spell,
     common: NgramTable,

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from kernelwright.policies.base import PolicyError
-from kernelwright.policies.local.process_policy import Answered, Asked, Moved, Opened, told
+from kernelwright.policies.local.process_policy import Answered, Moved, Opened, PendingRequest, told
 from kernelwright.worker_process import connection_to_parent
 
 
@@ -65,8 +65,8 @@ class _Serving:
                 raise
             self._give()
 
-    def _take(self, message: Asked | Moved) -> None:
-        if isinstance(message, Asked):
+    def _take(self, message: PendingRequest | Moved) -> None:
+        if isinstance(message, PendingRequest):
             self._open[message.number] = self._policy.ask(message.request)
             return
         import torch

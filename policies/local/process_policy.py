@@ -42,7 +42,7 @@ class Opened(NamedTuple):
     prompt_form: PromptForm
 
 
-class Asked(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request on its way to the policy's process, with the number that its answer will carry."""
 
     number: int
@@ -124,7 +124,7 @@ class ProcessPolicy:
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """From any number of threads."""
-        futures = [self._send(Asked, request) for request in requests]
+        futures = [self._send(PendingRequest, request) for request in requests]
         found: dict[int, Completion] = {}
         trouble: PolicyError | None = None
         for place, future in enumerate(futures):
@@ -161,7 +161,7 @@ class ProcessPolicy:
         self._reader.join(EXIT_SECONDS)
         self._process.close()
 
-    def _send(self, kind: type[Asked] | type[Moved], *what: Any) -> Future[Any]:
+    def _send(self, kind: type[PendingRequest] | type[Moved], *what: Any) -> Future[Any]:
         future: Future[Any] = Future()
         with self._lock:
             self._asked += 1

@@ -22,7 +22,7 @@ from kernelwright.policies.base import (
     Trouble,
     Usage,
 )
-from kernelwright.policies.local.decoding import Row, draw
+from kernelwright.policies.local.decoding import SequenceInDecoding, draw
 from kernelwright.policies.local.stepping import CacheKind
 from kernelwright.policies.model_card import read_cards
 from kernelwright.policies.model_identity import (
@@ -113,7 +113,7 @@ class TransformersPolicy:
                     for place in batch:
                         finished[place] = self._completion(requests[place], rows[place], revision)
 
-    def _completion(self, request: Request, row: Row, adapter_revision: str | None) -> Completion:
+    def _completion(self, request: Request, row: SequenceInDecoding, adapter_revision: str | None) -> Completion:
         assert self._loaded is not None
         assert row.finish is not None
         usage = Usage(prompt_tokens=len(row.prompt), completion_tokens=len(row.token_ids), dollars=0.0)
@@ -154,14 +154,14 @@ class _Loaded:
         """With the adapters that were asked for so far."""
         return self._model
 
-    def finish(self, row: Row) -> FinishReason:
+    def finish(self, row: SequenceInDecoding) -> FinishReason:
         """Why a row that was drawn elsewhere has ended."""
         return FinishReason.STOP if row.token_ids[-1] in self.ends else FinishReason.LENGTH
 
     def spell(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
-    def row(self, request: Request) -> Row:
+    def row(self, request: Request) -> SequenceInDecoding:
         prompt = prompt_ids(self._tokenizer, request, self._path)
         sampling = request.sampling
         room = sampling.max_tokens if self.context is None else min(sampling.max_tokens, self.context - len(prompt))
@@ -172,9 +172,9 @@ class _Loaded:
                 Trouble.CONTEXT,
             )
         seed = sampling.seed if sampling.seed is not None else secrets.randbelow(SEEDS)
-        return Row(prompt=prompt, sampling=sampling, seed=seed, limit=room)
+        return SequenceInDecoding(prompt=prompt, sampling=sampling, seed=seed, limit=room)
 
-    def draw(self, rows: Sequence[Row], adapter: str | None, cache: CacheKind) -> str | None:
+    def draw(self, rows: Sequence[SequenceInDecoding], adapter: str | None, cache: CacheKind) -> str | None:
         """Gives the adapter's revision."""
         import torch
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.policies.base import Capabilities, Completion, PolicyRefused, Request, Trouble, Usage
-from kernelwright.policies.local.decoding import Row
+from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahead, fits_lookahead
 from kernelwright.policies.local.transformers_policy import SEEDS, TransformersPolicy, prompt_ids
 from kernelwright.policies.model_identity import Identity, identity_of, weights_revision
@@ -92,7 +92,7 @@ class SmallPolicy(TransformersPolicy):
             for place, row in enumerate(batch, start):
                 finished[place] = self._said(requests[place], row, small)
 
-    def _said(self, request: Request, row: Row, small: _Small) -> Completion:
+    def _said(self, request: Request, row: SequenceInDecoding, small: _Small) -> Completion:
         assert row.finish is not None
         return Completion(
             text=row.text(small.tokenizer.decode), finish=row.finish, policy=self.name,
@@ -114,7 +114,7 @@ class _Small:
         self.ends = frozenset({tokenizer.eos_token_id})
         self.common = NgramTable()
 
-    def row(self, request: Request) -> Row:
+    def row(self, request: Request) -> SequenceInDecoding:
         prompt = prompt_ids(self.tokenizer, request, str(self.folder))
         room = min(request.sampling.max_tokens, self.model.context - len(prompt))
         if room < 1:
@@ -124,7 +124,7 @@ class _Small:
                 Trouble.CONTEXT,
             )
         seed = request.sampling.seed if request.sampling.seed is not None else secrets.randbelow(SEEDS)
-        return Row(prompt=prompt, sampling=request.sampling, seed=seed, limit=room)
+        return SequenceInDecoding(prompt=prompt, sampling=request.sampling, seed=seed, limit=room)
 
 
 def _load(folder: Path) -> _Small:

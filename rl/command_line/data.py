@@ -46,9 +46,9 @@ def synth(
     from kernelwright.agent.viewing.show.progress import console, progress
     from kernelwright.rl.data.cleaning.suites import graphs_of
     from kernelwright.rl.data.corpus_arguments import parse_split, parse_target_name
-    from kernelwright.rl.data.synth.engine.generating import Wanted, generate
+    from kernelwright.rl.data.synth.engine.generating import CorpusRequest, generate
 
-    wanted = Wanted(
+    wanted = CorpusRequest(
         seed=seed, split=parse_split(split), target=parse_target_name(target), repairs=0 if no_repairs else repairs
     )
     with progress(as_json) as say:
@@ -111,9 +111,9 @@ def mistakes(
     from kernelwright.policies.open_policy import open_policy
     from kernelwright.rl.data.cleaning.suites import graphs_of
     from kernelwright.rl.data.corpus_arguments import parse_split, parse_target_name
-    from kernelwright.rl.data.synth.engine.own_mistakes import Wanted, harvest
+    from kernelwright.rl.data.synth.engine.own_mistakes import MistakesRequest, harvest
 
-    wanted = Wanted(
+    wanted = MistakesRequest(
         seed=seed, split=parse_split(split), target=parse_target_name(target), samples=samples, temperature=temperature,
         at_once=at_once,
     )  # fmt: skip

@@ -24,7 +24,7 @@ Out = Annotated[
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class BaseModelOptions:
     """What is trained."""
 
     PANEL: ClassVar[str] = "Model"
@@ -87,7 +87,7 @@ class DrawnOptions:
 
 
 @dataclass(frozen=True)
-class TrainerOptions:
+class SftTrainerOptions:
     """trl's trainer, and how the model is written."""
 
     PANEL: ClassVar[str] = "Trainer"
@@ -107,10 +107,10 @@ class TrainerOptions:
 
 @expand_groups
 def sft(
-    model: ModelOptions,
+    model: BaseModelOptions,
     rows: RowOptions,
     drawn: DrawnOptions,
-    trainer: TrainerOptions,
+    trainer: SftTrainerOptions,
     out: Out = None,
     as_json: AsJson = False,
     debug: Debug = False,

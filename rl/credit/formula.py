@@ -10,7 +10,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 
 
-class Part(StrEnum):
+class RewardPart(StrEnum):
     """What a reward is the sum of."""
 
     FORM = "form"

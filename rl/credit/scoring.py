@@ -6,7 +6,7 @@ import math
 import random
 
 from kernelwright.policies.base import FinishReason, Value
-from kernelwright.rl.credit.formula import Formula, Part, SpeedScale
+from kernelwright.rl.credit.formula import Formula, RewardPart, SpeedScale
 from kernelwright.store.records import Turn
 from kernelwright.tools.report import CorrectnessResult, Fault, Report, Rung
 
@@ -48,15 +48,15 @@ def reply_of(turn: Turn) -> Reply:
 def score(formula: Formula, report: Report, reply: Reply | None = None) -> Scored:
     """The reward of one verdict. Pure: the same report, reply and formula always give the same parts."""
     reply = reply or Reply()
-    values: dict[Part, tuple[float, str]] = {
-        Part.FORM: _form(formula, report),
-        Part.COMPILE: _compile(formula, report),
-        Part.CHECKS: _checks(formula, report),
-        Part.CORRECT: _correct(formula, report),
-        Part.SPEED: _speed(formula, report),
-        Part.SHARE: _share(formula, report),
-        Part.LENGTH: _length(formula, reply),
-        Part.CHEAT: _cheat(formula, report),
+    values: dict[RewardPart, tuple[float, str]] = {
+        RewardPart.FORM: _form(formula, report),
+        RewardPart.COMPILE: _compile(formula, report),
+        RewardPart.CHECKS: _checks(formula, report),
+        RewardPart.CORRECT: _correct(formula, report),
+        RewardPart.SPEED: _speed(formula, report),
+        RewardPart.SHARE: _share(formula, report),
+        RewardPart.LENGTH: _length(formula, reply),
+        RewardPart.CHEAT: _cheat(formula, report),
     }
     return Scored(
         parts={part.value: value for part, (value, _) in values.items()},

@@ -13,7 +13,7 @@ from kernelwright.rl.data.cleaning.labelling import Labelled
 from kernelwright.rl.data.cleaning.running import RESULT, Cleaned
 from kernelwright.rl.data.corpus_figures import Facts
 from kernelwright.rl.data.rows import shards
-from kernelwright.rl.data.synth.engine.generating import State, state_of
+from kernelwright.rl.data.synth.engine.generating import CorpusProgress, state_of
 
 PROVENANCE, PAGE = "provenance.json", "report.md"
 
@@ -38,7 +38,9 @@ def cleaned_of(folder: Path) -> Cleaned | None:
         return None
 
 
-def provenance_of(folder: Path, facts: Facts, made: State | None, cleaned: Cleaned | None) -> dict[str, object]:
+def provenance_of(
+    folder: Path, facts: Facts, made: CorpusProgress | None, cleaned: Cleaned | None
+) -> dict[str, object]:
     """Where every row came from, and what it was held against."""
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -50,7 +52,9 @@ def provenance_of(folder: Path, facts: Facts, made: State | None, cleaned: Clean
     }
 
 
-def markdown(folder: Path, facts: Facts, made: State | None, cleaned: Cleaned | None, pictures: Sequence[Path]) -> str:
+def markdown(
+    folder: Path, facts: Facts, made: CorpusProgress | None, cleaned: Cleaned | None, pictures: Sequence[Path]
+) -> str:
     """The page."""
     lines = [f"# Corpus {folder.name}", "", *sections(facts, made, cleaned)]
     lines += [f"![{p.stem.replace('_', ' ')}]({p.name})" for p in pictures]
@@ -79,7 +83,7 @@ def draw_figures(facts: Facts, out: Path) -> list[Path]:
     return paths
 
 
-def sections(facts: Facts, made: State | None, cleaned: Cleaned | None) -> list[str]:
+def sections(facts: Facts, made: CorpusProgress | None, cleaned: Cleaned | None) -> list[str]:
     """All of the page under its title, pictures excepted."""
     lines = [
         f"{facts.rows:,} rows of {facts.problems:,} problems, {facts.graphs:,} distinct dataflow graphs, "
@@ -177,7 +181,7 @@ def _lengths(facts: Facts) -> list[str]:
     return [*lines, ""]
 
 
-def _made(made: State) -> list[str]:
+def _made(made: CorpusProgress) -> list[str]:
     refused = sum(made.rejected.values())
     lines = [
         "## Generated",

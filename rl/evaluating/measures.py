@@ -35,7 +35,7 @@ class OfFamily(Value):
     """Problems that some sample solved."""
 
 
-class Tokens(Value):
+class TokenMeans(Value):
     """Means."""
 
     prompt: float
@@ -68,7 +68,7 @@ class Evaluation(Value):
     families: dict[str, OfFamily]
     faults: dict[str, int]
     """Of the drafts; `correct` among them."""
-    tokens: Tokens
+    tokens: TokenMeans
     policy_seconds: float
     """Median a draft waits for its answer."""
     light: LightFigures | None
@@ -135,11 +135,11 @@ def _families(rollouts: Sequence[Rollout], families: dict[str, str], turns: int)
     return found
 
 
-def _tokens(rollouts: Sequence[Rollout]) -> Tokens:
+def _tokens(rollouts: Sequence[Rollout]) -> TokenMeans:
     turns = [turn for rollout in rollouts for turn in rollout.turns]
     prompt, completion = sum(t.prompt_tokens for t in turns), sum(t.completion_tokens for t in turns)
     solved = {rollout.problem for rollout in rollouts if any(turn.correct for turn in rollout.turns)}
-    return Tokens(
+    return TokenMeans(
         prompt=prompt / max(1, len(turns)),
         completion=completion / max(1, len(turns)),
         a_rollout=(prompt + completion) / max(1, len(rollouts)),

@@ -15,7 +15,7 @@ from kernelwright.policies.base import Completion, FinishReason, Origin, Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import compiled, on_gpu, reply_of, score
 from kernelwright.rl.credit.turn_credit import GAMMA, Baseline, Move, credit
-from kernelwright.rl.log.refusals import Counted, Refusal, Refused
+from kernelwright.rl.log.refusals import Refusal, RefusalCount, RefusalCounter
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter, Turn
 from kernelwright.tools.report import Report
@@ -24,7 +24,7 @@ SPEEDLESS = frozenset({Refusal.CPU_ONLY, Refusal.UNTIMED})
 """Refusals of right turns that the wrong ones beside them pass."""
 
 
-class Wanted(Value):
+class SampleRequirements(Value):
     """What samples must be to be trained on exactly."""
 
     formula: Formula
@@ -90,7 +90,7 @@ class Log(NamedTuple):
 
     samples: list[Sample]
     """With an advantage that is not 0 (exact methods), or all that may be used."""
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusalCount, ...]
     turns: int
     """Looked at."""
     groups: int
@@ -101,11 +101,11 @@ class Log(NamedTuple):
     """Before groups were looked at: what figures are computed over."""
 
 
-def load(store: Store, wanted: Wanted, chosen: CandidateFilter | None = None) -> Log:
+def load(store: Store, wanted: SampleRequirements, chosen: CandidateFilter | None = None) -> Log:
     """Reads the whole choice. Never raises for a row that cannot be used: it is counted."""
-    counted = Counted()
+    counted = RefusalCounter()
     usable: list[Sample] = []
-    measuring = Measuring(store)
+    measuring = HeldOutProblems(store)
     speedless: dict[tuple[str, str], Refusal] = {}
     turns = 0
     for turn in _all_turns(store, chosen or CandidateFilter()):
@@ -126,7 +126,7 @@ def load(store: Store, wanted: Wanted, chosen: CandidateFilter | None = None) ->
 
 
 def _of_whole_groups(
-    samples: Sequence[Sample], speedless: Mapping[tuple[str, str], Refusal], counted: Counted
+    samples: Sequence[Sample], speedless: Mapping[tuple[str, str], Refusal], counted: RefusalCounter
 ) -> list[Sample]:
     """Where right turns are left out because nothing is known of their speed, the wrong ones beside them are too:
     alone they would say that all is wrong.
@@ -140,7 +140,7 @@ def _of_whole_groups(
     return kept
 
 
-class Measuring:
+class HeldOutProblems:
     """Which turns are of problems that are for measuring: a benchmark's, or such as say of themselves that they are
     held out.
     """
@@ -168,7 +168,7 @@ def _all_turns(store: Store, chosen: CandidateFilter) -> Iterable[Turn]:
     yield from store.samples(chosen.with_(state=State.DRAFTED))
 
 
-def sample_of(turn: Turn, wanted: Wanted) -> Sample | Refusal:
+def sample_of(turn: Turn, wanted: SampleRequirements) -> Sample | Refusal:
     """The sample with its reward, or the first reason against it."""
     completion, report = turn.completion, turn.report
     if completion is None or report is None or turn.verdict_id is None:
@@ -234,7 +234,7 @@ def revision_of(turn: Turn) -> str:
     return "+".join(part for part in (completion.revision, completion.adapter_revision) if part)
 
 
-def _inexact(turn: Turn, wanted: Wanted) -> Refusal | None:
+def _inexact(turn: Turn, wanted: SampleRequirements) -> Refusal | None:
     """Why its log-probs cannot stand for the old policy."""
     completion = turn.completion
     assert completion is not None
@@ -269,7 +269,7 @@ def _commonest(samples: Sequence[Sample]) -> float:
     return counts.most_common(1)[0][0] if counts else 1.0
 
 
-def _at_temperature(samples: Sequence[Sample], temperature: float, counted: Counted) -> list[Sample]:
+def _at_temperature(samples: Sequence[Sample], temperature: float, counted: RefusalCounter) -> list[Sample]:
     kept = []
     for sample in samples:
         if abs(sample.temperature - temperature) < 1e-9:
@@ -292,7 +292,7 @@ def with_credit(
     ]
 
 
-def _useful(samples: Sequence[Sample], counted: Counted) -> tuple[list[Sample], int, int]:
+def _useful(samples: Sequence[Sample], counted: RefusalCounter) -> tuple[list[Sample], int, int]:
     """Those that give a gradient; how many groups there are, and how many of them all earned the same."""
     sizes: dict[object, int] = {}
     moving: set[object] = set()

@@ -78,7 +78,7 @@ WORDS: dict[Refusal, tuple[str, str]] = {
 """What was found, and what to do."""
 
 
-class Refused(Value):
+class RefusalCount(Value):
     """How many turns were left out for one reason."""
 
     reason: Refusal
@@ -95,7 +95,7 @@ class Refused(Value):
         return WORDS[self.reason][1]
 
 
-class Counted:
+class RefusalCounter:
     """Counts refusals while a log is read."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Counted:
         self._first: dict[Refusal, int] = {}
 
     @classmethod
-    def of(cls, refused: Sequence[Refused]) -> Counted:
+    def of(cls, refused: Sequence[RefusalCount]) -> RefusalCounter:
         """What was counted before."""
         counted = cls()
         for one in refused:
@@ -114,9 +114,9 @@ class Counted:
         self._counts[reason] += 1
         self._first.setdefault(reason, candidate_id)
 
-    def all(self) -> tuple[Refused, ...]:
+    def all(self) -> tuple[RefusalCount, ...]:
         """The most frequent first."""
         return tuple(
-            Refused(reason=reason, turns=turns, example=self._first[reason])
+            RefusalCount(reason=reason, turns=turns, example=self._first[reason])
             for reason, turns in self._counts.most_common()
         )

@@ -22,7 +22,7 @@ SHARED_SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Tokens:
+class TurnTokenizer:
     """Prompt and reply as ids: the stored ones where tokenizer and template are the policy's own, else written anew
     from the text.
     """
@@ -47,7 +47,7 @@ class Tokens:
         return self._tokenizer.decode(sample.completion_ids, skip_special_tokens=True).startswith(sample.text[:200])
 
 
-def rft_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
+def rft_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
     """Each correct program of a prompt once."""
     rows, seen = [], set()
     for sample in samples:
@@ -74,7 +74,7 @@ def prompts_of(samples: Sequence[Sample]) -> list[tuple[list[Sample], list[Sampl
     return found
 
 
-def dpo_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
+def dpo_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
     """The best with the worst, the second best with the second worst ... of each prompt."""
     rows = []
     for good, bad in prompts_of(samples):
@@ -85,7 +85,7 @@ def dpo_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
     return rows
 
 
-def kto_rows(samples: Sequence[Sample], tokens: Tokens) -> list[dict[str, Any]]:
+def kto_rows(samples: Sequence[Sample], tokens: TurnTokenizer) -> list[dict[str, Any]]:
     """Every reply to a prompt that has both kinds, with its label; good and bad ones in turn, so that each batch
     holds both.
     """
@@ -110,7 +110,7 @@ def make_trainer(
     from datasets import Dataset
 
     builders = {Method.RFT: rft_rows, Method.DPO: dpo_rows, Method.KTO: kto_rows}
-    rows = builders[method](samples, Tokens(subject, longest))
+    rows = builders[method](samples, TurnTokenizer(subject, longest))
     if len(rows) < 2:
         found, remedy = WORDS[Refusal.INCORRECT if method is Method.RFT else Refusal.ONE_SIDED]
         raise InputError(f"{len(rows)} rows for {method}: {found} ({remedy})")

@@ -10,9 +10,9 @@ from typing import Any
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.credit.formula import Formula
-from kernelwright.rl.log.dataset import Log, Sample, Wanted, age_of, load
+from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, age_of, load
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
-from kernelwright.rl.log.refusals import Counted, Refusal, Refused
+from kernelwright.rl.log.refusals import Refusal, RefusalCount, RefusalCounter
 from kernelwright.rl.training.grpo.drift import (
     MAX_KL_NATS_PER_TOKEN,
     WORN_EFFECTIVE_SAMPLE_SIZE,
@@ -48,7 +48,7 @@ class Plan(Value):
     ages: dict[str, int]
     """Turns by how many revisions back their policy lies; `unknown` for one that is none of the ancestors."""
     drift: Drift | None
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusalCount, ...]
     warnings: tuple[str, ...] = ()
 
 
@@ -64,7 +64,7 @@ def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -
     """Raises InputError for an empty database, and a filter that leaves nothing."""
     chosen = refuse_empty(store, options)
     formula = choose_formula(store, options.reward, chosen)
-    wanted = Wanted(
+    wanted = SampleRequirements(
         formula=formula, tokenizer_hash=subject.identity.tokenizer_hash,
         chat_template_hash=subject.identity.chat_template_hash,
         lineage=subject.lineage, max_age=options.max_age, max_length=_longest(options, subject),
@@ -121,7 +121,7 @@ def _learnt_from(method: Method, log: Log) -> Log:
     else:
         used = {s.candidate_id for good, bad in prompts_of(log.samples) for s in (*good, *bad)}
         reason = Refusal.ONE_SIDED
-    counted = Counted.of(log.refused)
+    counted = RefusalCounter.of(log.refused)
     for sample in log.samples:
         if sample.candidate_id not in used:
             counted.add(reason, sample.candidate_id)
@@ -169,7 +169,7 @@ def _refuse_grpo(options: LogOptions, log: Log, drift: Drift | None) -> None:
         )
 
 
-def _reasons(refused: tuple[Refused, ...]) -> str:
+def _reasons(refused: tuple[RefusalCount, ...]) -> str:
     said = "; ".join(f"{row.turns:,} turns: {row.found} ({row.remedy})" for row in refused[:6])
     return f": {said}" if said else ""
 

@@ -15,7 +15,7 @@ LONGEST_WAIT = timedelta(hours=2)
 """For the slowest process's round."""
 
 
-class Place(NamedTuple):
+class ProcessRank(NamedTuple):
     """Of this process among all."""
 
     rank: int
@@ -27,7 +27,7 @@ class Place(NamedTuple):
         return self.rank == 0
 
 
-def place_of(device: str) -> Place:
+def place_of(device: str) -> ProcessRank:
     """`device` is what was asked for; each of several processes gets a GPU of its own.
 
     Raises InputError where one process sees several GPUs.
@@ -38,7 +38,7 @@ def place_of(device: str) -> Place:
     all_of_them = "accelerate launch --config_file rl/configs/two_gpus.yaml -m kernelwright.rl train ..."
     refuse_several_gpus(device, "train", f", or use them all with `{all_of_them}`")
     own = f"cuda:{state.local_process_index}" if state.num_processes > 1 and device.startswith("cuda") else device
-    return Place(state.process_index, state.num_processes, own)
+    return ProcessRank(state.process_index, state.num_processes, own)
 
 
 def refuse_several_gpus(device: str, command: str, otherwise: str = "") -> None:
@@ -68,13 +68,13 @@ def refuse_spread_weights() -> None:
         )
 
 
-def only_first(place: Place, function: Callable[..., Any]) -> Callable[..., Any]:
+def only_first(place: ProcessRank, function: Callable[..., Any]) -> Callable[..., Any]:
     """What the first process alone does: printing."""
     return function if place.first else lambda *arguments, **options: None
 
 
 @contextmanager
-def first_before_others(place: Place) -> Iterator[None]:
+def first_before_others(place: ProcessRank) -> Iterator[None]:
     """The first process goes through before the others enter."""
     from accelerate import PartialState
 
@@ -96,7 +96,7 @@ def _waiting_room() -> Any:
     return distributed.new_group(backend="gloo", timeout=LONGEST_WAIT)
 
 
-def shared(place: Place, own: Callable[[], Any]) -> list[Any]:
+def shared(place: ProcessRank, own: Callable[[], Any]) -> list[Any]:
     """What `own` gives in each process, in their order.
 
     An exception in one is raised in all, so that none waits for ever.

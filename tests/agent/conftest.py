@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.agent.loop.run import Run
-from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.problems.finding import find
 from kernelwright.agent.prompts import Prompts
@@ -44,7 +44,7 @@ def begin(store, evaluator):
         asked = Settings(policy="scripted:test", prompt_version=version, **settings)
         problem = find("fused_silu")
         trajectory = store.begin(asked.start(problem))
-        return Run(store, trajectory, problem, policy, Judging(evaluator, Options()), asked, watch)
+        return Run(store, trajectory, problem, policy, RunJudge(evaluator, Options()), asked, watch)
 
     return begun
 

@@ -15,7 +15,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from kernelwright.tools.replaying.allocations import Allocations  # noqa: E402
-from kernelwright.tools.replaying.gpu.timing import Timing  # noqa: E402
+from kernelwright.tools.replaying.gpu.timing import TimedTrace  # noqa: E402
 from kernelwright.tools.timing.reference_clock import ReferenceClock  # noqa: E402
 from kernelwright.tools.tracing.trace import Choice, Launch  # noqa: E402
 
@@ -42,21 +42,21 @@ def remembering(flag, out, turns):
     tl.store(flag, 1)
 
 
-def timing(call: Any, own: Any = (), steps: Any = ()) -> Timing:
+def timing(call: Any, own: Any = (), steps: Any = ()) -> TimedTrace:
     """Of a call that takes the inputs, the allocations, and the alternative of a choice."""
 
     def run(inputs: Any, *, allocations: Any, choices: Any, around: Any = None) -> Any:
         enter = around or (lambda step: contextlib.nullcontext())
         return call(inputs, allocations, choices, enter)
 
-    return Timing(run, steps, lambda: list(own), list, lambda step: (step.kernel, tuple(step.grid)))
+    return TimedTrace(run, steps, lambda: list(own), list, lambda step: (step.kernel, tuple(step.grid)))
 
 
-def ask(watch: Timing, what: str, **message: Any) -> dict[str, Any]:
+def ask(watch: TimedTrace, what: str, **message: Any) -> dict[str, Any]:
     return watch.answer({"do": f"clock_{what}", **message}, lambda m: m["sets"])
 
 
-def measured(watch: Timing, sets: Any, calls: int = 12, **options: Any) -> tuple[float, dict[str, Any]]:
+def measured(watch: TimedTrace, sets: Any, calls: int = 12, **options: Any) -> tuple[float, dict[str, Any]]:
     """The median in milliseconds, and what opening said."""
     opened = ask(watch, "open", sets=sets, **options)
     ask(watch, "block", order=[0, 0])

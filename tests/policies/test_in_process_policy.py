@@ -11,7 +11,12 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling, Trouble  # noqa: E402
-from kernelwright.policies.local.in_process_policy import BURSTS_BEFORE_REFILL, InProcessPolicy, Question, fingerprint  # noqa: E402
+from kernelwright.policies.local.in_process_policy import (  # noqa: E402
+    BURSTS_BEFORE_REFILL,
+    InProcessPolicy,
+    QueuedRequest,
+    fingerprint,
+)
 from kernelwright.policies.local.transformers_policy import TransformersPolicy  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
@@ -94,8 +99,8 @@ def test_a_longer_question_gets_a_longer_ring(tiny):
 
 def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tiny):
     policy = InProcessPolicy(tiny, device="cpu", places=16, ring=True)
-    first, late = Question(request("add", 1, tokens=4)), Question(request("x", 2, tokens=4))
-    others = [Question(request("add", seed, tokens=200, temperature=0.0)) for seed in range(15)]
+    first, late = QueuedRequest(request("add", 1, tokens=4)), QueuedRequest(request("x", 2, tokens=4))
+    others = [QueuedRequest(request("add", seed, tokens=200, temperature=0.0)) for seed in range(15)]
     policy._waiting.append(first)
     policy._work()
     assert first.answered

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sampling
-from kernelwright.policies.local.decoding import Row
+from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahead, propose_tokens
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.policies.small.quantised_weights import write_int8
@@ -62,7 +62,8 @@ def test_no_guess_however_wrong_changes_what_is_drawn(tiny):
 
     def drawn(common, most):
         rows = [
-            Row(prompt=[5, 6, 7, 5, 6], sampling=Sampling(temperature=0.5), seed=seed, limit=50) for seed in range(4)
+            SequenceInDecoding(prompt=[5, 6, 7, 5, 6], sampling=Sampling(temperature=0.5), seed=seed, limit=50)
+            for seed in range(4)
         ]
         steps = draw_with_lookahead(model, rows, frozenset(), str, common, most)
         return [row.token_ids for row in rows], [row.logprobs for row in rows], steps

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import PromptForm
 from kernelwright.store.models import Action
 from kernelwright.tools.problem import Problem
@@ -73,10 +73,10 @@ def write_problems(folder: Path) -> Path:
 def pairs() -> list[tuple[str, str]]:
     prompts, found = Prompts(PromptForm.COMPACT), []
     for name, (_, right, wrong) in OPERATIONS.items():
-        draft = prompts.messages(Asked(problem=problem(name), action=Action.DRAFT))[-1].content
+        draft = prompts.messages(PromptFields(problem=problem(name), action=Action.DRAFT))[-1].content
         bad = KERNEL.format(wrong)
         repair = prompts.messages(
-            Asked(problem=problem(name), action=Action.REPAIR, code=bad, feedback="mismatch: everywhere")
+            PromptFields(problem=problem(name), action=Action.REPAIR, code=bad, feedback="mismatch: everywhere")
         )[-1].content
         found += [(prompt, KERNEL.format(line)) for prompt in (draft, repair) for line in (right, wrong)]
     return found

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from kernelwright.agent.problems.finding import find
-from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.rows import Kind, Row, Split, row_of, write_rows
 from kernelwright.store.models import Action
@@ -31,7 +31,7 @@ def small_corpus(folder: Path, copies: int = 4) -> Path:
         broken = answer.replace("tl.store(", "tl.put(", 1)
         for _ in range(copies):
             problem = find(name).with_sizes({"rows": 2 ** dice.randint(3, 12)} if "rows =" in find(name).source else {})
-            asked = Asked(problem=problem, action=Action.DRAFT)
+            asked = PromptFields(problem=problem, action=Action.DRAFT)
             facts = {"problem": name, "reference": problem.source, "family": find(name).family, "correct": True}
             rows.append(row_of(Kind.DRAFT, prompts.messages(asked)[-1].content, answer, **facts))
         asked = asked.with_(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.rl.training.online.looping import promote, read_record
-from kernelwright.rl.training.online.measuring import Compared, Measured, better, compare, interval
+from kernelwright.rl.training.online.measuring import HeldOutFigures, PairedComparison, better, compare, interval
 from kernelwright.rl.training.report import draw_curves, series_of
 from kernelwright.rl.training.safety.alarms import (
     Alarm,
@@ -85,7 +85,7 @@ def test_a_policy_far_from_the_sampler_stops_the_training_however_few_rows_a_ste
 def measured(split, scores):
     by_problem = {f"h{n}": score for n, score in enumerate(scores)}
     mean = sum(scores) / len(scores)
-    return Measured(
+    return HeldOutFigures(
         split=split, problems=len(scores), samples=len(scores), pass_at_1=mean, compile_rate=1.0, solved=mean,
         repair_rate=None, tokens=1.0,
         by_problem=by_problem,
@@ -105,7 +105,7 @@ def test_the_interval_of_a_paired_difference_holds_its_mean():
     low, high = interval([0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0])
     assert low < 0.5 < high
     assert interval([]) == (0.0, 0.0)
-    assert isinstance(compare(measured("a", [0.0]), measured("a", [1.0])), Compared)
+    assert isinstance(compare(measured("a", [0.0]), measured("a", [1.0])), PairedComparison)
 
 
 def test_a_promotion_replaces_the_old_policy_whole(tmp_path):

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.cleaning.suites import graphs_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Kind, Split, read_rows
 from kernelwright.rl.data.synth.engine.drawing import FAMILIES, draw
-from kernelwright.rl.data.synth.engine.generating import Wanted, generate, state_of
+from kernelwright.rl.data.synth.engine.generating import CorpusRequest, generate, state_of
 from kernelwright.rl.data.synth.engine.mistakes import MISTAKES, broken
 from kernelwright.rl.data.synth.engine.sketch import NameTaken, Sketch
 from kernelwright.rl.data.synth.engine.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, held_out
@@ -99,7 +99,7 @@ def test_a_drawn_kernel_is_right_and_its_broken_versions_are_told_why(evaluator,
     assert draft.kind is Kind.DRAFT
     assert (
         draft.prompt
-        == Prompts(PromptForm.COMPACT).messages(Asked(problem=task.problem, action=Action.DRAFT))[-1].content
+        == Prompts(PromptForm.COMPACT).messages(PromptFields(problem=task.problem, action=Action.DRAFT))[-1].content
     )
     assert draft.completion == task.solution
     assert (draft.correct, draft.compile) == (True, {"sm_90": True})
@@ -129,7 +129,7 @@ def test_kernels_of_every_family_pass_the_tools(evaluator, family):
 def test_a_corpus_is_gone_on_with_and_another_seed_is_refused(tmp_path):
     from kernelwright.errors import InputError
 
-    wanted = Wanted(seed=5, repairs=1)
+    wanted = CorpusRequest(seed=5, repairs=1)
     generate(wanted, 1, tmp_path, 1, lambda _: None)
     state = generate(wanted, 2, tmp_path, 1, lambda _: None)
     rows = list(read_rows(tmp_path))
@@ -138,7 +138,7 @@ def test_a_corpus_is_gone_on_with_and_another_seed_is_refused(tmp_path):
     assert state.repairs == sum(row.kind is Kind.REPAIR for row in rows)
     assert len({row.id for row in rows}) == len(rows)
     with pytest.raises(InputError, match="seed 5"):
-        generate(Wanted(seed=6), 2, tmp_path, 1, lambda _: None)
+        generate(CorpusRequest(seed=6), 2, tmp_path, 1, lambda _: None)
 
 
 @pytest.mark.parametrize("split", list(Split))

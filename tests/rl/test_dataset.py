@@ -10,7 +10,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import FinishReason, Origin
 from kernelwright.rl.cli import main
 from kernelwright.rl.credit.formula import PRESETS
-from kernelwright.rl.log.dataset import Wanted, age_of, load
+from kernelwright.rl.log.dataset import SampleRequirements, age_of, load
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
 from kernelwright.rl.log.refusals import WORDS, Refusal
 from kernelwright.rl.log.statistics import stats_of
@@ -18,7 +18,7 @@ from kernelwright.tools.report import Fault
 from tests.rl.logged import TEMPLATE, TOKENIZER, answer, verdict
 
 EXECUTION = PRESETS["execution"]
-WANTED = Wanted(formula=EXECUTION, tokenizer_hash=TOKENIZER, chat_template_hash=TEMPLATE)
+WANTED = SampleRequirements(formula=EXECUTION, tokenizer_hash=TOKENIZER, chat_template_hash=TEMPLATE)
 
 
 def reasons(log):

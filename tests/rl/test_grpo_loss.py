@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from kernelwright.rl.training.grpo.rows import Row  # noqa: E402
+from kernelwright.rl.training.grpo.rows import ScoredCompletion  # noqa: E402
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
 from tests.rl.tiny_rows import loaded, loss_of, on_policy, random_rows, scored, trainer  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
@@ -99,7 +99,7 @@ def test_on_policy_the_loss_is_the_plain_policy_gradient(tiny, rows, tmp_path):
 
 def test_what_the_environment_wrote_is_not_in_the_loss(tiny, tmp_path):
     model, tokenizer = tiny
-    own = Row([5, 6, 7], [10, 11, 12, 13, 14, 15], [-6.0] * 6, 1.0, mask=[1, 1, 0, 0, 1, 1])
+    own = ScoredCompletion([5, 6, 7], [10, 11, 12, 13, 14, 15], [-6.0] * 6, 1.0, mask=[1, 1, 0, 0, 1, 1])
     masked = loss_of(trainer(model, tokenizer, [own, own], tmp_path))
     other = own._replace(logps=[-6.0, -6.0, -0.1, -9.0, -6.0, -6.0])
     assert loss_of(trainer(model, tokenizer, [other, other], tmp_path))[0] == pytest.approx(masked[0], abs=1e-7)
@@ -174,7 +174,7 @@ def test_lora_trains_the_adapter_only(tiny, rows, tmp_path):
 def test_the_same_number_gives_the_same_rows_and_an_epoch_gives_each_once():
     from kernelwright.rl.training.grpo.rows import Replay
 
-    rows = [Row([1], [place], [0.0], 0.0) for place in range(23)]
+    rows = [ScoredCompletion([1], [place], [0.0], 0.0) for place in range(23)]
     replay = Replay(rows, 5, seed=1)
     assert replay.steps_an_epoch == 5
     seen = [row.completion_ids[0] for number in range(5) for row in replay(number)]

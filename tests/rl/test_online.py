@@ -70,13 +70,13 @@ def options(novice: Path, problems: str, output: Path, **more) -> OnlineOptions:
 
 def right(path: Path | str, samples: int = 20) -> float:
     """Share of drafts at temperature 1 that are the right program, on seeds that no round draws."""
-    from kernelwright.agent.prompts import Asked, Prompts
+    from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import PromptForm
     from kernelwright.policies.local.in_process_policy import InProcessPolicy
     from kernelwright.store.models import Action
 
     prompts, policy = Prompts(PromptForm.COMPACT), InProcessPolicy(str(path), device="cpu")
-    asked = [(name, prompts.messages(Asked(problem=problem(name), action=Action.DRAFT))) for name in OPERATIONS]
+    asked = [(name, prompts.messages(PromptFields(problem=problem(name), action=Action.DRAFT))) for name in OPERATIONS]
     requests = [
         Request(messages=messages, sampling=Sampling(max_tokens=40, seed=10**8 + seed))
         for _, messages in asked

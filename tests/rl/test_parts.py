@@ -8,14 +8,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from kernelwright.rl.training.grpo.rows import EMPTY, Row, parts_of
+from kernelwright.rl.training.grpo.rows import EMPTY, ScoredCompletion, parts_of
 
 CASES = list(itertools.product(range(1, 12), (1, 3, 4), (1, 2, 3)))
 """Rows, parts, processes."""
 
 
-def some(count: int) -> list[Row]:
-    return [Row((1,) * (1 + number % 3), (2,) * (1 + number), (0.0,) * (1 + number),
+def some(count: int) -> list[ScoredCompletion]:
+    return [ScoredCompletion((1,) * (1 + number % 3), (2,) * (1 + number), (0.0,) * (1 + number),
         float(number)) for number in range(count)]  # fmt: skip
 
 

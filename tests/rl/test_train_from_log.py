@@ -23,7 +23,7 @@ from kernelwright.policies.open_policy import open_policy  # noqa: E402
 from kernelwright.rl.cli import main  # noqa: E402
 from kernelwright.rl.command_line.show.training import trained_view  # noqa: E402
 from kernelwright.rl.training.from_log import train_from_log  # noqa: E402
-from kernelwright.rl.training.grpo.rows import Row  # noqa: E402
+from kernelwright.rl.training.grpo.rows import ScoredCompletion  # noqa: E402
 from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
 from kernelwright.rl.training.safety.alarms import TrainingAlarm  # noqa: E402
 from kernelwright.store.database import Store  # noqa: E402
@@ -109,7 +109,7 @@ def advantage_of_right(model: Path, log: Path) -> float:
     sides: dict[bool, list[float]] = {True: [], False: []}
     with Store.open(log, readonly=True) as store, torch.no_grad():
         for turn in store.samples():
-            row = Row(turn.completion.prompt_token_ids, turn.completion.token_ids, (), 0.0)
+            row = ScoredCompletion(turn.completion.prompt_token_ids, turn.completion.token_ids, (), 0.0)
             sides[turn.report.correct].append(float(scored(network.eval(), row).mean()))
     return sum(sides[True]) / len(sides[True]) - sum(sides[False]) / len(sides[False])
 

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from kernelwright.rl.training.grpo.rows import Row
+from kernelwright.rl.training.grpo.rows import ScoredCompletion
 
 
 def loaded(folder: Path) -> tuple[Any, Any]:
@@ -17,7 +17,7 @@ def loaded(folder: Path) -> tuple[Any, Any]:
     return model, AutoTokenizer.from_pretrained(folder)
 
 
-def random_rows(count: int, vocabulary: int = 300, seed: int = 0) -> list[Row]:
+def random_rows(count: int, vocabulary: int = 300, seed: int = 0) -> list[ScoredCompletion]:
     """Of different lengths, with log-probs of nobody in particular."""
     dice = random.Random(seed)
 
@@ -28,11 +28,11 @@ def random_rows(count: int, vocabulary: int = 300, seed: int = 0) -> list[Row]:
     for place in range(count):
         completion = ids(3, 12)
         logps = [-dice.uniform(3.5, 8.0) for _ in completion]
-        rows.append(Row(ids(2, 9), completion, logps, dice.uniform(0.2, 1.0) * (-1) ** place))
+        rows.append(ScoredCompletion(ids(2, 9), completion, logps, dice.uniform(0.2, 1.0) * (-1) ** place))
     return rows
 
 
-def scored(model: Any, row: Row, temperature: float = 1.0) -> Any:
+def scored(model: Any, row: ScoredCompletion, temperature: float = 1.0) -> Any:
     """Log-probs of one row's completion, one at a time and without padding: the plainest way there is."""
     import torch
 
@@ -41,7 +41,7 @@ def scored(model: Any, row: Row, temperature: float = 1.0) -> Any:
     return torch.log_softmax(logits, -1).gather(-1, torch.tensor(list(row.completion_ids))[:, None])[:, 0]
 
 
-def on_policy(model: Any, rows: list[Row]) -> list[Row]:
+def on_policy(model: Any, rows: list[ScoredCompletion]) -> list[ScoredCompletion]:
     """The same rows with the model's own log-probs."""
     import torch
 
@@ -52,7 +52,7 @@ def on_policy(model: Any, rows: list[Row]) -> list[Row]:
 def trainer(
     model: Any,
     tokenizer: Any,
-    rows: list[Row],
+    rows: list[ScoredCompletion],
     folder: Path,
     *,
     decoupled: bool = False,

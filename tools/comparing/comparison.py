@@ -53,7 +53,7 @@ class Described(Value):
     """strided, overlapping (two elements lie in one place, as after `expand`), sparse_coo ..."""
 
 
-class Measured(Value):
+class ComparedOutput(Value):
     """One output of one call, compared."""
 
     check: Check
@@ -131,7 +131,7 @@ def measure(
     depth: int = 1,
     dtype: Any = None,
     output: int = 0,
-) -> Measured:
+) -> ComparedOutput:
     """Compares one output whose form was found equal.
 
     exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says
@@ -149,7 +149,7 @@ def measure(
     rule = str(dtype).removeprefix("torch.")
     near = (draw.startswith(Draw.CONSTANT_ROWS), draw.startswith(Draw.TINY))
     if not eager.numel():
-        return Measured(check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule)))
+        return ComparedOutput(check=Check(draw=draw, passed=True, passed_kb=kernelbench_close(candidate, eager, rule)))
     verdict, r = _deviation(candidate, eager, exact, shaken, tolerance, depth, dtype, near)
     if verdict.headroom > 1.0 and moved is not None:
         verdict, r = _deviation(candidate, eager, exact, moved(), tolerance, depth, dtype, near)
@@ -161,13 +161,13 @@ def measure(
         error_ratio=verdict.ratio if exact is not None else None,
         passed_kb=kernelbench_close(candidate, eager, rule) if verdict.close is None else verdict.close,
     )
-    known = Measured(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
+    known = ComparedOutput(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
     return known if check.passed else _explained(known, verdict, candidate, r, output)
 
 
 def measure_finite_part(
     candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0, inputs: Sequence[Any] = ()
-) -> Measured:
+) -> ComparedOutput:
     """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same,
     where it gives a number that number.
 
@@ -214,14 +214,16 @@ def _cancelled(candidate: Tensor, eager: Tensor) -> bool:
     return bool(((candidate.double() - eager.double()).abs() <= lost).all())
 
 
-def measure_with_nan(candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0) -> Measured:
+def measure_with_nan(
+    candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0
+) -> ComparedOutput:
     """Compares one output of inputs with NaN: where eager gives NaN the candidate must, and nowhere else; the rest
     as any other.
     """
     import torch
 
     if not (eager.is_floating_point() and candidate.shape == eager.shape):
-        return Measured(check=Check(draw=draw, passed=True, note="not compared"))
+        return ComparedOutput(check=Check(draw=draw, passed=True, note="not compared"))
     dtype, candidate, eager = eager.dtype, widened(candidate), widened(eager)
     exact = None if exact is None else widened(exact)
     wrong = torch.isnan(eager) != torch.isnan(candidate)
@@ -287,7 +289,9 @@ def _deviation(
     return replace(found, close=None) if eager.is_complex() else found, r.reshape(shape)
 
 
-def _explained(known: Measured, verdict: Deviation, candidate: Tensor, exact: Tensor, output: int) -> Measured:
+def _explained(
+    known: ComparedOutput, verdict: Deviation, candidate: Tensor, exact: Tensor, output: int
+) -> ComparedOutput:
     from kernelwright.tools.comparing.mismatch_patterns import explain
 
     wrong = _wrong(real_parts(candidate), exact, verdict)
@@ -322,7 +326,7 @@ def _wrong(candidate: Tensor, exact: Tensor, verdict: Deviation) -> Tensor:
     return wrong.reshape(exact.shape)
 
 
-def failure_of(measured: Measured) -> Failure | None:
+def failure_of(measured: ComparedOutput) -> Failure | None:
     """The failure that a wrong output is, None for a right one."""
     if measured.fault is None or measured.mismatch is None:
         return None

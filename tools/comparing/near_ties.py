@@ -52,7 +52,7 @@ class Taken:
 
 
 @dataclass
-class Recorder:
+class IndexRecorder:
     """Notes every call that gives indices, of whatever reference runs inside `noting()`."""
 
     calls: list[Taken] = field(default_factory=list)

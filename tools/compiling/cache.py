@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from kernelwright.tools.compiling.compiled import Outcome
+from kernelwright.tools.compiling.compiled import CompileOutcome
 
 
 class Cache:
@@ -29,11 +29,11 @@ class Cache:
         self._folder, self._most_bytes = folder, most_bytes
         if folder is not None:
             _prune(folder, most_bytes_on_disk)
-        self._held: OrderedDict[str, Outcome] = OrderedDict()
+        self._held: OrderedDict[str, CompileOutcome] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, key: str, texts: Collection[str] = ()) -> Outcome | None:
+    def get(self, key: str, texts: Collection[str] = ()) -> CompileOutcome | None:
         """The outcome, where it is there with these texts."""
         with self._lock:
             found = self._held.get(key)
@@ -45,12 +45,12 @@ class Cache:
             return None
         return found
 
-    def put(self, key: str, outcome: Outcome) -> None:
+    def put(self, key: str, outcome: CompileOutcome) -> None:
         self._hold(key, outcome)
         if self._folder is not None:
             self._write(self._folder / key[:2], key, outcome)
 
-    def _hold(self, key: str, outcome: Outcome) -> None:
+    def _hold(self, key: str, outcome: CompileOutcome) -> None:
         with self._lock:
             if (before := self._held.pop(key, None)) is not None:
                 self._bytes -= _size(before)
@@ -69,15 +69,15 @@ class Cache:
         while self._bytes > self._most_bytes and len(self._held) > 1:
             self._bytes -= _size(self._held.popitem(last=False)[1])
 
-    def _read(self, key: str) -> Outcome | None:
+    def _read(self, key: str) -> CompileOutcome | None:
         if self._folder is None:
             return None
         try:
-            return Outcome.model_validate_json((self._folder / key[:2] / f"{key}.json").read_bytes())
+            return CompileOutcome.model_validate_json((self._folder / key[:2] / f"{key}.json").read_bytes())
         except (OSError, ValidationError):
             return None
 
-    def _write(self, folder: Path, key: str, outcome: Outcome) -> None:
+    def _write(self, folder: Path, key: str, outcome: CompileOutcome) -> None:
         """Whole or not at all. A full disk costs the file and nothing else."""
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -105,5 +105,5 @@ def _prune(folder: Path, most_bytes: int) -> None:
         total -= size
 
 
-def _size(outcome: Outcome) -> int:
+def _size(outcome: CompileOutcome) -> int:
     return 2048 + len(outcome.binary) + len(outcome.reversed) + sum(map(len, outcome.texts.values()))

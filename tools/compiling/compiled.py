@@ -73,7 +73,7 @@ class Place(Value):
     """From 0, in bytes."""
 
 
-class Outcome(Value):
+class CompileOutcome(Value):
     """What a compilation gave, free of everything that differs between candidates with the same text: what the
     cache holds.
     """

@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kernelwright.tools.compiling.cache import Cache
-from kernelwright.tools.compiling.compiled import TEXTS, VERSION, Compiled, Outcome, Place
+from kernelwright.tools.compiling.compiled import TEXTS, VERSION, Compiled, CompileOutcome, Place
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.compiling.text.kernel_text import place as place_in_text
 from kernelwright.tools.hardware.targets import parse_target
@@ -89,7 +89,7 @@ class Compiler:
             k: _compiled(traced, contents, k, name, outcome, a, a in known, lines) for k, (outcome, a) in told.items()
         }
 
-    def _in_processes(self, job: _Job, missing: Mapping[str, str]) -> dict[str, Outcome]:
+    def _in_processes(self, job: _Job, missing: Mapping[str, str]) -> dict[str, CompileOutcome]:
         """missing: address -> key of a kernel. The outcomes by address."""
         count = min(self._processes, -(-len(missing) // _FEW))
         shares = [list(missing)[::-1][number::count] for number in range(count)]
@@ -116,9 +116,9 @@ class _Job:
         self._zygote, self._traced, self._contents, self._target = zygote, traced, contents, target
         self._deadline, self._kernel_seconds, self._texts = deadline, kernel_seconds, texts
 
-    def run(self, wanted: Mapping[str, str]) -> dict[str, Outcome]:
+    def run(self, wanted: Mapping[str, str]) -> dict[str, CompileOutcome]:
         """wanted: address -> key of a kernel. The outcomes by address."""
-        done: dict[str, Outcome] = {}
+        done: dict[str, CompileOutcome] = {}
         while left := {a: k for a, k in wanted.items() if a not in done}:
             if time.monotonic() > self._deadline:
                 return done | {a: self._late(k, 0.0) for a, k in left.items()}
@@ -136,13 +136,13 @@ class _Job:
             "texts": [t for t in self._texts if t in TEXTS],
         }
 
-    def _listen(self, process: Process, left: Mapping[str, str], done: dict[str, Outcome]) -> None:
+    def _listen(self, process: Process, left: Mapping[str, str], done: dict[str, CompileOutcome]) -> None:
         """Takes outcomes until the process is done.
 
         What ends it early becomes the outcome of the kernel that it was at.
         """
         at, begun = next(iter(left)), time.monotonic()
-        ended: Outcome | None = None
+        ended: CompileOutcome | None = None
         while ended is None and any(a not in done for a in left):
             try:
                 limit = min(begun + self._kernel_seconds, self._deadline)
@@ -159,22 +159,22 @@ class _Job:
                 ended = self._death(left[at], death, process)
             except (BadMessage, KeyError, TypeError, ValueError, ValidationError, RecursionError) as error:
                 words = f"what the compiler says of {self._name(left[at])} has not the form of an outcome"
-                ended = Outcome(fault=Fault.CRASH, message=f"{words}: {type(error).__name__}")
+                ended = CompileOutcome(fault=Fault.CRASH, message=f"{words}: {type(error).__name__}")
         if ended is not None:
             stuck = at if at not in done else next(a for a in left if a not in done)
             done[stuck] = ended
 
-    def _late(self, key: str, seconds: float) -> Outcome:
+    def _late(self, key: str, seconds: float) -> CompileOutcome:
         words = f"{self._name(key)} is not compiled for {self._target} within {seconds:.0f} s"
-        return Outcome(fault=Fault.TIMEOUT, message=words, seconds=seconds)
+        return CompileOutcome(fault=Fault.TIMEOUT, message=words, seconds=seconds)
 
-    def _death(self, key: str, death: ProcessDied, process: Process) -> Outcome:
+    def _death(self, key: str, death: ProcessDied, process: Process) -> CompileOutcome:
         printed = process.output.strip().splitlines()
         words = _last_words(process.scratch / OUTPUT_FILE) or clean_text("".join(printed[-1:]), 200)
         fault = Fault.MEMORY if "out of memory" in words.lower() or "bad_alloc" in words else Fault.CRASH
         tail = f": {words}" if words else ""
         message = f"{death.describe()} while compiling {self._name(key)} for {self._target}{tail}"
-        return Outcome(fault=fault, message=message)
+        return CompileOutcome(fault=fault, message=message)
 
     def _name(self, key: str) -> str:
         return f"kernel {self._traced.functions[self._traced.kernels[key].function].name}"
@@ -187,9 +187,9 @@ def _written(part: Function | Kernel) -> str:
     return json.dumps(part.model_dump())
 
 
-def _checked(message: object) -> Outcome:
+def _checked(message: object) -> CompileOutcome:
     """An outcome from the compiler's process, its texts capped and cleaned. Raises ValidationError."""
-    outcome = Outcome.model_validate_json(json.dumps(message))
+    outcome = CompileOutcome.model_validate_json(json.dumps(message))
     if outcome.fault is None and (not outcome.binary or outcome.resources is None or "name" not in outcome.metadata):
         raise ValueError("neither a failure nor a kernel")
     resources = outcome.resources and outcome.resources.with_(name=clean_text(outcome.resources.name, 200))
@@ -215,7 +215,7 @@ def _compiled(
     contents: Contents,
     key: str,
     target: str,
-    outcome: Outcome,
+    outcome: CompileOutcome,
     where: str,
     cached: bool,
     lines: Sequence[str],

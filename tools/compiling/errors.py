@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelwright.tools.compiling.compiled import Outcome, Place
+from kernelwright.tools.compiling.compiled import CompileOutcome, Place
 from kernelwright.tools.compiling.text.kernel_text import FILE, TextFailed, file_name
 from kernelwright.tools.report import Fault, clean_text
 from kernelwright.tools.tracing.trace import Function
@@ -52,7 +52,7 @@ def captured_errors(said: CompilerSays) -> Iterator[None]:
         os.close(held)
 
 
-def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mapping[str, Function]) -> Outcome:
+def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mapping[str, Function]) -> CompileOutcome:
     """The outcome of a compilation that raised.
 
     diagnostics: what the compiler printed. kernel: its name. functions: all that it is made of, in the order of
@@ -75,12 +75,12 @@ def outcome_of(error: Exception, diagnostics: str, kernel: str, functions: Mappi
     return _outcome(kernel, compile_message(error), tuple(places[:MOST_PLACES]), fault)
 
 
-def _outcome(kernel: str, message: str, places: tuple[Place, ...], fault: Fault, cheat: Any = None) -> Outcome:
+def _outcome(kernel: str, message: str, places: tuple[Place, ...], fault: Fault, cheat: Any = None) -> CompileOutcome:
     line = clean_text(
         f"kernel {kernel} does not compile: {clean_text(message.replace(chr(10), ' '), MESSAGE_LENGTH)}",
         2 * MESSAGE_LENGTH,
     )
-    return Outcome(fault=fault, cheat=cheat, message=line, places=places)
+    return CompileOutcome(fault=fault, cheat=cheat, message=line, places=places)
 
 
 def _fault(error: Exception) -> Fault:

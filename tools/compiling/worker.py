@@ -4,7 +4,7 @@ Runs in a sandboxed process of its own: the compiler's input is hostile.
 
 Its payload is {"functions": {key: Function}, "kernels": {key: Kernel}, "target": name, "texts": [stage, ...]}. It sends
 {"begun": key} before each kernel, so that the trusted side knows which one a crash or a hang belongs to and {"made":
-key, "outcome": Outcome} after it. Places in outcomes name functions by their numbers in
+key, "outcome": CompileOutcome} after it. Places in outcomes name functions by their numbers in
 `tools.compiling.closure.Contents`.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelwright.tools.compiling.compiled import METADATA, TEXTS, Outcome
+from kernelwright.tools.compiling.compiled import METADATA, TEXTS, CompileOutcome
 from kernelwright.tools.compiling.errors import CompilerSays, captured_errors, outcome_of
 from kernelwright.tools.compiling.pretended_driver import PretendedDriver
 from kernelwright.tools.compiling.program_order import assembled_in_reverse
@@ -80,7 +80,7 @@ def compile_kernel(
     target: Target,
     texts: Sequence[str] = (),
     words: Path | None = None,
-) -> Outcome:
+) -> CompileOutcome:
     """One kernel. Never raises for what is wrong with it.
 
     texts: stages whose text is wanted, see `tools.compiling.compiled.TEXTS`. words: a file for what the compiler
@@ -143,14 +143,14 @@ def _compile(source: Any, options: dict[str, Any], target: Target) -> Any:
         return triton.compile(source, target=target.gpu_target(), options=options)
 
 
-def _made(made: Any, target: Target, seconds: float, texts: Sequence[str]) -> Outcome:
+def _made(made: Any, target: Target, seconds: float, texts: Sequence[str]) -> CompileOutcome:
     resources = describe(made, target, seconds)
     kept = {stage: made.asm[stage][:LONGEST_TEXT] for stage in texts if stage in TEXTS and stage in made.asm}
     if over := too_large(made, resources, target):
-        return Outcome(fault=Fault.RESOURCES, message=over, resources=resources, texts=kept)
+        return CompileOutcome(fault=Fault.RESOURCES, message=over, resources=resources, texts=kept)
     found = {name: getattr(made.metadata, name) for name in METADATA if hasattr(made.metadata, name)}
     other = assembled_in_reverse(made, target.gpu_target())
-    return Outcome(resources=resources, metadata=found, binary=bytes(made.kernel), reversed=other, texts=kept)
+    return CompileOutcome(resources=resources, metadata=found, binary=bytes(made.kernel), reversed=other, texts=kept)
 
 
 def warm() -> None:

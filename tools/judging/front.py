@@ -14,7 +14,7 @@ from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
 from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.options import TRACE_TARGET, Options
-from kernelwright.tools.judging.rules import AtSize, Judged, Rules
+from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_spec import input_spec
 from kernelwright.tools.report import CompileResult, Failure, Fault
@@ -154,10 +154,10 @@ class Front:
 
     # -------------------------------------------------------------- kernels that only the problem's own size launches
     def all_kernels_checked(
-        self, judge: Judge, judged: Judged, problem: Problem, source: str, candidate: TracedCandidate,
+        self, judge: Judge, judged: JudgeFindings, problem: Problem, source: str, candidate: TracedCandidate,
         selection: Selection,
         seed: int, asked: Options, rules: Rules,
-    ) -> Judged:  # fmt: skip
+    ) -> JudgeFindings:  # fmt: skip
         """A kernel that only the problem's own size launches is looked for at sizes between; where none that can be
         interpreted launches it, it is unchecked.
         """

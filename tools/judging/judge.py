@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.profiling import Profiler
-from kernelwright.tools.judging.rules import AtSize, Judged, Rules
+from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS
 from kernelwright.tools.judging.trials import TrialTimes, time_trial
 from kernelwright.tools.judging.verdict import Verdict
@@ -202,7 +202,7 @@ class Judge:
     def judge(
         self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
         *, binaries: Mapping[str, Any] | None = None, progress: Callable[[str], None] = lambda _: None,
-    ) -> Judged:  # fmt: skip
+    ) -> JudgeFindings:  # fmt: skip
         """One candidate's correctness.
 
         Never raises for what a candidate does; raises ProblemError where the reference fails at its base size.
@@ -237,7 +237,7 @@ class Judge:
         self, candidate: TracedCandidate, base: AtSize, others: Sequence[AtSize], seed: int, rules: Rules,
         binaries: Any,
         progress: Callable[[str], None],
-    ) -> Judged:  # fmt: skip
+    ) -> JudgeFindings:  # fmt: skip
         verdict = Verdict(self, candidate, seed, rules, binaries, progress)
         try:
             failure = verdict.run(base, others)
@@ -394,4 +394,4 @@ def _secret() -> int:
     return int.from_bytes(os.urandom(4), "little") >> 1
 
 
-__all__ = ["NUMERIC_FAULTS", "AtSize", "Judge", "Judged", "Rules"]
+__all__ = ["NUMERIC_FAULTS", "AtSize", "Judge", "JudgeFindings", "Rules"]

@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from kernelwright.tools.judging.rules import Judged
+from kernelwright.tools.judging.rules import JudgeFindings
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung
 
@@ -22,7 +22,7 @@ def unjudged(error: Exception) -> Failure:
     )
 
 
-def with_verdict(report: Report, judged: Judged, rung: Rung, **stage: Any) -> Report:
+def with_verdict(report: Report, judged: JudgeFindings, rung: Rung, **stage: Any) -> Report:
     """The report with one correctness rung put on."""
     result = judged.result
     return report.with_(

@@ -35,13 +35,13 @@ class AtSize(Value):
 
 
 @dataclass
-class Judged:
+class JudgeFindings:
     """What a judge found."""
 
     result: CorrectnessResult
     needs_gpu: str = ""
     """Why no interpreter can run it; then nothing is known of its answers."""
 
-    def with_result(self, result: CorrectnessResult) -> Judged:
+    def with_result(self, result: CorrectnessResult) -> JudgeFindings:
         """The same with another result."""
-        return Judged(result, self.needs_gpu)
+        return JudgeFindings(result, self.needs_gpu)

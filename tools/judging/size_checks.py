@@ -11,7 +11,7 @@ from typing import Any
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.bits import Remembered, same_bits
 from kernelwright.tools.comparing.by_draw import measure_by_draw
-from kernelwright.tools.comparing.comparison import Measured, failure_of, form, right
+from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, form, right
 from kernelwright.tools.comparing.comparison import describe as described
 from kernelwright.tools.comparing.forms_of_outputs import difference, overlaps, shared_memory
 from kernelwright.tools.judging.state import (
@@ -298,7 +298,7 @@ class SizeChecks:
             if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_an_equal(
                 self.prepared, expected, number, mine
             ):
-                measured = Measured(check=measured.check.with_(passed=True, note="an index among near equals"))
+                measured = ComparedOutput(check=measured.check.with_(passed=True, note="an index among near equals"))
             if expected.exact is not None and len(self._tolerances) <= number:
                 self._tolerances.append(measured.tolerance)
             self.checks.append(measured.check)

@@ -14,7 +14,7 @@ from kernelwright.tools.comparing.movement import gives_back_an_input, only_move
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import kernels_of
-from kernelwright.tools.judging.rules import AtSize, Judged, Rules
+from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import Draw
@@ -375,7 +375,7 @@ class Verdict:
             raise Failed(Failure(fault=Fault.RUNTIME, message=message))
 
     # -------------------------------------------------------------- the result
-    def judged(self, failure: Failure | None) -> Judged:
+    def judged(self, failure: Failure | None) -> JudgeFindings:
         """Everything that was found, as a value."""
         own = [c.passed_kb for c in self._checks if c.draw == "own"]
         correct_kb = (bool(own) and all(own)) if own or failure else None
@@ -387,4 +387,4 @@ class Verdict:
             random_outputs=self._prepared.random_outputs if self._prepared else (),
             tried=tuple(self._tried), seconds=time.monotonic() - self._begun,
         )  # fmt: skip
-        return Judged(result, self._needs_gpu)
+        return JudgeFindings(result, self._needs_gpu)

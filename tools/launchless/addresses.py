@@ -35,14 +35,18 @@ _WHOLE = (ast.Mod, ast.FloorDiv, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, 
 _COUNTED = (ast.Mult, ast.Mod, ast.FloorDiv, ast.Div)
 
 
-class Function:
+class ModuleFunction:
     """One Triton function of a module.
 
     `seen` stops at functions that call each other; `known` holds those that were looked at.
     """
 
     def __init__(
-        self, module: Module, name: str, seen: frozenset[str] = frozenset(), known: dict[str, Function] | None = None
+        self,
+        module: Module,
+        name: str,
+        seen: frozenset[str] = frozenset(),
+        known: dict[str, ModuleFunction] | None = None,
     ) -> None:
         self._module, self._node, self._seen = module, module.functions[name], seen | {name}
         self._known = {} if known is None else known
@@ -99,9 +103,9 @@ class Function:
     def _calls(self) -> list[tuple[str, dict[str, ast.expr]]]:
         return [(name, given) for name, given in self._module.calls(self._node) if name not in self._seen]
 
-    def _callee(self, name: str) -> Function:
+    def _callee(self, name: str) -> ModuleFunction:
         if name not in self._known:
-            self._known[name] = Function(self._module, name, self._seen, self._known)
+            self._known[name] = ModuleFunction(self._module, name, self._seen, self._known)
         return self._known[name]
 
     @cached_property

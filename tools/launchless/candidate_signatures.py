@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from kernelwright.tools.launchless.addresses import Function
+from kernelwright.tools.launchless.addresses import ModuleFunction
 from kernelwright.tools.launchless.module_functions import Module, gives_back
 from kernelwright.tools.report import Value
 
@@ -75,14 +75,14 @@ def assume(module: Module, kernel: str) -> tuple[Assumed, ...]:
     """Different ways to call it; none where a parameter is of a kind that a text does not tell (a descriptor, a
     function).
     """
-    function, node = Function(module, kernel), module.functions[kernel]
+    function, node = ModuleFunction(module, kernel), module.functions[kernel]
     if function.described or function.parameters.keys() & _called_names(node):
         return ()
     made = [_assumed(node, function, style) for style in (CALLS if gives_back(node) else STYLES)]
     return tuple(a for i, a in enumerate(made) if a not in made[:i])
 
 
-def _assumed(node: ast.FunctionDef, function: Function, style: Style) -> Assumed:
+def _assumed(node: ast.FunctionDef, function: ModuleFunction, style: Style) -> Assumed:
     defaults = _defaults(node)
     uses = _Uses(node)
     types: dict[str, str] = {}
@@ -100,7 +100,7 @@ def _assumed(node: ast.FunctionDef, function: Function, style: Style) -> Assumed
     return Assumed(types=types, constants=constants, tuned=not style.small, block=style.block, loaded=tuple(loaded))
 
 
-def _type(name: str, function: Function, defaults: dict[str, Any], style: Style) -> str:
+def _type(name: str, function: ModuleFunction, defaults: dict[str, Any], style: Style) -> str:
     if name in function.pointers:
         return "*" + (style.index if f"*{name}" in function.integers else style.element)
     if name in function.integers:

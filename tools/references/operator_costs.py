@@ -46,7 +46,7 @@ class Product:
 
 
 @dataclass
-class Trace:
+class OperatorTally:
     """What the operators of a reference compute and read, counted while it runs without data."""
 
     products: list[Product] = field(default_factory=list)
@@ -73,17 +73,17 @@ def storage_of(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def trace(run: Callable[[], Any], tracked: Iterable[Tensor]) -> tuple[Any, Trace]:
+def trace(run: Callable[[], Any], tracked: Iterable[Tensor]) -> tuple[Any, OperatorTally]:
     """Runs and watches.
 
     tracked: inputs and weights, whose reads are counted. Returns what `run` returned, and the trace.
     """
-    seen, storages = Trace(), {storage_of(t) for t in tracked}
+    seen, storages = OperatorTally(), {storage_of(t) for t in tracked}
     with _recurrent_mode(seen, storages), _mode(seen, storages):
         return run(), seen
 
 
-def _mode(seen: Trace, tracked: set[int]) -> Any:
+def _mode(seen: OperatorTally, tracked: set[int]) -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -98,7 +98,7 @@ def _mode(seen: Trace, tracked: set[int]) -> Any:
     return Watching()
 
 
-def _recurrent_mode(seen: Trace, tracked: set[int]) -> Any:
+def _recurrent_mode(seen: OperatorTally, tracked: set[int]) -> Any:
     """Takes nn.LSTM, nn.GRU and nn.RNN as one op: step by step on meta tensors, half a thousand steps take half a
     minute.
     """
@@ -118,7 +118,7 @@ def _recurrent_mode(seen: Trace, tracked: set[int]) -> Any:
     return Recurrent()
 
 
-def _recurrent(seen: Trace, name: str, args: Any) -> Any:
+def _recurrent(seen: OperatorTally, name: str, args: Any) -> Any:
     """Empty outputs of the right shapes.
 
     args: input, state or states, weights, has_biases, layers, dropout, train, bidirectional, batch_first.
@@ -134,7 +134,9 @@ def _recurrent(seen: Trace, name: str, args: Any) -> Any:
     return (out, *(s.new_empty(s.shape) for s in states))
 
 
-def _note(seen: Trace, tracked: set[int], func: Any, args: Any, kwargs: Any, given: list[Tensor], out: Any) -> None:
+def _note(
+    seen: OperatorTally, tracked: set[int], func: Any, args: Any, kwargs: Any, given: list[Tensor], out: Any
+) -> None:
     import torch
     from torch.utils.flop_counter import flop_registry
 
@@ -170,7 +172,9 @@ def _is_view(func: Any) -> bool:
     return any(a is not None and not a.is_write for a in aliases) or torch.Tag.inplace_view in func.tags or func.is_view
 
 
-def _note_reads(seen: Trace, tracked: set[int], name: str, given: list[Tensor], made: int, share: float) -> None:
+def _note_reads(
+    seen: OperatorTally, tracked: set[int], name: str, given: list[Tensor], made: int, share: float
+) -> None:
     for place, t in enumerate(given):
         if (storage := storage_of(t)) in tracked:
             elements = 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.bits import Remembered, same_bits
 from kernelwright.tools.comparing.comparison import Described, describe
-from kernelwright.tools.comparing.near_ties import Recorder, as_good, naming_equals
+from kernelwright.tools.comparing.near_ties import IndexRecorder, as_good, naming_equals
 from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows, widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
@@ -337,7 +337,7 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
 
     if expected.exact is None:
         return False
-    exact, eager = Recorder(), Recorder()
+    exact, eager = IndexRecorder(), IndexRecorder()
     try:
         with exact.noting():
             outputs = run_on(prepared, expected, double(expected.weights), doubled(expected.inputs))

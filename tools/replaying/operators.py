@@ -64,7 +64,7 @@ GROWING = _words("resize_ resize_as_ set_")
 
 
 @dataclass(frozen=True)
-class Known:
+class AllowedOperator:
     """One operator that may be executed."""
 
     call: Any
@@ -86,7 +86,7 @@ def refused(name: str, reason: str) -> Failed:
 
 
 @functools.lru_cache(maxsize=4096)
-def known(name: str) -> Known:
+def known(name: str) -> AllowedOperator:
     """The operator of that name, as `aten.view.default`. Raises Failed where there is none that may be executed."""
     import torch
 
@@ -100,7 +100,7 @@ def known(name: str) -> Known:
         raise refused(name, "this version of torch does not have")
     if not _allowed(namespace, operator) or not _plain(found._schema):
         raise refused(name, "a verdict does not replay: it reaches for more than its tensors")
-    return Known(
+    return AllowedOperator(
         call=_checked_alias if operator == "_reshape_alias" else found,
         name=operator,
         mutable=bool(found._schema.is_mutable),

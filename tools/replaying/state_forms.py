@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernelwright.tools.replaying import operators
-from kernelwright.tools.replaying.steps import Arguments, binder, numbers_made
+from kernelwright.tools.replaying.steps import OperatorArguments, binder, numbers_made
 from kernelwright.tools.replaying.values import Table
 from kernelwright.tools.report import Failed
 from kernelwright.tools.tracing.trace import Data, Operator, Step
@@ -53,7 +53,7 @@ def _follow(step: Operator | Data, table: Table) -> None:
     if operators.known(step.op).mutable or made <= table.keys():
         return
     try:
-        args, kwargs = Arguments(step, "meta").read(table)
+        args, kwargs = OperatorArguments(step, "meta").read(table)
         binder(step.out)(operators.known(step.op).call(*args, **kwargs), table)
     except (Failed, RuntimeError, TypeError, ValueError, NotImplementedError):
         return

@@ -156,7 +156,7 @@ def _watched(step: Step, prepared: Prepared) -> Prepared:
 # ------------------------------------------------------------------ operators
 def _operator(step: Operator, device: str) -> Prepared:
     known = operators.known(step.op)
-    arguments = Arguments(step, device)
+    arguments = OperatorArguments(step, device)
     bind = binder(step.out)
     if (known.name in operators.UNINITIALISED or known.name in operators.FILLS) and not known.mutable:
         return _allocation(known, arguments, bind, device)
@@ -178,7 +178,7 @@ def _operator(step: Operator, device: str) -> Prepared:
     return run
 
 
-class Arguments:
+class OperatorArguments:
     """Positional and named arguments of one operator. What concerns host memory alone is left out."""
 
     def __init__(self, step: Operator, device: str) -> None:
@@ -199,7 +199,7 @@ class Arguments:
 
 
 def _allocation(
-    known: operators.Known, arguments: Arguments, bind: Callable[[Any, Table], None], device: str
+    known: operators.AllowedOperator, arguments: OperatorArguments, bind: Callable[[Any, Table], None], device: str
 ) -> Prepared:
     """Asks torch for the form; the memory is the call's own."""
     value = operators.FILLS.get(known.name)

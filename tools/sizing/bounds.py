@@ -18,7 +18,7 @@ LEAST, LEAST_BATCH = 3, 2
 
 
 @dataclass(frozen=True)
-class Found:
+class ChangeableNumbers:
     """Numbers of a reference that can change, each dimension tried on its own."""
 
     problem: Problem
@@ -42,7 +42,7 @@ class Found:
     """Numbers that change no shape: the bound of an index, a number of groups, a constant."""
 
 
-def bounded(found: Found) -> SizeStructure:
+def bounded(found: ChangeableNumbers) -> SizeStructure:
     """The structure: dimensions that run together, and between what.
 
     Dry runs are made in the order of their use, as many as are left.
@@ -51,7 +51,7 @@ def bounded(found: Found) -> SizeStructure:
 
 
 class _Bounding:
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: ChangeableNumbers) -> None:
         self.found, self.trials, self.own = found, found.trials, found.own
         self.terms = found.terms
         self.probes = list(found.probes)

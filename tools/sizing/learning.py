@@ -14,7 +14,7 @@ from itertools import chain
 
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import Weight, held
-from kernelwright.tools.sizing.bounds import Found, bounded
+from kernelwright.tools.sizing.bounds import ChangeableNumbers, bounded
 from kernelwright.tools.sizing.size_search import KEPT_NAME, KEPT_VALUE, places
 from kernelwright.tools.sizing.structure import Probe, SizeStructure, Term, probe, same_form
 from kernelwright.tools.sizing.telling_numbers import divisors
@@ -103,7 +103,7 @@ class _Learning:
         for name in self.bound:
             self._stepping(name)
         return bounded(
-            Found(
+            ChangeableNumbers(
                 problem=self.problem,
                 base=self.base,
                 trials=self.trials,

@@ -29,7 +29,7 @@ milliseconds.
 """
 
 
-class Trial(Value):
+class DryRunOutcome(Value):
     """What came of one dry run."""
 
     weight: Weight | None
@@ -60,15 +60,15 @@ class Trials:
 
 
 @lru_cache(maxsize=4096)
-def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> Trial:
+def _tried(source: str, sizes: tuple[tuple[str, int], ...], real: bool) -> DryRunOutcome:
     problem = Problem(name="reference", source=source).with_sizes(dict(sizes))
     try:
         weight = _weigh_for_real(problem) if real else weigh(problem, MOST_CALLS)
     except DryRunFailed as failed:
-        return Trial(weight=None, calls=TRIAL_CALLS + FAILED_CALLS + failed.ops, why=str(failed))
+        return DryRunOutcome(weight=None, calls=TRIAL_CALLS + FAILED_CALLS + failed.ops, why=str(failed))
     if any(0 in shape for shape in weight.inputs + weight.outputs):
-        return Trial(weight=None, calls=TRIAL_CALLS + weight.ops, why="an input or an output is empty")
-    return Trial(weight=weight, calls=TRIAL_CALLS + weight.ops)
+        return DryRunOutcome(weight=None, calls=TRIAL_CALLS + weight.ops, why="an input or an output is empty")
+    return DryRunOutcome(weight=weight, calls=TRIAL_CALLS + weight.ops)
 
 
 def runs_for_real(problem: Problem, weight: Weight | None) -> bool | None:

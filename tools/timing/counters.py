@@ -42,7 +42,7 @@ _AT = re.compile(
 _WHAT = re.compile(r"^=+ (Invalid __\w+__ (?:read|write|atomic)[^\n]*|Misaligned [^\n]*|Invalid [^\n]*)$", re.M)
 
 
-class Counted(Value):
+class CounterRun(Value):
     """What came of a run under a tool."""
 
     metrics: dict[str, Number] = {}
@@ -84,11 +84,11 @@ def _described(tensor: Any) -> dict[str, Any]:
 
 def hardware_counters(
     spec: Path, *, scratch: Path, prefix: Sequence[str] = (), seconds: float = 60.0, ncu: str | None = None
-) -> Counted:
+) -> CounterRun:
     """Counters of one call under ncu. spec: a file of `call_spec`'s JSON; scratch: a folder that ncu may write to."""
     ncu = ncu or find_tool("ncu", NCU_PLACES)
     if ncu is None:
-        return Counted(note="ncu is not installed: no hardware counters")
+        return CounterRun(note="ncu is not installed: no hardware counters")
     names, note = list(METRICS), ""
     for wanted in (names, names[:-1]):
         log = scratch / f"ncu_{len(wanted)}.csv"
@@ -106,12 +106,12 @@ def hardware_counters(
         options += ["--launch-count", str(MOST_LAUNCHES), "--metrics", ",".join(wanted), "--log-file", str(log)]
         code, said = _run([*prefix, ncu, *options, *_once(spec)], scratch, seconds)
         if code is None:
-            return Counted(note=f"ncu took over {seconds:.0f} s: no hardware counters")
+            return CounterRun(note=f"ncu took over {seconds:.0f} s: no hardware counters")
         text = log.read_text(errors="replace") if log.is_file() else ""
         if metrics := read_counters(text):
-            return Counted(metrics=metrics)
+            return CounterRun(metrics=metrics)
         note = _last_error(text) or _last_error(said) or f"exit code {code}"
-    return Counted(note=clean_text(f"ncu gives no counters: {note}", 200))
+    return CounterRun(note=clean_text(f"ncu gives no counters: {note}", 200))
 
 
 def read_counters(text: str) -> dict[str, float]:
@@ -142,13 +142,15 @@ def _last_error(text: str) -> str:
 
 def memory_check(
     spec: Path, *, scratch: Path, prefix: Sequence[str] = (), seconds: float = 120.0, sanitizer: str | None = None
-) -> Counted:
+) -> CounterRun:
     """compute-sanitizer's memcheck over the candidate's calls: OUT_OF_BOUNDS with the kernel and the line, or
     nothing found.
     """
     sanitizer = sanitizer or find_tool("compute-sanitizer", SANITIZER_PLACES)
     if sanitizer is None:
-        return Counted(note="compute-sanitizer is not installed: out-of-bounds accesses are looked for by margins only")
+        return CounterRun(
+            note="compute-sanitizer is not installed: out-of-bounds accesses are looked for by margins only"
+        )
     log = scratch / "memcheck.log"
     options = [
         "--tool",
@@ -163,10 +165,10 @@ def memory_check(
     environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     code, _ = _run([*prefix, sanitizer, *options, *_once(spec)], scratch, seconds, environment)
     if code is None:
-        return Counted(note=f"compute-sanitizer took over {seconds:.0f} s: nothing is known")
+        return CounterRun(note=f"compute-sanitizer took over {seconds:.0f} s: nothing is known")
     text = log.read_text(errors="replace") if log.is_file() else ""
     failure = read_memcheck(text, spec)
-    return Counted(
+    return CounterRun(
         failure=failure, note="" if failure or code == 0 else f"compute-sanitizer ended with exit code {code}"
     )
 

@@ -69,7 +69,7 @@ class _Blocks:
         return [ms for times, believed in zip(self.times, self.believed, strict=True) if believed for ms in times]
 
 
-class Reference(Protocol):
+class TimedReference(Protocol):
     """What the clock needs of tools/timing/reference_clock.py."""
 
     graphs: bool
@@ -87,7 +87,7 @@ class Reference(Protocol):
     def release_if_large(self) -> None: ...
 
 
-class Gpu(Protocol):
+class TimedGpu(Protocol):
     """What a measurement needs of tools/timing/clock.py."""
 
     name: str
@@ -105,9 +105,9 @@ class Measuring:
 
     def __init__(
         self,
-        clock: Gpu,
+        clock: TimedGpu,
         process: Asks,
-        reference: Reference,
+        reference: TimedReference,
         sets: Sequence[InputSet],
         choices: Mapping[int, int],
     ) -> None:

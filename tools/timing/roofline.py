@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.operator_costs import PRODUCTS, Trace, storage_of, trace
+from kernelwright.tools.references.operator_costs import PRODUCTS, OperatorTally, storage_of, trace
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.report import Number, Roofline, Value
 
@@ -112,7 +112,7 @@ def named_tensors(model: Any, inputs: list[Any]) -> dict[str, Any]:
     return named | dict(model.named_parameters()) | dict(model.named_buffers())
 
 
-def _work(named: dict[str, Any], outputs: list[Any], seen: Trace, structure: Structure | None) -> Work:
+def _work(named: dict[str, Any], outputs: list[Any], seen: OperatorTally, structure: Structure | None) -> Work:
     unused = structure.unused if structure else ()
     read = {n: seen.bytes_read(t) for n, t in named.items() if n not in unused}
     written = sum(_stored(o) for o in outputs)
@@ -142,7 +142,7 @@ def _stored(tensor: Any) -> int:
     return elements * tensor.element_size()
 
 
-def _least_operations(seen: Trace, outputs: list[Any], structure: Structure | None) -> int:
+def _least_operations(seen: OperatorTally, outputs: list[Any], structure: Structure | None) -> int:
     """Of one dense product of inputs and weights whose result goes element by element into the output; 0 for everything
     else.
 

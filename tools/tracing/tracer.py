@@ -236,7 +236,7 @@ class Tracer:
         same = forms[0] == forms[1]
         odd = next((i for i, form in enumerate(forms[2:], 3) if form != forms[1]), None)
         if odd is not None and recorded.launches(calls[odd - 1]) < recorded.launches(second):
-            raise Kept(
+            raise LaunchesDropped(
                 f"call {odd} of forward launches {recorded.launches(calls[odd - 1])} kernels where call 2 "
                 f"launches {recorded.launches(second)}: an answer is kept "
                 "from an earlier "
@@ -311,7 +311,7 @@ class Tracer:
         told = failure_of(error, str(self._path), fault)
         if isinstance(error, Inconstant):
             return told.with_(fault=Fault.UNTRACEABLE, message=str(error))
-        if isinstance(error, Kept):
+        if isinstance(error, LaunchesDropped):
             return told.with_(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=str(error))
         if isinstance(error, TooLong):
             return told.with_(fault=Fault.RESOURCES, message=str(error))
@@ -340,7 +340,7 @@ class Inconstant(RuntimeError):
     """The host code asks for something else at each call."""
 
 
-class Kept(RuntimeError):
+class LaunchesDropped(RuntimeError):
     """A call launches less than the one before it."""
 
 

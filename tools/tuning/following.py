@@ -12,7 +12,7 @@ from kernelwright.tools.parsing import parse_module
 from kernelwright.tools.report import Failure, Value
 from kernelwright.tools.tracing.client import TracedCandidate
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
-from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Refused, Role, Setting, Space
+from kernelwright.tools.tuning.kernel_text.parameters import FixedNumber, Parameter, Role, Setting, Space
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 from kernelwright.tools.tuning.launched import LaunchFacts, launches_at
@@ -50,7 +50,7 @@ def follow(
         fitted = _fitted(parameter, launches, capability)
         why = fitted if isinstance(fitted, str) else _why_not(fitted, file, trace, launches, kernels)
         if why:
-            refused.append(Refused(name=parameter.name, line=parameter.line, why=why))
+            refused.append(FixedNumber(name=parameter.name, line=parameter.line, why=why))
         elif isinstance(fitted, Parameter):
             kept.append(fitted)
     return Followed(space=Space(parameters=tuple(kept), refused=tuple(refused)), launches=launches)

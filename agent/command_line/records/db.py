@@ -9,7 +9,7 @@ import typer
 from kernelwright.agent.command_line.options import AsJson, Database, Debug
 
 if TYPE_CHECKING:
-    from kernelwright.store.records import Found, Stats
+    from kernelwright.store.records import SearchHit, Stats
 
 ACTIONS = ("path", "stats", "search", "gc", "migrate")
 
@@ -93,7 +93,7 @@ def _search(query: str, where: str | None, run: str | None, correct: bool | None
     console().print(found_view(found))
 
 
-def _facts(found: Found) -> dict[str, object]:
+def _facts(found: SearchHit) -> dict[str, object]:
     candidate, trajectory, verdict = found.entry
     return {
         "trajectory": trajectory.id,

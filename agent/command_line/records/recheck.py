@@ -31,12 +31,12 @@ def recheck(
     """
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.agent.errors import Exit
-    from kernelwright.agent.replay.rechecking import Asked
+    from kernelwright.agent.replay.rechecking import RecheckRequest
     from kernelwright.agent.replay.rechecking import recheck as recheck_all
     from kernelwright.agent.viewing.show.progress import console, progress
 
     _check_there(database)
-    asked = Asked(run=run, device=choose_device(device), workers=workers or os.cpu_count() or 2, limit=limit)
+    asked = RecheckRequest(run=run, device=choose_device(device), workers=workers or os.cpu_count() or 2, limit=limit)
     with progress(quiet=as_json) as say:
         found = recheck_all(asked, database, say)
     if as_json:

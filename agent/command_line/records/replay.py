@@ -95,10 +95,12 @@ def _replay(
     as_json: bool
 ) -> None:  # fmt: skip
     from kernelwright.agent.errors import Exit
-    from kernelwright.agent.replay.rejudging import Asked, replay_all
+    from kernelwright.agent.replay.rejudging import ReplayRequest, replay_all
     from kernelwright.agent.viewing.show.progress import console, progress
 
-    asked = Asked(id=id, run=run, execute=execute, rescore=rescore, device=device, workers=workers if run else 1)
+    asked = ReplayRequest(
+        id=id, run=run, execute=execute, rescore=rescore, device=device, workers=workers if run else 1
+    )
     with progress(quiet=as_json) as say:
         replays = replay_all(asked, db, say)
     if as_json:

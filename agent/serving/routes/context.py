@@ -10,10 +10,10 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from kernelwright.agent.serving.changes import Changes
-from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.tokens import Tokens
 from kernelwright.agent.serving.service import Service
-from kernelwright.agent.serving.statistics.metrics import Metrics
+from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.agent.serving.wire import Code, ErrorBody
 
@@ -27,7 +27,7 @@ class Context:
     service: Service
     tokens: Tokens
     trajectories: Trajectories
-    metrics: Metrics
+    metrics: ServiceMetrics
     changes: Changes = field(default_factory=Changes)
     started: float = field(default_factory=time.time)
 
@@ -46,7 +46,7 @@ async def _client(
 ) -> str:
     found = here.tokens.client(request.headers.get("authorization"))
     if found is None:
-        raise Refused(Code.UNAUTHORIZED, "send a token of the server's token file: Authorization: Bearer TOKEN")
+        raise RequestRefused(Code.UNAUTHORIZED, "send a token of the server's token file: Authorization: Bearer TOKEN")
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path
 
-from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.context import Client, Here, errors
 from kernelwright.agent.serving.wire import Code, ProblemEntry, ProblemList, ProblemReference
 from kernelwright.tools.problem import Problem
@@ -27,11 +27,11 @@ async def problems(client: Client) -> ProblemList:
 async def problem(name: Annotated[str, Path(min_length=1, max_length=200)], client: Client, here: Here) -> ProblemEntry:
     """One problem with its source, by a name that need not be quite right."""
     if not name.strip() or "\0" in name:
-        raise Refused(Code.NOT_FOUND, "an empty name: GET /v1/problems lists the catalogue")
+        raise RequestRefused(Code.NOT_FOUND, "an empty name: GET /v1/problems lists the catalogue")
     try:
         found = await run_sync(here.service.preparing.problem, ProblemReference(name=name))
-    except Refused as refused:
-        raise Refused(Code.NOT_FOUND, refused.message) from None
+    except RequestRefused as refused:
+        raise RequestRefused(Code.NOT_FOUND, refused.message) from None
     return _entry(found, found.source)
 
 

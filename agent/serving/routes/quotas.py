@@ -6,7 +6,7 @@ import math
 import time
 from collections import defaultdict, deque
 
-from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.wire import Code, Message
 
 MINUTE_SECONDS = 60.0
@@ -32,7 +32,7 @@ class Quotas:
         self._arrivals: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def count_arrival(self, client: str) -> None:
-        """Raises Refused where it is one too many within a minute."""
+        """Raises RequestRefused where it is one too many within a minute."""
         most = self._limits.client_per_minute
         if most is None:
             return
@@ -41,15 +41,17 @@ class Quotas:
             arrivals.popleft()
         if len(arrivals) >= most:
             wait = max(1, math.ceil(arrivals[0] + MINUTE_SECONDS - now))
-            raise Refused(Code.QUOTA, f"more than {most} submissions within a minute: ask again in {wait} s", wait)
+            raise RequestRefused(
+                Code.QUOTA, f"more than {most} submissions within a minute: ask again in {wait} s", wait
+            )
         arrivals.append(now)
 
     def check_pending(self, client: str, seconds_per_verdict: float | None) -> None:
-        """Raises Refused where the client already waits for as many verdicts as it may."""
+        """Raises RequestRefused where the client already waits for as many verdicts as it may."""
         most = self._limits.client_pending
         if len(self._pending[client]) >= most:
             wait = max(1, math.ceil(seconds_per_verdict or 1.0))
-            raise Refused(Code.QUOTA, f"{most} verdicts of yours are not finished: ask again in {wait} s", wait)
+            raise RequestRefused(Code.QUOTA, f"{most} verdicts of yours are not finished: ask again in {wait} s", wait)
 
     def pending(self, client: str) -> int:
         return len(self._pending.get(client, ()))

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from kernelwright.agent.judging.pool import DeviceKind
 from kernelwright.agent.serving.routes.context import Client, Context, Here, errors
-from kernelwright.agent.serving.statistics.reward_health import RewardHealth, Sample, reward_health
+from kernelwright.agent.serving.statistics.reward_health import RewardHealth, ScoredSubmission, reward_health
 from kernelwright.agent.serving.statistics.trajectories import TrajectoryList
 from kernelwright.agent.serving.wire import DeviceQueue, Health, HealthStatus, QueueState
 from kernelwright.tools.hardware.machine_info import version
@@ -87,7 +87,7 @@ async def rewards(
 ) -> RewardHealth:
     """Where rewards die: rungs, reasons, flat groups, trend."""
     rows = await run_sync(here.service.record.judged, problem, client)
-    return await run_sync(reward_health, [Sample(*row) for row in rows])
+    return await run_sync(reward_health, [ScoredSubmission(*row) for row in rows])
 
 
 @router.get("/v1/trajectories", responses=errors(401, 422))

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from kernelwright.agent.serving.changes import wait_for
-from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes.context import Client, Context, Here, errors
 from kernelwright.agent.serving.wire import (
     MAX_WAIT,
@@ -65,7 +65,7 @@ async def submit_batch(batch: BatchOfSubmissions, client: Client, here: Here) ->
     for submission in batch.submissions:
         try:
             entries.append(BatchEntry(status=await run_sync(here.service.submit, client, submission)))
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.code is Code.CLOSING:
                 raise
             entries.append(BatchEntry(error=Error(code=refused.code, message=refused.message)))

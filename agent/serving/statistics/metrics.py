@@ -13,7 +13,7 @@ SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 ENQUEUE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
-class Metrics:
+class ServiceMetrics:
     """Its own registry: two services of one process do not meet."""
 
     def __init__(self) -> None:

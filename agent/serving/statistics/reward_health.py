@@ -19,7 +19,7 @@ MAX_REASONS = 30
 """That are listed, the most frequent first."""
 
 
-class Sample(NamedTuple):
+class ScoredSubmission(NamedTuple):
     """One submission whose verdict has a report."""
 
     client: str
@@ -79,7 +79,7 @@ class RewardHealth(Message):
     trend: tuple[TrendBin, ...] = ()
 
 
-def reward_health(samples: Sequence[Sample]) -> RewardHealth:
+def reward_health(samples: Sequence[ScoredSubmission]) -> RewardHealth:
     """Of samples in any order."""
     ordered = sorted(samples, key=lambda sample: sample.ended)
     return RewardHealth(
@@ -92,7 +92,7 @@ def reward_health(samples: Sequence[Sample]) -> RewardHealth:
     )
 
 
-def _rungs(samples: Sequence[Sample]) -> tuple[RungShare, ...]:
+def _rungs(samples: Sequence[ScoredSubmission]) -> tuple[RungShare, ...]:
     ended = Counter(sample.score.ended_at for sample in samples)
     right = Counter(sample.score.ended_at for sample in samples if sample.score.correct)
     return tuple(
@@ -102,7 +102,7 @@ def _rungs(samples: Sequence[Sample]) -> tuple[RungShare, ...]:
     )
 
 
-def _reasons(samples: Sequence[Sample]) -> tuple[Reason, ...]:
+def _reasons(samples: Sequence[ScoredSubmission]) -> tuple[Reason, ...]:
     counts: Counter[tuple[Rung, Fault]] = Counter()
     examples: dict[tuple[Rung, Fault], str] = {}
     for sample in samples:
@@ -116,7 +116,7 @@ def _reasons(samples: Sequence[Sample]) -> tuple[Reason, ...]:
     )
 
 
-def _groups(samples: Sequence[Sample]) -> Groups:
+def _groups(samples: Sequence[ScoredSubmission]) -> Groups:
     groups: defaultdict[tuple[str, str, str], list[Score]] = defaultdict(list)
     for sample in samples:
         if sample.group is not None:
@@ -132,14 +132,14 @@ def _signal(score: Score) -> tuple[object, ...]:
     return (score.ended_at, score.compiled, score.correct, score.gate, score.speedup, score.share)
 
 
-def _trend(samples: Sequence[Sample]) -> tuple[TrendBin, ...]:
+def _trend(samples: Sequence[ScoredSubmission]) -> tuple[TrendBin, ...]:
     if not samples:
         return ()
     size = -(-len(samples) // TREND_BINS)
     return tuple(_bin(samples[start : start + size]) for start in range(0, len(samples), size))
 
 
-def _bin(samples: Sequence[Sample]) -> TrendBin:
+def _bin(samples: Sequence[ScoredSubmission]) -> TrendBin:
     speedups = [sample.score.speedup for sample in samples if sample.score.speedup is not None]
     correct = sum(sample.score.correct for sample in samples)
     first = {"from": samples[0].ended}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.agent.serving.content import Refused
+from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.wire import Code, Message
 
 
@@ -48,16 +48,16 @@ class Trajectories:
         )  # fmt: skip
 
     def page(self, trajectory_id: int) -> str:
-        """HTML. Raises Refused where there is none."""
+        """HTML. Raises RequestRefused where there is none."""
         from kernelwright.agent.databases import open_store
         from kernelwright.agent.viewing.report.files import trajectory_page
         from kernelwright.agent.viewing.report.trajectory_report import report_trajectory
         from kernelwright.store.errors import StoreError
 
         if self._database is None:
-            raise Refused(Code.NOT_FOUND, "this server was started without --db: it has no trajectories")
+            raise RequestRefused(Code.NOT_FOUND, "this server was started without --db: it has no trajectories")
         with open_store(self._database, readonly=True) as store:
             try:
                 return trajectory_page(report_trajectory(store, trajectory_id))
             except StoreError as error:
-                raise Refused(Code.NOT_FOUND, " ".join(str(error).split())) from None
+                raise RequestRefused(Code.NOT_FOUND, " ".join(str(error).split())) from None

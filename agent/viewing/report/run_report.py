@@ -35,7 +35,7 @@ class ProblemSummary(Value):
     cost: Cost
 
 
-class Group(Value):
+class PolicyGroup(Value):
     """One policy with one set of options."""
 
     label: str
@@ -60,7 +60,7 @@ class RunReport(Value):
     created: float
     """When this report was made, seconds since 1970."""
     database: str
-    groups: tuple[Group, ...]
+    groups: tuple[PolicyGroup, ...]
     against: tuple[Against, ...] = ()
 
 
@@ -110,9 +110,9 @@ def _labelled(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     return found
 
 
-def _group(label: str, attempts: Attempts) -> Group:
+def _group(label: str, attempts: Attempts) -> PolicyGroup:
     first = next(own[0] for own in attempts.values() if own)
-    return Group(
+    return PolicyGroup(
         label=label,
         policy=first.policy,
         options=json.loads(first.options),

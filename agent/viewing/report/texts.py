@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from kernelwright.agent.viewing.report.figures import Estimate, Figures
 from kernelwright.agent.viewing.report.pairing import Paired
-from kernelwright.agent.viewing.report.run_report import Against, Group, ProblemSummary, RunReport
+from kernelwright.agent.viewing.report.run_report import Against, PolicyGroup, ProblemSummary, RunReport
 from kernelwright.agent.viewing.report.samples import Cost
 from kernelwright.tools.report import clean_text
 
@@ -171,7 +171,7 @@ def csv_text(report: RunReport) -> str:
     return out.getvalue()
 
 
-def _csv_cells(group: Group, row: ProblemSummary) -> list[object]:
+def _csv_cells(group: PolicyGroup, row: ProblemSummary) -> list[object]:
     values = {**row.model_dump(exclude={"cost"}), **row.cost.model_dump(), "policy": group.label}
     values["degenerate"] = " ".join(row.degenerate)
     return [_cell(values[name]) for name in COLUMNS]

@@ -15,7 +15,7 @@ from kernelwright.tools.timing.roofline import roofline
 
 if TYPE_CHECKING:
     from kernelwright.agent.comparison.tables import ComparisonTable
-    from kernelwright.store.records import Found, Stats
+    from kernelwright.store.records import SearchHit, Stats
     from kernelwright.tools.hardware.peaks import Peak
     from kernelwright.tools.manifests.manifest import Manifest
     from kernelwright.tools.problem import Problem
@@ -82,7 +82,7 @@ def stats_view(stats: Stats) -> Table:
     )
 
 
-def found_view(found: Sequence[Found]) -> RenderableType:
+def found_view(found: Sequence[SearchHit]) -> RenderableType:
     """Shows the turns that a search has found."""
     if not found:
         return Text("nothing was found", style=QUIET)

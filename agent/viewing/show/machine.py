@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.doctor import Severity, Trouble
+from kernelwright.agent.doctor import MachineTrouble, Severity
 from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts, rate, size
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.hardware.machine_info import Layer, Machine, OfflineTarget
@@ -14,7 +14,7 @@ from kernelwright.tools.hardware.machine_info import Layer, Machine, OfflineTarg
 STYLES = {Severity.ERROR: BAD, Severity.WARNING: WARN, Severity.NOTE: QUIET}
 
 
-def machine_view(machine: Machine, troubles: tuple[Trouble, ...]) -> RenderableType:
+def machine_view(machine: Machine, troubles: tuple[MachineTrouble, ...]) -> RenderableType:
     """The facts, then the troubles; "nothing is wrong" where there is none."""
     installed = [f"{name} {version}" for name, version in machine.versions.items() if version]
     missing = [name for name, version in machine.versions.items() if not version]
@@ -76,7 +76,7 @@ def _marks(things: tuple[Layer, ...] | tuple[OfflineTarget, ...]) -> Text:
     return Text(", ").join(Text(thing.name, style=GOOD if thing.available else f"{BAD} strike") for thing in things)
 
 
-def _troubles(troubles: tuple[Trouble, ...]) -> RenderableType:
+def _troubles(troubles: tuple[MachineTrouble, ...]) -> RenderableType:
     if not troubles:
         return Text("nothing is wrong", style=GOOD)
     table = Table(box=None, padding=(0, 2), header_style=LABEL)

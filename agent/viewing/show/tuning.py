@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.agent.tuning.files import shown
-from kernelwright.agent.tuning.tuned import Chosen, Fate, Group, Row, Tuned
+from kernelwright.agent.tuning.tuned import Chosen, Fate, ParameterGroup, TriedConfiguration, Tuned
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
@@ -46,7 +46,7 @@ def _parameters(tuned: Tuned) -> Table:
     return table
 
 
-def _group(group: Group, tuned: Tuned) -> Table:
+def _group(group: ParameterGroup, tuned: Tuned) -> Table:
     columns = ["configuration"]
     columns += ["ms", "95 % interval"] if tuned.measured else ["model"]
     columns += ["registers", "spills", "shared", "occupancy", "held by"]
@@ -61,7 +61,7 @@ def _group(group: Group, tuned: Tuned) -> Table:
     return table
 
 
-def _cells(row: Row, group: Group, tuned: Tuned) -> list[str]:
+def _cells(row: TriedConfiguration, group: ParameterGroup, tuned: Tuned) -> list[str]:
     name = _changed(row, group, {one.name: one.start for one in tuned.parameters})
     if row.right_on_cpu is not None:
         name += "  (right on a CPU)" if row.right_on_cpu else "  (wrong on a CPU)"
@@ -79,7 +79,7 @@ def _cells(row: Row, group: Group, tuned: Tuned) -> list[str]:
     return [*cells, _number(longest.registers), _number(longest.spills), _number(longest.shared), occupancy, held]
 
 
-def _changed(row: Row, group: Group, start: Mapping[str, Setting]) -> str:
+def _changed(row: TriedConfiguration, group: ParameterGroup, start: Mapping[str, Setting]) -> str:
     """What differs from the file."""
     changed = {n: v for n, v in row.configuration.items() if v != start.get(n)}
     return shown(changed, group.parameters) if changed else "as in the file"
@@ -89,7 +89,7 @@ def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _failures(group: Group, tuned: Tuned) -> list[str]:
+def _failures(group: ParameterGroup, tuned: Tuned) -> list[str]:
     start = {one.name: one.start for one in tuned.parameters}
     told = [
         f"  fails: {_changed(row, group, start)}: {row.score.failure or row.note}"

@@ -24,7 +24,7 @@ SIZED_OF = frozenset({"new_empty", "new_zeros", "new_ones", "new_full", "new_emp
 RESHAPING = frozenset({"view", "_unsafe_view", "reshape", "_reshape_alias"})
 
 
-class Known(NamedTuple):
+class KnownTensor(NamedTuple):
     """What is known of a tensor."""
 
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class Tensors:
         """inputs: as `tools.spec.InputSpec.inputs` describes them."""
         self._names = {number: f"w:{name}" for name, number in trace.state.items()}
         self._known = {
-            number: Known(tuple(trace.shapes[name]), trace.dtypes.get(name, ""))
+            number: KnownTensor(tuple(trace.shapes[name]), trace.dtypes.get(name, ""))
             for name, number in trace.state.items()
             if name in trace.shapes
         }
@@ -60,7 +60,7 @@ class Tensors:
             for k, number in enumerate(numbers):
                 self._names[number] = f"x{place}" if len(numbers) == 1 else f"x{place}[{k}]"
                 if len(described) == len(numbers):
-                    self._known[number] = Known(tuple(described[k]["shape"]), str(described[k]["dtype"]))
+                    self._known[number] = KnownTensor(tuple(described[k]["shape"]), str(described[k]["dtype"]))
 
     def name(self, number: int) -> str:
         """Of a tensor by its number."""
@@ -73,7 +73,7 @@ class Tensors:
     def learn(self, step: Operator | Data) -> None:
         """What a step says of the tensors that it makes."""
         if isinstance(step, Data):
-            self._known[step.t] = Known(tuple(step.shape), step.dtype)
+            self._known[step.t] = KnownTensor(tuple(step.shape), step.dtype)
             return
         made = list(tensors_in(step.out))
         if len(made) != 1:
@@ -87,22 +87,22 @@ class Tensors:
         if known is not None and all(type(n) is int for n in known.shape):
             self._known[made[0]] = known
 
-    def _result(self, step: Operator, first: Known | None) -> Known | None:
+    def _result(self, step: Operator, first: KnownTensor | None) -> KnownTensor | None:
         """Of an operator with one result, whose first tensor argument is `first`."""
         name, args = _base_name(step.op), step.args
         dtype = _dtype_of(step.kwargs, first.dtype if first else "float32")
         if name in SIZED and args and isinstance(args[0], list):
-            return Known(tuple(args[0]), _dtype_of(step.kwargs, "float32"))
+            return KnownTensor(tuple(args[0]), _dtype_of(step.kwargs, "float32"))
         if first is None:
             return None
         if name in LIKE:
-            return Known(first.shape, dtype)
+            return KnownTensor(first.shape, dtype)
         if name in SIZED_OF and len(args) > 1 and isinstance(args[1], list) and -1 not in args[1]:
-            return Known(tuple(args[1]), dtype)
+            return KnownTensor(tuple(args[1]), dtype)
         if name in RESHAPING and len(args) > 1 and isinstance(args[1], list):
-            return Known(_filled(args[1], first.shape), dtype)
+            return KnownTensor(_filled(args[1], first.shape), dtype)
         shape = _moved(name, first.shape, args)
-        return None if shape is None else Known(shape, dtype)
+        return None if shape is None else KnownTensor(shape, dtype)
 
 
 def is_same_tensor(step: object) -> bool:

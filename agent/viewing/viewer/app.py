@@ -16,8 +16,8 @@ from textual.widgets import Static
 
 from kernelwright.agent.export.kernels import check_kernel, default_name, save_kernel
 from kernelwright.agent.viewing.show.words import BAD, QUIET, WARN, data
-from kernelwright.agent.viewing.viewer.assembling import Assembled, Assembling, Step, Wanted
-from kernelwright.agent.viewing.viewer.dialogs import Ask, Choose, Help
+from kernelwright.agent.viewing.viewer.assembling import Assembled, Assembling, AssemblyProgress, AssemblyRequest
+from kernelwright.agent.viewing.viewer.dialogs import Choose, Help, LineDialog
 from kernelwright.agent.viewing.viewer.filtering import EXAMPLE, parse_filter
 from kernelwright.agent.viewing.viewer.layout import (
     BINDINGS,
@@ -141,7 +141,7 @@ class Viewer(App[None]):
         if not turn.source:
             return Text("no PTX: this turn holds no code", style=QUIET)
         problem, target = self._store.problem(turn.trajectory_id), self.position.trail.target
-        self._assembling.ask(Wanted(turn.candidate_id, problem, turn.source, target))
+        self._assembling.ask(AssemblyRequest(turn.candidate_id, problem, turn.source, target))
         return Text(f"compiling for {target}, offline ...", style=QUIET)
 
     async def run_action(self, *args: Any, **named: Any) -> bool:
@@ -219,7 +219,7 @@ class Viewer(App[None]):
                     self._filter_text = self._filter_text if refusal else text.strip()
                     self._moved(refusal)
 
-        self.push_screen(Ask("filter (nothing: all)", self._filter_text, EXAMPLE, parse_filter), chosen)
+        self.push_screen(LineDialog("filter (nothing: all)", self._filter_text, EXAMPLE, parse_filter), chosen)
 
     def action_search(self) -> None:
         def chosen(text: str | None) -> None:
@@ -230,7 +230,7 @@ class Viewer(App[None]):
                 self._looked_for = text
                 self._find(1)
 
-        self.push_screen(Ask("search this text; // searches the whole database", self._looked_for), chosen)
+        self.push_screen(LineDialog("search this text; // searches the whole database", self._looked_for), chosen)
 
     def action_again(self, step: int) -> None:
         if self._looked_for:
@@ -292,12 +292,12 @@ class Viewer(App[None]):
                 with self._told():
                     self.say(f"written to {save_kernel(self._store, turn, path)}")
 
-        self.push_screen(Ask("write the kernel to", default_name(turn)), chosen)
+        self.push_screen(LineDialog("write the kernel to", default_name(turn)), chosen)
 
     def action_help(self) -> None:
         self.push_screen(Help())
 
-    def on_step(self, message: Step) -> None:
+    def on_step(self, message: AssemblyProgress) -> None:
         if self._compiling(message.candidate_id):
             self.say(message.text, QUIET)
 

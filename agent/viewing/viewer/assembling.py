@@ -13,7 +13,7 @@ from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError
 
 
-class Step(Message):
+class AssemblyProgress(Message):
     """Of a compilation, from its own thread."""
 
     def __init__(self, candidate_id: int, text: str) -> None:
@@ -29,7 +29,7 @@ class Assembled(Message):
         self.candidate_id, self.found = candidate_id, found
 
 
-class Wanted(NamedTuple):
+class AssemblyRequest(NamedTuple):
     """Whose assembly is wanted, and for which target."""
 
     candidate_id: int
@@ -39,17 +39,17 @@ class Wanted(NamedTuple):
 
 
 class Assembling:
-    """`post` gets every Step and Assembled, in a thread of its own."""
+    """`post` gets every AssemblyProgress and Assembled, in a thread of its own."""
 
     def __init__(self, post: Callable[[Message], object]) -> None:
         self._post = post
         self._assembler = Assembler()
-        self._wanted: Wanted | None = None
+        self._wanted: AssemblyRequest | None = None
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, wanted: AssemblyRequest) -> None:
         """Takes the place of what waits. A thread that nobody need wait for: quitting the viewer does not."""
         with self._change:
             self._wanted = wanted
@@ -71,16 +71,16 @@ class Assembling:
             if not self._closed:
                 self._post(Assembled(id, found))
 
-    def _next(self) -> Wanted | None:
+    def _next(self) -> AssemblyRequest | None:
         with self._change:
             self._change.wait_for(lambda: self._wanted is not None or self._closed)
             wanted, self._wanted = self._wanted, None
             return None if self._closed else wanted
 
-    def _assemble(self, wanted: Wanted) -> Assembly | str:
+    def _assemble(self, wanted: AssemblyRequest) -> Assembly | str:
         def say(step: str) -> None:
             if not self._closed:
-                self._post(Step(wanted.candidate_id, step))
+                self._post(AssemblyProgress(wanted.candidate_id, step))
 
         try:
             return self._assembler.assemble(wanted.problem, wanted.source, wanted.target, say)

@@ -21,7 +21,7 @@ from kernelwright.store.errors import StoreError
 CLOSE = Binding("escape,q", "close", "close")
 
 
-class Ask(ModalScreen[str | None]):
+class LineDialog(ModalScreen[str | None]):
     """Asks for one line of text; the result is None when the dialog is closed with escape.
 
     The text of the last time is selected, so that typing replaces it. When `check` raises InputError, its message is

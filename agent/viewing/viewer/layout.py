@@ -9,7 +9,7 @@ from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN,
 from kernelwright.agent.viewing.viewer.position import Position
 from kernelwright.agent.viewing.viewer.trail import said
 from kernelwright.agent.viewing.viewer.views import View
-from kernelwright.store.records import Found
+from kernelwright.store.records import SearchHit
 
 SMALLEST = (50, 10)
 """Columns and lines."""
@@ -100,7 +100,7 @@ def hints() -> Text:
     return Text(HINTS, QUIET, no_wrap=True, overflow="ellipsis")
 
 
-def found_cells(found: Found) -> tuple[Text, ...]:
+def found_cells(found: SearchHit) -> tuple[Text, ...]:
     """As FOUND says."""
     candidate, trajectory, _ = found.entry
     verdict, correct = said(found.entry)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from kernelwright.rl.data.cleaning.running import Cleaned
     from kernelwright.rl.data.corpus_figures import Facts
     from kernelwright.rl.data.importing.formats import Imported
-    from kernelwright.rl.data.synth.engine.generating import State
+    from kernelwright.rl.data.synth.engine.generating import CorpusProgress
     from kernelwright.rl.data.synth.engine.own_mistakes import Harvest
 
 
-def synth_view(state: State) -> RenderableType:
+def synth_view(state: CorpusProgress) -> RenderableType:
     """What was generated, how fast, and what was refused and why."""
     from rich.table import Table
 

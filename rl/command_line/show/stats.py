@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from kernelwright.rl.log.refusals import Refused
+    from kernelwright.rl.log.refusals import RefusalCount
     from kernelwright.rl.log.statistics import LogStats
 
 
@@ -37,7 +37,7 @@ def stats_view(stats: LogStats) -> Group:
     return Group(*parts)  # type: ignore[arg-type]
 
 
-def refusal_table(refused: Sequence[Refused]) -> Table:
+def refusal_table(refused: Sequence[RefusalCount]) -> Table:
     """Shows which turns are not used, why, and what to do about it."""
     table = _table("Not used", "turns", "why", "what to do", "such as")
     for row in refused:

@@ -32,7 +32,7 @@ code and says nothing.
 """
 
 
-class Suite(Value):
+class BenchmarkHashes(Value):
     """One benchmark's problems, by their hashes."""
 
     name: str
@@ -43,11 +43,11 @@ class Suite(Value):
     """Syntax tree of the model (rl.data.trees) -> the first problem that has it."""
 
 
-class Known(Value):
+class KnownBenchmarks(Value):
     """The file."""
 
     canary: tuple[str, str]
-    suites: tuple[Suite, ...]
+    suites: tuple[BenchmarkHashes, ...]
 
     def names(self, what: Literal["graphs", "trees"]) -> dict[str, str]:
         """Hash -> a problem that has it."""
@@ -60,9 +60,9 @@ class Known(Value):
 
 
 @functools.cache
-def known() -> Known:
+def known() -> KnownBenchmarks:
     """What ships. Raises InputError where today's code would hash otherwise."""
-    found = Known.model_validate_json(FILE.read_text(encoding="utf-8"))
+    found = KnownBenchmarks.model_validate_json(FILE.read_text(encoding="utf-8"))
     if found.canary != canary():
         raise InputError(
             f"{FILE.name} was written by another graph hash: run python -m "
@@ -76,7 +76,7 @@ def canary() -> tuple[str, str]:
     return graph_hash(CANARY), tree_hash(CANARY)
 
 
-def suite_of(name: str, problems: Sequence[Problem]) -> Suite:
+def suite_of(name: str, problems: Sequence[Problem]) -> BenchmarkHashes:
     """Returns the hashes by which the problems of a suite are known again."""
     graphs: dict[str, str] = {}
     trees: dict[str, str] = {}
@@ -85,7 +85,7 @@ def suite_of(name: str, problems: Sequence[Problem]) -> Suite:
             graphs.setdefault(graph, problem.name)
         if tree := tree_hash(problem.source):
             trees.setdefault(tree, problem.name)
-    return Suite(name=name, problems=len(problems), graphs=graphs, trees=trees)
+    return BenchmarkHashes(name=name, problems=len(problems), graphs=graphs, trees=trees)
 
 
 def checkout(text: str) -> list[Problem]:
@@ -98,10 +98,10 @@ def checkout(text: str) -> list[Problem]:
     return suite(name, Path(place))
 
 
-def write(asked: Sequence[str]) -> Known:
+def write(asked: Sequence[str]) -> KnownBenchmarks:
     """Reads each `NAME:DIR` and writes the file. Raises InputError and ProblemError."""
     suites = tuple(suite_of(text.partition(":")[0], checkout(text)) for text in asked)
-    found = Known(canary=canary(), suites=suites)
+    found = KnownBenchmarks(canary=canary(), suites=suites)
     FILE.write_text(found.model_dump_json(indent=0) + "\n", encoding="utf-8")
     return found
 

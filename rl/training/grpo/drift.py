@@ -11,7 +11,7 @@ from kernelwright.policies.base import Value
 if TYPE_CHECKING:
     import torch
 
-    from kernelwright.rl.training.grpo.rows import Row
+    from kernelwright.rl.training.grpo.rows import ScoredCompletion
 
 EFFECTIVE = "drift/effective_sample_size"
 """As it is logged."""
@@ -86,7 +86,9 @@ class DriftSum:
         )
 
 
-def measure_drift(model: Any, rows: Sequence[Row], pad: int, temperature: float, *, at_most: int = 512) -> Drift:
+def measure_drift(
+    model: Any, rows: Sequence[ScoredCompletion], pad: int, temperature: float, *, at_most: int = 512
+) -> Drift:
     """The model against the rows' stored log-probs, on evenly spaced rows where there are more than `at_most`."""
     import torch
 
@@ -104,8 +106,8 @@ def measure_drift(model: Any, rows: Sequence[Row], pad: int, temperature: float,
     return total.drift()
 
 
-def _within(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
-    part: list[Row] = []
+def _within(rows: Sequence[ScoredCompletion], tokens: int) -> Iterator[list[ScoredCompletion]]:
+    part: list[ScoredCompletion] = []
     for row in rows:
         if part and (len(part) + 1) * (len(row.prompt_ids) + len(row.completion_ids)) > tokens:
             yield part
@@ -115,7 +117,7 @@ def _within(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
         yield part
 
 
-def _scored(model: Any, rows: Sequence[Row], pad: int, temperature: float) -> tuple[torch.Tensor, ...]:
+def _scored(model: Any, rows: Sequence[ScoredCompletion], pad: int, temperature: float) -> tuple[torch.Tensor, ...]:
     """Log-probs now and then, and the mask, each (rows, longest completion)."""
     import torch
 

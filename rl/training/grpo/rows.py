@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kernelwright.rl.log.dataset import Sample
 
 
-class Row(NamedTuple):
+class ScoredCompletion(NamedTuple):
     """One completion: what was asked, what was drawn, how likely it was then, and what it is worth."""
 
     prompt_ids: Sequence[int]
@@ -35,16 +35,16 @@ class Row(NamedTuple):
         return len(self.completion_ids) if self.mask is None else sum(self.mask)
 
 
-EMPTY = Row(prompt_ids=(0,), completion_ids=(0, 0), logps=(0.0, 0.0), advantage=0.0, mask=(0, 0))
+EMPTY = ScoredCompletion(prompt_ids=(0,), completion_ids=(0, 0), logps=(0.0, 0.0), advantage=0.0, mask=(0, 0))
 """Adds nothing to any loss: for a part of a batch that would have no row."""
 
 
-def row_of(sample: Sample) -> Row:
+def row_of(sample: Sample) -> ScoredCompletion:
     """Makes the row that the trainer reads of a sample."""
     figures = {"reward": sample.reward, "return": sample.value, "completion_length": float(len(sample.completion_ids))}
     figures |= {f"reward/{name}": value for name, value in sample.parts.items()}
     figures |= _rates(sample)
-    return Row(sample.prompt_ids, sample.completion_ids, sample.logps, sample.advantage, figures=figures)
+    return ScoredCompletion(sample.prompt_ids, sample.completion_ids, sample.logps, sample.advantage, figures=figures)
 
 
 def _rates(sample: Sample) -> dict[str, float]:
@@ -54,7 +54,7 @@ def _rates(sample: Sample) -> dict[str, float]:
     return {"pass_at_1": float(sample.correct), "compile_rate": float(sample.compiled)}
 
 
-def in_order(rows: Iterable[Row]) -> list[Row]:
+def in_order(rows: Iterable[ScoredCompletion]) -> list[ScoredCompletion]:
     """By what they hold: the same samples give the same order, whichever thread was first."""
     return sorted(rows, key=lambda row: (tuple(row.prompt_ids), tuple(row.completion_ids), tuple(row.logps)))
 
@@ -65,14 +65,14 @@ class Replay:
     A function of the number alone, so a resumed run sees the same.
     """
 
-    def __init__(self, rows: Sequence[Row], rows_a_step: int, seed: int) -> None:
+    def __init__(self, rows: Sequence[ScoredCompletion], rows_a_step: int, seed: int) -> None:
         self._rows, self._a_step, self._seed = list(rows), max(1, min(rows_a_step, len(rows))), seed
 
     @property
     def steps_an_epoch(self) -> int:
         return -(-len(self._rows) // self._a_step)
 
-    def __call__(self, number: int) -> list[Row]:
+    def __call__(self, number: int) -> list[ScoredCompletion]:
         epoch, place = divmod(number, self.steps_an_epoch)
         order = list(range(len(self._rows)))
         random.Random(f"{self._seed}/{epoch}").shuffle(order)
@@ -81,15 +81,17 @@ class Replay:
         return [self._rows[index] for index in order[start:end]]
 
 
-class Part(NamedTuple):
+class MicroBatch(NamedTuple):
     """What one forward and backward pass takes."""
 
-    rows: list[Row]
+    rows: list[ScoredCompletion]
     weight: float
     """Of its loss, where the loss is a mean over rows or over the part's own tokens."""
 
 
-def parts_of(rows: Sequence[Row], count: int, loss_type: str, rank: int = 0, world: int = 1) -> list[Part]:
+def parts_of(
+    rows: Sequence[ScoredCompletion], count: int, loss_type: str, rank: int = 0, world: int = 1
+) -> list[MicroBatch]:
     """`count` parts of like lengths for one of `world` processes, weighted so that the way of splitting does not
     matter.
 
@@ -101,10 +103,10 @@ def parts_of(rows: Sequence[Row], count: int, loss_type: str, rank: int = 0, wor
     ordered = ordered[rank::world]
     edges = [len(ordered) * step // count for step in range(count + 1)]
     chunks = [ordered[start:end] for start, end in itertools.pairwise(edges)]
-    return [Part(chunk or [EMPTY], _weight(chunk, rows, count * world, loss_type)) for chunk in chunks]
+    return [MicroBatch(chunk or [EMPTY], _weight(chunk, rows, count * world, loss_type)) for chunk in chunks]
 
 
-def _weight(chunk: Sequence[Row], rows: Sequence[Row], parts: int, loss_type: str) -> float:
+def _weight(chunk: Sequence[ScoredCompletion], rows: Sequence[ScoredCompletion], parts: int, loss_type: str) -> float:
     if not chunk:
         return 0.0
     if loss_type in ("dapo", "cispo", "vespo"):
@@ -115,7 +117,7 @@ def _weight(chunk: Sequence[Row], rows: Sequence[Row], parts: int, loss_type: st
     return parts * len(chunk) / len(rows)
 
 
-def tensors(rows: Sequence[Row], pad: int, device: Any) -> dict[str, torch.Tensor]:
+def tensors(rows: Sequence[ScoredCompletion], pad: int, device: Any) -> dict[str, torch.Tensor]:
     """trl's own names: prompts padded on the left, completions on the right. Shapes (rows, longest)."""
     import torch
 
@@ -141,7 +143,7 @@ def tensors(rows: Sequence[Row], pad: int, device: Any) -> dict[str, torch.Tenso
     }
 
 
-def _advantages(rows: Sequence[Row], right: Any) -> torch.Tensor:
+def _advantages(rows: Sequence[ScoredCompletion], right: Any) -> torch.Tensor:
     """(rows,), or (rows, longest) where one has an advantage a token."""
     import torch
 

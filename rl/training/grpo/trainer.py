@@ -23,11 +23,11 @@ from trl import GRPOTrainer
 
 from kernelwright.rl.training.grpo.drift import DriftSum
 from kernelwright.rl.training.grpo.padding import let_padding_see_itself
-from kernelwright.rl.training.grpo.rows import Part, Row, parts_of, tensors
+from kernelwright.rl.training.grpo.rows import MicroBatch, ScoredCompletion, parts_of, tensors
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm
 from kernelwright.rl.training.safety.gradients import FiniteGradients
 
-Batches = Callable[[int], Sequence[Row]]
+Batches = Callable[[int], Sequence[ScoredCompletion]]
 """The rows of one optimizer step, by its number from 0. The same number gives the same rows to every process."""
 
 
@@ -76,14 +76,14 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
             self._parts, self._number = self._made(list(self._batches(number))), number
         return self._parts[place]
 
-    def _made(self, rows: list[Row]) -> list[dict[str, Any]]:
+    def _made(self, rows: list[ScoredCompletion]) -> list[dict[str, Any]]:
         accelerator, count = self.accelerator, self.args.gradient_accumulation_steps
         parts = parts_of(rows, count, self.loss_type, accelerator.process_index, accelerator.num_processes)
         tokens = torch.tensor(sum(row.trained_tokens for row in rows), device=accelerator.device)
         self._log_figures(rows)
         return [self._inputs(part, tokens) for part in parts]
 
-    def _inputs(self, part: Part, tokens: torch.Tensor) -> dict[str, Any]:
+    def _inputs(self, part: MicroBatch, tokens: torch.Tensor) -> dict[str, Any]:
         inputs: dict[str, Any] = tensors(part.rows, self._tokenizer.pad_token_id, self.accelerator.device)
         inputs |= {"num_items_in_batch": tokens, "weight": part.weight}
         if self._decoupled:
@@ -152,7 +152,7 @@ class TrajectoryGRPOTrainer(GRPOTrainer):
                 self._metrics["train"][name].append(value)
             self._drift = DriftSum()
 
-    def _log_figures(self, rows: Sequence[Row]) -> None:
+    def _log_figures(self, rows: Sequence[ScoredCompletion]) -> None:
         sums: dict[str, list[float]] = defaultdict(list)
         for row in rows:
             for name, value in (row.figures or {}).items():

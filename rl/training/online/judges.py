@@ -41,14 +41,14 @@ _inside: Path
 """Of a judging process: the folder where it says over what it is."""
 
 
-class Waiting(NamedTuple):
+class PendingVerdict(NamedTuple):
     """A verdict on its way, and its number: of what a judge is over there is a file of that name."""
 
     future: Future[Any]
     number: int
 
 
-class Judged(Value):
+class JudgingTotals(Value):
     """What the judges did so far."""
 
     asked: int = 0
@@ -71,7 +71,7 @@ class JudgePool:
         self._device, self._workers, self._cache = device, min(workers, most) if device != "cpu" else workers, cache
         self._gpus = tuple(gpus)
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str, str], Waiting] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str, str], PendingVerdict] = OrderedDict()
         self._folder = TemporaryDirectory(prefix="kernelwright-judges-")
         self._fallen: set[int] = set()
         """Over which a judge was when one died."""
@@ -102,9 +102,9 @@ class JudgePool:
         return self._workers
 
     @property
-    def figures(self) -> Judged:
+    def figures(self) -> JudgingTotals:
         with self._lock:
-            return Judged(asked=self._asked, judged=self._really, seconds=self._seconds)
+            return JudgingTotals(asked=self._asked, judged=self._really, seconds=self._seconds)
 
     def evaluate(
         self,
@@ -149,7 +149,7 @@ class JudgePool:
 
     def _waiting(
         self, key: tuple[str, str, str], problem: Problem, source: str, options: Options | None
-    ) -> tuple[Waiting, bool]:
+    ) -> tuple[PendingVerdict, bool]:
         with self._lock:
             self._asked += 1
             if (known := self._known.get(key)) is not None:
@@ -165,11 +165,11 @@ class JudgePool:
                 self._known.popitem(last=False)
             return waiting, True
 
-    def _submitted(self, problem: Problem, source: str, options: Options | None) -> Waiting:
+    def _submitted(self, problem: Problem, source: str, options: Options | None) -> PendingVerdict:
         self._sent += 1
-        return Waiting(self._pool.submit(_evaluate, self._sent, problem, source, options), self._sent)
+        return PendingVerdict(self._pool.submit(_evaluate, self._sent, problem, source, options), self._sent)
 
-    def _forget(self, key: tuple[str, str, str], waiting: Waiting) -> None:
+    def _forget(self, key: tuple[str, str, str], waiting: PendingVerdict) -> None:
         with self._lock:
             if self._known.get(key) == waiting:
                 del self._known[key]

@@ -14,7 +14,7 @@ from kernelwright.agent.databases import open_store
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.training.from_log import train_from_log
-from kernelwright.rl.training.online.measuring import Compared, Measured, better, compare, measure
+from kernelwright.rl.training.online.measuring import HeldOutFigures, PairedComparison, better, compare, measure
 from kernelwright.rl.training.online.options import LoopOptions, OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges
 from kernelwright.rl.training.online.problem_source import ProblemSource, held_out
@@ -38,8 +38,8 @@ class Cycle(Value):
     policy: str
     """That was trained from."""
     candidate: str
-    measured: tuple[Measured, ...]
-    compared: tuple[Compared, ...]
+    measured: tuple[HeldOutFigures, ...]
+    compared: tuple[PairedComparison, ...]
     promoted: bool
     why: str
     seconds: float
@@ -164,7 +164,7 @@ def _from_its_log(own: OnlineOptions, name: str, judges: Judges, say: Say, watch
 
 def _measured(
     options: LoopOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, say: Say
-) -> list[Measured]:
+) -> list[HeldOutFigures]:
     """On the same problems with the same seeds, in the loop's own names."""
     say(f"measuring {policy}")
     with open_store(options.db) as store:
@@ -176,7 +176,7 @@ def _measured(
 def measure_policy(
     options: OnlineOptions, policy: str, splits: dict[str, list[Problem]], judges: Judges, store: Store, name: str,
     samples: int = 1
-) -> list[Measured]:  # fmt: skip
+) -> list[HeldOutFigures]:  # fmt: skip
     """Of one policy by its name, its weights whole."""
     subject = open_subject(policy)
     own = options.model_copy(update={"policy": policy})

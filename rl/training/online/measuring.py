@@ -16,7 +16,7 @@ BOOTSTRAP_DRAWS = 2000
 """Of the bootstrap."""
 
 
-class Measured(Value):
+class HeldOutFigures(Value):
     """Of one policy on one split."""
 
     split: str
@@ -32,7 +32,7 @@ class Measured(Value):
     """pass@1 of each problem's hash, for paired comparisons."""
 
 
-class Compared(Value):
+class PairedComparison(Value):
     """A candidate against the champion, on the same problems."""
 
     split: str
@@ -46,7 +46,7 @@ class Compared(Value):
 
 def measure(
     rounds: Rounds, splits: Mapping[str, Sequence[Problem]], samples: int, step: int, label: str = "held-out"
-) -> list[Measured]:
+) -> list[HeldOutFigures]:
     """The same step and label give the same seeds, so two policies meet the same draws."""
     return [
         measured(name, rounds.run(step, problems, group=samples, label=f"{label}/{name.replace('/', '_')}"))
@@ -54,13 +54,13 @@ def measure(
     ]
 
 
-def measured(split: str, found: Round) -> Measured:
+def measured(split: str, found: Round) -> HeldOutFigures:
     """Sums up a round over held-out problems by its first drafts."""
     figures, drafts = found.figures, [s for s in found.log.all_scored if s.depth == 0]
     scores: dict[str, list[bool]] = defaultdict(list)
     for sample in drafts:
         scores[sample.problem_hash].append(sample.correct)
-    return Measured(
+    return HeldOutFigures(
         split=split, problems=len(scores), samples=len(drafts), pass_at_1=figures.get("pass_at_1", 0.0),
         compile_rate=figures.get("compile_rate", 0.0),
         solved=figures.get("solved", 0.0), repair_rate=figures.get("repair_rate"),
@@ -69,13 +69,13 @@ def measured(split: str, found: Round) -> Measured:
     )  # fmt: skip
 
 
-def compare(before: Measured, after: Measured) -> Compared:
+def compare(before: HeldOutFigures, after: HeldOutFigures) -> PairedComparison:
     """Over the problems that both met."""
     both = sorted(set(before.by_problem) & set(after.by_problem))
     steps = [after.by_problem[hash] - before.by_problem[hash] for hash in both]
     low, high = interval(steps)
     mean = sum(steps) / len(steps) if steps else 0.0
-    return Compared(
+    return PairedComparison(
         split=before.split, before=before.pass_at_1, after=after.pass_at_1, difference=mean, low=low, high=high
     )
 
@@ -89,7 +89,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return means[round(0.025 * BOOTSTRAP_DRAWS)], means[round(0.975 * BOOTSTRAP_DRAWS) - 1]
 
 
-def better(compared: Sequence[Compared]) -> tuple[bool, str]:
+def better(compared: Sequence[PairedComparison]) -> tuple[bool, str]:
     """Better over all splits together, and on none worse than chance explains. With the reason."""
     if not compared:
         return False, "nothing was measured"

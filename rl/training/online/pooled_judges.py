@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from kernelwright.agent.judging.evaluating import PoolEvaluator
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
-from kernelwright.rl.training.online.judges import MAX_KEPT_VERDICTS, Judged
+from kernelwright.rl.training.online.judges import MAX_KEPT_VERDICTS, JudgingTotals
 from kernelwright.tools.judging.verdict_cache import NOT_KEPT
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
@@ -31,7 +31,7 @@ class Judges(Protocol):
         ...
 
     @property
-    def figures(self) -> Judged: ...
+    def figures(self) -> JudgingTotals: ...
 
     def evaluate(
         self,
@@ -59,9 +59,9 @@ class PooledJudges:
         return max(1, self._pool.capacity(self._device))
 
     @property
-    def figures(self) -> Judged:
+    def figures(self) -> JudgingTotals:
         with self._lock:
-            return Judged(asked=self._asked, judged=self._judged, seconds=self._seconds)
+            return JudgingTotals(asked=self._asked, judged=self._judged, seconds=self._seconds)
 
     def evaluate(
         self,

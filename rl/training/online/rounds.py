@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.agent.batch.lanes import Lanes, PolicyLane
 from kernelwright.agent.batch.runs import Batch, jobs_of
-from kernelwright.agent.loop.run_verdicts import Evaluates, Judging
+from kernelwright.agent.loop.run_verdicts import Evaluates, RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.prompts import Prompts
 from kernelwright.policies.base import Policy
 from kernelwright.rl.credit.formula import Formula
-from kernelwright.rl.log.dataset import Log, Sample, Wanted, load
+from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, load
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
@@ -93,8 +93,8 @@ class Rounds:
             if self._lanes is not None:
                 self._lanes.close(KeyboardInterrupt())
 
-    def _wanted(self) -> Wanted:
-        return Wanted(
+    def _wanted(self) -> SampleRequirements:
+        return SampleRequirements(
             formula=self._formula,
             gamma=self._options.gamma,
             baseline=self._options.baseline,
@@ -111,7 +111,7 @@ class Rounds:
                 raise KeyboardInterrupt
         run = self._store.open_run(name, {"step": step, "group": group, "policy": options.policy})
         lane = PolicyLane(self._policy, lanes.policy, lanes.close, self._together)
-        judging = Judging(self._judges, judge_options(options.judge, options.own_work))
+        judging = RunJudge(self._judges, judge_options(options.judge, options.own_work))
         batch = Batch(self._store, run, jobs, lane, judging, settings, lanes)
         standing = batch.run(max(1, len(jobs)))
         if standing.jobs and standing.paused > standing.jobs // 2:

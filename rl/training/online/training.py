@@ -27,7 +27,7 @@ from kernelwright.rl.training.from_log import (
     trainer_step,
 )
 from kernelwright.rl.training.grpo.config import grpo_config
-from kernelwright.rl.training.grpo.rows import Row, in_order, row_of
+from kernelwright.rl.training.grpo.rows import ScoredCompletion, in_order, row_of
 from kernelwright.rl.training.online.judges import JudgePool
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.online.pooled_judges import Judges, PooledJudges
@@ -36,7 +36,7 @@ from kernelwright.rl.training.online.rounds import Round, Rounds, faults_of, jud
 from kernelwright.rl.training.online.sampler import Sampler, open_samplers, refuse_engine
 from kernelwright.rl.training.options import Method
 from kernelwright.rl.training.processes import (
-    Place,
+    ProcessRank,
     first_before_others,
     only_first,
     place_of,
@@ -112,7 +112,7 @@ class OnlineBatches:
         """That were sampled from since the first step, the oldest first."""
         self.model: Any = None
 
-    def __call__(self, number: int) -> list[Row]:
+    def __call__(self, number: int) -> list[ScoredCompletion]:
         """Waits for the round, moves the policy that sampled it on, and starts the round that is `lag` steps ahead."""
         training = time.monotonic() - self._trained_since
         waited = time.monotonic()
@@ -272,7 +272,7 @@ def _open_judges(options: OnlineOptions, device: str, say: Say) -> JudgePool | P
 
 
 def _train(
-    options: OnlineOptions, place: Place, subject: Subject, formula: Formula, problems: ProblemSource,
+    options: OnlineOptions, place: ProcessRank, subject: Subject, formula: Formula, problems: ProblemSource,
     judges: Judges, store: Store, resumes: bool, say: Say,
     watch: Watch,
 ) -> TrainingResult:  # fmt: skip
@@ -340,12 +340,12 @@ def _own_settings(options: OnlineOptions) -> dict[str, Any]:
     return {"gradient_accumulation_steps": 4, **options.settings}
 
 
-def gathered(batches: OnlineBatches, place: Place) -> Callable[[int], list[Row]]:
+def gathered(batches: OnlineBatches, place: ProcessRank) -> Callable[[int], list[ScoredCompletion]]:
     """The rows of all processes, in one order: each samples its own share of the problems."""
     if place.world == 1:
         return batches
 
-    def everyone(number: int) -> list[Row]:
+    def everyone(number: int) -> list[ScoredCompletion]:
         return in_order(row for share in shared(place, lambda: batches(number)) for row in share)
 
     return everyone

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelwright.rl.training.sft.encoding import Tokens
+from kernelwright.rl.training.sft.encoding import EncodedRows
 
 if TYPE_CHECKING:
     import torch
@@ -104,7 +104,7 @@ class Buckets:
 class Padded:
     """A data set whose items are named by (row, width), and its collator."""
 
-    def __init__(self, tokens: Tokens, pad: int) -> None:
+    def __init__(self, tokens: EncodedRows, pad: int) -> None:
         self._tokens, self._pad = tokens, pad
         self._blank = (np.zeros(0, dtype=np.int32), 0)
 
@@ -132,7 +132,7 @@ class Padded:
         return {"input_ids": torch.from_numpy(ids), "labels": torch.from_numpy(labels)}
 
 
-def loader_of(tokens: Tokens, pad: int, budget: int, seed: int, pin: bool) -> Any:
+def loader_of(tokens: EncodedRows, pad: int, budget: int, seed: int, pin: bool) -> Any:
     """A torch DataLoader over the batches of an epoch."""
     from torch.utils.data import DataLoader
 
@@ -141,7 +141,7 @@ def loader_of(tokens: Tokens, pad: int, budget: int, seed: int, pin: bool) -> An
     return DataLoader(data, batch_sampler=buckets, collate_fn=data.collate, pin_memory=pin)  # type: ignore[arg-type]
 
 
-def dataset_of(tokens: Tokens) -> Any:
+def dataset_of(tokens: EncodedRows) -> Any:
     """The rows as a `datasets.Dataset` with `input_ids` and `labels`: what SFTTrainer takes as it is.
 
     No copy is made of the ids.

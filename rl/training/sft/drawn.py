@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
-from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.cleaning.suites import graphs_of
 from kernelwright.rl.data.rows import Kind, Row, Split, row_of
 from kernelwright.rl.data.synth.engine.tasks import task_of
-from kernelwright.rl.training.sft.encoding import Choice, Ready, ready_rows
+from kernelwright.rl.training.sft.encoding import Choice, EncodedRow, ready_rows
 from kernelwright.rl.training.sft.light import LightTokenizer
 from kernelwright.rl.worker_pool import pool_of
 from kernelwright.store.models import Action
@@ -24,7 +24,7 @@ from kernelwright.tools.problem import ProblemError
 
 CHUNK_ROWS = 500
 SOURCE = "drawn, not judged"
-T = TypeVar("T", Row, Ready)
+T = TypeVar("T", Row, EncodedRow)
 
 
 def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = ()) -> Iterator[Row]:
@@ -39,7 +39,7 @@ def drawn_rows(count: int, seed: int, workers: int, against: tuple[str, ...] = (
 
 def drawn_ready(
     count: int, seed: int, workers: int, against: tuple[str, ...], tokenizer: Any, choice: Choice
-) -> Iterator[Ready]:
+) -> Iterator[EncodedRow]:
     """The same rows as ids.
 
     The processes that draw them make them ready too, where the tokenizer and the form of the prompt are light enough.
@@ -68,7 +68,7 @@ def _different(rows: Generator[T], count: int) -> Iterator[T]:
     seen: set[str] = set()
     try:
         for row in rows if count else ():
-            if isinstance(row, Ready) and row.again:
+            if isinstance(row, EncodedRow) and row.again:
                 yield row
             elif row.id not in seen:
                 if len(seen) == count:
@@ -90,7 +90,7 @@ def _begin(tokenizer: LightTokenizer, choice: Choice) -> None:
     _writing = tokenizer, choice
 
 
-def _ready_chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Ready]:
+def _ready_chunk(of: tuple[int, int, tuple[str, ...]]) -> list[EncodedRow]:
     return list(ready_rows(_chunk(of), *_writing))
 
 
@@ -105,7 +105,7 @@ def _chunk(of: tuple[int, int, tuple[str, ...]]) -> list[Row]:
         if task is None:
             continue
         try:
-            prompt = prompts.messages(Asked(problem=task.problem, action=Action.DRAFT))[-1].content
+            prompt = prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT))[-1].content
         except ProblemError:  # a fault of the generator's in one draw of many is no end of a training
             continue
         facts = {"reference": task.problem.source, "family": task.family, "depth": task.depth, "source": SOURCE}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelwright.agent.prompts import Asked, Prompts
+from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm, Value
 from kernelwright.rl.data.rows import Kind, Row
@@ -57,7 +57,7 @@ class Pair(NamedTuple):
     again: bool = False
 
 
-class Tokens(NamedTuple):
+class EncodedRows(NamedTuple):
     """Rows one after the other: row i is `ids[starts[i]:starts[i + 1]]`, its first `prompts[i]` ids are the prompt."""
 
     ids: np.ndarray
@@ -75,14 +75,14 @@ class Tokens(NamedTuple):
 class Encoded(NamedTuple):
     """The rows of a corpus as tokens."""
 
-    train: Tokens
-    held: Tokens
+    train: EncodedRows
+    held: EncodedRows
     """Some of the training rows, kept back for the loss."""
     counts: dict[str, int]
     """Rows read, trained on by kind, left out and why."""
 
 
-class Ready(NamedTuple):
+class EncodedRow(NamedTuple):
     """A row as ids, made in whatever process, or why it is left out."""
 
     id: str
@@ -101,7 +101,7 @@ def encode(rows: Iterable[Row], tokenizer: Any, choice: Choice, held_rows: int =
     return gather(ready_rows(rows, tokenizer, choice), tokenizer.eos_token_id, choice, held_rows)
 
 
-def ready_rows(rows: Iterable[Row], tokenizer: Any, choice: Choice) -> Iterator[Ready]:
+def ready_rows(rows: Iterable[Row], tokenizer: Any, choice: Choice) -> Iterator[EncodedRow]:
     """In the order of the rows, a thousand at a time."""
     writer, chosen = _Writer(tokenizer, choice), iter(rows)
     while batch := list(islice(chosen, BATCH_ROWS)):
@@ -117,14 +117,14 @@ def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     return list(tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else []
 
 
-def _ready(pair: Pair, prompt: list[int], answer: list[int], choice: Choice) -> Ready:
+def _ready(pair: Pair, prompt: list[int], answer: list[int], choice: Choice) -> EncodedRow:
     row, kind = pair.row, Kind.FIM if pair.again else pair.row.kind
     if len(prompt) + len(answer) + 1 > choice.longest:
-        return Ready(row.id, kind, "left out: too long", again=pair.again)
-    return Ready(row.id, kind, f"trained on: {kind}{_unjudged(row)}", prompt, answer, pair.again)
+        return EncodedRow(row.id, kind, "left out: too long", again=pair.again)
+    return EncodedRow(row.id, kind, f"trained on: {kind}{_unjudged(row)}", prompt, answer, pair.again)
 
 
-def gather(ready: Iterable[Ready], end: int, choice: Choice, held_rows: int = 256) -> Encoded:
+def gather(ready: Iterable[EncodedRow], end: int, choice: Choice, held_rows: int = 256) -> Encoded:
     """Rows that are ready, put together; some are kept back for the loss. Raises InputError where nothing is left."""
     counts: Counter[str] = Counter()
     train, held = _Growing(), _Growing()
@@ -165,10 +165,10 @@ class _Growing:
         self._ends.append(len(self._ids))
         self._prompts.append(len(prompt))
 
-    def tokens(self) -> Tokens:
+    def tokens(self) -> EncodedRows:
         import numpy as np
 
-        return Tokens(
+        return EncodedRows(
             np.frombuffer(self._ids, dtype=np.int32) if len(self) else np.zeros(0, np.int32),
             np.array(self._ends, dtype=np.int64),
             np.array(self._prompts, dtype=np.int32),
@@ -184,12 +184,12 @@ class _Writer:
         if choice.fim and not all(token in tokenizer.get_vocab() for token in FIM):
             raise InputError(f"--fim needs a tokenizer with {', '.join(FIM)}: this one has no such tokens")
 
-    def pairs(self, row: Row) -> list[Pair | Ready]:
+    def pairs(self, row: Row) -> list[Pair | EncodedRow]:
         """One, or two where it is given once more with a hole; without ids where it is left out."""
         if reason := self._unwanted(row):
-            return [Ready(row.id, row.kind, reason)]
+            return [EncodedRow(row.id, row.kind, reason)]
         choice = self._choice
-        found: list[Pair | Ready] = [self._pair(row)]
+        found: list[Pair | EncodedRow] = [self._pair(row)]
         if choice.fim and row.kind is not Kind.FIM and _share(row.id, "fim") < choice.fim:
             found.append(_with_a_hole(row, choice.seed))
         return found
@@ -204,13 +204,13 @@ class _Writer:
             return "left out: other kinds"
         return "left out: --share" if choice.share < 1.0 and _share(row.id, "share") >= choice.share else None
 
-    def _pair(self, row: Row) -> Pair | Ready:
+    def _pair(self, row: Row) -> Pair | EncodedRow:
         if row.kind is Kind.FIM:
             return Pair(row, row.prompt, row.completion)
         try:
             messages, answer = self._asked(row)
         except ProblemError:
-            return Ready(row.id, row.kind, "left out: reference not Python")
+            return EncodedRow(row.id, row.kind, "left out: reference not Python")
         text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return Pair(row, str(text), answer)
 
@@ -234,7 +234,7 @@ def chat_messages(row: Row, prompt: str, prompts: Prompts) -> list[dict[str, str
     """
     match = _REPAIR.match(prompt) if row.kind is Kind.REPAIR else None
     reference = row.reference or prompt.partition("\n")[2].partition("\n# candidate\n")[0]
-    asked = Asked(
+    asked = PromptFields(
         problem=Problem(name=row.problem or "problem", source=reference),
         action=Action.REPAIR if row.kind is Kind.REPAIR else Action.DRAFT,
         target="an NVIDIA H100 or H200 (sm_90)",

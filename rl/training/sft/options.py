@@ -14,7 +14,7 @@ from kernelwright.rl.training.sft.encoding import Choice
 from kernelwright.rl.training.sft.presets import PresetName
 
 
-class Storage(StrEnum):
+class WrittenWeights(StrEnum):
     """How a whole model's weights are written."""
 
     BF16 = "bf16"
@@ -50,7 +50,7 @@ class Options(Value):
     compile: bool | None = None
     """torch.compile of the scratch preset's step; None: on a GPU."""
     max_minutes: float | None = None
-    storage: Storage = Storage.BF16
+    storage: WrittenWeights = WrittenWeights.BF16
     seed: int = 0
 
     @property

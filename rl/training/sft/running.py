@@ -32,7 +32,7 @@ from kernelwright.rl.training.sft.base_model import (
 from kernelwright.rl.training.sft.card import write_readme
 from kernelwright.rl.training.sft.drawn import drawn_ready
 from kernelwright.rl.training.sft.encoding import Encoded, gather, ready_rows
-from kernelwright.rl.training.sft.options import FineTuned, Options, Storage
+from kernelwright.rl.training.sft.options import FineTuned, Options, WrittenWeights
 from kernelwright.rl.training.sft.presets import PRESETS, Preset, sft_config
 from kernelwright.rl.training.tokenizing import save_tokenizer, train_tokenizer, training_texts
 from kernelwright.tools.report import InfrastructureError
@@ -233,16 +233,16 @@ def _publish(options: Options, trainer: Any, base: Base, trained: FineTuned, rea
     shutil.rmtree(options.work, ignore_errors=True)
 
 
-def _save_weights(model: Any, folder: Path, storage: Storage) -> None:
+def _save_weights(model: Any, folder: Path, storage: WrittenWeights) -> None:
     import torch
 
     model = getattr(model, "_orig_mod", model)
     if hasattr(model, "peft_config"):
         model.save_pretrained(folder)
         return
-    if storage is Storage.INT8:
+    if storage is WrittenWeights.INT8:
         from kernelwright.policies.small.quantised_weights import write_int8
 
         write_int8(model, folder)
         return
-    model.to(torch.bfloat16 if storage is Storage.BF16 else torch.float32).save_pretrained(folder)
+    model.to(torch.bfloat16 if storage is WrittenWeights.BF16 else torch.float32).save_pretrained(folder)

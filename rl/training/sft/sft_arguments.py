@@ -12,7 +12,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.rows import Kind
 from kernelwright.rl.training.sft.encoding import Choice
-from kernelwright.rl.training.sft.options import Storage
+from kernelwright.rl.training.sft.options import WrittenWeights
 from kernelwright.rl.training.sft.presets import PRESETS, PresetName, read_config, read_settings
 
 Of = TypeVar("Of", bound=StrEnum)
@@ -44,9 +44,9 @@ def parse_prompt_form(text: str | None, base: str) -> PromptForm:
     return _parse_enum(PromptForm, text, "--form")
 
 
-def parse_weight_storage(text: str) -> Storage:
+def parse_weight_storage(text: str) -> WrittenWeights:
     """The number format of the written weights, as `--storage` names it."""
-    return _parse_enum(Storage, text, "--storage")
+    return _parse_enum(WrittenWeights, text, "--storage")
 
 
 def parse_row_selection(

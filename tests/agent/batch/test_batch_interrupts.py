@@ -12,7 +12,7 @@ import pytest
 
 from kernelwright.agent.batch.lanes import Lanes, PolicyLane
 from kernelwright.agent.batch.runs import Batch, jobs_of
-from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find
@@ -33,7 +33,7 @@ class Interrupted:
         self.lanes = Lanes(2, 2, gpu=False)
         policy = PolicyLane(ScriptedPolicy(answers), self.lanes.policy, self.lanes.close, together=False)
         settings = Settings(policy="scripted:interrupted", budgets=Budgets(turns=TURNS))
-        jobs, judging = jobs_of([find(name) for name in problems], 1), Judging(Reading(), Options())
+        jobs, judging = jobs_of([find(name) for name in problems], 1), RunJudge(Reading(), Options())
         run = store.open_run("interrupted")
         self.batch = Batch(store, run, jobs, policy, judging, settings, self.lanes, first=first)
         self._once = threading.Lock()

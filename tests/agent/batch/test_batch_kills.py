@@ -13,7 +13,7 @@ import pytest
 
 from kernelwright.agent.batch.lanes import Lanes, PolicyLane
 from kernelwright.agent.batch.runs import Batch, jobs_of
-from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find
@@ -64,7 +64,7 @@ def batch(path, answers, given, said):
     lanes = Lanes(AT_ONCE, 2, gpu=False)
     with Store.open(path) as store:
         run = store.open_run("kills")
-        judging = Judging(Reading(), Options())
+        judging = RunJudge(Reading(), Options())
         lane = PolicyLane(policy, lanes.policy, lanes.close, together=False)
         work = Batch(store, run, jobs_of([find(name) for name in PROBLEMS], SAMPLES), lane, judging, settings, lanes)
         said.send("open")

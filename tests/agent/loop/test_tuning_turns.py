@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.feedback import told
-from kernelwright.agent.loop.search import Plan, SearchKind
+from kernelwright.agent.loop.search import NextTurn, SearchKind
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, Goal, GoalKind, StopReason, exhausted, spent_on
 from kernelwright.errors import InputError
@@ -56,12 +56,12 @@ def next_of(attempts, **settings):
 
 
 def test_a_kernel_that_was_measured_is_tuned_before_anything_else_is_asked_for():
-    assert next_of([attempt(0)]) == Plan(action=Action.TUNE, parent=attempt(0))
+    assert next_of([attempt(0)]) == NextTurn(action=Action.TUNE, parent=attempt(0))
 
 
 def test_it_is_tuned_once_and_the_faster_of_the_two_is_refined():
     tuned = attempt(1, Action.TUNE, speedup=2.0, parent=10)
-    assert next_of([attempt(0), tuned]) == Plan(action=Action.REFINE, parent=tuned)
+    assert next_of([attempt(0), tuned]) == NextTurn(action=Action.REFINE, parent=tuned)
     same = attempt(1, Action.TUNE, speedup=1.0, parent=10, repeats=0)
     assert next_of([attempt(0), same]).action is Action.REFINE
 
@@ -69,7 +69,7 @@ def test_it_is_tuned_once_and_the_faster_of_the_two_is_refined():
 def test_where_policy_and_compiler_draft_the_better_one_is_tuned():
     drafted = [attempt(0, speedup=1.5), attempt(1, Action.REFINE, speedup=1.2)]
     assert next_of(drafted[:1], draft="auto").action is Action.REFINE
-    assert next_of(drafted, draft="auto") == Plan(action=Action.TUNE, parent=drafted[0])
+    assert next_of(drafted, draft="auto") == NextTurn(action=Action.TUNE, parent=drafted[0])
 
 
 def test_nothing_that_was_not_measured_is_tuned_and_nothing_without_being_asked():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelwright.agent.mcp_server.answers import Outcome, Question
+from kernelwright.agent.mcp_server.answers import Question, VerdictOutcome
 from kernelwright.agent.mcp_server.summaries import described, outcome_of
 from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Rung, Timing
 
@@ -28,34 +28,34 @@ def timed(candidate: Timing, eager: Timing, compiled: Timing | None = None) -> R
 @pytest.mark.parametrize(
     ("candidate", "eager", "outcome"),
     [
-        (timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1), Outcome.FASTER),
-        (timing(1.9, 2.0, 2.1), timing(0.9, 1.0, 1.1), Outcome.SLOWER),
-        (timing(0.9, 1.0, 1.1), timing(0.95, 1.05, 1.15), Outcome.INCONCLUSIVE),
+        (timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1), VerdictOutcome.FASTER),
+        (timing(1.9, 2.0, 2.1), timing(0.9, 1.0, 1.1), VerdictOutcome.SLOWER),
+        (timing(0.9, 1.0, 1.1), timing(0.95, 1.05, 1.15), VerdictOutcome.INCONCLUSIVE),
     ],
 )
 def test_a_speed_counts_only_where_the_interval_leaves_one_out(candidate, eager, outcome):
     report = timed(candidate, eager)
     assert outcome_of(Question.BENCH, report) is outcome
-    assert outcome_of(Question.CHECK, report) is Outcome.CORRECT
+    assert outcome_of(Question.CHECK, report) is VerdictOutcome.CORRECT
 
 
 def test_the_baseline_decides_against_what_a_speed_is_held():
     report = timed(timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1), compiled=timing(0.5, 0.6, 0.7))
-    assert outcome_of(Question.BENCH, report, "eager") is Outcome.FASTER
-    assert outcome_of(Question.BENCH, report, "compile") is Outcome.SLOWER
+    assert outcome_of(Question.BENCH, report, "eager") is VerdictOutcome.FASTER
+    assert outcome_of(Question.BENCH, report, "compile") is VerdictOutcome.SLOWER
     assert described(Question.BENCH, report, "compile")["speed"].speedup == pytest.approx(0.6)
     without = timed(timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1))
-    assert outcome_of(Question.BENCH, without, "compile") is Outcome.INCONCLUSIVE
+    assert outcome_of(Question.BENCH, without, "compile") is VerdictOutcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [
-        (Fault.MISMATCH, Outcome.INCORRECT),
-        (Fault.TIMEOUT, Outcome.INCORRECT),
-        (Fault.CHEAT, Outcome.INVALID),
-        (Fault.FALLBACK, Outcome.INVALID),
-        (Fault.SYNTAX, Outcome.INVALID),
+        (Fault.MISMATCH, VerdictOutcome.INCORRECT),
+        (Fault.TIMEOUT, VerdictOutcome.INCORRECT),
+        (Fault.CHEAT, VerdictOutcome.INVALID),
+        (Fault.FALLBACK, VerdictOutcome.INVALID),
+        (Fault.SYNTAX, VerdictOutcome.INVALID),
     ],
 )
 def test_a_failure_is_incorrect_or_no_candidate_at_all(fault, outcome):
@@ -68,6 +68,6 @@ def test_what_could_not_be_checked_here_is_inconclusive():
     unchecked = Report(
         problem="p", problem_hash="h", candidate_hash="c", rung=Rung.COMPILE, warnings=("not interpreted: needs a GPU",)
     )
-    assert outcome_of(Question.CHECK, unchecked) is Outcome.INCONCLUSIVE
+    assert outcome_of(Question.CHECK, unchecked) is VerdictOutcome.INCONCLUSIVE
     assert "needs a GPU" in described(Question.CHECK, unchecked)["explanation"]
-    assert outcome_of(Question.COMPILE, unchecked) is Outcome.COMPILED
+    assert outcome_of(Question.COMPILE, unchecked) is VerdictOutcome.COMPILED

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from kernelwright.agent.mcp_server.answers import Question, State
-from kernelwright.agent.mcp_server.budget import Budget
-from kernelwright.agent.mcp_server.history import History, Row, now
-from kernelwright.agent.mcp_server.judging import Judging, Submission
+from kernelwright.agent.mcp_server.answers import AnswerState, Question
+from kernelwright.agent.mcp_server.budget import ServerBudget
+from kernelwright.agent.mcp_server.history import History, StoredVerdict, now
+from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
 from kernelwright.agent.mcp_server.requests import Access
 from kernelwright.agent.mcp_server.server import KernelServer
 from kernelwright.errors import InputError
@@ -25,12 +25,12 @@ from kernelwright.errors import InputError
 from .conftest import RIGHT
 
 
-def serving(tmp_path, local: bool = True, verdicts: int = 5) -> Judging:
+def serving(tmp_path, local: bool = True, verdicts: int = 5) -> ServerJudge:
     history = History(tmp_path / "verdicts.db")
-    return Judging("cpu", history, Budget(verdicts, 1000.0), Access(local=local))
+    return ServerJudge("cpu", history, ServerBudget(verdicts, 1000.0), Access(local=local))
 
 
-def call(judging: Judging, tool: str, **arguments: Any) -> dict[str, Any]:
+def call(judging: ServerJudge, tool: str, **arguments: Any) -> dict[str, Any]:
     async def once() -> Any:
         async with Client(KernelServer(judging, "test")) as client:
             return await client.call_tool(tool, arguments)
@@ -89,13 +89,13 @@ def test_trouble_of_this_machine_is_no_outcome_and_costs_nothing(tmp_path):
     judging = serving(tmp_path)
     judging.close()
     judging._pool = type(judging._pool)(1)  # the evaluators are gone, as after a crash of their processes
-    begun = judging.submit(Submission(question=Question.COMPILE, problem="fused silu", source=RIGHT))
+    begun = judging.submit(JudgeRequest(question=Question.COMPILE, problem="fused silu", source=RIGHT))
     assert begun.verdict_id is not None
     future = judging.running(begun.verdict_id)
     assert future is not None
     future.result(500)
     answer = judging.result(begun.verdict_id)
-    assert answer.state is State.FAILED
+    assert answer.state is AnswerState.FAILED
     assert answer.outcome is None
     assert answer.budget.verdicts == 5
 
@@ -104,9 +104,9 @@ def test_a_verdict_whose_server_was_killed_is_told_as_failed(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     with serving(tmp_path) as judging:
-        row = Row(
+        row = StoredVerdict(
             id="f" * 32, created=now(), question=Question.CHECK, problem="fused_silu", problem_hash="", source=RIGHT,
-            candidate_hash="", state=State.RUNNING, server=gone.pid,
+            candidate_hash="", state=AnswerState.RUNNING, server=gone.pid,
         )  # fmt: skip
         judging.history.begin(row)
         assert "submit the candidate again" in call(judging, "result", verdict_id="ffff")["error"]

@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.agent.loop.feedback import told, told_compactly
 from kernelwright.agent.problems.finding import find
-from kernelwright.agent.prompts import Asked, Prompts, compact_reference
+from kernelwright.agent.prompts import PromptFields, Prompts, compact_reference
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Origin, PromptForm, Role
 from kernelwright.store.models import Action
@@ -30,8 +30,8 @@ def report(**fields) -> Report:
     return Report(problem="p", problem_hash="h", candidate_hash="c", **fields)
 
 
-def asked(action=Action.DRAFT, **fields) -> Asked:
-    return Asked(problem=find("fused_softmax"), action=action, **fields)
+def asked(action=Action.DRAFT, **fields) -> PromptFields:
+    return PromptFields(problem=find("fused_softmax"), action=action, **fields)
 
 
 def test_the_compact_form_is_the_reference_and_nothing_else():

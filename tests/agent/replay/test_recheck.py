@@ -11,7 +11,7 @@ import pytest
 
 from kernelwright.agent.cli import main
 from kernelwright.agent.errors import Exit
-from kernelwright.agent.replay.rechecking import Asked, recheck
+from kernelwright.agent.replay.rechecking import RecheckRequest, recheck
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 from kernelwright.tools.judging.verdict_cache import evaluator_version
@@ -83,7 +83,7 @@ def test_what_this_judge_has_judged_is_not_judged_again_and_its_changes_are_stil
     judged_before, store, path, right, capsys
 ):
     judged_before(right, **MISMATCH)
-    first = recheck(Asked(workers=1), path, quiet)
+    first = recheck(RecheckRequest(workers=1), path, quiet)
     count = store.stats().verdicts
     status, out, _ = command(capsys, path, "--device", "cpu", "--json")
     again = json.loads(out)
@@ -97,10 +97,10 @@ def test_what_this_judge_has_judged_is_not_judged_again_and_its_changes_are_stil
 def test_equal_programs_are_judged_once_and_a_sitting_may_be_limited(judged_before, store, path, right):
     judged_before(right, **MISMATCH)
     judged_before(right, **MISMATCH)
-    first = recheck(Asked(workers=2, limit=1), path, quiet)
+    first = recheck(RecheckRequest(workers=2, limit=1), path, quiet)
     assert (first.here, first.left) == (1, 1)
     judged_before(right, **MISMATCH)
-    second = recheck(Asked(workers=2), path, quiet)
+    second = recheck(RecheckRequest(workers=2), path, quiet)
     assert (second.here, second.left, len(second.changed)) == (2, 0, 3)
     reports = [store.turn(entry.candidate.id).report for entry in store.candidates(CandidateFilter(), limit=None)]
     assert sorted(report.cached for report in reports) == [False, False, True]
@@ -109,7 +109,7 @@ def test_equal_programs_are_judged_once_and_a_sitting_may_be_limited(judged_befo
 def test_a_verdict_of_a_gpu_is_not_replaced_by_one_of_a_cpu(judged_before, store, path, right):
     on_a_gpu = CorrectnessResult(device="NVIDIA H200", interpreted=False)
     id = judged_before(right, judged_on="NVIDIA H200", correctness=on_a_gpu, rung=Rung.CORRECTNESS)
-    found = recheck(Asked(workers=1), path, quiet)
+    found = recheck(RecheckRequest(workers=1), path, quiet)
     assert (found.here, found.only_on_a_gpu, found.left) == (0, 1, 0)
     assert store.turns(id)[0].report.judged_on == "NVIDIA H200"
 
@@ -119,7 +119,7 @@ def test_rewards_are_computed_for_the_new_verdict_and_stay_with_the_old_one(judg
     [turn] = store.turns(id)
     store.reward([(turn.verdict_id, {"correct": 0.0})], formula="execution@1")
     store.reward([(turn.verdict_id, {"correct": 0.5})], formula="mine@3+0123abcd")
-    found = recheck(Asked(workers=1), path, quiet)
+    found = recheck(RecheckRequest(workers=1), path, quiet)
     by_name = {one.formula: one for one in found.rewards}
     assert by_name["execution@1"].stored == 1
     assert "--reward FILE.json" in by_name["mine@3+0123abcd"].note
@@ -148,7 +148,7 @@ def test_a_reference_that_cannot_be_used_keeps_one_candidate_and_not_the_others(
     store.complete(row.id, Completion(text=code, finish=FinishReason.STOP, usage=usage, policy="p"), code)
     [known] = [t for t in store.samples() if t.problem == "fused_silu"]
     store.judge(row.id, known.report)
-    found = recheck(Asked(workers=2), path, quiet)
+    found = recheck(RecheckRequest(workers=2), path, quiet)
     assert [(one.problem, "lacks Model" in one.why) for one in found.not_judged] == [("broken", True)]
     assert (found.here, found.left) == (1, 0)
 
@@ -168,7 +168,7 @@ def test_a_recheck_that_is_killed_or_interrupted_goes_on_where_it_stopped(
     reached = [id for id in candidates if judged_by_today(store, id)]
     assert started.returncode == (Exit.INTERRUPTED if sign is signal.SIGINT else -signal.SIGKILL)
     assert 1 <= len(reached) < len(candidates)
-    found = recheck(Asked(workers=1), path, quiet)
+    found = recheck(RecheckRequest(workers=1), path, quiet)
     assert (found.before, found.here, found.left) == (len(reached), len(candidates) - len(reached), 0)
     assert {judged_by_today(store, id) for id in candidates} == {1}, "each once"
     assert found.counts == {"mismatch -> correct": 1}

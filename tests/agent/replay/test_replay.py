@@ -10,11 +10,11 @@ import pytest
 from kernelwright.agent.cli import main
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.machine import State
-from kernelwright.agent.loop.run_verdicts import Judging
+from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.replay.drift import Aspect, drift
-from kernelwright.agent.replay.rejudging import Asked, replay_all
+from kernelwright.agent.replay.rejudging import ReplayRequest, replay_all
 from kernelwright.agent.replay.replaying import Anew, FromRecord, replay
 from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.policies.base import Completion, FinishReason, Usage
@@ -52,7 +52,7 @@ def test_a_replay_shows_the_states_verdicts_and_best_that_the_live_view_had(
         watch=lambda run, doing: seen.append((run.state, run.current.turn if run.current else 0)),
     )
     run.run()
-    [replayed] = replay_all(Asked(id="last"), path, lambda doing: None).trajectories
+    [replayed] = replay_all(ReplayRequest(id="last"), path, lambda doing: None).trajectories
     walked = [state for turn in replayed.turns for state in turn.states]
     lived = [state for k, (state,
         _) in enumerate(seen) if state is not State.DONE and (k == 0 or state is not seen[k - 1][0])]  # fmt: skip
@@ -70,7 +70,7 @@ def test_a_replay_shows_the_states_verdicts_and_best_that_the_live_view_had(
 
 def test_todays_tools_find_what_the_stored_verdicts_say(begin, store, scratch, evaluator, does_not_compile, right):
     row = store.trajectory(finished(begin, does_not_compile, right))
-    judging = Judging(evaluator, Options())
+    judging = RunJudge(evaluator, Options())
     kept = []
 
     def judge(turns):
@@ -115,7 +115,7 @@ def test_a_run_is_rescored_trajectory_by_trajectory_and_goes_on_where_it_was_int
 ):
     path = tmp_path / "runs.db"
     path.write_bytes(batched.read_bytes())
-    asked = Asked(run="three", rescore=True, workers=1)
+    asked = ReplayRequest(run="three", rescore=True, workers=1)
 
     def interrupting(line):
         """Ctrl-C once two of the six are done; this thread goes on when it has reached the main one."""
@@ -160,7 +160,7 @@ def test_a_branch_goes_on_after_its_turn_and_its_own_command_goes_on_with_it(
     assert branch[0].parent_id == origin[1].candidate_id
     assert solved["spent"]["turns"] == 2, "what was inherited was paid for before"
     assert len(store.turns(id)) == 3, "the one it left is as it was"
-    [replayed] = replay_all(Asked(id=str(solved["trajectory_id"])), path, lambda doing: None).trajectories
+    [replayed] = replay_all(ReplayRequest(id=str(solved["trajectory_id"])), path, lambda doing: None).trajectories
     assert [turn.trajectory_id == id for turn in replayed.turns] == [True, True, False, False]
 
 

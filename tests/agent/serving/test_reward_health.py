@@ -1,7 +1,7 @@
 """Reward health as a function of scores."""
 
 from kernelwright.agent.serving.scoring import score_of
-from kernelwright.agent.serving.statistics.reward_health import Sample, reward_health
+from kernelwright.agent.serving.statistics.reward_health import ScoredSubmission, reward_health
 from kernelwright.agent.serving.wire import Score
 from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung
 
@@ -18,7 +18,7 @@ RIGHT = Score(ended_at=Rung.PROFILE, compiled=True, correct=True, gate=1.0, spee
 
 
 def samples(*scores, group="g"):
-    return [Sample("alice", group, "p", float(place), score) for place, score in enumerate(scores)]
+    return [ScoredSubmission("alice", group, "p", float(place), score) for place, score in enumerate(scores)]
 
 
 def test_shares_reasons_and_trend_follow_from_the_scores():

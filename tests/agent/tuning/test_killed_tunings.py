@@ -12,7 +12,7 @@ from kernelwright.agent.tuning.precision_classes import best_of_classes
 from kernelwright.agent.tuning.priors import kept_priors
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
-from kernelwright.agent.tuning.tuned import Fate, Group, Row
+from kernelwright.agent.tuning.tuned import Fate, ParameterGroup, TriedConfiguration
 from kernelwright.agent.tuning.tuning import Tuner
 from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.pipeline import Evaluator
@@ -79,10 +79,10 @@ def groups_to_measure(space):
     start = space.start()
     proposed = Proposals(space, names, start, SETTINGS.precision).next({}, 8)
     rows = [
-        Row(configuration=one, fate=Fate.REMAINS, score=CompileScore(cycles=1.0), start=one == start)
+        TriedConfiguration(configuration=one, fate=Fate.REMAINS, score=CompileScore(cycles=1.0), start=one == start)
         for one in proposed
     ]
-    return (Group(parameters=names, rows=tuple(rows)),)
+    return (ParameterGroup(parameters=names, rows=tuple(rows)),)
 
 
 def measured(path, clock):

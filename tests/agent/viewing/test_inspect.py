@@ -17,7 +17,7 @@ import pytest
 from kernelwright.agent.cli import main
 from kernelwright.agent.problems.finding import find
 from kernelwright.agent.viewing.viewer.app import Viewer
-from kernelwright.agent.viewing.viewer.dialogs import Ask, Choose, Help
+from kernelwright.agent.viewing.viewer.dialogs import Choose, Help, LineDialog
 from kernelwright.agent.viewing.viewer.filtering import parse_filter
 from kernelwright.agent.viewing.viewer.views import View
 from kernelwright.errors import InputError
@@ -230,7 +230,7 @@ def test_a_filter_leaves_only_what_fits_it(drive):
         await press(pilot, "H")
         assert "first trajectory that fits" in line(viewer)
         await ask(viewer, pilot, "fault:deadlock_of_the_moon")
-        assert isinstance(viewer.screen, Ask), "what cannot be a filter is said, and can be mended"
+        assert isinstance(viewer.screen, LineDialog), "what cannot be a filter is said, and can be mended"
         assert "is not known" in str(viewer.screen.query_one("#refused").render())
         await press(pilot, "escape")
         await ask(viewer, pilot, "cheat:cache")

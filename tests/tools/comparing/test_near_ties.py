@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelwright.tools.comparing.near_ties import Recorder, as_good, naming_equals
+from kernelwright.tools.comparing.near_ties import IndexRecorder, as_good, naming_equals
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
@@ -86,7 +86,7 @@ def test_the_next_larger_value_is_no_near_equal(evaluator):
 
 
 def noted(values, take):
-    recorder = Recorder()
+    recorder = IndexRecorder()
     with recorder.noting():
         found = take(values)
     return found, recorder.calls
@@ -126,7 +126,7 @@ def test_of_exact_equals_the_first_is_asked_for_as_torch_documents_it():
 
 def test_of_equals_topk_may_name_any_but_no_index_twice_and_no_worse_value() -> None:
     values = torch.tensor([[1.0, 3.0, 3.0, 0.5], [2.0, 2.0, 2.0, 2.0]])
-    recorder, own = Recorder(), Recorder()
+    recorder, own = IndexRecorder(), IndexRecorder()
     with recorder.noting():
         expected = torch.topk(values.double(), 2, dim=-1).indices
     with own.noting():

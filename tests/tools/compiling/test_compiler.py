@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.compiling.cache import Cache
-from kernelwright.tools.compiling.compiled import Outcome
+from kernelwright.tools.compiling.compiled import CompileOutcome
 from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.report import Fault
@@ -231,7 +231,7 @@ def test_texts_of_stages_come_where_they_are_asked_for(zygote: Zygote) -> None:
 def test_a_full_cache_forgets_texts_before_binaries() -> None:
     cache = Cache(most_bytes=30_000)
     for n in range(5):
-        cache.put(str(n), Outcome(binary=b"0" * 1000, metadata={"name": "k"}, texts={"ptx": "x" * 6000}))
+        cache.put(str(n), CompileOutcome(binary=b"0" * 1000, metadata={"name": "k"}, texts={"ptx": "x" * 6000}))
     assert all(cache.get(str(n)) is not None for n in range(5))
     assert cache.get("0", ("ptx",)) is None
     assert cache.get("4", ("ptx",)) is not None
@@ -240,7 +240,7 @@ def test_a_full_cache_forgets_texts_before_binaries() -> None:
 def test_a_folder_of_compiled_kernels_stays_within_its_bound(tmp_path: Path) -> None:
     first = Cache(tmp_path)
     for n in range(20):
-        first.put(f"{n:04}", Outcome(binary=b"0" * 3000, metadata={"name": "k"}))
+        first.put(f"{n:04}", CompileOutcome(binary=b"0" * 3000, metadata={"name": "k"}))
     whole = sum(path.stat().st_size for path in tmp_path.glob("*/*"))
     assert Cache(tmp_path, most_bytes_on_disk=whole).get("0000") is not None
     Cache(tmp_path, most_bytes_on_disk=whole - 1)
@@ -251,7 +251,7 @@ def test_a_folder_of_compiled_kernels_stays_within_its_bound(tmp_path: Path) -> 
 def test_a_full_cache_forgets_what_was_used_least_lately() -> None:
     cache = Cache(most_bytes=30_000)
     for n in range(20):
-        cache.put(str(n), Outcome(binary=b"0" * 3000, metadata={"name": "k"}))
+        cache.put(str(n), CompileOutcome(binary=b"0" * 3000, metadata={"name": "k"}))
         assert cache.get("0") is not None
     assert cache.get("1") is None
     assert cache.get("19") is not None

@@ -46,11 +46,11 @@ def row(x_ptr, out_ptr, hash_ptr, columns, BLOCK: tl.constexpr):
     tl.store(hash_ptr + r * columns + o, mixed(o + r * 7919), mask=o < columns)
 
 torch.manual_seed(0)
-x = torch.randn(64, 48)
-out, hashed = torch.empty_like(x), torch.empty(64, 48, dtype=torch.int32)
+x = torch.randn(16, 48)
+out, hashed = torch.empty_like(x), torch.empty(16, 48, dtype=torch.int32)
 for _ in range(2):
-    row[(64,)](x, out, hashed, 48, BLOCK=64)
-o = torch.arange(48, dtype=torch.int32) + torch.arange(64, dtype=torch.int32)[:, None] * 7919
+    row[(16,)](x, out, hashed, 48, BLOCK=64)
+o = torch.arange(48, dtype=torch.int32) + torch.arange(16, dtype=torch.int32)[:, None] * 7919
 h = (o ^ (o >> 16)) * 0x45D9F3B
 assert torch.equal(hashed, h ^ (h >> 13)), "products wrap as a GPU's do"
 print(json.dumps(dict(walks=len(walks), before=before, after=after, bits=out.view(torch.int32).flatten().tolist())))
@@ -73,5 +73,5 @@ def test_the_same_bits_with_the_language_patched_once_a_launch(tmp_path):
     plain, quick = _run(tmp_path, quicker=False), _run(tmp_path, quicker=True)
     assert quick["bits"] == plain["bits"]
     assert quick["before"] == quick["after"] == plain["before"]
-    assert plain["walks"] >= 2 * 64 * 4, "a launch, and every device function of every program"
+    assert plain["walks"] >= 2 * 16 * 4, "a launch, and every device function of every program"
     assert quick["walks"] <= 2 * 3, "a launch, and each module that device functions come from"

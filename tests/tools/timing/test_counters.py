@@ -13,7 +13,7 @@ import torch
 
 from kernelwright.tools.report import Fault
 from kernelwright.tools.timing.counters import (
-    Counted,
+    CounterRun,
     call_spec,
     find_tool,
     hardware_counters,
@@ -126,7 +126,7 @@ def test_counters_come_through_the_file_and_not_through_what_is_printed(tmp_path
 
 def test_a_missing_tool_is_a_note():
     assert find_tool("no-such-tool", ("no/such/place/*",)) is None
-    assert isinstance(Counted(note="x"), Counted)
+    assert isinstance(CounterRun(note="x"), CounterRun)
 
 
 @pytest.mark.gpu

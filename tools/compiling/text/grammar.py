@@ -60,7 +60,7 @@ class Refusal:
     cheat: Cheat | None = None
 
 
-class Refused(Exception):
+class TextRefused(Exception):
     """Carries a Refusal to the edge of this module."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -69,7 +69,7 @@ class Refused(Exception):
 
 
 def examine(function: Function, fields: Collection[str] = ()) -> ast.FunctionDef:
-    """The syntax tree of a text in which every form, name and attribute is allowed. Raises Refused, and nothing else.
+    """The syntax tree of a text in which every form, name and attribute is allowed. Raises TextRefused only.
 
     fields: names that attributes may have beside those of Triton's values: fields of named tuples among the constants.
     """
@@ -82,19 +82,19 @@ def examine(function: Function, fields: Collection[str] = ()) -> ast.FunctionDef
 
 def _parse(function: Function) -> ast.FunctionDef:
     if not re.match(r"def\s+\w+\s*\(", function.text[: LONGEST_WORD + 50]):
-        raise Refused(_forged("the text of a kernel does not begin with its definition"))
+        raise TextRefused(_forged("the text of a kernel does not begin with its definition"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(function.text)
     except SyntaxError as error:
-        raise Refused(
+        raise TextRefused(
             Refusal(f"SyntaxError: {error.msg}", error.lineno or 1, max((error.offset or 1) - 1, 0))
         ) from None
     except (RecursionError, MemoryError, ValueError, OverflowError) as error:
-        raise Refused(Refusal(f"the text is nested too deeply or cannot be read: {type(error).__name__}")) from None
+        raise TextRefused(Refusal(f"the text is nested too deeply or cannot be read: {type(error).__name__}")) from None
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef) or tree.body[0].name != function.name:
-        raise Refused(_forged("the text of a kernel is not one function of its name"))
+        raise TextRefused(_forged("the text of a kernel is not one function of its name"))
     return tree.body[0]
 
 
@@ -102,12 +102,12 @@ def _forged(message: str) -> Refusal:
     return Refusal(message, fault=Fault.CHEAT, cheat=Cheat.FORGERY)
 
 
-def _tampering(message: str, node: ast.AST) -> Refused:
-    return Refused(Refusal(message, node.lineno, node.col_offset, Fault.CHEAT, Cheat.TAMPER))  # type: ignore[attr-defined]
+def _tampering(message: str, node: ast.AST) -> TextRefused:
+    return TextRefused(Refusal(message, node.lineno, node.col_offset, Fault.CHEAT, Cheat.TAMPER))  # type: ignore[attr-defined]
 
 
-def _unsupported(message: str, node: Any) -> Refused:
-    return Refused(Refusal(message, getattr(node, "lineno", 1), getattr(node, "col_offset", 0)))
+def _unsupported(message: str, node: Any) -> TextRefused:
+    return TextRefused(Refusal(message, getattr(node, "lineno", 1), getattr(node, "col_offset", 0)))
 
 
 class _Walk:
@@ -149,7 +149,7 @@ class _Walk:
         if node is not self._definition:
             raise _unsupported(_NESTED, node)
         if node.decorator_list:
-            raise Refused(_forged("the text of a kernel has decorators"))
+            raise TextRefused(_forged("the text of a kernel has decorators"))
         self._check_word(node.name, node)
 
     def _check_arguments(self, node: ast.arguments) -> None:
@@ -269,7 +269,7 @@ _INNER = frozenset(
 )
 
 
-def _unknown_attribute(name: str, node: ast.expr) -> Refused:
+def _unknown_attribute(name: str, node: ast.expr) -> TextRefused:
     if name in _INNER:
         return _tampering(f"a kernel asks a value of Triton for its {name}", node)
     return _unsupported(repr(AttributeError(f"a value in a kernel has no attribute {clean_text(name, 80)!r}")), node)
@@ -304,30 +304,30 @@ _KINDS = (*_FUNCTIONS, "value", "constexpr", "unknown")
 
 
 def _check_names(names: Mapping[str, Json]) -> None:
-    """Every name is an identifier and every form one of trace.py's. Raises Refused."""
+    """Every name is an identifier and every form one of trace.py's. Raises TextRefused."""
     waiting: list[tuple[str, Json]] = list(names.items())
     while waiting:
         name, form = waiting.pop()
         if not name.isidentifier() or name.startswith("__") or name in vocabulary.RESERVED or len(name) > LONGEST_WORD:
-            raise Refused(_tampers(f"a kernel names {clean_text(name, 60)}"))
+            raise TextRefused(_tampers(f"a kernel names {clean_text(name, 60)}"))
         if not isinstance(form, dict) or len(form) != 1:
-            raise Refused(_forged(f"what {name} stands for has no known form"))
+            raise TextRefused(_forged(f"what {name} stands for has no known form"))
         [(kind, value)] = form.items()
         if kind == "members" and isinstance(value, dict):
             waiting += value.items()
         elif kind == "triton" and isinstance(value, str):
             _check_place(value)
         elif (kind in _FUNCTIONS and not isinstance(value, str)) or kind not in _KINDS:
-            raise Refused(_forged(f"what {name} stands for has no known form"))
+            raise TextRefused(_forged(f"what {name} stands for has no known form"))
 
 
 def _check_place(place: str) -> None:
     try:
         vocabulary.find(place)
     except vocabulary.NotThere as error:
-        raise Refused(Refusal(str(error))) from None
+        raise TextRefused(Refusal(str(error))) from None
     except vocabulary.NotNameable as error:
-        raise Refused(_tampers(str(error))) from None
+        raise TextRefused(_tampers(str(error))) from None
 
 
 def _tampers(message: str) -> Refusal:

@@ -23,7 +23,7 @@ from typing import Any
 
 from kernelwright.tools.compiling.text import dynamic_values, vocabulary
 from kernelwright.tools.compiling.text.constants import constexpr_functions, functions_in, value
-from kernelwright.tools.compiling.text.grammar import Refusal, Refused, examine
+from kernelwright.tools.compiling.text.grammar import Refusal, TextRefused, examine
 from kernelwright.tools.compiling.text.signature import CONSTEXPR, Defaults, constexpr_parameters, reduce_annotations
 from kernelwright.tools.compiling.text.triton_functions import (
     code,
@@ -54,7 +54,7 @@ def check(function: Function, *, fields: Collection[str] = ()) -> Failure | None
     """
     try:
         examine(function, fields)
-    except Refused as refused:
+    except TextRefused as refused:
         return failure_of(refused.refusal, function, function.name)
     return None
 
@@ -152,10 +152,10 @@ class Rebuilt(Mapping[str, Any]):
         function = self._functions[key]
         with self._blamed_on(key):
             if key in self._begun:
-                raise Refused(Refusal("a default value of a function is the function itself"))
+                raise TextRefused(Refusal("a default value of a function is the function itself"))
             self._begun.add(key)
             if not 0 < function.line < LAST_LINE or not 0 <= function.indent < LAST_LINE:
-                raise Refused(Refusal("the line of a kernel is no line of a file"))
+                raise TextRefused(Refusal("the line of a kernel is no line of a file"))
             definition = examine(function, self._fields)
             world = self._world(function)
             python = self._python(key, function, definition, world)
@@ -183,7 +183,7 @@ class Rebuilt(Mapping[str, Any]):
             raise
         except Exception as error:
             words = Refusal(clean_text(f"{type(error).__name__}: {error}", 300))
-            refusal = error.refusal if isinstance(error, Refused) else words
+            refusal = error.refusal if isinstance(error, TextRefused) else words
             self._failed[key] = TextFailed(key, self._functions[key], refusal)
             raise self._failed[key] from None
 

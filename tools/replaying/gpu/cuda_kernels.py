@@ -133,7 +133,7 @@ class Shape:
     """Programmatic dependent launch."""
 
 
-class Function:
+class LoadedKernel:
     """One kernel in the driver."""
 
     def __init__(self, image: bytes, name: str, shape: Shape, device: int) -> None:

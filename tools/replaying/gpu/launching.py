@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelwright.tools.faults import Failed, Failure, Fault, clean_text
 from kernelwright.tools.replaying.gpu import cuda_kernels
-from kernelwright.tools.replaying.gpu.cuda_kernels import MOST_GRID, MOST_THREADS, DriverError, Function, Shape
+from kernelwright.tools.replaying.gpu.cuda_kernels import MOST_GRID, MOST_THREADS, DriverError, LoadedKernel, Shape
 from kernelwright.tools.replaying.gpu.kernel_arguments import ArgumentError, Parameters, flags_of_descriptor
 
 MOST_WARPS, MOST_CTAS = 32, 16
@@ -57,8 +57,8 @@ class Binaries:
         self._compiled, self._device = compiled, device
         self._failures: dict[str, Failure] = {}
         self._index = int(device.partition(":")[2] or 0)
-        self._functions: dict[str, Function] = {}
-        self._reversed: dict[str, Function] = {}
+        self._functions: dict[str, LoadedKernel] = {}
+        self._reversed: dict[str, LoadedKernel] = {}
         self._parameters: dict[str, Parameters] = {}
         self.reverse = False
         """Whether programs are numbered from the other end, in launches whose programs all run at once: there none
@@ -99,9 +99,9 @@ class Binaries:
             )
             raise Failed(Failure(fault=Fault.RESOURCES, message=message))
         try:
-            function = Function(_image(one["binary"]), name, shape, self._index)
+            function = LoadedKernel(_image(one["binary"]), name, shape, self._index)
             if one.get("reversed"):
-                self._reversed[key] = Function(_image(one["reversed"]), name, shape, self._index)
+                self._reversed[key] = LoadedKernel(_image(one["reversed"]), name, shape, self._index)
             parameters = Parameters(one["signature"], metadata.get("tensordesc_meta"), flags)
         except DriverError as error:
             raise _refused(error, name) from error
@@ -139,7 +139,7 @@ class Binaries:
         except DriverError as error:
             raise _refused(error, function.name) from error
 
-    def _check_count(self, function: Function, given: int) -> None:
+    def _check_count(self, function: LoadedKernel, given: int) -> None:
         if function.parameters is not None and function.parameters != given:
             raise ArgumentError(f"the binary has {function.parameters} parameters, the launch {given}")
 
@@ -195,7 +195,7 @@ def _pointer(tensor: Any) -> Any:
     return ctypes.c_uint64(0 if tensor is None else tensor.data_ptr())
 
 
-def _checked_grid(grid: Sequence[int], function: Function) -> tuple[int, int, int]:
+def _checked_grid(grid: Sequence[int], function: LoadedKernel) -> tuple[int, int, int]:
     x, y, z = (*grid, 1, 1)[:3]
     blocks = (x, y, z)
     ctas = (function.shape.ctas, 1, 1)

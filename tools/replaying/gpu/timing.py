@@ -43,7 +43,7 @@ class Run(Protocol):
     ) -> Any: ...
 
 
-class Timing:
+class TimedTrace:
     """Of one opened trace.
 
     The judge asks `clock_choose` where there are choices, `clock_open`, `clock_block` several times, `clock_check`,
@@ -197,7 +197,7 @@ def _has_work(step: Any) -> bool:
     return known is not None and not known.view and known.name not in operators.UNINITIALISED
 
 
-def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> Timing:
+def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> TimedTrace:
     """Of the trace that is open. replay: tools.replaying.replay.Replay. launch: as a `Call` of steps.py takes it.
 
     A trace whose later calls differ from the first is timed by those; the first one must have been run on some inputs.
@@ -216,7 +216,7 @@ def timing_of(replay: Any, traced: Traced, launch: Callable[..., None]) -> Timin
             return traced.functions[traced.kernels[step.kernel].function].name, tuple(step.grid)
         return str(getattr(step, "op", type(step).__name__)), ()
 
-    return Timing(
+    return TimedTrace(
         run,
         trace.first if trace.later is None else trace.later,
         own=lambda: [t for t in tensors_of(replay.survivors()) if _place(t) not in state],

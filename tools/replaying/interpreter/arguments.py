@@ -18,7 +18,7 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 NOTHING = object()
 
 
-class Arguments:
+class KernelParameters:
     """The parameters of one kernel: where each of their values comes from."""
 
     def __init__(

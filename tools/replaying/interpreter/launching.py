@@ -19,7 +19,7 @@ import numpy as np
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt, value
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.replaying.interpreter import guarded_memory
-from kernelwright.tools.replaying.interpreter.arguments import Arguments
+from kernelwright.tools.replaying.interpreter.arguments import KernelParameters
 from kernelwright.tools.replaying.interpreter.extents import Extents
 from kernelwright.tools.replaying.interpreter.guarded_memory import Guard
 from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
@@ -81,7 +81,7 @@ class _Kernel:
             constants = {tuple(path): value(form, rebuilt) for path, form in kernel.constants}
         except ValueError as error:
             raise malformed(f"has a constant of a kernel of no known form: {error}") from error
-        self._arguments = Arguments(self._function, kernel.signature, constants, kernel.fields)
+        self._arguments = KernelParameters(self._function, kernel.signature, constants, kernel.fields)
         self._options = _options(kernel)
         self._in_turns = False
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from kernelwright.tools.sandbox.inside import candidate
-from kernelwright.tools.sandbox.inside.usage_watch import TICK_SECONDS, Bound, Watch
+from kernelwright.tools.sandbox.inside.usage_watch import TICK_SECONDS, Bound, UsageWatch
 from kernelwright.tools.sandbox.limits import Kind
 from kernelwright.tools.sandbox.request import Request
 from kernelwright.tools.sandbox.walls import cgroup
@@ -84,11 +84,11 @@ def _hand_out(scratch: str, name: str, outside: int) -> None:
         os.close(inside)
 
 
-def _watch(kind: Kind, layers: Layers, request: Request) -> Watch:
+def _watch(kind: Kind, layers: Layers, request: Request) -> UsageWatch:
     processes: Callable[[], list[int]] = lambda: descendants(os.getpid())  # noqa: E731
     if "own /proc" in layers.active:
         processes = lambda: [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # noqa: E731
-    return Watch(
+    return UsageWatch(
         request.limits,
         processes,
         memory=MEMORY_GROUP not in layers.active,
@@ -97,7 +97,7 @@ def _watch(kind: Kind, layers: Layers, request: Request) -> Watch:
     )
 
 
-def _wait(pid: int, watch: Watch, tick: float) -> str:
+def _wait(pid: int, watch: UsageWatch, tick: float) -> str:
     """Until the candidate ends, goes over a bound, or is to end: "exit 0", "signal 9", "limit memory", "signal 15"."""
     spent = 0.0
     while True:
@@ -123,7 +123,7 @@ def _ended(pid: int) -> str | None:
     return how
 
 
-def _exceeded(watch: Watch) -> Bound | None:
+def _exceeded(watch: UsageWatch) -> Bound | None:
     try:
         return watch.exceeded()
     except OSError:  # what it looked at went away meanwhile

@@ -34,7 +34,7 @@ class Bound(StrEnum):
     FILES = "files"
 
 
-class Watch:
+class UsageWatch:
     """Looks at one candidate.
 
     `processes` lists the ids of all that is the candidate's; `folder` is looked through where it is given.

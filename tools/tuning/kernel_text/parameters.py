@@ -65,7 +65,7 @@ Configuration = Mapping[str, Setting]
 """Values by parameter name. Parameters that are not named keep their start."""
 
 
-class Refused(Value):
+class FixedNumber(Value):
     """A number that looks like a parameter and is left alone."""
 
     name: str
@@ -77,7 +77,7 @@ class Space(Value):
     """What can be changed in one file."""
 
     parameters: tuple[Parameter, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[FixedNumber, ...] = ()
 
     def start(self) -> dict[str, Setting]:
         """The configuration that the file has."""

@@ -13,7 +13,7 @@ from kernelwright.tools.tuning.kernel_text.autotune_lists import AutotuneList, l
 from kernelwright.tools.tuning.kernel_text.dot_precision import precision_parameters
 from kernelwright.tools.tuning.kernel_text.kernel_syntax import KernelSyntax, kernels_of
 from kernelwright.tools.tuning.kernel_text.launches import GridDivision, LaunchSyntax, divisions_of, launches_of
-from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Refused, Role, Setting, Site, Space
+from kernelwright.tools.tuning.kernel_text.parameters import FixedNumber, Parameter, Role, Setting, Site, Space
 from kernelwright.tools.tuning.kernel_text.places import Text
 from kernelwright.tools.tuning.kernel_text.resolving import Resolved, Scopes, resolve
 from kernelwright.tools.tuning.kernel_text.rewriting import joined
@@ -72,7 +72,7 @@ class _Reader:
         self._lists = {one.kernel: one for one in lists_of(self._tree, self._scopes)}
         self._groups: dict[int, _Group] = {}
         """By the identity of the number's node."""
-        self._refused: list[Refused] = []
+        self._refused: list[FixedNumber] = []
 
     def space(self) -> Space:
         for launch in self._launches:
@@ -125,7 +125,7 @@ class _Reader:
         return group
 
     def _refuse(self, name: str, node: ast.expr, why: str) -> None:
-        self._refused.append(Refused(name=name, line=node.lineno, why=why))
+        self._refused.append(FixedNumber(name=name, line=node.lineno, why=why))
 
     # -------------------------------------------------------------- the grid follows
     def _link_grid(self, launch: LaunchSyntax) -> None:

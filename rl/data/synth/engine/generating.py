@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kernelwright.errors import InputError
 from kernelwright.rl.data.rows import Kind, Row, Split, read_rows, write_rows
-from kernelwright.rl.data.synth.engine.verifying import Outcome
+from kernelwright.rl.data.synth.engine.verifying import TaskOutcome
 from kernelwright.rl.data.worker import evaluating, evaluator
 from kernelwright.tools.report import Value
 
@@ -28,7 +28,7 @@ KEEP_SECONDS = 60.0
 KEPT_REASONS = 60
 
 
-class Wanted(Value):
+class CorpusRequest(Value):
     """One corpus. What is compared when a folder is gone on with."""
 
     seed: int = 0
@@ -38,10 +38,10 @@ class Wanted(Value):
     """Broken versions that are tried of each kernel."""
 
 
-class State(Value):
+class CorpusProgress(Value):
     """How far a corpus is, as it stands in its folder."""
 
-    wanted: Wanted = Wanted()
+    wanted: CorpusRequest = CorpusRequest()
     next: int = 0
     """The first draw that nothing was done with."""
     drafts: int = 0
@@ -63,13 +63,13 @@ class State(Value):
 
 
 def generate(
-    wanted: Wanted,
+    wanted: CorpusRequest,
     n: int,
     folder: Path,
     workers: int,
     say: Callable[[str], None],
     forbidden: frozenset[str] | None = None,
-) -> State:
+) -> CorpusProgress:
     """Until the folder holds `n` drafts.
 
     forbidden: dataflow graphs that are not even tried; None: every known benchmark's. Raises InputError where it holds
@@ -103,7 +103,7 @@ def generate(
     return state
 
 
-def _keep(folder: Path, waiting: list[Row], state: State) -> None:
+def _keep(folder: Path, waiting: list[Row], state: CorpusProgress) -> None:
     """The rows, then how far they go: a crash between the two gives rows that are known again by their hashes."""
     write_rows(folder, waiting, max(len(waiting), 1))
     waiting.clear()
@@ -112,14 +112,14 @@ def _keep(folder: Path, waiting: list[Row], state: State) -> None:
     partial.replace(folder / STATE)
 
 
-def _found(wanted: Wanted, folder: Path) -> State:
+def _found(wanted: CorpusRequest, folder: Path) -> CorpusProgress:
     path = folder / STATE
     if not path.is_file():
         if folder.is_dir() and any(folder.glob("*.parquet")):
             raise InputError(f"{folder} holds rows that rl data synth did not write: choose another --out")
-        return State(wanted=wanted)
+        return CorpusProgress(wanted=wanted)
     try:
-        state = State.model_validate_json(path.read_text(encoding="utf-8"))
+        state = CorpusProgress.model_validate_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path} is damaged: delete it and its folder, or choose another --out") from error
     if state.wanted != wanted:
@@ -146,7 +146,9 @@ def _seen(folder: Path) -> tuple[set[str], set[str]]:
     return prompts, graphs
 
 
-def _counted(state: State, outcome: Outcome, seen: set[str], graphs: set[str], waiting: list[Row]) -> State:
+def _counted(
+    state: CorpusProgress, outcome: TaskOutcome, seen: set[str], graphs: set[str], waiting: list[Row]
+) -> CorpusProgress:
     rejected = Counter(state.rejected) + Counter(outcome.rejected)
     tried = state.tried + len(outcome.rows) + len(outcome.rejected)
     families, drafts, repairs = Counter(state.families), state.drafts, state.repairs
@@ -168,10 +170,10 @@ def _counted(state: State, outcome: Outcome, seen: set[str], graphs: set[str], w
 
 # -------------------------------------------------------------- processes
 def _outcomes(
-    pool: ProcessPoolExecutor, wanted: Wanted, first: int, workers: int, forbidden: frozenset[str] | None
-) -> Iterator[Outcome]:
+    pool: ProcessPoolExecutor, wanted: CorpusRequest, first: int, workers: int, forbidden: frozenset[str] | None
+) -> Iterator[TaskOutcome]:
     """In the order of the draws, a few units ahead."""
-    ahead: deque[Future[list[Outcome]]] = deque()
+    ahead: deque[Future[list[TaskOutcome]]] = deque()
     number = first
     while True:
         while len(ahead) < workers * 3:
@@ -180,11 +182,11 @@ def _outcomes(
         yield from ahead.popleft().result()
 
 
-def _unit(wanted: Wanted, first: int, forbidden: frozenset[str] | None) -> list[Outcome]:
+def _unit(wanted: CorpusRequest, first: int, forbidden: frozenset[str] | None) -> list[TaskOutcome]:
     return [_one(wanted, number, forbidden) for number in range(first, first + DRAWS_AT_A_TIME)]
 
 
-def _one(wanted: Wanted, number: int, forbidden: frozenset[str] | None) -> Outcome:
+def _one(wanted: CorpusRequest, number: int, forbidden: frozenset[str] | None) -> TaskOutcome:
     from kernelwright.rl.data.dataflow import graph_hash
     from kernelwright.rl.data.synth.engine.tasks import task_of
     from kernelwright.rl.data.synth.engine.verifying import options, verify
@@ -193,18 +195,18 @@ def _one(wanted: Wanted, number: int, forbidden: frozenset[str] | None) -> Outco
     start = time.monotonic()
     task = task_of(wanted.split, wanted.seed, number, forbidden)
     if task is None:
-        return Outcome(number=number)
+        return TaskOutcome(number=number)
     graph = graph_hash(task.problem.source)
     try:
         outcome = verify(evaluator(), task, options(wanted.target), wanted.repairs, number)
     except ProblemError as error:
-        return Outcome(number=number, rejected=(f"draft: reference: {str(error)[:120]}",))
+        return TaskOutcome(number=number, rejected=(f"draft: reference: {str(error)[:120]}",))
     return outcome.with_(graph=graph, seconds=time.monotonic() - start)
 
 
-def state_of(folder: Path) -> State | None:
+def state_of(folder: Path) -> CorpusProgress | None:
     """What `rl data synth` wrote of a corpus; None where it is not of that make."""
     try:
-        return State(**json.loads((folder / STATE).read_text(encoding="utf-8")))
+        return CorpusProgress(**json.loads((folder / STATE).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kernelwright.policies.base import Policy
 
 
-class Wanted(Value):
+class MistakesRequest(Value):
     """What is asked of which problems."""
 
     seed: int = 0
@@ -51,7 +51,7 @@ class Harvest(Value):
     seconds: float = 0.0
 
 
-class Judged(Value):
+class JudgedDrafts(Value):
     """The drafts of one problem."""
 
     drafts: int = 0
@@ -60,7 +60,7 @@ class Judged(Value):
 
 
 def harvest(
-    policy: Policy, wanted: Wanted, n: int, folder: Path, workers: int, say: Callable[[str], None],
+    policy: Policy, wanted: MistakesRequest, n: int, folder: Path, workers: int, say: Callable[[str], None],
     forbidden: frozenset[str] | None = None,
 ) -> Harvest:  # fmt: skip
     """Until `n` repairs are written to `folder`, which has to be new.
@@ -88,10 +88,10 @@ def harvest(
 
 
 def _judged(
-    pool: ProcessPoolExecutor, policy: Policy, wanted: Wanted, forbidden: frozenset[str] | None
-) -> Iterator[list[Judged]]:
+    pool: ProcessPoolExecutor, policy: Policy, wanted: MistakesRequest, forbidden: frozenset[str] | None
+) -> Iterator[list[JudgedDrafts]]:
     """A round of problems after another; the policy writes the next one's drafts while the tools judge."""
-    source, waiting = stream(wanted.split, wanted.seed, forbidden), deque[list[Future[Judged]]]()
+    source, waiting = stream(wanted.split, wanted.seed, forbidden), deque[list[Future[JudgedDrafts]]]()
     while True:
         tasks = list(islice(source, wanted.at_once))
         drafts = drafted(policy, wanted, tasks)
@@ -100,9 +100,9 @@ def _judged(
             yield [future.result() for future in waiting.popleft()]
 
 
-def drafted(policy: Policy, wanted: Wanted, tasks: list[Task]) -> list[list[str]]:
+def drafted(policy: Policy, wanted: MistakesRequest, tasks: list[Task]) -> list[list[str]]:
     """The different drafts of each problem; a reply without code is none."""
-    from kernelwright.agent.prompts import Asked, Prompts
+    from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import Request, Sampling
     from kernelwright.store.models import Action
     from kernelwright.tools.source import extract_code
@@ -113,7 +113,7 @@ def drafted(policy: Policy, wanted: Wanted, tasks: list[Task]) -> list[list[str]
         request
         for task in tasks
         for request in Request(
-            messages=prompts.messages(Asked(problem=task.problem, action=Action.DRAFT)), sampling=sampling
+            messages=prompts.messages(PromptFields(problem=task.problem, action=Action.DRAFT)), sampling=sampling
         ).repeated(wanted.samples)
     ]
     codes = [extract_code(completion.text) for completion in policy.sample(requests)]
@@ -121,7 +121,7 @@ def drafted(policy: Policy, wanted: Wanted, tasks: list[Task]) -> list[list[str]
     return [list(dict.fromkeys(code for code in group if code)) for group in grouped]
 
 
-def judge(task: Task, drafts: list[str], target: str) -> Judged:
+def judge(task: Task, drafts: list[str], target: str) -> JudgedDrafts:
     """In a process of `rl.data.worker`. A problem whose own answer the tools refuse gives nothing."""
     asked, rows, faults = options(target), [], []
     for code in drafts:
@@ -131,11 +131,11 @@ def judge(task: Task, drafts: list[str], target: str) -> Judged:
             if said.failure.fault not in NOT_ITS_OWN:
                 rows.append(row_for(task, asked, Kind.REPAIR, code, said, "a draft of its own"))
     if rows and not evaluator().evaluate(task.problem, task.solution, asked).correct:
-        return Judged()
-    return Judged(drafts=len(drafts), rows=tuple(rows), faults=tuple(faults))
+        return JudgedDrafts()
+    return JudgedDrafts(drafts=len(drafts), rows=tuple(rows), faults=tuple(faults))
 
 
-def _counted(found: Harvest, judged: list[Judged], repairs: int) -> Harvest:
+def _counted(found: Harvest, judged: list[JudgedDrafts], repairs: int) -> Harvest:
     drafts, wrong = sum(one.drafts for one in judged), sum(len(one.faults) for one in judged)
     faults = Counter(found.faults) + Counter(fault for one in judged for fault in one.faults)
     return found.with_(

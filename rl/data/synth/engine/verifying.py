@@ -20,7 +20,7 @@ NOT_ITS_OWN = frozenset({Fault.TIMEOUT, Fault.MEMORY})
 """Which a busy machine may cause: neither kept nor learnt from."""
 
 
-class Outcome(Value):
+class TaskOutcome(Value):
     """What came of one task."""
 
     number: int
@@ -40,11 +40,11 @@ def options(target: str) -> Options:
     return Options(targets=(target,), sizes=0, profile=False, torch_compile=False)
 
 
-def verify(evaluator: Evaluator, task: Task, asked: Options, repairs: int, number: int = 0) -> Outcome:
+def verify(evaluator: Evaluator, task: Task, asked: Options, repairs: int, number: int = 0) -> TaskOutcome:
     """The draft, and up to `repairs` broken versions of it. A draft that the tools refuse gives no rows at all."""
     report = evaluator.evaluate(task.problem, task.solution, asked)
     if not report.correct:
-        return Outcome(number=number, rejected=(f"draft: {_reason(report)}",))
+        return TaskOutcome(number=number, rejected=(f"draft: {_reason(report)}",))
     rows, rejected = [row_for(task, asked, Kind.DRAFT)], []
     for name, code in broken(task.solution, random.Random(f"{task.problem.name}"), repairs):
         said = evaluator.evaluate(task.problem, code, asked)
@@ -54,7 +54,7 @@ def verify(evaluator: Evaluator, task: Task, asked: Options, repairs: int, numbe
             rejected.append(f"repair: {said.failure.fault} ({name})")
         else:
             rows.append(row_for(task, asked, Kind.REPAIR, code, said, name))
-    return Outcome(number=number, rows=tuple(rows), rejected=tuple(rejected))
+    return TaskOutcome(number=number, rows=tuple(rows), rejected=tuple(rejected))
 
 
 def _reason(report: Report) -> str:
@@ -81,11 +81,11 @@ def row_for(
 def prompt_of(task: Task, code: str = "", said: Report | None = None) -> str:
     """What the agent asks a policy of the compact form: for a draft, or for a repair of `code`."""
     from kernelwright.agent.loop.feedback import told_compactly
-    from kernelwright.agent.prompts import Asked, Prompts
+    from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import PromptForm
     from kernelwright.store.models import Action
 
     action = Action.DRAFT if said is None else Action.REPAIR
     feedback = "" if said is None else told_compactly(said)
-    asked = Asked(problem=task.problem, action=action, code=code, feedback=feedback)
+    asked = PromptFields(problem=task.problem, action=action, code=code, feedback=feedback)
     return Prompts(PromptForm.COMPACT).messages(asked)[-1].content

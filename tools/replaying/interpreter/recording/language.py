@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kernelwright.tools.replaying.interpreter.recording.operations import Quick
 
 
-class Step(NamedTuple):
+class RecordedOperation(NamedTuple):
     """One operation of a replay. `run` takes the values of `operands`, or all values where there are none."""
 
     name: str
@@ -22,7 +22,7 @@ class Step(NamedTuple):
     """Of its result among the values."""
 
 
-class Form(NamedTuple):
+class HandleSlot(NamedTuple):
     """A handle, or a tensor around one, whose array is value number `slot`."""
 
     slot: int
@@ -35,7 +35,7 @@ class Node:
     """Steps without a decision among them, and the decision that ends them."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[RecordedOperation] = []
         self.fresh: list[Any] = []
         """The values that this node adds: constants, and places for results, one after the other."""
         self.decision = -1

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernelwright.tools.replaying.interpreter.recording.language import (
-    Form,
+    HandleSlot,
     Node,
-    Step,
+    RecordedOperation,
     array,
     language,
     part,
@@ -162,7 +162,7 @@ class Recorder:
         return self._restored(step.makes)
 
     def _restored(self, form: Any) -> Any:
-        if isinstance(form, Form):
+        if isinstance(form, HandleSlot):
             handle = self._lang.handle(self._values[form.slot], form.dtype)
             self._know(handle, form.slot)
             return handle if form.type is None else self._lang.tensor(handle, form.type)
@@ -217,11 +217,11 @@ class Recorder:
             return
         run, operands = step
         self._node.steps.append(
-            Step(name, run if quick else taking_arrays(run, made, self._lang), operands, form, slot)
+            RecordedOperation(name, run if quick else taking_arrays(run, made, self._lang), operands, form, slot)
         )
         if type(form) in (list, tuple):
             for number, one in enumerate(form):
-                self._node.steps.append(Step("", part(number), (slot,), None, one.slot))
+                self._node.steps.append(RecordedOperation("", part(number), (slot,), None, one.slot))
         self._at = len(self._node.steps)
 
     def _form(self, made: Any, slot: int) -> Any:
@@ -233,7 +233,7 @@ class Recorder:
             handle = made.handle if isinstance(made, lang.tensor) else made
             self._know(handle, slot)
             self._bytes += array(handle).nbytes
-            return Form(slot, handle.dtype, made.type if isinstance(made, lang.tensor) else None)
+            return HandleSlot(slot, handle.dtype, made.type if isinstance(made, lang.tensor) else None)
         if type(made) in (list, tuple) and all(isinstance(one, lang.handle | lang.tensor) for one in made):
             return type(made)(self._form(one, self._new(None)) for one in made)
         if isinstance(made, (*_PLAIN, list, tuple)):

@@ -1,1 +1,0 @@
-"""What a verdict is worth: a pure function of the Report, in named parts that add up."""
