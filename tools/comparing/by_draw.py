@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.comparing.comparison import Measured, measure, measure_finite_part, measure_with_nan
+from kernelwright.tools.comparing.comparison import (
+    ComparedOutput,
+    measure,
+    measure_finite_part,
+    measure_with_nan,
+)
 from kernelwright.tools.comparing.tolerance import Tensor, Tolerance
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.references.input_distributions import Draw
@@ -27,7 +32,7 @@ def measure_by_draw(
     tolerance: Tolerance | None = None,
     moved: Callable[[], list[Tensor]] | None = None,
     tf32_errors: Callable[[], list[Tensor] | None] = lambda: None,
-) -> Measured:
+) -> ComparedOutput:
     """Compares output `number` of a candidate with what is expected.
 
     name: of the draw, as it is told. tolerance: eager's error on another draw, for one without float64. moved: outputs
@@ -56,6 +61,6 @@ def measure_by_draw(
     return _noted(again) if again.check.passed else found
 
 
-def _noted(measured: Measured) -> Measured:
+def _noted(measured: ComparedOutput) -> ComparedOutput:
     note = "within what the problem's convolutions are off by in tf32, torch's default for them on a GPU"
     return measured.with_(check=measured.check.with_(note=note))
