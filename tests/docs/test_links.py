@@ -43,6 +43,20 @@ def test_every_dotted_name_of_ours_exists(page):
         assert not names or re.search(rf"\b{names[0]}\b", module.read_text(encoding="utf-8")), dotted
 
 
+def test_every_room_stands_in_the_architecture_and_every_file_of_its_walks_exists():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    tops = ("agent", "policies", "rl", "store", "tools")
+    rooms = [path for top in tops for path in sorted((ROOT / top).iterdir()) if path.is_dir()]
+    named = {room.strip("/").split("/")[-1] for room in re.findall(r"`([\w/]+/)`", text)}
+    assert [str(r.relative_to(ROOT)) for r in rooms if r.name not in named | {"__pycache__"}] == []
+    walks = text.split("\n## ")
+    for title in ("A sentence to a checked kernel", "A turn to a loss", "A trace to a verdict"):
+        [walk] = [part for part in walks if part.startswith(title)]
+        files = re.findall(r"`((?:agent|policies|rl|store|tools)/[\w/]+\.py)`", walk)
+        assert len(files) >= 10
+        assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
 def test_every_page_is_in_the_navigation_and_the_other_way_round():
     names = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     there = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
