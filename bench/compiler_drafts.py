@@ -2,13 +2,16 @@
 a policy, turns or a database.
 
     python -m bench.compiler_drafts FOLDER [--level 1] [--device cpu] [--modes strict,share] [--only REGEX]
-        [--workers 1] [--seconds N] [--keep DRAFTS] [--draft-only] [--out bench/results/compiler_drafts-NAME]
+        [--workers 1] [--seconds N] [--tune SECONDS] [--keep DRAFTS] [--draft-only]
+        [--out bench/results/compiler_drafts-NAME]
 
 FOLDER is a folder of problem files, or a checkout of KernelBench or of TritonBench (whose T channel it then is).
 
 On a CPU a draft is compiled for one target and replayed under Triton's interpreter at small sizes; on a GPU
-(`--device cuda:0`) it is judged and timed at full size. `NAME.md` is for people, `NAME.json` for machines; both are
-written again after every problem, so that Ctrl-C keeps what is done.
+(`--device cuda:0`) it is judged and timed at full size. A draft that is right but for its precision is judged again
+with its products in fp32. `--tune SECONDS` lets TUNE search the numbers of every right draft, for so many seconds of
+the GPU each, and judges what won once more. `NAME.md` is for people, `NAME.json` for machines; both are written again after
+every problem, so that Ctrl-C keeps what is done.
 """
 
 from __future__ import annotations
@@ -18,22 +21,23 @@ import json
 import os
 import platform
 import re
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
-from datetime import date
 from pathlib import Path
 
+from bench.compiler_drafts_table import Row, best_table, table, text
+from bench.compiler_drafts_tuning import tuned
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.policies.inductor.draft import Mode
+from kernelwright.policies.inductor.draft import Mode, in_fp32
+from kernelwright.tools.faults import Fault
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.report import InfrastructureError, Report, Value
+from kernelwright.tools.report import InfrastructureError, Report
 
 RULES = {Mode.STRICT: "strict", Mode.SHARE: "share:0.001"}
 """What the judge asks of own work in each mode: in share, a kernel that the answer needs, beside a product that may
@@ -41,53 +45,60 @@ take all but a thousandth of the GPU's time.
 """
 
 
-class Row(Value):
-    """One problem in one mode."""
-
-    problem: str
-    level: str
-    mode: Mode
-    drafted: bool = False
-    refused: str = ""
-    kernels: int = 0
-    library_calls: tuple[str, ...] = ()
-    fixed_sizes: tuple[str, ...] = ()
-    draft_seconds: float = 0.0
-    correct: bool = False
-    reason: str = ""
-    """Why it is not correct, in one line."""
-    verdict_seconds: float = 0.0
-    speedup: float | None = None
-    """Over eager; None where nothing was timed."""
-    speedup_compiled: float | None = None
-    """Over torch.compile in its default mode."""
-
-    @property
-    def seconds(self) -> float:
-        return self.draft_seconds + self.verdict_seconds
-
-
-def measured(problem: Problem, mode: Mode, drafter: Drafter, evaluator: Evaluator | None, keep: Path | None) -> Row:
-    """Drafts one problem, and judges the draft where there is somebody to judge it."""
+def measured(
+    problem: Problem, mode: Mode, drafter: Drafter, evaluator: Evaluator | None, keep: Path | None,
+    seconds: float | None = None,
+) -> Row:  # fmt: skip
+    """Drafts one problem, and judges the draft where there is somebody to judge it. seconds: of the GPU, for TUNE."""
     row = Row(problem=problem.title or problem.name, level=problem.family, mode=mode)
     start = time.monotonic()
-    made = drafter.draft(problem, RULES[mode])
+    made = drafter.draft(problem, RULES[mode], tf32=evaluator is None or evaluator.on_gpu)
     row = row.with_(
         drafted=made.usable, refused=made.refused, kernels=made.kernels, library_calls=made.library_calls,
-        fixed_sizes=made.fixed_sizes, draft_seconds=time.monotonic() - start,
+        fixed_sizes=made.fixed_sizes, algebra=made.algebra, draft_seconds=time.monotonic() - start,
     )  # fmt: skip
     if not made.usable:
         return row.with_(reason=made.refused)
-    if keep is not None:
-        (keep / f"{re.sub(r'[^A-Za-z0-9]+', '_', problem.name)}-{mode}.py").write_text(made.source, encoding="utf-8")
     if evaluator is None:
+        _keep(keep, problem, mode, made.source)
         return row.with_(reason="drafted, not judged")
-    start = time.monotonic()
+    start, source = time.monotonic(), made.source
     try:
-        report = evaluator.evaluate(problem, made.source, Options(own_work=RULES[mode]))
+        report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
+        imprecise = report.failure is not None and report.failure.fault is Fault.PRECISION
+        if imprecise and (exact := in_fp32(source)):
+            row, source = row.with_(in_fp32=True), exact
+            report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
+        row = _judged(row, report, time.monotonic() - start)
+        if seconds is not None and row.correct:
+            row, source = _tuned(row, problem, source, evaluator, seconds, keep)
     except (ProblemError, InfrastructureError) as error:
-        return row.with_(reason=f"not judged: {error}", verdict_seconds=time.monotonic() - start)
-    return _judged(row, report, time.monotonic() - start)
+        row = row.with_(reason=f"not judged: {error}", verdict_seconds=time.monotonic() - start)
+    _keep(keep, problem, mode, source)
+    return row
+
+
+def _keep(folder: Path | None, problem: Problem, mode: Mode, source: str) -> None:
+    if folder is not None:
+        name = re.sub(r"[^A-Za-z0-9]+", "_", problem.name)
+        (folder / f"{name}-{mode}.py").write_text(source, encoding="utf-8")
+
+
+def _tuned(
+    row: Row, problem: Problem, source: str, evaluator: Evaluator, seconds: float, keep: Path | None
+) -> tuple[Row, str]:
+    """The row of the tuned text where it is right and faster, and that text."""
+    found, text = tuned(problem, source, RULES[row.mode], evaluator, seconds, keep)
+    row = row.with_(tuning=found, untuned=row.speedup)
+    if text == source:
+        return row, source
+    start = time.monotonic()
+    report = evaluator.evaluate(problem, text, Options(own_work=RULES[row.mode]))
+    again = _judged(row, report, row.verdict_seconds + time.monotonic() - start)
+    if not again.correct or (again.speedup or 0.0) < (row.speedup or 0.0):
+        kept = found.with_(note=again.reason or "no faster when judged once more", unsplit=1.0)
+        return row.with_(tuning=kept), source
+    return again, text
 
 
 def _judged(row: Row, report: Report, seconds: float) -> Row:
@@ -95,55 +106,9 @@ def _judged(row: Row, report: Report, seconds: float) -> Row:
     said = f"{failure.fault}: {failure.message.splitlines()[0][:300] if failure.message else ''}" if failure else ""
     return row.with_(
         correct=report.correct, reason="" if report.correct else said, verdict_seconds=seconds,
+        degenerate=report.degenerate,
         speedup=profile.speedup if profile else None, speedup_compiled=profile.speedup_compiled if profile else None,
     )  # fmt: skip
-
-
-# ---------------------------------------------------------------------------------------------------- what is written
-def percentile(values: Iterable[float], share: float) -> float:
-    """The nearest-rank percentile; 0 of nothing."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
-
-
-def geometric_mean(values: Iterable[float | None]) -> str:
-    known = [v for v in values if v]
-    return f"{statistics.geometric_mean(known):.2f}" if known else "-"
-
-
-def table(rows: Sequence[Row]) -> list[str]:
-    """Figures by level and mode."""
-    lines = [
-        "| level | mode | problems | drafted | correct | draft s p50 / p95 | verdict s p50 / p95 | fast_1 | over eager"
-        " | over torch.compile |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for level, mode in sorted({(r.level, r.mode) for r in rows}):
-        part = [r for r in rows if (r.level, r.mode) == (level, mode)]
-        right = [r for r in part if r.correct]
-        timed = [r for r in right if r.speedup is not None]
-        drafts, verdicts = [r.draft_seconds for r in part], [r.verdict_seconds for r in part if r.drafted]
-        fast = f"{sum((r.speedup or 0) >= 1 for r in timed)}" if timed else "-"
-        lines.append(
-            f"| {level or '-'} | {mode} | {len(part)} | {sum(r.drafted for r in part)} | {len(right)} "
-            f"| {percentile(drafts, 0.5):.1f} / {percentile(drafts, 0.95):.1f} "
-            f"| {percentile(verdicts, 0.5):.1f} / {percentile(verdicts, 0.95):.1f} | {fast} "
-            f"| {geometric_mean(r.speedup for r in right)} | {geometric_mean(r.speedup_compiled for r in right)} |"
-        )
-    return lines
-
-
-def text(rows: Sequence[Row], command: str, machine: str, seconds: float) -> str:
-    """The Markdown file."""
-    failed = [f"| {r.problem} | {r.mode} | {r.reason.replace('|', '/')} |" for r in rows if not r.correct]
-    fixed = [f"- {r.problem} ({r.mode}): {', '.join(r.fixed_sizes)}" for r in rows if r.correct and r.fixed_sizes]
-    parts = ["# The compiler's drafts", f"`{command}`  ", f"{machine}, {date.today()}, {seconds:.0f} s in all.",
-             "\n".join(table(rows))]  # fmt: skip
-    if failed:
-        parts += ["## Not correct", "\n".join(["| problem | mode | why |", "|---|---|---|", *failed])]
-    if fixed:
-        parts += ["## Correct, with a size that tracing fixed", "\n".join(fixed)]
-    return "\n\n".join(parts) + "\n"
 
 
 def machine_of(device: str) -> str:
@@ -171,6 +136,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, help="after which no problem is begun")
+    parser.add_argument("--tune", type=float, metavar="SECONDS", help="of the GPU, for each right draft")
     parser.add_argument("--keep", type=Path, help="a folder for the drafts")
     parser.add_argument("--draft-only", action="store_true", help="judge nothing")
     parser.add_argument("--out", type=Path, default=Path("bench/results/compiler_drafts"))
@@ -198,7 +164,7 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
 
         def one(problem: Problem, mode: Mode) -> Row | None:
             late = arguments.seconds is not None and time.monotonic() - start > arguments.seconds
-            return None if late else measured(problem, mode, drafter, evaluator, arguments.keep)
+            return None if late else measured(problem, mode, drafter, evaluator, arguments.keep, arguments.tune)
 
         jobs = {pool.submit(one, *pair): number for number, pair in enumerate(asked)}
         for job in as_completed(jobs):
@@ -218,7 +184,7 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
     rows = [found[number] for number in sorted(found)]
     if len(rows) < len(asked):
         say(f"{len(asked) - len(rows)} were not begun within {arguments.seconds:.0f} s")
-    say("\n".join(table(rows)))
+    say("\n".join([*table(rows), "", *best_table(rows)]))
     say(f"{time.monotonic() - start:.0f} s in all")
     return 0
 

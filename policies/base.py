@@ -69,6 +69,8 @@ class Request(Value):
     """Which conversation this belongs to. Only the scripted policy looks: each thread starts the script anew."""
     turn: int | None = None
     """How many completions the thread has had. A scripted run that was killed goes on at the exact answer."""
+    fault: str | None = None
+    """Of the candidate that is to be repaired; None where there is none."""
 
     def repeated(self, count: int) -> list[Request]:
         """`count` independent draws: seed, seed + 1, ... where a seed was given."""

@@ -44,6 +44,7 @@ class Asking:
             sampling=self._settings.sampling(self._form, turn, self._trajectory_id, left),
             thread=str(self._trajectory_id),
             turn=turn,
+            fault=_fault_of(plan.parent),
         )
 
     def _asked(self, plan: NextTurn, attempts: Sequence[Attempt], budget: str) -> PromptFields:
@@ -80,6 +81,11 @@ class Asking:
             origin=completion.origin,
         )
         return attempt, source
+
+
+def _fault_of(parent: Attempt | None) -> str | None:
+    failure = parent.report.failure if parent is not None and parent.report is not None else None
+    return failure.fault.value if failure is not None else None
 
 
 def _is_tuned(parent: Attempt, attempts: Sequence[Attempt]) -> bool:

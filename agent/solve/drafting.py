@@ -68,13 +68,15 @@ class Drafter(AbstractContextManager["Drafter"]):
             source = Path(settings.draft).read_text(encoding="utf-8")
             return DraftedTurn(policy, lambda: Draft(source=source), Origin.FILE)
         turn = 1 if settings.draft == DraftKind.AUTO else 0
-        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work, settings.partial), turn=turn)
+        on_gpu = settings.device != "cpu"
+        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work, settings.partial, on_gpu), turn=turn)
 
-    def draft(self, problem: Problem, own_work: str = "strict", partial: bool = False) -> Draft:
+    def draft(self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False) -> Draft:
         """One kernel in place of a pattern where one fits (flash attention); else the compiler's, strict or with a
         library's products as the rule of own work allows.
 
-        partial: products are the draft's own, and what there is no kernel for stays in torch.
+        partial: products are the draft's own, and what there is no kernel for stays in torch. tf32: convolutions of
+        fp32 multiply as the library's do by default on a GPU.
         """
         if (transformed := self._templates.draft(problem)) is not None:
             return transformed
@@ -83,8 +85,9 @@ class Drafter(AbstractContextManager["Drafter"]):
         mode = Mode.STRICT if strict else Mode.SHARE
         try:
             made = draft(
-                problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied_sources(problem)
-            )
+                problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied_sources(problem),
+                tf32=tf32,
+            )  # fmt: skip
         except InfrastructureError as error:
             made = Draft(mode=mode, refused=str(error))
         self.refused = made.refused

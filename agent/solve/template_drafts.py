@@ -30,7 +30,7 @@ class TemplateDrafter:
         if not made.usable:
             return None
         self._say(f"drafted as {made.transformation}")
-        return Draft(source=made.source, kernels=1, seconds=made.seconds)
+        return Draft(source=made.source, kernels=1, seconds=made.seconds, algebra=made.algebra)
 
     def close(self) -> None:
         """Ends the process; the next draft begins another."""

@@ -59,10 +59,8 @@ class TuneTurn:
     def _asked(self, spent: Spent) -> TuneSettings:
         budget = self._settings.budgets.gpu_seconds
         left = 120.0 if budget is None else max(1.0, TURN_SHARE_OF_GPU_SECONDS * (budget - spent.gpu_seconds))
-        return TuneSettings(
-            target=self._settings.targets[0], device=self._settings.device, own_work=self._settings.own_work,
-            configurations=CONFIGURATIONS, measured=MEASURED, gpu_seconds=min(120.0, left),
-        )  # fmt: skip
+        told = self._settings
+        return turn_settings(told.targets[0], told.device, told.own_work).with_(gpu_seconds=min(120.0, left))
 
     def _journal(self, problem: Problem, source: str, settings: TuneSettings, place: str, parent: Attempt) -> Journal:
         import tempfile
@@ -72,6 +70,13 @@ class TuneTurn:
         folder = self._folder / "tuning" if self._folder is not None else Path(tempfile.mkdtemp(prefix="tuning-"))
         folder.mkdir(parents=True, exist_ok=True)
         return Journal(folder / f"{parent.hash[:24] or 'candidate'}-{identity[:12]}.jsonl", identity)
+
+
+def turn_settings(target: str, device: str, own_work: str) -> TuneSettings:
+    """What a turn of TUNE searches; the budget in GPU-seconds and the precision are its caller's."""
+    return TuneSettings(
+        target=target, device=device, own_work=own_work, configurations=CONFIGURATIONS, measured=MEASURED
+    )
 
 
 def precision_for(problem: Problem) -> PrecisionClass:

@@ -45,6 +45,10 @@ class Draft(Value):
     """Operators that the candidate leaves to torch."""
     fixed_sizes: tuple[str, ...] = ()
     """Sizes that tracing turned into numbers: at other values of these the candidate is wrong."""
+    algebra: bool = False
+    """Whether operations of the problem are not made because exact algebra takes them away: what that gains is told
+    apart from speed.
+    """
     refused: str = ""
     """One line: the operator or the line of the problem that the compiler cannot draft."""
     seconds: float = 0.0
@@ -62,15 +66,23 @@ def draft(
     mode: Mode = Mode.STRICT,
     partial: bool = False,
     varied: tuple[str, ...] = (),
+    tf32: bool = False,
     seconds: float = SECONDS,
 ) -> Draft:
     """The compiler's draft for a problem's text.
 
     partial: operators that have no kernel of their own stay in torch, instead of ending the draft. varied: the same
-    problem at other sizes, whose differences tell which numbers are sizes. Never raises for what is wrong
-    with the problem.
+    problem at other sizes, whose differences tell which numbers are sizes. tf32: convolutions of fp32 multiply in tf32
+    where torch.backends.cudnn.allow_tf32 lets torch's own do so, which is its default on a GPU.
+    Never raises for what is wrong with the problem.
     """
-    asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied)}
+    asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32}
     answer = run(ENTRY, asked, seconds)
     known = {name: answer[name] for name in Draft.model_fields if name in answer}
     return Draft.model_validate({**known, "mode": mode})
+
+
+def in_fp32(source: str) -> str:
+    """A draft with its products of tf32 in fp32; empty where it has none."""
+    exact = source.replace("input_precision='tf32'", "input_precision='ieee'")
+    return exact if exact != source else ""

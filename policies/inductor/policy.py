@@ -19,7 +19,10 @@ from kernelwright.policies.base import (
     Usage,
 )
 from kernelwright.policies.forwarding import Forwarding
-from kernelwright.policies.inductor.draft import NAME, Draft
+from kernelwright.policies.inductor.draft import NAME, Draft, in_fp32
+
+IMPRECISE = "precision"
+"""What a request says of a candidate that is right but for its rounding (tools/faults.py)."""
 
 
 class CompilerPolicy:
@@ -38,7 +41,8 @@ class CompilerPolicy:
 
 
 class DraftedTurn(Forwarding):
-    """Answers one turn of a conversation with a draft that the policy did not write; every other turn is the policy's.
+    """Answers one turn of a conversation with a draft that the policy did not write; every other turn is the policy's,
+    but for a repair of the draft's precision: products of tf32 are then made in fp32.
 
     The completion names `compiler` (or `file`) as its policy and holds no token ids, so it is never a row of GRPO.
     """
@@ -56,17 +60,27 @@ class DraftedTurn(Forwarding):
         """
         super().__init__(policy)
         self._make, self._origin, self._turn = make, origin, turn
+        self._made: Draft | None = None
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         return [completion for request in requests for completion in self._one(request)]
 
     def _one(self, request: Request) -> list[Completion]:
         if request.turn != self._turn:
-            return self.policy.sample([request])
-        draft = self._make()
+            exact = self._exact(request)
+            return self.policy.sample([request]) if exact is None else [self._completion(exact)]
+        draft = self._made = self._make()
         if not draft.usable and not isinstance(self.policy, CompilerPolicy) and self.policy.name != NAME:
             return self.policy.sample([request])
         return [self._completion(draft)]
+
+    def _exact(self, request: Request) -> Draft | None:
+        """The draft again, in fp32, where the turn after it is to repair its precision."""
+        if request.turn != self._turn + 1 or request.fault != IMPRECISE:
+            return None
+        made = self._made or self._make()  # a run that goes on in another process
+        source = in_fp32(made.source)
+        return made.with_(source=source, seconds=0.0) if source else None
 
     def _completion(self, draft: Draft) -> Completion:
         text = f"```python\n{draft.source}```\n" if draft.usable else f"No draft: {draft.refused}"

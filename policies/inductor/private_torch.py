@@ -196,7 +196,8 @@ def configure(own_products: bool) -> None:
 
     config.compile_threads = 1
     config.size_asserts = config.allow_buffer_reuse = config.graph_partition = config.inplace_buffers = False
-    config.layout_optimization = config.online_softmax = config.fallback_random = False
+    config.layout_optimization = config.fallback_random = False
+    config.online_softmax = True
     config.triton.cudagraphs = config.triton.mix_order_reduction = False
     config.triton.descriptive_names, config.triton.unique_kernel_names = "original_aten", True
     config.triton.native_matmul = own_products

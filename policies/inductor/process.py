@@ -47,7 +47,7 @@ def warm() -> None:
     _import_rooms()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        answer(EXAMPLE, "strict", False, [])
+        answer(EXAMPLE, "strict", False, [], False)
 
 
 def _import_rooms() -> None:
@@ -80,15 +80,15 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     _prepare()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        asked = (payload[name] for name in ("source", "mode", "partial", "varied"))
+        asked = (payload[name] for name in ("source", "mode", "partial", "varied", "tf32"))
         channel.send(answer(*asked))
 
 
-def answer(source: str, mode: str, partial: bool, varied: list[str]) -> dict[str, Any]:
+def answer(source: str, mode: str, partial: bool, varied: list[str], tf32: bool = False) -> dict[str, Any]:
     """The fields of a Draft."""
     start = time.monotonic()
     try:
-        made = drafted(source, mode == "strict", partial, varied)
+        made = drafted(source, mode == "strict", partial, varied, tf32)
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
         made = {"refused": _reason(error, source)}
     return {**made, "seconds": time.monotonic() - start}
@@ -109,7 +109,7 @@ def _reason(error: Exception, source: str) -> str:
     return at if number is None else f"{at} at {line_text(source, number)}"
 
 
-def drafted(source: str, strict: bool, partial: bool, varied: list[str]) -> dict[str, Any]:
+def drafted(source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False) -> dict[str, Any]:
     """Raises the first attempt's exception where no attempt gives a draft."""
     start = time.monotonic()
     base, attempts = _attempts(source, varied)
@@ -118,7 +118,7 @@ def drafted(source: str, strict: bool, partial: bool, varied: list[str]) -> dict
     with _lowerings(strict):
         for free in attempts:
             try:
-                made = _attempt(base, free, strict and not partial)
+                made = _attempt(base, free, strict and not partial, tf32)
             except Exception as error:
                 first = first or error
                 if isinstance(error, Refused) and not str(error).startswith("Inductor"):
@@ -158,13 +158,13 @@ def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
     return base, [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
 
 
-def _attempt(source: str, free: Any, strict: bool) -> dict[str, Any]:
+def _attempt(source: str, free: Any, strict: bool, tf32: bool) -> dict[str, Any]:
     from kernelwright.policies.inductor.lowering.generating import generate
     from kernelwright.policies.inductor.tracing.graph import trace
     from kernelwright.policies.inductor.writing.candidate import write_candidate
 
     traced = trace(source, free, partial=not strict)
-    made = write_candidate(traced, generate(traced))
+    made = write_candidate(traced, generate(traced), tf32)
     if strict and made.library_calls:
         left = dict.fromkeys(made.library_calls)
         raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
@@ -185,10 +185,12 @@ class _lowerings:
 
         from kernelwright.policies.inductor.lowering.convolutions import library_convolutions, own_convolutions
         from kernelwright.policies.inductor.lowering.products import own_products
+        from kernelwright.policies.inductor.lowering.softmax import online_softmax
         from kernelwright.policies.inductor.private_torch import configure
 
         self._before = dict(lowering.lowerings), dict(lowering._maybe_layout_constraints)
         configure(self._strict)
+        online_softmax()
         if self._strict:
             own_products()
             own_convolutions()

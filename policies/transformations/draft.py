@@ -36,6 +36,10 @@ class TransformedDraft(Value):
     source: str = ""
     transformation: str = ""
     """What was done: `flash attention`."""
+    algebra: bool = False
+    """Whether operations of the problem are not made because algebra takes them away: what that gains is no speed of
+    the same work.
+    """
     refused: str = ""
     """One line."""
     seconds: float = 0.0

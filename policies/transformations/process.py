@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from kernelwright.policies.transformations.attention import write_attention
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, export
 from kernelwright.policies.transformations.linear_sum import write_linear_sum
+from kernelwright.policies.transformations.matrix_vector import write_matrix_vector
 from kernelwright.policies.transformations.reduced_linear import write_reduced_linear
 from kernelwright.policies.transformations.row_reduction import write_row_reduction
 from kernelwright.policies.transformations.split_product import write_split_product
@@ -63,6 +64,7 @@ def answer(source: str) -> dict[str, Any]:
 TRANSFORMATIONS: tuple[tuple[str, Callable[[Exported], str]], ...] = (
     ("flash attention", write_attention),
     ("a reduction in two stages", write_row_reduction),
+    ("a product of a matrix and a vector in two stages", write_matrix_vector),
     ("a product split over its long axis", write_split_product),
     ("a sum of a linear layer, its weights summed first", write_linear_sum),
     ("a linear layer and the reduction of its rows in one kernel", write_reduced_linear),
@@ -74,7 +76,7 @@ def _transformed(exported: Exported) -> dict[str, Any]:
     reasons = []
     for name, write in TRANSFORMATIONS:
         try:
-            return {"source": write(exported), "transformation": name}
+            return {"source": write(exported), "transformation": name, "algebra": write is write_linear_sum}
         except NotTransformed as reason:
             reasons.append(f"{name}: {reason}")
     raise NotTransformed("; ".join(reasons))

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
+
+from kernelwright.policies.inductor.lowering.geometry import (
+    Geometry,
+    all_of,
+    arranged,
+    channels_last,
+    geometry,
+    inside,
+    reduced,
+    unravelled,
+)
+from kernelwright.policies.inductor.lowering.phases import by_phases, has_phases
 
 
 def own_convolutions() -> None:
@@ -43,57 +54,6 @@ def library_convolutions() -> None:
     lowering.lowerings[torch.ops.aten.convolution.default] = lowered
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """The sizes of one convolution; all lists have one entry for each spatial axis."""
-
-    batch: Any
-    channels: Any
-    """Input channels of one group."""
-    wide: Any
-    """Output channels of one group."""
-    groups: Any
-    size: list[Any]
-    out: list[Any]
-    kernel: list[Any]
-    stride: list[Any]
-    padding: list[Any]
-    dilation: list[Any]
-    reach: list[Any]
-    """dilation * (kernel - 1)."""
-    transposed: bool
-
-    @property
-    def axes(self) -> range:
-        return range(len(self.kernel))
-
-    @property
-    def depth(self) -> list[Any]:
-        """What is summed over: channels of a group, then taps."""
-        return [self.channels, *self.kernel]
-
-
-def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
-    groups: Any) -> Geometry:  # fmt: skip
-    """Returns the extents of a convolution, with an entry a spatial axis: strides, paddings and output sizes."""
-    from torch.utils._sympy.functions import FloorDiv
-
-    batch, channels, *size = x.get_size()
-    first, second, *kernel = weight.get_size()
-    axes = range(len(kernel))
-    stride, padding, dilation, extra = (list(v) * (len(kernel) // len(v)) for v in (stride, padding, dilation, extra))
-    reach = [dilation[i] * (kernel[i] - 1) for i in axes]
-    if transposed:
-        wide = second
-        out = [(size[i] - 1) * stride[i] - 2 * padding[i] + reach[i] + extra[i] + 1 for i in axes]
-    else:
-        wide = FloorDiv(first, groups)
-        out = [FloorDiv(size[i] + 2 * padding[i] - reach[i] - 1, stride[i]) + 1 for i in axes]
-    return Geometry(
-        batch, FloorDiv(channels, groups), wide, groups, size, out, kernel, stride, padding, dilation, reach, transposed
-    )
-
-
 def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: Any,
     output_padding: Any, groups: Any) -> Any:  # fmt: skip
     """aten.convolution: (groups of) weights [channels, depth] by patches [depth, pixels], then the bias."""
@@ -117,19 +77,14 @@ def convolution(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilat
 def _summed(g: Geometry, x: Any, weight: Any) -> Any:
     """The sum over channels and taps: by `tl.dot` where no side of the product is one."""
     import sympy
-    from torch._inductor import ir
     from torch._inductor.virtualized import V
 
     one = V.graph.sizevars.statically_known_equals
-    dot = not any(one(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out))
-    ranges, reduced, inner = (_as_product if dot else _as_sum)(g, x, weight)
-    made = ir.Reduction.create(
-        device=x.get_device(), dst_dtype=x.get_dtype(), src_dtype=x.get_dtype(), inner_fn=inner, ranges=ranges,
-        reduction_ranges=reduced, reduction_type="dot" if dot else "sum",
-    )  # fmt: skip
-    if isinstance(made.data.data, ir.Reduction):  # type: ignore[attr-defined]
-        made.realize()
-    return made
+    if any(one(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
+        return reduced("sum", x, *_as_sum(g, x, weight))
+    if has_phases(g):
+        return by_phases(g, x, weight)
+    return reduced("dot", x, *_as_product(g, x, weight))
 
 
 def _as_product(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any], Any]:
@@ -137,20 +92,22 @@ def _as_product(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any],
     from torch._inductor.virtualized import V, ops
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-    load_x, load_w = x.make_loader(), weight.make_loader()
+    load_x = channels_last(x)
+    load_w = arranged(x, [g.groups, g.wide, *g.kernel, g.channels], lambda group, m, *at: _weight(
+        g, weight.make_loader(), group, m, at[-1], at[:-1]))  # fmt: skip
     alone = V.graph.sizevars.statically_known_equals(g.batch * g.groups, 1)
     ranges = [*([] if alone else [g.batch * g.groups]), g.wide, sympy.prod(g.out)]
 
-    def inner(index: Any, reduced: Any) -> Any:
+    def inner(index: Any, step: Any) -> Any:
         together, channel, pixel = ([sympy.S.Zero] if alone else []) + list(index)
         n, group = together, sympy.S.Zero
         if g.groups != 1:
             n, group = FloorDiv(together, g.groups), ModularIndexing(together, 1, g.groups)
-        c, *taps = _unravelled(reduced[0], g.depth)
-        patch = _patch(g, load_x, n, group, _unravelled(pixel, g.out), c, taps)
-        return ops.dot(_weight(g, load_w, group, channel, c, taps), patch)
+        *taps, c = unravelled(step[0], g.steps)
+        patch = _patch(g, load_x, n, group, unravelled(pixel, g.out), c, taps)
+        return ops.dot(load_w([group, channel, *taps, c]), patch)
 
-    return ranges, [sympy.prod(g.depth)], inner
+    return ranges, [sympy.prod(g.steps)], inner
 
 
 def _as_sum(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any], Any]:
@@ -175,25 +132,20 @@ def _weight(g: Geometry, load: Any, group: Any, m: Any, c: Any, taps: Any) -> An
 
 def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps: Any) -> Any:
     """The input where this tap meets this pixel, and nought outside."""
-    import torch
     from torch._inductor.virtualized import ops
     from torch.utils._sympy.functions import Identity
 
     places, tests = (_transposed_places if g.transposed else _places)(g, pixel, taps)
     where = [n, c + group * g.channels, *places]
-    mask = None
-    for test, left, right in tests:
-        found = test(ops.index_expr(left, torch.int64), ops.index_expr(right, torch.int64))
-        mask = found if mask is None else ops.and_(mask, found)
-    if mask is None:
+    if not tests:
         return load(where)
-    return ops.masked(mask, lambda: load([Identity(v) for v in where]), 0.0)
+    return ops.masked(all_of(tests), lambda: load([Identity(v) for v in where]), 0.0)
 
 
 def _places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
     """Where a tap reads, and the comparisons that say whether that is inside."""
     places = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
-    return places, [test for i in g.axes if g.padding[i] != 0 for test in _inside(places[i], g.size[i])]
+    return places, [test for i in g.axes if g.padding[i] != 0 for test in inside(places[i], g.size[i])]
 
 
 def _transposed_places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
@@ -208,26 +160,8 @@ def _transposed_places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], l
         places.append(FloorDiv(far, g.stride[i]) - shift)
         if g.stride[i] != 1:
             tests.append((ops.eq, ModularIndexing(far, 1, g.stride[i]), sympy.S.Zero))
-        tests += _inside(places[i], g.size[i])
+        tests += inside(places[i], g.size[i])
     return places, tests
-
-
-def _inside(place: Any, size: Any) -> list[Any]:
-    import sympy
-    from torch._inductor.virtualized import ops
-
-    return [(ops.ge, place, sympy.S.Zero), (ops.lt, place, size)]
-
-
-def _unravelled(flat: Any, sizes: list[Any]) -> list[Any]:
-    """One index of each of the sizes, the last one running fastest."""
-    from torch.utils._sympy.functions import FloorDiv, ModularIndexing
-
-    places: list[Any] = []
-    for n in reversed(sizes):
-        places.append(ModularIndexing(flat, 1, n) if len(places) < len(sizes) - 1 else flat)
-        flat = FloorDiv(flat, n)
-    return places[::-1]
 
 
 def _average_pooling(pool: Any) -> Any:

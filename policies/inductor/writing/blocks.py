@@ -47,7 +47,9 @@ EXACT = (Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 8, 3))
 HALF = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4))
 """Of fp16 and bf16."""
 GATHERED = Tile(128, 64, 32, 8, 2)
-"""Of convolutions, whose patches are gathered: their addresses take registers too."""
+"""Of convolutions in fp32 without tensor cores, whose patches are gathered: their addresses take registers too."""
+PATCHES = Tile(128, 128, 32, 8, 3)
+"""Of convolutions by tensor cores."""
 ENOUGH = 100
 """Programs that keep most of a GPU's multiprocessors at work. Registers, shared memory and spills of the tiles were
 looked at by compiling for sm_90: none spills."""
@@ -56,7 +58,7 @@ looked at by compiling for sm_90: none spills."""
 def product_tile(kernel: Kernel) -> Tile:
     """The largest tile that gives enough programs at the problem's own sizes, or the smallest."""
     if kernel.convolves:
-        return GATHERED
+        return GATHERED if kernel.single and not kernel.by_tf32 else PATCHES
     tiles = EXACT if kernel.single else HALF
     rows, columns, batch = (kernel.hints.get(side, 1) for side in ("Y", "X", "Z"))
     for tile in tiles:

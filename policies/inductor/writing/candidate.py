@@ -53,8 +53,11 @@ class Candidate:
     library_calls: tuple[str, ...]
 
 
-def write_candidate(traced: Traced, generated: Generated) -> Candidate:
-    """The candidate. Raises Refused where Inductor's text holds something that has no plain form."""
+def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) -> Candidate:
+    """The candidate. Raises Refused where Inductor's text holds something that has no plain form.
+
+    tf32: convolutions of fp32 multiply as the library's do by default.
+    """
     kernels = kernels_of("\n".join([generated.text, *generated.bodies]))
     if not kernels:
         raise Refused(f"nothing is left for a kernel: it is {_what_remains(generated.text)}")
@@ -67,7 +70,7 @@ def write_candidate(traced: Traced, generated: Generated) -> Candidate:
     name_buffers(host, taken)
     launches = {k: [s for s in host.launches() if s.kernel is kernels[k]] for k in kernels}
     for kernel in kernels.values():
-        kernel.single = _is_single(traced)
+        kernel.single, kernel.library_tf32 = _is_single(traced), tf32 and _library_tf32()
     written = {
         k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.") for k in kernels if launches[k]
     }
@@ -109,6 +112,13 @@ def _is_single(traced: Traced) -> bool:
     """Whether every floating-point tensor that goes in is fp32."""
     given = [value for value in traced.flat if hasattr(value, "is_floating_point")]
     return all(str(value.dtype) == "torch.float32" for value in given if value.is_floating_point())
+
+
+def _library_tf32() -> bool:
+    """Whether cuDNN may convolve fp32 by tf32, which is torch's default: the problem's file has been executed here."""
+    import torch
+
+    return bool(torch.backends.cudnn.allow_tf32)
 
 
 def _without_decorators(function: ast.FunctionDef) -> ast.FunctionDef:

@@ -4,17 +4,21 @@ multiplication, and one by another costs as much as a dozen operations."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kernelwright.policies.inductor.writing.plain import assignments
 from kernelwright.policies.inductor.writing.products.hoisting import DIVIDING
 
 
-def divisors_as_constants(function: ast.FunctionDef) -> None:
-    """Annotates the parameters that stand in divisors with tl.constexpr, in place."""
+def divisors_as_constants(function: ast.FunctionDef, more: Collection[str] = ()) -> None:
+    """Annotates the parameters that stand in divisors with tl.constexpr, in place.
+
+    more: parameters that masks compare with. Where the compiler knows what divides them, it loads vectors under those
+    masks.
+    """
     plain = {a.arg for a in function.args.args if a.annotation is None and not a.arg.endswith("_pointer")}
     divided = {n.id for divisor in _divisors(function) for n in ast.walk(divisor) if isinstance(n, ast.Name)}
-    constant = (divided & plain) - _converted(function, plain)
+    constant = ((divided | set(more)) & plain) - _converted(function, plain)
     stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     for argument in function.args.args:
         if argument.arg in constant - stored:

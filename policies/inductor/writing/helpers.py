@@ -13,6 +13,7 @@ NAMES = {
     "maximum": "maximum", "minimum": "minimum", "max2": "row_maximum", "min2": "row_minimum", "any": "any_of",
     "maximum_with_index": "larger_with_index", "minimum_with_index": "smaller_with_index",
     "max_with_index": "row_maximum_with_index", "min_with_index": "row_minimum_with_index", "prod": "row_product",
+    "online_softmax_combine": "running_softmax", "online_softmax_reduce": "row_softmax",
     "select_one": "select_one", "welford": "welford", "welford_combine": "welford_combine",
     "welford_reduce": "welford_step",
     "div_floor_integer": "floor_divide", "remainder_integer": "remainder", "promote_to_tensor": "",
@@ -31,6 +32,17 @@ BODIES = {
         "select_one(x, mask, dim, keep_dims=False):\n"
         "    return tl.sum(tl.where(mask, x, tl.zeros_like(x)), dim, keep_dims)"
     ),
+    "running_softmax": '''running_softmax(largest, total, x, fast: tl.constexpr):
+    """One more element for each running maximum, and for the sum of exponents relative to it."""
+    new = maximum(largest, x)
+    old_part = tl.where(new == -float("inf"), 1.0, tl.exp(largest - new))
+    return new, total * old_part + tl.where(new == -float("inf"), 1.0, tl.exp(x - new))''',
+    "row_softmax": '''row_softmax(largest, total, axis, fast: tl.constexpr):
+    """Of each row, the maximum and the sum of exponents relative to it."""
+    whole = row_maximum(largest, axis)
+    wide = tl.expand_dims(whole, axis)
+    apart = tl.where(wide == -float("inf"), 0.0, largest - wide)
+    return whole, tl.sum(total * tl.exp(apart), axis)''',
     "welford": '''welford(mean, square, count, axis):
     """Mean, sum of squared deviations and count of a row, from those of its parts."""
     total = tl.sum(count, axis)

@@ -12,6 +12,7 @@ KINDS = {"persistent_reduction": "reduction", "reduction": "reduction", "pointwi
 """Inductor's decorators, in words."""
 MATMUL = r"mm(?![a-z])"
 """mm, bmm, addmm, not cummax."""
+MATMUL_OPERATOR = r"(add|b|baddb)?mm$"
 FAMILIES = (
     ("softmax", "softmax"), ("layer_norm", "layer_norm"), ("batch_norm", "batch_norm"), ("convolution", "convolution"),
     (MATMUL, "matmul"), ("embedding", "embedding"), ("cumsum", "cumsum"), ("max_pool", "max_pool"),
@@ -61,6 +62,8 @@ class Kernel:
     """Its programs take tiles in groups."""
     single: bool = True
     """What it multiplies is fp32."""
+    library_tf32: bool = False
+    """torch.backends.cudnn.allow_tf32, as the problem leaves it."""
 
     @property
     def parameters(self) -> list[str]:
@@ -72,8 +75,14 @@ class Kernel:
 
     @property
     def convolves(self) -> bool:
-        """Whether its product is one with patches of an image."""
-        return self.dot and "convolution" in self.operators
+        """Whether its product is one with patches of an image, and not one that reads what a convolution gave."""
+        return self.dot and "convolution" in self.operators and not any(re.match(MATMUL_OPERATOR, o)
+            for o in self.operators)  # fmt: skip
+
+    @property
+    def by_tf32(self) -> bool:
+        """Whether its product is of fp32 by tf32, as the library's own convolutions are by default."""
+        return self.convolves and self.single and self.library_tf32
 
     @property
     def text(self) -> str:

@@ -20,6 +20,7 @@ from kernelwright.policies.inductor.writing.plain import plain_function, renamed
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.grouping import grouped
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
+from kernelwright.policies.inductor.writing.products.input_precision import by_tf32
 from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
 
 SKIPPED = re.compile(
@@ -219,9 +220,12 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
     if kernel.dot:
         flat_products(function)
         hoist_divisions(function)
+        if kernel.by_tf32:
+            by_tf32(function)
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and grouped(function)
     numbers_spread(function)
-    divisors_as_constants(function)
+    extents = {parameters[p] for p in ("xnumel", "r0_numel") if kernel.convolves and p in parameters}
+    divisors_as_constants(function, extents)
     return Written(_kernel_text(function, comment), kept)
 
 

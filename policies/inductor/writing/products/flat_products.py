@@ -31,8 +31,28 @@ def flat_products(function: ast.FunctionDef) -> None:
             ast.fix_missing_locations(function)
             return
     drop_unused(function)
+    _without_second_masks(function)
     _old_names(function)
     ast.fix_missing_locations(function)
+
+
+def _without_second_masks(function: ast.FunctionDef) -> None:
+    """`tl.where(mask, x, 0)` of a product's operand is x where x was loaded under that mask and is nought elsewhere:
+    what was loaded then need not go through registers before it is multiplied.
+    """
+    defined = dict(assignments(function))
+    for dot in [n for n in ast.walk(function) if _is_call(n, "dot")]:
+        assert isinstance(dot, ast.Call)
+        for place, operand in enumerate(dot.args[:2]):
+            if not _is_call(operand, "where") or not isinstance(operand, ast.Call) or len(operand.args) != 3:
+                continue
+            mask, value, other = operand.args
+            load = defined.get(value.id) if isinstance(value, ast.Name) else None
+            if ast.unparse(other) in ("0", "0.0") and isinstance(load, ast.Call) and _is_call(load, "load"):
+                under = [ast.unparse(a) for a in load.args[1:2]] or [""]
+                outside = [ast.unparse(k.value) for k in load.keywords if k.arg == "other"]
+                if ast.unparse(mask) in under[0].split(" & ") and outside == ["0.0"]:
+                    dot.args[place] = value
 
 
 _SIDES = ("left", "right")
@@ -87,7 +107,7 @@ class _Orienting:
     """Copies of what an operand is made from, with the rows of one matrix first and its columns second."""
 
     def __init__(self, function: ast.FunctionDef, side: str, shape: list[str]) -> None:
-        self._function, self._side, self._shape = function, side, shape
+        self._function, self._side, self.shape = function, side, shape
         counts: dict[str, int] = {}
         for node in ast.walk(function):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -107,9 +127,9 @@ class _Orienting:
         if not isinstance(value, ast.Call) or not _is_call(value, "arange") or len(value.args) != 2:
             raise _NotFlat
         extent = ast.unparse(value.args[1])
-        if extent not in self._shape:
+        if extent not in self.shape:
             raise _NotFlat
-        axes = ":, None" if self._shape.index(extent) == 0 else "None, :"
+        axes = ":, None" if self.shape.index(extent) == 0 else "None, :"
         return ast.parse(f"{ast.unparse(value)}[{axes}]", mode="eval").body
 
     def name(self, node: ast.Name) -> ast.expr:
@@ -155,6 +175,10 @@ class _Copying(ast.NodeTransformer):
         if _of_one_element(node):
             made: ast.expr = self.visit(node.args[0])
             return made
+        if _is_call(node, "broadcast_to") and len(node.args) == 2 and len(getattr(node.args[1], "elts", [])) > 2:
+            node.args[1] = ast.parse(f"[{', '.join(self._orienting.shape)}]", mode="eval").body
+            node.args[0] = self.visit(node.args[0])
+            return node
         if _is_call(node, *CHANGES_SHAPE):
             raise _NotFlat
         if not isinstance(node.func, ast.Name):

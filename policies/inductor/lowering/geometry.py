@@ -1,0 +1,131 @@
+"""The extents of a convolution, and how its operands lie in memory: channels side by side, so that whole vectors of
+them are loaded at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The sizes of one convolution; all lists have one entry for each spatial axis."""
+
+    batch: Any
+    channels: Any
+    """Input channels of one group."""
+    wide: Any
+    """Output channels of one group."""
+    groups: Any
+    size: list[Any]
+    out: list[Any]
+    kernel: list[Any]
+    stride: list[Any]
+    padding: list[Any]
+    dilation: list[Any]
+    reach: list[Any]
+    """dilation * (kernel - 1)."""
+    transposed: bool
+
+    @property
+    def axes(self) -> range:
+        return range(len(self.kernel))
+
+    @property
+    def depth(self) -> list[Any]:
+        """What is summed over: channels of a group, then taps."""
+        return [self.channels, *self.kernel]
+
+    @property
+    def steps(self) -> list[Any]:
+        """The same of a product, taps first: channels that lie side by side are then loaded together."""
+        return [*self.kernel, self.channels]
+
+
+def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
+    groups: Any) -> Geometry:  # fmt: skip
+    """Returns the extents of a convolution, with an entry a spatial axis: strides, paddings and output sizes."""
+    from torch.utils._sympy.functions import FloorDiv
+
+    batch, channels, *size = x.get_size()
+    first, second, *kernel = weight.get_size()
+    axes = range(len(kernel))
+    stride, padding, dilation, extra = (list(v) * (len(kernel) // len(v)) for v in (stride, padding, dilation, extra))
+    reach = [dilation[i] * (kernel[i] - 1) for i in axes]
+    if transposed:
+        wide = second
+        out = [(size[i] - 1) * stride[i] - 2 * padding[i] + reach[i] + extra[i] + 1 for i in axes]
+    else:
+        wide = FloorDiv(first, groups)
+        out = [FloorDiv(size[i] + 2 * padding[i] - reach[i] - 1, stride[i]) + 1 for i in axes]
+    return Geometry(
+        batch, FloorDiv(channels, groups), wide, groups, size, out, kernel, stride, padding, dilation, reach, transposed
+    )
+
+
+def arranged(x: Any, sizes: list[Any], value: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    """A loader of a new tensor that lies as its sizes say; value: of the element at the given places."""
+    from torch._inductor import ir
+
+    made = ir.Pointwise.create(
+        device=x.get_device(), dtype=x.get_dtype(), inner_fn=lambda index: value(*index), ranges=sizes
+    )
+    made.realize()
+    ir.as_storage_and_layout(made, freeze=True, want_contiguous=True)
+    return made.make_loader()
+
+
+def channels_last(x: Any) -> Callable[[list[Any]], Any]:
+    """A loader by the places of the tensor as it is (batch, channels, then the spatial axes), of a copy with its
+    channels last in memory.
+    """
+    load = x.make_loader()
+    batch, channels, *size = x.get_size()
+    moved = arranged(x, [batch, *size, channels], lambda n, *at: load([n, at[-1], *at[:-1]]))
+    return lambda index: moved([index[0], *index[2:], index[1]])
+
+
+def reduced(kind: Literal["sum", "dot"], x: Any, ranges: list[Any], steps: list[Any], inner: Any) -> Any:
+    """A reduction of Inductor's: `sum`, or `dot` for one by tl.dot."""
+    from torch._inductor import ir
+
+    made = ir.Reduction.create(
+        device=x.get_device(), dst_dtype=x.get_dtype(), src_dtype=x.get_dtype(), inner_fn=inner, ranges=ranges,
+        reduction_ranges=steps, reduction_type=kind,
+    )  # fmt: skip
+    if isinstance(made.data.data, ir.Reduction):  # type: ignore[attr-defined]
+        made.realize()
+    return made
+
+
+def all_of(tests: list[Any]) -> Any:
+    """Of comparisons: whether all hold."""
+    import torch
+    from torch._inductor.virtualized import ops
+
+    mask = None
+    for test, left, right in tests:
+        found = test(ops.index_expr(left, torch.int64), ops.index_expr(right, torch.int64))
+        mask = found if mask is None else ops.and_(mask, found)
+    return mask
+
+
+def inside(place: Any, size: Any) -> list[Any]:
+    """The comparisons that say whether a place is one of an axis."""
+    import sympy
+    from torch._inductor.virtualized import ops
+
+    return [(ops.ge, place, sympy.S.Zero), (ops.lt, place, size)]
+
+
+def unravelled(flat: Any, sizes: list[Any]) -> list[Any]:
+    """One index of each of the sizes, the last one running fastest."""
+    from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+    places: list[Any] = []
+    for n in reversed(sizes):
+        places.append(ModularIndexing(flat, 1, n) if len(places) < len(sizes) - 1 else flat)
+        flat = FloorDiv(flat, n)
+    return places[::-1]

@@ -1,0 +1,113 @@
+"""Transposed convolutions with a stride, phase by phase: pixels whose places leave the same remainder by the strides
+meet the same taps. Each phase is a product with those taps alone, where one product over all of them would mostly
+multiply with nought.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelwright.policies.inductor.lowering.geometry import (
+    Geometry,
+    all_of,
+    arranged,
+    channels_last,
+    inside,
+    reduced,
+    unravelled,
+)
+
+
+def has_phases(g: Geometry) -> bool:
+    """Whether it is a transposed convolution whose strides are known numbers, one of them over one."""
+    import sympy
+
+    known = all(isinstance(n, int | sympy.Integer) for n in [*g.stride, *g.kernel, *g.padding])
+    return g.transposed and known and any(n != 1 for n in g.stride) and all(n == 1 for n in g.dilation)
+
+
+def by_phases(g: Geometry, x: Any, weight: Any) -> Any:
+    """The convolution [batch, channels, *out]. Axis by axis, with a stride s, padding p and a phase r: the pixel
+    s * q + r meets the taps s * j + (r + p) % s, and reads the input at q + (r + p) // s - j.
+    """
+    import sympy
+    from torch._inductor.virtualized import ops
+    from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
+
+    taps = [-(-int(k) // int(s)) for k, s in zip(g.kernel, g.stride, strict=True)]
+    quotients = [FloorDiv(n + s - 1, s) for n, s in zip(g.out, g.stride, strict=True)]
+    phases, steps = sympy.prod(g.stride), [*taps, g.channels]
+    load_x = channels_last(x)
+    load_w = arranged(x, [g.groups, phases, g.wide, *steps], _weights(g, weight.make_loader()))
+
+    def inner(index: Any, step: Any) -> Any:
+        together, channel, pixel = index
+        image, phase = FloorDiv(together, phases), unravelled(ModularIndexing(together, 1, phases), g.stride)
+        group = ModularIndexing(image, 1, g.groups) if g.groups != 1 else sympy.S.Zero
+        *j, c = unravelled(step[0], steps)
+        q = unravelled(pixel, quotients)
+        places = [q[i] + FloorDiv(phase[i] + g.padding[i], g.stride[i]) - j[i] for i in g.axes]
+        where = [FloorDiv(image, g.groups), c + group * g.channels, *places]
+        tests = [test for i in g.axes for test in inside(places[i], g.size[i])]
+        mask = all_of([*tests, *_there(g, _taps(g, phase, j))])
+        patch = ops.masked(mask, lambda: load_x([Identity(v) for v in where]), 0.0)
+        return ops.dot(load_w([group, ModularIndexing(together, 1, phases), channel, *j, c]), patch)
+
+    ranges = [g.batch * g.groups * phases, g.wide, sympy.prod(quotients)]
+    made = reduced("dot", x, ranges, [sympy.prod(steps)], inner)
+    return _interleaved(g, made, quotients)
+
+
+def _weights(g: Geometry, load: Any) -> Any:
+    """The taps of each phase, and nought where there are fewer."""
+    from torch._inductor.virtualized import ops
+    from torch.utils._sympy.functions import Identity
+
+    def value(group: Any, together: Any, m: Any, *at: Any) -> Any:
+        *j, c = at
+        phase = unravelled(together, g.stride)
+        taps = _taps(g, phase, j)
+        where = [c + group * g.channels, m, *taps]
+        if not (tests := _there(g, taps)):
+            return load(where)
+        return ops.masked(all_of(tests), lambda: load([Identity(v) for v in where]), 0.0)
+
+    return value
+
+
+def _taps(g: Geometry, phase: list[Any], j: list[Any]) -> list[Any]:
+    from torch.utils._sympy.functions import ModularIndexing
+
+    return [j[i] * g.stride[i] + ModularIndexing(phase[i] + g.padding[i], 1, g.stride[i]) for i in g.axes]
+
+
+def _there(g: Geometry, taps: list[Any]) -> list[Any]:
+    """The comparisons that say whether a tap is one of the kernel's: a phase may have fewer than another, and what is
+    not multiplied must not be loaded either, where it may be NaN.
+    """
+    import sympy
+    from torch._inductor.virtualized import ops
+
+    return [(ops.lt, taps[i], sympy.sympify(g.kernel[i])) for i in g.axes if g.kernel[i] % g.stride[i] != 0]
+
+
+def _interleaved(g: Geometry, made: Any, quotients: list[Any]) -> Any:
+    """The phases as one image; read in place by what follows."""
+    import sympy
+    from torch._inductor import ir
+    from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+    load, phases = made.make_loader(), sympy.prod(g.stride)
+
+    def value(index: Any) -> Any:
+        n, channel, *pixel = index
+        group, m = FloorDiv(channel, g.wide), ModularIndexing(channel, 1, g.wide)
+        phase, flat = sympy.S.Zero, sympy.S.Zero
+        for i in g.axes:
+            phase = phase * g.stride[i] + ModularIndexing(pixel[i], 1, g.stride[i])
+            flat = flat * quotients[i] + FloorDiv(pixel[i], g.stride[i])
+        return load([(n * g.groups + group) * phases + phase, m, flat])
+
+    return ir.Pointwise.create(
+        device=made.get_device(), dtype=made.get_dtype(), inner_fn=value, ranges=[g.batch, g.wide * g.groups, *g.out]
+    )

@@ -1,0 +1,34 @@
+"""Softmax over rows that no program can hold: the largest element and the sum of exponents in one pass over the row
+(Milakov and Gimelshein 2018), where Inductor would pass over it twice, because it does not know how long the row is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+LONG_ROW = 1 << 14
+"""Elements, at the problem's own sizes: shorter rows are still in the caches at the second pass, and two passes are
+kinder to short rows than the rescaling of a sum."""
+
+
+def online_softmax() -> None:
+    """Replaces the lowering of what softmax and log-softmax begin with, for the rest of this process."""
+    from torch._inductor import inductor_prims
+    from torch._inductor.lowering import lowerings
+
+    plain = lowerings[inductor_prims.prepare_softmax_online]
+
+    def lowered(x: Any, dim: int) -> Any:
+        from torch._inductor.ir import OnlineSoftmaxReduction
+        from torch._inductor.lowering import _make_reduction_inner
+        from torch._inductor.virtualized import V
+
+        asked = _make_reduction_inner(x, axis=dim, keepdims=True, dtype=None, override_return_dtype=None)
+        (extent,) = asked["reduction_ranges"]
+        sizes: Any = V.graph.sizevars
+        hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # its name before torch 2.12
+        if hint(extent, fallback=0) < LONG_ROW:
+            return plain(x, dim)
+        return OnlineSoftmaxReduction.create(input_node=x, num_output=2, **asked)
+
+    lowerings[inductor_prims.prepare_softmax_online] = lowered
