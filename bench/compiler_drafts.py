@@ -10,8 +10,8 @@ FOLDER is a folder of problem files, or a checkout of KernelBench or of TritonBe
 On a CPU a draft is compiled for one target and replayed under Triton's interpreter at small sizes; on a GPU
 (`--device cuda:0`) it is judged and timed at full size. A draft that is right but for its precision is judged again
 with its products in fp32. `--tune SECONDS` lets TUNE search the numbers of every right draft, for so many seconds of
-the GPU each, and judges what won once more. `NAME.md` is for people, `NAME.json` for machines; both are written again after
-every problem, so that Ctrl-C keeps what is done.
+the GPU each, and judges what won once more. `NAME.md` is for people, `NAME.json` for machines; both are written again
+after every problem, so that Ctrl-C keeps what is done.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from typer.models import OptionInfo
 if TYPE_CHECKING:
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.agent.loop.stopping import Budgets
+    from kernelwright.agent.tuning.settings import PrecisionClass
     from kernelwright.policies.base import Policy
 
 POLICY_PANEL = "Policy"
@@ -248,6 +249,7 @@ def settings_of(
     drafting: DraftOptions,
     elsewhere: Elsewhere | None = None,
     tune: bool = False,
+    precision: str = "",
 ) -> Settings:
     """Returns the settings of a run, checked. Raises InputError for a value that no option has.
 
@@ -281,12 +283,24 @@ def settings_of(
         draft=draft_kind(drafting.draft, policy),
         partial=drafting.partial,
         tune=tune and device != "cpu",
+        precision=precision_class(precision).value if precision else "",
         budgets=budgets.with_(turns=1) if policy == "compiler" else budgets,
         temperature=sampling.temperature,
         reply_tokens=sampling.reply_tokens,
         seed=sampling.seed,
         prompts=sampling.prompts,
     )
+
+
+def precision_class(asked: str) -> PrecisionClass:
+    """`ieee`, `split` or `any` as a value. Raises InputError."""
+    from kernelwright.agent.tuning.settings import PrecisionClass
+    from kernelwright.errors import InputError
+
+    try:
+        return PrecisionClass(asked)
+    except ValueError:
+        raise InputError(f"--precision {asked!r}: choose {', '.join(PrecisionClass)}") from None
 
 
 def expand_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -42,6 +42,15 @@ Tune = Annotated[
         "--tune/--no-tune", help="Tune the numbers of a correct kernel (on a GPU).", rich_help_panel=SEARCH_PANEL
     ),
 ]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        help="Products of fp32: ieee, split (also bf16x3 and tf32x3), or any (also tf32).",
+        show_default="split; any where the problem convolves",
+        rich_help_panel=SEARCH_PANEL,
+    ),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the prompt, the plan and an estimate, and do nothing else.")
 ]
@@ -57,6 +66,7 @@ def solve(
     drafting: DraftOptions,
     policy: PolicyName = "embedded",
     tune: Tune = True,
+    precision: Precision = None,
     kernelbench: KernelBench = None,
     db: Database = None,
     out: KernelFile = None,
@@ -72,7 +82,9 @@ def solve(
     from kernelwright.agent.problems.finding import find
 
     found = find(problem, kernelbench=kernelbench)
-    settings = settings_of(policy, sampling, search, budget, judging, drafting, tune=tune)
+    settings = settings_of(
+        policy, sampling, search, budget, judging, drafting, tune=tune, precision=precision or ""
+    )
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)
     return finish_solve(found, sampling.open_policy(policy), settings, db, out, as_json)

@@ -11,7 +11,7 @@ from kernelwright.agent.command_line.check import AsJson, Debug, Device, KernelB
 from kernelwright.agent.command_line.options import Database
 
 if TYPE_CHECKING:
-    from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
+    from kernelwright.agent.tuning.settings import TuneSettings
     from kernelwright.agent.tuning.tuned import Tuned
     from kernelwright.tools.problem import Problem
     from kernelwright.tools.tuning.kernel_text.parameters import Setting
@@ -58,6 +58,7 @@ def tune(
     kernel is not right.
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
+    from kernelwright.agent.command_line.options import precision_class
     from kernelwright.agent.problems.finding import find
     from kernelwright.agent.tuning.files import check_path, default_path
     from kernelwright.agent.tuning.settings import TuneSettings
@@ -66,7 +67,7 @@ def tune(
     found = find(problem, kernelbench=kernelbench)
     place = choose_device(device)
     settings = TuneSettings(
-        target=choose_targets([target] if target else [], place)[0], device=place, precision=_precision(precision),
+        target=choose_targets([target] if target else [], place)[0], device=place, precision=precision_class(precision),
         configurations=configurations, measured=measured, launches=max_launches, gpu_seconds=max_gpu_seconds,
         own_work=own_work_mode(own_work), shapes=tuple(_shape(text, found) for text in shape or []), keep=keep,
         classes=True,
@@ -131,16 +132,6 @@ def _priors(db: str | None, problem: Problem, place: str, source: str) -> list[d
             raise
         typer.echo(f"begins without what won before: {error}", err=True)
         return []
-
-
-def _precision(asked: str) -> PrecisionClass:
-    from kernelwright.agent.tuning.settings import PrecisionClass
-    from kernelwright.errors import InputError
-
-    try:
-        return PrecisionClass(asked)
-    except ValueError:
-        raise InputError(f"--precision {asked!r}: choose {', '.join(PrecisionClass)}") from None
 
 
 def _shape(text: str, problem: Problem) -> dict[str, int]:

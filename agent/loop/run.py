@@ -19,12 +19,14 @@ from kernelwright.agent.loop.run_verdicts import Judges, Tunes, unreadable_repor
 from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSES, Spent, StopReason, exhausted, spent_on
-from kernelwright.policies.base import Completion, Policy, PolicyRefused, PolicyUnavailable, Request
+from kernelwright.policies.base import Completion, Origin, Policy, PolicyRefused, PolicyUnavailable, Request
+from kernelwright.policies.inductor.draft import in_fp32
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
 from kernelwright.store.lineage import history
 from kernelwright.store.models import Action, Trajectory
 from kernelwright.store.models import State as CandidateState
+from kernelwright.tools.faults import Fault
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report, Rung
 
@@ -117,10 +119,18 @@ class Run:
 
     def _forbidden(self) -> StopReason | None:
         """The budget that leaves no room for the next action; walking up a report that is there costs nothing."""
-        asking = self.state in ASKING  # a turn of TUNE asks no policy
+        asking = self.state in ASKING and not self._makes_exact()  # nor does a turn of TUNE ask a policy
         judged = self.current is not None and self.current.report is not None
         acting = asking or self.state is State.TUNE or not judged
         return exhausted(self.settings.budgets, self.spent, asking) if acting else None
+
+    def _makes_exact(self) -> bool:
+        """Whether the next turn is the compiler's draft once more, in fp32: `DraftedTurn` answers it."""
+        last = self.attempts[-1] if self.attempts else None
+        failure = last.report.failure if last is not None and last.report is not None else None
+        if last is None or failure is None or self.state is not State.REPAIR or last.origin is not Origin.COMPILER:
+            return False
+        return failure.fault is Fault.PRECISION and bool(in_fp32(last.source or ""))
 
     def stop(self, reason: StopReason, message: str = "") -> None:
         """Writes why, and ends. After a pause the same command goes on."""

@@ -34,6 +34,10 @@ class Settings(Value):
     """Whether the compiler's draft may leave to torch what it has no kernel for."""
     tune: bool = False
     """Whether the numbers of every new best kernel are tuned (on a GPU)."""
+    precision: str = ""
+    """How products of fp32 may be made: ieee, split or any (agent/tuning/settings.py). Empty: as in eager or in parts,
+    which are about as precise.
+    """
     search: SearchKind = SearchKind.SERIAL
     samples: int = 4
     goal: Goal = Goal()
@@ -76,6 +80,7 @@ class Settings(Value):
             draft=told.get("draft", "policy"),
             partial=told.get("partial", False),
             tune=bool(told.get("tune", False)),
+            precision=told.get("precision", ""),
             search=told.get("search", SearchKind.SERIAL),
             samples=told.get("samples", 4),
             goal=Goal.parse(trajectory.goal or "correct"),
@@ -105,6 +110,8 @@ class Settings(Value):
             options["partial"] = True
         if self.tune:
             options["tune"] = True
+        if self.precision:
+            options["precision"] = self.precision
         return Start(
             problem=problem,
             policy=self.policy,

@@ -68,8 +68,8 @@ class Drafter(AbstractContextManager["Drafter"]):
             source = Path(settings.draft).read_text(encoding="utf-8")
             return DraftedTurn(policy, lambda: Draft(source=source), Origin.FILE)
         turn = 1 if settings.draft == DraftKind.AUTO else 0
-        on_gpu = settings.device != "cpu"
-        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work, settings.partial, on_gpu), turn=turn)
+        tf32 = settings.device != "cpu" and settings.precision in ("", "any")
+        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work, settings.partial, tf32), turn=turn)
 
     def draft(self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False) -> Draft:
         """One kernel in place of a pattern where one fits (flash attention); else the compiler's, strict or with a

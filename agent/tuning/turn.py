@@ -43,7 +43,9 @@ class TuneTurn:
     def tuned(self, problem: Problem, parent: Attempt, spent: Spent, say: Callable[[str], None]) -> Completion:
         """The parent's program with other numbers; the parent's own where none are faster, with the reason."""
         begun, source = time.monotonic(), parent.source or ""
-        settings = self._asked(spent).with_(precision=precision_for(problem))
+        told = self._settings.precision
+        precision = PrecisionClass(told) if told else precision_for(problem)
+        settings = self._asked(spent).with_(precision=precision, classes=True)
         place = self._evaluator.environment().gpu or "cpu"
         try:
             with self._journal(problem, source, settings, place, parent) as journal:
@@ -100,8 +102,20 @@ def summary(found: Tuned) -> str:
     precision = f", precision class {chosen.precision}" if chosen.precision is not None else ""
     return (
         f"{changes}: {found.before.median:.4g} ms before, {chosen.timing.median:.4g} ms after, on {found.device}"
-        f"{precision} ({found.launches} timed calls, {found.gpu_seconds:.1f} s)."
+        f"{precision} ({found.launches} timed calls, {found.gpu_seconds:.1f} s).{classes_told(found)}"
     )
+
+
+def classes_told(found: Tuned) -> str:
+    """The best of each class of precision, with its error beside eager's; empty where nothing multiplies fp32."""
+    told = []
+    for name, one in found.by_precision.items():
+        if one.timing is None:
+            continue
+        known = one.error is not None and one.eager_error is not None
+        error = f", error {one.error:.2g} (eager's {one.eager_error:.2g})" if known else ""
+        told.append(f"{name} {one.timing.median:.4g} ms{error}")
+    return f" Best by precision: {'; '.join(told)}." if told else ""
 
 
 def _answer(source: str, told: str, begun: float) -> Completion:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 
 from bench.compiler_drafts import main
+from bench.compiler_drafts_table import Row, best_table, text
+from bench.compiler_drafts_tuning import TunedRow
+from kernelwright.policies.inductor.draft import Mode
 
 MODULE = """
 import torch
@@ -29,3 +32,18 @@ def test_a_folder_is_drafted_and_what_was_not_begun_in_time_is_told(tmp_path):
     assert row["reason"] == "drafted, not judged"
     assert main([folder, "--draft-only", "--out", str(out), "--seconds", "-1"], said.append) == 0
     assert any("1 were not begun within -1 s" in line for line in said)
+
+
+def test_what_algebra_gains_is_told_apart_and_split_products_are_taken_back():
+    rows = [
+        Row(problem="sum", level="level2", mode=Mode.STRICT, correct=True, speedup=20.0, algebra=True),
+        Row(problem="relu", level="level2", mode=Mode.STRICT, correct=True, speedup=0.5),
+        Row(problem="relu", level="level2", mode=Mode.SHARE, correct=True, speedup=2.0, speedup_compiled=1.0,
+            tuning=TunedRow(unsplit=0.25)),
+        Row(problem="wrong", level="level2", mode=Mode.SHARE, speedup=9.0),
+    ]  # fmt: skip
+    _, _, whole, same, unsplit = best_table(rows)
+    assert whole.split("|")[2:6] == [" all ", " 2 ", " 2 ", " 6.32 "]
+    assert same.split("|")[2:7] == [" the same work ", " 1 ", " 1 ", " 2.00 ", " 1.00 "]
+    assert unsplit.split("|")[3:7] == [" 1 ", " 0 ", " 0.50 ", " 0.25 "]
+    assert "sum (strict): 20.00 over eager, exact algebra" in text(rows, "command", "machine", 1.0)

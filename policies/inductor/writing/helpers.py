@@ -14,6 +14,7 @@ NAMES = {
     "maximum_with_index": "larger_with_index", "minimum_with_index": "smaller_with_index",
     "max_with_index": "row_maximum_with_index", "min_with_index": "row_minimum_with_index", "prod": "row_product",
     "online_softmax_combine": "running_softmax", "online_softmax_reduce": "row_softmax",
+    "online_softmax_combine_with_sum": "joined_softmax",
     "select_one": "select_one", "welford": "welford", "welford_combine": "welford_combine",
     "welford_reduce": "welford_step",
     "div_floor_integer": "floor_divide", "remainder_integer": "remainder", "promote_to_tensor": "",
@@ -37,6 +38,11 @@ BODIES = {
     new = maximum(largest, x)
     old_part = tl.where(new == -float("inf"), 1.0, tl.exp(largest - new))
     return new, total * old_part + tl.where(new == -float("inf"), 1.0, tl.exp(x - new))''',
+    "joined_softmax": '''joined_softmax(largest, total, x, part, fast: tl.constexpr):
+    """A maximum and its sum of exponents more for each running one."""
+    new = maximum(largest, x)
+    old_share = tl.where(new == -float("inf"), 1.0, tl.exp(largest - new))
+    return new, total * old_share + part * tl.where(new == -float("inf"), 1.0, tl.exp(x - new))''',
     "row_softmax": '''row_softmax(largest, total, axis, fast: tl.constexpr):
     """Of each row, the maximum and the sum of exponents relative to it."""
     whole = row_maximum(largest, axis)
