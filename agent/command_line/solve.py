@@ -82,9 +82,7 @@ def solve(
     from kernelwright.agent.problems.finding import find
 
     found = find(problem, kernelbench=kernelbench)
-    settings = settings_of(
-        policy, sampling, search, budget, judging, drafting, tune=tune, precision=precision or ""
-    )
+    settings = settings_of(policy, sampling, search, budget, judging, drafting, tune=tune, precision=precision or "")
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)
     return finish_solve(found, sampling.open_policy(policy), settings, db, out, as_json)
