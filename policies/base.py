@@ -16,6 +16,7 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def with_(self, **changes: Any) -> Self:
+        """A copy with other values in some fields. They are not validated again."""
         return self.model_copy(update=changes)
 
 
@@ -179,19 +180,27 @@ class Policy(Protocol):
     """Something that answers. `sample` gives one completion for each request, in their order."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As the user named it; stored with each trajectory."""
+        ...
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """What its completions hold (token ids, log-probs), and where and how many at once it computes."""
+        ...
 
     @property
-    def prompt_form(self) -> PromptForm: ...
+    def prompt_form(self) -> PromptForm:
+        """Whether it is asked in sentences or in the short form of the small policy."""
+        ...
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Raises PolicyUnavailable or PolicyRefused; what was finished by then is in the error's `finished`."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Gives back processes, memory and connections. A second call does nothing."""
+        ...
 
 
 class Trouble(StrEnum):

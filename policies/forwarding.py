@@ -13,15 +13,19 @@ class Forwarding:
 
     @property
     def name(self) -> str:
+        """That of the policy inside."""
         return self.policy.name
 
     @property
     def capabilities(self) -> Capabilities:
+        """Those of the policy inside."""
         return self.policy.capabilities
 
     @property
     def prompt_form(self) -> PromptForm:
+        """That of the policy inside."""
         return self.policy.prompt_form
 
     def close(self) -> None:
+        """Closes the policy inside."""
         self.policy.close()

@@ -37,6 +37,7 @@ class Prices(Value):
     known: tuple[Price, ...] = ()
 
     def of(self, url: str, model: str) -> Price | None:
+        """The price of a model at a server; None where none of the known ones fits."""
         host = urlsplit(url).hostname or ""
         for price in self.known:
             if fnmatch.fnmatchcase(host, price.host) and fnmatch.fnmatchcase(model, price.model):
@@ -44,6 +45,7 @@ class Prices(Value):
         return None
 
     def dollars(self, url: str, model: str, usage: Usage) -> float | None:
+        """What a completion cost, tokens read from the server's cache at their own price; None where it is unknown."""
         price = self.of(url, model)
         if price is None:
             return None

@@ -53,22 +53,26 @@ class ScriptedPolicy:
 
     @property
     def name(self) -> str:
+        """As it was given; `scripted` otherwise."""
         return self._name
 
     @property
     def capabilities(self) -> Capabilities:
+        """Has token ids and log-probs where every answer of the script was recorded with them."""
         whole = [answer for part in self._script.parts for answer in part.answers]
         recorded = bool(whole) and all(isinstance(answer, Completion) and answer.token_ids for answer in whole)
         return Capabilities(token_ids=recorded, logprobs=recorded, seeds=True, at_once=1_000_000)
 
     @property
     def prompt_form(self) -> PromptForm:
+        """As the script says."""
         return self._script.prompt_form
 
     def close(self) -> None:
         """Nothing is held."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """The next answer of the first part that fits each prompt. Raises PolicyRefused where none is left."""
         started = time.monotonic()
         finished: dict[int, Completion] = {}
         for place, request in enumerate(requests):

@@ -76,7 +76,9 @@ class JudgePool(Protocol):
         """What is compiled for where nobody asks for a target: `sm_90`."""
         ...
 
-    def judges(self) -> Sequence[JudgeState]: ...
+    def judges(self) -> Sequence[JudgeState]:
+        """Every judge of the pool, and whether it is at work, idle or lost."""
+        ...
 
     def submit(
         self,

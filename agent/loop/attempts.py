@@ -36,6 +36,7 @@ class Attempt(Value):
 
     @property
     def correct(self) -> bool:
+        """Judged, and right at every size."""
         return self.report is not None and self.report.correct
 
     @property
@@ -45,12 +46,14 @@ class Attempt(Value):
 
     @property
     def cut_off(self) -> bool:
+        """The reply reached its limit of tokens before the code ended."""
         failure = self.report.failure if self.report else None
         broken = failure is not None and failure.fault in (Fault.SYNTAX, Fault.NO_CODE, Fault.ENTRY_POINT)
         return self.finish is FinishReason.LENGTH and broken
 
     @property
     def speedup(self) -> float | None:
+        """Over eager PyTorch; None where nothing was timed."""
         return self.report.speedup if self.report else None
 
     @property

@@ -18,9 +18,13 @@ class MeasuresAlone(Protocol):
     """tools.pipeline.Evaluator."""
 
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """cpu, or cuda:N."""
+        ...
 
-    def alone_on_the_gpu(self) -> AbstractContextManager[None]: ...
+    def alone_on_the_gpu(self) -> AbstractContextManager[None]:
+        """While it is entered, no candidate runs and nothing is timed on the GPU."""
+        ...
 
 
 def taking_turns(policy: Policy, tools: MeasuresAlone) -> Policy:
@@ -43,6 +47,7 @@ class TakingTurns(Forwarding):
         self._tools = tools
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """As the policy does, while nothing else runs on the GPU; torch's generators are left as they were."""
         from kernelwright.tools.references.seeds import undisturbed
 
         with self._tools.alone_on_the_gpu(), undisturbed():

@@ -31,9 +31,11 @@ class Asking:
 
     @property
     def version(self) -> str:
+        """The hash of the prompt templates; other texts make another run."""
         return self._prompts.version
 
     def request(self, plan: NextTurn, attempts: Sequence[Attempt], spent: Spent) -> Request:
+        """The prompt of the next turn, with the sampling that the settings and the budget left allow."""
         turn = len(attempts)
         budgets = self._settings.budgets
         left = None if budgets.tokens is None else budgets.tokens - spent.tokens

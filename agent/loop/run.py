@@ -68,10 +68,12 @@ class Run:
 
     @property
     def best(self) -> Attempt | None:
+        """The fastest correct candidate so far; None where none is correct."""
         return best_of(self.attempts)
 
     @property
     def spent(self) -> Spent:
+        """What the turns so far have used of the budgets, those of earlier sittings among them."""
         pending = [self.current] if self.current is not None and self.current.report is None else []
         own = [attempt for attempt in [*self.attempts, *pending] if not attempt.inherited]
         return spent_on(own, self._earlier + time.monotonic() - self._started)

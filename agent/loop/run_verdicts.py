@@ -26,7 +26,9 @@ class Evaluates(Protocol):
         source: str,
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
-    ) -> Report: ...
+    ) -> Report:
+        """The verdict on one candidate; `progress` is told each step."""
+        ...
 
 
 class Tunes(Protocol):
@@ -42,9 +44,13 @@ class Judges(Protocol):
 
     def report(
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
-    ) -> Report: ...
+    ) -> Report:
+        """The verdict on an attempt; a program that an earlier one of the run had is not judged again."""
+        ...
 
-    def gpu_seconds(self, report: Report) -> float: ...
+    def gpu_seconds(self, report: Report) -> float:
+        """Seconds that the verdict took of a GPU, for the budget."""
+        ...
 
 
 class RunJudge:

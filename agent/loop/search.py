@@ -67,6 +67,7 @@ class Aimed:
         self._goal, self._search, self._tunes_from = goal, search, tunes_from
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+        """Ends at the goal; tunes an untuned best one where that is asked for; else the search inside decides."""
         if stop := finished(self._goal, attempts):
             return stop
         tunes = self._tunes_from is not None and len(attempts) >= self._tunes_from
@@ -82,6 +83,7 @@ class Serial:
     """
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+        """Draft first; then repair the last one until it is right, and refine the best."""
         if not attempts:
             return NextTurn(action=Action.DRAFT)
         last, best = attempts[-1], best_of(attempts)
@@ -102,6 +104,7 @@ class BestOf:
         self._samples = samples
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+        """Another draft until there are enough."""
         drafts = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
         return NextTurn(action=Action.DRAFT) if len(drafts) < self._samples else StopReason.SAMPLES
 
@@ -113,6 +116,7 @@ class Beam:
         self._width = width
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+        """The next turn of the round, on one of the best so far."""
         asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
         round_start = len(asked) // self._width * self._width
         tuned = [attempt for attempt in attempts if attempt.action is Action.TUNE]

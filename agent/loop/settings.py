@@ -92,6 +92,7 @@ class Settings(Value):
         )
 
     def start(self, problem: Problem, program: str = "") -> Start:
+        """The row that a trajectory begins with; equal starts go on with one trajectory."""
         options: dict[str, JsonValue] = {
             "targets": list(self.targets),
             "device": self.device,

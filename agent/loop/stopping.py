@@ -132,6 +132,7 @@ class Spent(Value):
     seconds: float = 0.0
 
     def plain(self) -> dict[str, JsonValue]:
+        """As it is stored in a trajectory's row."""
         return self.model_dump(mode="json")
 
 
