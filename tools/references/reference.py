@@ -176,7 +176,11 @@ def double(model: Any) -> Any:
     """The same model in float64. `Reference.run` gives it the random numbers that the model itself draws."""
     import copy
 
-    wide = copy.deepcopy(model).double()
+    import torch
+
+    held = [v for module in model.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
+    computed = {id(v): v.detach().clone() for v in held if not v.is_leaf}  # torch copies what is no leaf not at all
+    wide = copy.deepcopy(model, computed).double()
     widen_attributes(wide)
     setattr(wide, _WIDENED, True)
     return wide

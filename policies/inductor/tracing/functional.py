@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import Refused
@@ -16,7 +17,7 @@ def replace_functions() -> None:
     from kernelwright.policies.inductor.tracing.bags import embedding_bag
     from kernelwright.policies.inductor.tracing.linear_layer import linear
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
-    from kernelwright.policies.inductor.tracing.numbers import Real
+    from kernelwright.policies.inductor.tracing.numbers import Real, tensor_of
     from kernelwright.policies.inductor.tracing.pooling import pooling_functions
     from kernelwright.policies.inductor.tracing.ranking import ordering_functions
     from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
@@ -45,8 +46,12 @@ def replace_functions() -> None:
         (torch, "stack", stack),
         (torch, "cat", cat),
         (torch, "cdist", cdist),
-        (torch, "norm_except_dim", norm_except_dim),
-        (torch, "_weight_norm", lambda v, g, dim=0: v * (g / norm_except_dim(v, 2, dim))),
+        *(
+            (owner, f.__name__, f)
+            for owner in (torch, sys.modules["torch.nn.utils.weight_norm"])
+            for f in (norm_except_dim, _weight_norm)
+        ),
+        (torch, "tensor", tensor_of(torch.tensor)),
         (torch, "linspace", _linspace(torch.linspace)),
         (torch.Tensor, "__getitem__", element),
         (torch.Tensor, "unfold", unfold),
@@ -217,6 +222,10 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
 
     axes = [d for d in range(v.dim()) if d != dim]
     return torch.linalg.vector_norm(v, pow, axes if dim != -1 else None, keepdim=dim != -1)
+
+
+def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+    return v * (g / norm_except_dim(v, 2, dim))
 
 
 def pixel_shuffle(x: Any, upscale_factor: Any) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import PROBLEM, Refused
-from kernelwright.policies.inductor.tracing.loop_syntax import loop, with_loops
+from kernelwright.policies.inductor.tracing.loop_syntax import has_loops, loop_names, with_loops
 from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracing_loops
 from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
@@ -22,8 +22,8 @@ MOST_OPERATORS = 4000
 """Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
 
 
-MAY_LOOP = re.compile(r"\bfor \w+ in range\(|\b(LSTM|GRU|RNN)\b|sort|topk|kthvalue|median")
-"""Texts of problems that may have a loop over a size."""
+MAY_LOOP = re.compile(r"\b(LSTM|GRU|RNN)\b|sort|topk|kthvalue|median")
+"""Texts of problems whose functions may have a loop over a size."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ def namespace(source: str) -> dict[str, Any]:
 
     module = types.ModuleType("problem")
     sys.modules["problem"] = module  # dataclasses look there
-    module.__dict__.update({"__loop__": loop, **number_names()})
+    module.__dict__.update({**loop_names(), **number_names()})
     exec(compile(with_numbers(with_loops(ast.parse(source))), PROBLEM, "exec"), module.__dict__)
     return module.__dict__
 
@@ -161,7 +161,7 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
         torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False),
         tracing_loops(traced.loops),
     ):  # fmt: skip
-        if not unrolling and MAY_LOOP.search(traced.text.source):
+        if not unrolling and (MAY_LOOP.search(traced.text.source) or has_loops(traced.text.source)):
             traced.loops.begin(learning=True)
             call(*flat)
         traced.loops.begin(learning=False)
@@ -284,8 +284,26 @@ def _move(graph: Any, flat: list[Any], mode: Any) -> None:
             node.meta["original_aten"] = node.target
             if isinstance(node.kwargs.get("device"), torch.device):
                 node.kwargs = {**node.kwargs, "device": torch.device("cuda")}
+        elif node.op == "get_attr":
+            _move_constant(graph, node)
     with enable_python_dispatcher():
         FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*flat)
+
+
+def _move_constant(graph: Any, node: Any) -> None:
+    """A number that forward has written in it as a tensor (`torch.tensor(0.5)`): what is made of it is made on the GPU.
+
+    Tensors of several numbers are constants of the candidate, and are there already.
+    """
+    import torch
+
+    value = getattr(graph, node.target, None)
+    if not isinstance(value, torch.Tensor) or value.dim():
+        return
+    with graph.graph.inserting_after(node):
+        options = {"dtype": value.dtype, "device": torch.device("cuda")}
+        moved = graph.graph.call_function(torch.ops.aten.full.default, ([], value.item()), options)
+    node.replace_all_uses_with(moved)
 
 
 def _name_symbols(traced: Traced, places: list[tuple[str, Any]]) -> None:

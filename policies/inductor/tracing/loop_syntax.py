@@ -12,6 +12,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from kernelwright.policies.inductor.tracing.loop_forms import count_of, over_ranges, rows_of
 from kernelwright.policies.inductor.tracing.loops import Unsuited, keeps_loops, over_steps
 
 LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.For, ast.While, ast.Try, ast.With,
@@ -29,7 +30,18 @@ def with_loops(tree: ast.Module) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
+def has_loops(source: str) -> bool:
+    """Whether a problem has a loop that `with_loops` writes as a call."""
+    return "__loop__" in ast.unparse(with_loops(ast.parse(source)))
+
+
+def loop_names() -> dict[str, Any]:
+    """What a module of `with_loops` needs."""
+    return {"__loop__": loop, "__rows__": rows_of, "__count__": count_of}
+
+
 def _rewrite(method: ast.FunctionDef) -> None:
+    over_ranges(method)
     arguments = {a.arg for a in ast.walk(method.args) if isinstance(a, ast.arg)}
     number = 0
     for body in [n.body for n in ast.walk(method) if isinstance(n, ast.FunctionDef | ast.If | ast.With)]:

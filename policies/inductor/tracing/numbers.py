@@ -68,6 +68,21 @@ class Real(metaclass=_Standing):
         return builtins.float(*given)
 
 
+def tensor_of(plain: Any) -> Any:
+    """`torch.tensor`, which keeps a size that it is given."""
+
+    def tensor(data: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+        import torch
+
+        if not isinstance(data, torch.SymInt | torch.SymFloat):
+            return plain(data, dtype=dtype, device=device, **options)
+        number: Any = data
+        whole = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
+        return torch.full((), number, dtype=dtype or whole, device=device)
+
+    return tensor
+
+
 def with_numbers(tree: ast.Module) -> ast.Module:
     """The same module with its calls of these functions as calls of ours, which `number_names` has."""
     for node in ast.walk(tree):

@@ -205,8 +205,11 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
     parameters = _parameter_names(kernel, launches)
     first: dict[str, str] = {}
     kept = []
+    constant = {n for n, v in ((n, v) for s in function.body for n, v in _assigned(s)) if isinstance(v, ast.Constant)}
     for old in kernel.parameters:
-        if old in kernel.blocks or (read[old] and parameters[old] not in first.values()):
+        if old in constant:
+            first[old] = parameters[old]
+        elif old in kernel.blocks or (read[old] and parameters[old] not in first.values()):
             kept.append(old)
         if read[old]:
             first.setdefault(old, parameters.get(old, old))
@@ -227,6 +230,12 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
     extents = {parameters[p] for p in ("xnumel", "r0_numel") if kernel.convolves and p in parameters}
     divisors_as_constants(function, extents)
     return Written(_kernel_text(function, comment), kept)
+
+
+def _assigned(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
+    """Name and value, of `rows = 8`."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [(t.id, statement.value) for t in targets if isinstance(t, ast.Name) and isinstance(statement, ast.Assign)]
 
 
 def _kernel_text(function: ast.FunctionDef, comment: str) -> str:

@@ -5,7 +5,7 @@ import ast
 import pytest
 import torch
 
-from kernelwright.policies.inductor.tracing.loop_syntax import loop, with_loops
+from kernelwright.policies.inductor.tracing.loop_syntax import loop_names, with_loops
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.tracing.sizes import Sizes
 
@@ -44,6 +44,20 @@ BODIES = {
             outs.append(h)
         return torch.stack(outs)
 """,
+    "rows of a tensor": """
+        outs = []
+        for row in x.unbind(1):
+            h = torch.tanh(row + h)
+            outs.append(h)
+        for number, row in enumerate(outs):
+            h = h + row * number
+        return torch.stack(outs, dim=1), h
+""",
+    "numbered rows of a tensor": """
+        for number, row in enumerate(x):
+            h = h + row.sum(0) / (number + 1)
+        return h, row
+""",
     "two states that are exchanged": """
         c = h * 0
         for t in range(length):
@@ -66,7 +80,7 @@ def test_a_loop_as_a_function_of_one_step_gives_what_the_loop_gives(body: str):
     text = HEAD + body
     plain: dict = {}
     exec(text, plain)
-    rewritten = {"__loop__": loop}
+    rewritten = loop_names()
     exec(compile(with_loops(ast.parse(text)), "<problem>", "exec"), rewritten)
     x, h = torch.randn(3, 7, 4), torch.randn(3, 4)
     expected, got = plain["Model"]().forward(x, h), rewritten["Model"]().forward(x, h)
@@ -85,7 +99,7 @@ def test_a_loop_in_a_constructor_is_run_as_it_is_where_its_count_is_a_size():
         self.layers = torch.nn.Sequential(*layers)
 """
     )
-    module = {"__loop__": loop}
+    module = loop_names()
     exec(compile(with_loops(ast.parse(text)), "<problem>", "exec"), module)
     blocks = Sizes(ProblemText(text), lambda value, path: True).symbol(12, "self.blocks", "blocks")
     assert isinstance(blocks, torch.SymInt)

@@ -121,6 +121,22 @@ def test_operands_are_loaded_as_matrices():
     assert "product = tl.dot(a, b, input_precision='ieee')" in text
 
 
+def test_each_of_several_products_is_loaded_as_matrices_and_zeros_of_one_element_are_numbers():
+    *start, last = LOOP.rstrip().splitlines()
+    made = "tl.reshape(maximum(a, tl.full([1, 1, 1], 0.0, tl.float32)), ["
+    loop = "\n".join(start[6:]).replace("tl.reshape(a, [", made)
+    second = loop.replace("product", "product_2").replace("tile", "tile_2")
+    second = second.replace("b = ", "c = ").replace("reshape(b", "reshape(c").replace("a = ", "d = ")
+    function = kernel_of("\n".join([*start[:6], loop, second.replace("maximum(a", "maximum(d"), last]))
+    flat_products(function)
+    text = ast.unparse(function)
+    assert text.count("tl.dot(") == 2
+    assert "reshape" not in text
+    assert "tl.full([1" not in text
+    assert "maximum(d, 0.0)" in text
+    assert "[None, None, :]" not in text, "steps have the axes of a matrix in every loop"
+
+
 def test_divisions_that_no_step_changes_leave_the_loop():
     function = kernel_of(LOOP.replace("depth * row)", "row // depth % 7 + depth * (row % (step + 1)))"))
     flat_products(function)

@@ -17,6 +17,7 @@ FORWARDS = {
     "noise like its input": ("", "x + torch.randn_like(x) * torch.rand(16) + torch.arange(16) + torch.zeros(16)"),
     "a mask and a constant": ("", "torch.where(torch.rand(32, 16) > 0.5, x, torch.full((1,), 0.3))"),
     "its own double": ("", "x.double().float()"),
+    "a weight that a hook computes": ("self.linear = torch.nn.utils.weight_norm(nn.Linear(16, 8))", "self.linear(x)"),
 }
 
 

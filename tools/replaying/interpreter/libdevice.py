@@ -86,6 +86,7 @@ def _table() -> dict[str, Function]:
     found: dict[str, Function] = {n: getattr(np, ALIASES.get(n, n)) for n in SAME_NAME.split()}
     found |= {n: by_torch(n) for n in ("erf", "erfc")} | {"lgamma": by_torch("gammaln")}
     found |= {
+        "add_rn": np.add,
         "div_rn": np.divide,
         "erfinv": _each(lambda x: _normal_quantile((x + 1) / 2) / math.sqrt(2)),
         "exp10": _each(lambda x: 10.0**x),
@@ -95,6 +96,7 @@ def _table() -> dict[str, Function]:
         "fma": _each(lambda x, y, z: x * y + z, 3),
         "max": np.maximum,
         "min": np.minimum,
+        "mul_rn": np.multiply,
         "nearbyint": np.rint,
         "normcdf": _each(NormalDist().cdf),
         "normcdfinv": _each(_normal_quantile),
@@ -104,6 +106,7 @@ def _table() -> dict[str, Function]:
         "round": _each(_round),
         "rsqrt": _each(_root_reciprocal),
         "sqrt_rn": np.sqrt,
+        "sub_rn": np.subtract,
         "tgamma": _each(math.gamma),
     }
     fast = (pair.split(":") for pair in FAST.split())

@@ -91,12 +91,22 @@ def _flat(function: ast.FunctionDef, operand: ast.expr, side: str) -> ast.expr:
     return _Orienting(function, side, shape[::-1] if turned else shape).of(value.args[0])
 
 
-def _of_one_element(node: ast.Call) -> bool:
-    """`tl.broadcast_to(scale, [1, 1, 1])`: any shape broadcasts with the element itself."""
-    if not _is_call(node, "broadcast_to") or len(node.args) != 2:
-        return False
-    sizes = getattr(node.args[1], "elts", [])
-    return bool(sizes) and all(ast.unparse(size) == "1" for size in sizes)
+def _one_element(node: ast.Call) -> ast.expr | None:
+    """The element of `tl.broadcast_to(scale, [1, 1, 1])` and of `tl.full([1, 1, 1], 6.0, tl.float32)`: any shape
+    broadcasts with it; None for every other call.
+    """
+    if len(node.args) < 2 or not _is_call(node, "broadcast_to", "full"):
+        return None
+    element, shape = node.args[:2] if _is_call(node, "broadcast_to") else node.args[1::-1]
+    sizes = getattr(shape, "elts", [])
+    return element if sizes and all(ast.unparse(size) == "1" for size in sizes) else None
+
+
+def _stored_otherwise(function: ast.FunctionDef) -> set[str]:
+    """Names that something else than a plain assignment gives a value: `x += y`, the variable of a loop."""
+    plain = {id(t) for n in ast.walk(function) if isinstance(n, ast.Assign) and len(n.targets) == 1 for t in n.targets}
+    stored = [n for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return {n.id for n in stored if id(n) not in plain}
 
 
 def _is_call(value: ast.AST, *names: str) -> bool:
@@ -108,13 +118,15 @@ class _Orienting:
 
     def __init__(self, function: ast.FunctionDef, side: str, shape: list[str]) -> None:
         self._function, self._side, self.shape = function, side, shape
-        counts: dict[str, int] = {}
-        for node in ast.walk(function):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                counts[node.id] = counts.get(node.id, 0) + 1
-        self._defined = {name: value for name, value in assignments(function) if counts[name] == 1}
+        values: dict[str, dict[str, ast.expr]] = {}
+        for name, value in assignments(function):
+            values.setdefault(name, {})[ast.unparse(value)] = value
+        again = _stored_otherwise(function)
+        self._defined = {n: next(iter(v.values())) for n, v in values.items() if len(v) == 1 and n not in again}
+        self._there = {*values, *again}
+        self._changing = {name: list(v.values()) for name, v in values.items() if name not in self._defined}
         self._shaped: dict[str, bool] = {}
-        self._made: dict[str, str] = {}
+        self._made: dict[str, ast.expr] = {}
 
     def of(self, value: ast.expr) -> ast.expr:
         """Raises _NotFlat."""
@@ -136,32 +148,52 @@ class _Orienting:
         if not self._is_shaped(node.id):
             return node
         if node.id not in self._made:
-            self._made[node.id] = f"{self._side}_{node.id}"
-            if self._made[node.id] in self._defined:
-                raise _NotFlat
             value = self.of(self._defined[node.id])
-            made = ast.Assign([ast.Name(self._made[node.id], ast.Store())], value)
-            self._insert_after(node.id, ast.fix_missing_locations(made))
-        return ast.Name(self._made[node.id], ast.Load())
+            if isinstance(value, ast.Constant):
+                self._made[node.id] = value
+            else:
+                self._made[node.id] = ast.Name(self._assigned(node.id, value), ast.Load())
+        return copy.deepcopy(self._made[node.id])
+
+    def _assigned(self, old: str, value: ast.expr) -> str:
+        """The name of what stands for `old` on this side; an earlier product of the kernel may have made it."""
+        wanted = name = f"{self._side}_{old}"
+        number = 1
+        while name in self._there:
+            if name in self._defined and ast.unparse(self._defined[name]) == ast.unparse(value):
+                return name
+            number += 1
+            name = f"{wanted}_{number}"
+        made = ast.Assign([ast.Name(name, ast.Store())], value)
+        self._insert_after(old, ast.fix_missing_locations(made))
+        return name
 
     def _is_shaped(self, name: str) -> bool:
-        """Whether a name has axes that a matrix has otherwise. Raises _NotFlat for what is assigned again."""
+        """Whether a name has axes that a matrix has otherwise. Raises _NotFlat for one that has several values."""
         if name not in self._shaped:
             self._shaped[name] = False
-            value = self._defined.get(name)
-            if value is not None:
-                own = any(isinstance(n, ast.Subscript) or _is_call(n, "broadcast_to") for n in ast.walk(value))
-                self._shaped[name] = own or any(self._is_shaped(read) for read in uses(value))
+            changing = self._changing.get(name, [])
+            if any(self._has_axes(value) for value in changing):
+                raise _NotFlat
+            self._shaped[name] = name in self._defined and self._has_axes(self._defined[name])
         return self._shaped[name]
 
+    def _has_axes(self, value: ast.expr) -> bool:
+        own = any(isinstance(n, ast.Subscript) or _is_call(n, *CHANGES_SHAPE) for n in ast.walk(value))
+        return own or any(self._is_shaped(read) for read in uses(value))
+
     def _insert_after(self, name: str, statement: ast.Assign) -> None:
+        """After each assignment of the name: a kernel with several products makes its steps in several loops."""
+        found = False
         for body in bodies(self._function):
-            for place, one in enumerate(body):
+            for place in range(len(body) - 1, -1, -1):
+                one = body[place]
                 targets = one.targets if isinstance(one, ast.Assign) else []
                 if len(targets) == 1 and isinstance(targets[0], ast.Name) and targets[0].id == name:
-                    body.insert(place + 1, statement)
-                    return
-        raise _NotFlat
+                    body.insert(place + 1, copy.deepcopy(statement))
+                    found = True
+        if not found:
+            raise _NotFlat
 
 
 class _Copying(ast.NodeTransformer):
@@ -172,8 +204,8 @@ class _Copying(ast.NodeTransformer):
         return self._orienting.subscript(node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        if _of_one_element(node):
-            made: ast.expr = self.visit(node.args[0])
+        if (element := _one_element(node)) is not None:
+            made: ast.expr = self.visit(element)
             return made
         if _is_call(node, "broadcast_to") and len(node.args) == 2 and len(getattr(node.args[1], "elts", [])) > 2:
             node.args[1] = ast.parse(f"[{', '.join(self._orienting.shape)}]", mode="eval").body
