@@ -103,7 +103,10 @@ def _tuned(
 
 def _judged(row: Row, report: Report, seconds: float) -> Row:
     profile, failure = report.profile, report.failure
-    said = f"{failure.fault}: {failure.message.splitlines()[0][:300] if failure.message else ''}" if failure else ""
+    unjudged = "; ".join(report.warnings) or "nothing was interpreted"
+    said = (
+        f"{failure.fault}: {failure.message.splitlines()[0][:300] if failure.message else ''}" if failure else unjudged
+    )
     return row.with_(
         correct=report.correct, reason="" if report.correct else said, verdict_seconds=seconds,
         degenerate=report.degenerate,

@@ -43,6 +43,12 @@ class Solved(Value):
     judged_on: str = ""
     verified: str = ""
     """One line: what was verified, and how far."""
+    left_to_torch: tuple[str, ...] = ()
+    """Operators that compute in torch beside the best one's own kernels: `cholesky`, `mm`. `--partial` and
+    `--own-work share:P` permit them.
+    """
+    own_share: float | None = None
+    """Of the work in own kernels, 0 to 1 (of GPU time, or on a CPU of counted operations); None: not measured."""
     output: str | None = None
     """The file that holds the best kernel."""
     database: str
@@ -137,6 +143,8 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
         speed_of_light=report.profile.speed_of_light if best and report and report.profile else None,
         judged_on=report.judged_on if report else "",
         verified=verified(report) if report else "nothing was judged",
+        left_to_torch=left_to_torch(report) if best and report else (),
+        own_share=report.own_work.share if best and report and report.own_work else None,
         output=str(output) if best else None,
         database=run.store.where,
         resumed=resumed,
@@ -145,6 +153,13 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
         next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store, refused),
         note=note_of(run.settings.policy),
     )
+
+
+def left_to_torch(report: Report) -> tuple[str, ...]:
+    """The operators of aten that compute beside a candidate's kernels, the most frequent first, by their short names."""
+    counted = report.own_work.census.compute_ops if report.own_work else {}
+    names = sorted(counted, key=lambda name: -counted[name])
+    return tuple(dict.fromkeys(name.removeprefix("aten.").partition(".")[0] for name in names))
 
 
 def note_of(policy: str) -> str:

@@ -209,10 +209,10 @@ def configure(own_products: bool) -> None:
     ask = SizeVarAllocator.guard_or_false
 
     def guarded(self: Any, question: Any) -> bool:
-        """Without an answer where the bounds of an expression cannot be followed."""
+        """Without an answer where the bounds of an expression cannot be followed (ValueError: negative exponents)."""
         try:
             return bool(ask(self, question))
-        except ValueRangeError:
+        except (ValueRangeError, ValueError):
             return False
 
     SizeVarAllocator.guard_or_false = guarded  # type: ignore[method-assign]

@@ -38,11 +38,17 @@ def _rows(solved: Solved) -> list[tuple[str, object]]:
     paused = "; the same command goes on from here" if solved.stop_reason in PAUSES else ""
     return [
         ("kernel", solved.output or ""),
+        *([("in torch", data(_left(solved), limit=400))] if solved.left_to_torch else []),
         ("stopped", Text.assemble(why, data(f": {solved.message}" if solved.message else ""), paused)),
         ("goal", f"{solved.goal} ({'reached' if solved.goal_reached else 'not reached'})"),
         ("took", _took(solved)),
         ("kept", f"trajectory {solved.trajectory_id} in {solved.database}"),
     ]
+
+
+def _left(solved: Solved) -> str:
+    share = "" if solved.own_share is None else f"; own kernels do {solved.own_share:.0%} of the work"
+    return f"{', '.join(solved.left_to_torch)}{share}"
 
 
 def _next_rows(steps: NextSteps) -> list[tuple[str, object]]:

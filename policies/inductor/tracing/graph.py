@@ -286,6 +286,7 @@ def _move(graph: Any, flat: list[Any], mode: Any) -> None:
                 node.kwargs = {**node.kwargs, "device": torch.device("cuda")}
         elif node.op == "get_attr":
             _move_constant(graph, node)
+    mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of numbers that tracing asked constants for
     with enable_python_dispatcher():
         FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*flat)
 

@@ -84,11 +84,31 @@ def tensor_of(plain: Any) -> Any:
 
 
 def with_numbers(tree: ast.Module) -> ast.Module:
-    """The same module with its calls of these functions as calls of ours, which `number_names` has."""
+    """The same module with its calls of these functions as calls of ours, which `number_names` has.
+
+    A name that the module gives another meaning (`from torch import max`) keeps it.
+    """
+    own = _defined_names(tree)
+    words = {name: ours for name, ours in WORDS.items() if name not in own}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            node.func.id = WORDS.get(node.func.id, node.func.id)
+            node.func.id = words.get(node.func.id, node.func.id)
     return tree
+
+
+def _defined_names(tree: ast.Module) -> set[str]:
+    """Names that are imported, assigned, defined or arguments, anywhere in a module; methods are no names."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        if isinstance(node, ast.Module | ast.FunctionDef):
+            found |= {s.name for s in node.body if isinstance(s, ast.FunctionDef | ast.ClassDef)}
+    return found
 
 
 def number_names() -> dict[str, Any]:

@@ -9,16 +9,38 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from kernelwright.agent.errors import InputError
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.solve.drafting import Drafter, DraftKind, draft_kind, varied_sources
+from kernelwright.agent.solve.solving import Solved
+from kernelwright.agent.viewing.show.outcomes import solved_view
 from kernelwright.policies.inductor.draft import Draft
 from kernelwright.policies.inductor.policy import CompilerPolicy
 from kernelwright.tools.problem import Problem
 
 ROOT = Path(__file__).parents[3]
 MODULES = sorted((ROOT / "tests" / "policies" / "modules").glob("*.py"))
+PARTLY = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        factor = torch.linalg.cholesky(x @ x.transpose(-1, -2) + 8 * torch.eye(x.shape[-2], device=x.device))
+        return torch.nn.functional.gelu(factor * 2)
+
+
+def get_inputs():
+    return [torch.randn(4, 16, 24)]
+
+
+def get_init_inputs():
+    return []
+"""
 RANDOM = """
 import torch
 import torch.nn as nn
@@ -52,6 +74,23 @@ def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(tmp_pa
     solved = solve(gated, tmp_path, "--policy", "compiler")
     assert solved["correct"], solved["report"]["failure"]
     assert "class ModelNew" in (tmp_path / solved["output"]).read_text()
+
+
+@pytest.mark.timeout(300)
+def test_what_stays_in_torch_by_partial_is_said(tmp_path: Path):
+    (tmp_path / "partly.py").write_text(PARTLY)
+    refused = solve(tmp_path / "partly.py", tmp_path, "--policy", "compiler")
+    assert not refused["correct"]
+    assert any("--partial" in option for option in refused["next_steps"]["options"])
+    solved = solve(tmp_path / "partly.py", tmp_path, "--policy", "compiler", "--partial")
+    assert solved["correct"], solved["report"]["failure"]
+    assert "linalg_cholesky_ex" in solved["left_to_torch"]
+    assert 0 < solved["own_share"] < 1
+    printed = Text()
+    for line in Console(width=200).render_lines(solved_view(Solved.model_validate(solved))):
+        printed.append("".join(segment.text for segment in line))
+    assert "linalg_cholesky_ex" in printed.plain
+    assert "; own kernels do" in printed.plain
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Functions of torch written with others: on real tensors they give what torch gives."""
 
+import ast
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -94,6 +96,12 @@ def test_a_place_that_is_no_number_is_the_border_s(align_corners: bool):
     own = functional._grid_sample(F.grid_sample)
     made = own(x, grid, padding_mode="border", align_corners=align_corners)
     torch.testing.assert_close(made, F.grid_sample(x, grid, padding_mode="border", align_corners=align_corners))
+
+
+def test_a_name_that_the_module_gives_another_meaning_keeps_it():
+    text = "from torch import max\ndef f(x, min):\n    return max(x, dim=0), min(x, dim=0), int(x)"
+    written = ast.unparse(numbers.with_numbers(ast.parse(text)))
+    assert "return (max(x, dim=0), min(x, dim=0), __whole__(x))" in written
 
 
 def test_functions_of_python_are_python_s_own_on_numbers():

@@ -21,6 +21,8 @@ CASES = {
     "libdevice.atan2(x, y)": "torch.atan2(x, y)",
     "libdevice.fma(x, y, x)": "x * y + x",
     "libdevice.mul_rn(x, y)": "x * y",
+    "libdevice.j1(x) + libdevice.y0(y)": "torch.special.bessel_j1(x) + torch.special.bessel_y0(y)",
+    "libdevice.cyl_bessel_i0(x)": "torch.special.i0(x)",
     "libdevice.add_rn(x, libdevice.sub_rn(x, y))": "x + (x - y)",
     "tl.where(libdevice.isnan(x), 1.0, 2.0)": "torch.full_like(x, 2.0)",
     "cuda_libdevice.log1p(x)": "torch.log1p(x)",

@@ -85,6 +85,8 @@ def _round(x: float) -> float:
 def _table() -> dict[str, Function]:
     found: dict[str, Function] = {n: getattr(np, ALIASES.get(n, n)) for n in SAME_NAME.split()}
     found |= {n: by_torch(n) for n in ("erf", "erfc")} | {"lgamma": by_torch("gammaln")}
+    found |= {n: by_torch(f"bessel_{n}") for n in ("j0", "j1", "y0", "y1")}
+    found |= {f"cyl_bessel_{n}": by_torch(n) for n in ("i0", "i1")}
     found |= {
         "add_rn": np.add,
         "div_rn": np.divide,
