@@ -156,7 +156,7 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
 
 
 def left_to_torch(report: Report) -> tuple[str, ...]:
-    """The operators of aten that compute beside a candidate's kernels, the most frequent first, by their short names."""
+    """Short names of aten's operators that compute beside a candidate's kernels, the most frequent first."""
     counted = report.own_work.census.compute_ops if report.own_work else {}
     names = sorted(counted, key=lambda name: -counted[name])
     return tuple(dict.fromkeys(name.removeprefix("aten.").partition(".")[0] for name in names))

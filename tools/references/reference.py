@@ -18,7 +18,7 @@ from typing import Any
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import drawing_as_single, widen_attributes
-from kernelwright.tools.references.seeds import seeded
+from kernelwright.tools.references.seeds import seeded, stable_sorts
 from kernelwright.tools.report import clean_text
 
 _WIDENED = "_made_by_double"
@@ -109,7 +109,8 @@ class Reference:
 
         left = [] if left is None else left
         widening = drawing_as_single() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
-        with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, self._buffers_kept(model, left):
+        ties = stable_sorts() if "sort" in self.problem.source else contextlib.nullcontext()
+        with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, ties, self._buffers_kept(model, left):
             made = model(*inputs)
             self.paths = paths(made)
             return flatten(made)

@@ -1,5 +1,5 @@
-"""Seeds every generator of a device, without torch.manual_seed: that one imports dynamo (a second) and notes a
-stack trace at each call.
+"""What makes two runs of a reference the same. Seeds every generator of a device, without torch.manual_seed: that one
+imports dynamo (a second) and notes a stack trace at each call. Equal elements keep their order where it sorts.
 """
 
 from __future__ import annotations
@@ -49,3 +49,27 @@ def _generators() -> list[Any]:
 
     on_gpus = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
     return [torch.default_generator, *on_gpus]
+
+
+def stable_sorts() -> Any:
+    """A mode in which `sort` and `argsort` are stable unless the call itself says otherwise.
+
+    torch leaves open which of equal elements comes first, and its CPU sort shuffles them: what follows by place (a
+    top-p mask over a row of zeros) would be right by chance only.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    sorting = {torch.sort, torch.argsort, torch.Tensor.sort, torch.Tensor.argsort}
+
+    class Stable(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            named = dict(kwargs or {})
+            if func in sorting and "stable" not in named and not any(isinstance(a, bool) for a in args[1:2]):
+                named["stable"] = True
+                if len(args) > 1:  # the overload with `stable` takes dim and descending by name
+                    named |= dict(zip(("dim", "descending"), args[1:], strict=False))
+                    args = args[:1]
+            return func(*args, **named)
+
+    return Stable()

@@ -313,7 +313,7 @@ def _name_symbols(traced: Traced, places: list[tuple[str, Any]]) -> None:
         symbol = value.node.expr
         if symbol.is_symbol:
             traced.symbols.setdefault(str(symbol), path)
-            name = traced.sizes.names.get(path) or next(
+            name = traced.sizes.name_of(symbol, path) or next(
                 (n for p, n in traced.sizes.names.items() if traced.sizes.where[p].node.expr == symbol), ""
             )
             traced.names.setdefault(str(symbol), name)

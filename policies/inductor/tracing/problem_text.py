@@ -81,6 +81,25 @@ class ProblemText:
                 found = [names for call in _calls(node) if (names := _sizes_named(call))]
         return found
 
+    def forward_names(self) -> dict[str, str]:
+        """Path -> what forward calls that size of an argument: `b, t, d = x.shape`, `n = x.size(0)`."""
+        found: dict[str, str] = {}
+        arguments = {a.arg for a in self.forward.args.args}
+        for node in self.forward.body:
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            target, value = node.targets[0], ast.unparse(node.value)
+            if isinstance(target, ast.Name) and (one := re.fullmatch(r"(\w+)\.(?:shape\[|size\()(\d+)[\])]", value)):
+                if one[1] in arguments:
+                    found.setdefault(f"{one[1]}.shape[{one[2]}]", target.id)
+            elif isinstance(target, ast.Tuple) and (whole := re.fullmatch(r"(\w+)\.(?:shape|size\(\))", value)):
+                names = [t.id if isinstance(t, ast.Name) else "*" for t in target.elts]
+                if whole[1] in arguments and "*" not in names:
+                    for i, name in enumerate(names):
+                        found.setdefault(f"{whole[1]}.shape[{i}]", name.strip("_"))
+            arguments -= {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+        return {path: name for path, name in found.items() if name.isalpha()}  # s0 and x1 are Inductor's own
+
     def named_integers(self) -> dict[int, list[str]]:
         """Value -> the module's names for it."""
         found: dict[int, list[str]] = {}

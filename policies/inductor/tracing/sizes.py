@@ -40,6 +40,7 @@ class Sizes:
         self.names: dict[str, str] = {}
         """Path -> what a person calls it."""
         self._free, self._dimensions, self._integers = free, text.dimension_names(), text.named_integers()
+        self._forward = text.forward_names()
         self._tensors = 0
 
     def symbol(self, value: int, path: str, name: str = "") -> Any:
@@ -53,8 +54,21 @@ class Sizes:
         self.env.var_to_range[symbol] &= ValueRanges(min(value, SMALLEST), int_oo)
         self.where[path] = self.env.create_symintnode(symbol, hint=value, source=source)
         known = self._integers.get(value, [])
-        self.names[path] = readable(name or (known[0] if len(known) == 1 else path.replace("self.", "")))
+        self.names[path] = readable(name or (known[0] if len(known) == 1 else self.plain_name(path)))
         return self.where[path]
+
+    def plain_name(self, path: str) -> str:
+        """The name of a size that nobody has named: x_shape_0."""
+        return path.replace("self.", "")
+
+    def name_of(self, symbol: Any, path: str) -> str:
+        """What a person calls the size at a path: one that nobody has named is called as an equal one is."""
+        own = self.names.get(path, "")
+        if own and own != readable(self.plain_name(path)):
+            return own
+        equal = [p for p, v in self.where.items() if self.env.replacements.get(v.node._expr) == symbol]
+        named = [self.names[p] for p in equal if self.names[p] != readable(self.plain_name(p)) or p.startswith("self.")]
+        return named[0] if named else own
 
     def step(self, number: int) -> Any:
         """The step of a loop: any number from 0."""
@@ -82,7 +96,9 @@ class Sizes:
         """A tensor without values whose sizes over one are symbols, in the order of memory of `like`."""
         import torch
 
-        names = self._next_names(like.dim())
+        names = [
+            given or self._forward.get(f"{path}.shape[{i}]", "") for i, given in enumerate(self._next_names(like.dim()))
+        ]
         sizes = [self.symbol(n, f"{path}.shape[{i}]", names[i]) if n > 1 else n for i, n in enumerate(like.shape)]
         order = sorted(range(like.dim()), key=lambda i: -like.stride(i))
         made = torch.empty([sizes[i] for i in order], dtype=like.dtype)

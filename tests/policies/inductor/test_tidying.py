@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.writing import lines, tidying
 
 
@@ -77,3 +78,22 @@ def test_a_long_argument_of_a_call_is_broken_and_stays_an_argument():
     assert len(parts) > 1
     whole = ast.parse("f(\n" + "\n".join(parts) + "\n)", mode="eval").body
     assert ast.dump(whole) == ast.dump(ast.parse(f"f({line.strip()})", mode="eval").body)
+
+
+def test_sizes_are_called_what_forward_calls_them():
+    text = """
+class Model(nn.Module):
+    def forward(self, x, mask, index):
+        batch, _, width = x.shape
+        keys = mask.size(1)
+        x = x.flatten()
+        n = x.shape[0]
+        (s0,) = index.shape
+        return x, mask
+def get_inputs():
+    return []
+def get_init_inputs():
+    return []
+"""
+    names = ProblemText(text).forward_names()
+    assert names == {"x.shape[0]": "batch", "x.shape[2]": "width", "mask.shape[1]": "keys"}
