@@ -219,3 +219,9 @@ def test_refining_follows_the_best_and_stops_where_nothing_gets_better(begin, st
     assert actions == [Action.DRAFT, Action.REFINE, Action.REPAIR, Action.REPAIR, Action.REFINE]
     assert run.attempts[4].parent_id == run.attempts[0].candidate_id, "the best, not the last"
     assert store.trajectory(run.trajectory_id).best_id == run.attempts[0].candidate_id
+
+
+def test_while_the_model_is_asked_whoever_watches_is_told_so(begin, unfinished):
+    doing = []
+    begin([unfinished(1)], watch=lambda run, what: doing.append(what), budgets=Budgets(turns=1)).run()
+    assert "waiting for the model" in doing
