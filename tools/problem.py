@@ -66,6 +66,10 @@ def parse(source: str) -> ast.Module:
         line = getattr(error, "lineno", None)
         where = f" at line {line}" if line else ""
         raise ProblemError(f"the reference is not Python{where}: {getattr(error, 'msg', error)}") from error
+    except (RecursionError, MemoryError):
+        raise ProblemError(
+            "the reference is nested too deeply for Python to read: write it with less nesting"
+        ) from None
 
 
 @lru_cache(maxsize=1024)

@@ -15,6 +15,7 @@ from kernelwright.agent.serving.content import RequestRefused
 from kernelwright.agent.serving.routes import problem_routes, state_routes, verdict_routes
 from kernelwright.agent.serving.routes.connections import BODY_SECONDS, BodyLimits
 from kernelwright.agent.serving.routes.context import Context
+from kernelwright.agent.serving.routes.entrance import Entrance
 from kernelwright.agent.serving.wire import Code, Error, ErrorBody
 from kernelwright.tools.hardware.machine_info import version
 
@@ -24,6 +25,7 @@ STATUS = {
     Code.UNAUTHORIZED: 401, Code.TIMEOUT: 408, Code.TOO_LARGE: 413, Code.INVALID: 422, Code.NOT_FOUND: 404,
     Code.QUEUE_FULL: 429, Code.QUOTA: 429, Code.CLOSING: 503, Code.NO_JUDGES: 503,
 }  # fmt: skip
+UNREADABLE = "the body cannot be read: send JSON in UTF-8, not compressed, and not nested deeply"
 CODES = {401: Code.UNAUTHORIZED, 404: Code.NOT_FOUND, 405: Code.METHOD, 408: Code.TIMEOUT, 413: Code.TOO_LARGE}
 
 
@@ -49,6 +51,10 @@ def make_app(context: Context, body_seconds: float = BODY_SECONDS) -> FastAPI:
     for routes in (verdict_routes, problem_routes, state_routes):
         app.include_router(routes.router)
     app.add_middleware(BodyLimits, seconds=body_seconds, sizes={"/v1/batches": BATCH_BYTES}, size=BODY_BYTES)
+    app.add_middleware(
+        Entrance, known=context.tokens.client, needs_token=context.tokens.needed,
+        answer=lambda refused: _refusal(context, refused),
+    )  # fmt: skip
     app.add_exception_handler(RequestRefused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -63,7 +69,11 @@ def _answer(status: int, code: Code, message: str, headers: dict[str, str] | Non
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestRefused)
-    request.app.state.context.metrics.refused(error.code.value)
+    return _refusal(request.app.state.context, error)
+
+
+def _refusal(context: Context, error: RequestRefused) -> JSONResponse:
+    context.metrics.refused(error.code.value)
     headers = {"WWW-Authenticate": "Bearer"} if error.code is Code.UNAUTHORIZED else {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
@@ -82,8 +92,9 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = CODES.get(error.status_code, Code.INVALID)
+    message = UNREADABLE if error.status_code == 400 else str(error.detail)
     request.app.state.context.metrics.refused(code.value)
-    return _answer(error.status_code, code, str(error.detail), dict(error.headers or {}))
+    return _answer(error.status_code, code, message, dict(error.headers or {}))
 
 
 async def _internal(request: Request, error: Exception) -> JSONResponse:

@@ -11,7 +11,7 @@ import statistics
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -83,11 +83,12 @@ class Service:
     # -------------------------------------------------------------- asking
     def submit(self, client: str, submission: Submission) -> Status:
         """Raises RequestRefused."""
-        ready = self.preparing.prepare(submission)
         with self._lock:
             if self.closing:
                 raise RequestRefused(Code.CLOSING, "the server is being stopped: ask again later", 5)
-            self._quotas.count_arrival(client)
+            self._quotas.count_arrival(client)  # before its text is parsed, which takes most of the time
+        ready = self.preparing.prepare(submission)
+        with self._lock:
             kept = self.record.find(ready.verdict_id)
             known = kept is not None
             if kept is None or _may_be_judged_anew(kept):
@@ -223,24 +224,26 @@ class Service:
 
     def _end(self, verdict_id: str, device: DeviceKind, future: Future[Report]) -> None:
         """In a thread of the pool."""
+        error = future.exception()
+        made = finished(future.result(), score_of(future.result())) if error is None else {}  # not under the lock
         with self._lock:
             self._running.pop(verdict_id, None)
             self._doing.pop(verdict_id, None)
             try:
-                self._write_end(verdict_id, device, future)
+                self._write_end(verdict_id, device, future, made)
                 self._dispatch()
             except Exception:
                 log.exception("the end of verdict %s was not written", verdict_id)
         self.changed(verdict_id)
 
-    def _write_end(self, verdict_id: str, device: DeviceKind, future: Future[Report]) -> None:
+    def _write_end(self, verdict_id: str, device: DeviceKind, future: Future[Report], made: Mapping[str, Any]) -> None:
+        """made: the columns of a verdict that has a report."""
         error, record = future.exception(), self.record
         queued = {"state": State.QUEUED.value, "started": None}
         match error:
             case None:
-                report = future.result()
-                record.end_attempt(verdict_id, Outcome.FINISHED, "", finished(report, score_of(report)))
-                self._note(verdict_id, device, report)
+                record.end_attempt(verdict_id, Outcome.FINISHED, "", made)
+                self._note(verdict_id, device, future.result())
             case PoolClosed():
                 record.end_attempt(verdict_id, Outcome.INTERRUPTED, "the server was stopped", queued)
                 return

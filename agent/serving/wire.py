@@ -16,6 +16,8 @@ MAX_TEXT = 256 * 1024
 """Bytes of a candidate, and of a reference."""
 MAX_BATCH = 256
 """Submissions in one request."""
+MAX_FIELDS = 64
+"""Keys that an object of a request may have; no value of the wire has as many fields."""
 MAX_WAIT = 60.0
 """Seconds that a request for a status may wait."""
 
@@ -99,15 +101,26 @@ Name = Annotated[str, Field(max_length=200), AfterValidator(_clean)]
 
 
 class Message(BaseModel):
-    """A frozen value of the wire; what is not known is refused."""
+    """A frozen value of the wire; what is not known is refused.
+
+    pydantic notes an error of about a kilobyte for each item that is wrong and for each key that is not known: a body
+    of 16 MiB became 10 GB. So sequences end at their first error (fail_fast), and keys are counted first.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_keys(cls, given: Any) -> Any:
+        if isinstance(given, dict) and len(given) > MAX_FIELDS:
+            raise ValueError(f"has {len(given)} fields: at most {MAX_FIELDS} are read")
+        return given
 
 
 class VerdictOptions(Message):
     """The options of a verdict that a client may choose, with their defaults."""
 
-    targets: Annotated[tuple[str, ...], Field(max_length=16), AfterValidator(_targets)] | None = None
+    targets: Annotated[tuple[str, ...], Field(max_length=16, fail_fast=True), AfterValidator(_targets)] | None = None
     """None: the device's own."""
     own_work: Annotated[str, Field(max_length=40), AfterValidator(_own_work)] = "strict"
     profile: bool = True
@@ -116,7 +129,7 @@ class VerdictOptions(Message):
     sanitizer: bool = False
     sizes: int = Field(default=8, ge=0, le=64)
     seed: int | None = Field(default=None, ge=0, lt=2**63)
-    allow_import: Annotated[tuple[Name, ...], Field(max_length=16)] = ()
+    allow_import: Annotated[tuple[Name, ...], Field(max_length=16, fail_fast=True)] = ()
     interpret: bool | None = None
     compile_seconds: float = Field(default=60.0, gt=0.0, le=600.0)
     seconds: float = Field(default=120.0, gt=0.0, le=1200.0)
@@ -150,7 +163,7 @@ class Submission(Message):
 class BatchOfSubmissions(Message):
     """Several submissions in one request."""
 
-    submissions: Annotated[tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH)]
+    submissions: Annotated[tuple[Submission, ...], Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)]
 
 
 class Error(Message):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER_SECONDS = 30.0
-"""Until the whole header of a connection's first request has arrived; then the connection is closed."""
+"""Until the whole header of a request has arrived, from its first byte on; then the connection is closed."""
 BODY_SECONDS = 30.0
 """Until the whole body has arrived; then 408."""
 READER_SECONDS = 30.0
@@ -70,7 +70,7 @@ def _refusal(status: int, why: str) -> HTTPException:
 
 
 class Connection(H11Protocol):
-    """uvicorn's, with deadlines for the first header and for readers, and answers to clients that half-close."""
+    """uvicorn's, with deadlines for headers and for readers, and answers to clients that half-close."""
 
     header_seconds = HEADER_SECONDS
     reader_seconds = READER_SECONDS
@@ -82,9 +82,13 @@ class Connection(H11Protocol):
         self._header_deadline = self.loop.call_later(self.header_seconds, self._no_header)
 
     def data_received(self, data: bytes) -> None:
+        """A header that has begun has its deadline, also the second one of a connection, which ends its idle time."""
+        answered, before = self._answered, self.cycle
         super().data_received(data)
-        if self.cycle is not None:
+        if self.cycle is not before:
             self._drop_deadline()
+        elif answered and self._header_deadline is None:
+            self._header_deadline = self.loop.call_later(self.header_seconds, self._no_header)
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keeps the connection where a request is being answered: its client may still read."""
@@ -106,8 +110,13 @@ class Connection(H11Protocol):
             self._reader_deadline.cancel()
             self._reader_deadline = None
 
+    @property
+    def _answered(self) -> bool:
+        """Whether nothing is under way on this connection."""
+        return self.cycle is None or self.cycle.response_complete
+
     def _no_header(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+        if self._answered and not self.transport.is_closing():
             self.transport.close()
 
     def _drop_deadline(self) -> None:

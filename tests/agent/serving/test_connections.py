@@ -65,9 +65,8 @@ def everything(connection):
 
 
 def head(length):
-    return (
-        f"POST /v1/verdicts HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    )
+    named = "Host: localhost\r\nContent-Type: application/json"
+    return f"POST /v1/verdicts HTTP/1.1\r\n{named}\r\nContent-Length: {length}\r\n\r\n"
 
 
 def test_a_body_that_does_not_arrive_is_answered_with_408(connection):
@@ -101,8 +100,25 @@ def test_a_header_that_does_not_arrive_closes_the_connection(connection):
     assert everything(connection) == b""
 
 
+def test_the_second_header_of_a_connection_has_no_more_time_than_the_first(connection):
+    connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    answer = b""
+    while b"uptime_seconds" not in answer:
+        answer += connection.recv(2**16)
+    connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost:")
+    connection.settimeout(20 * SECONDS)  # and not the minute that an idle connection is kept
+    assert everything(connection) == b""
+
+
+def test_a_server_without_tokens_answers_no_page_of_another_host(connection):
+    connection.sendall(b"GET /v1/queue HTTP/1.1\r\nHost: somewhere.example:8700\r\n\r\n")
+    answer = everything(connection)
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"127.0.0.1 and localhost only" in answer
+
+
 def test_a_client_that_closes_its_sending_side_is_answered_all_the_same(connection):
-    connection.sendall(b"GET /v1/queue HTTP/1.1\r\nHost: a\r\n\r\n")
+    connection.sendall(b"GET /v1/queue HTTP/1.1\r\nHost: localhost\r\n\r\n")
     connection.shutdown(socket.SHUT_WR)
     assert everything(connection).startswith(b"HTTP/1.1 200 OK")
 
@@ -117,7 +133,7 @@ def test_a_reader_that_takes_nothing_is_left(connection):
     """Answers are asked for, many more than the buffers between the two hold, and not read."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(3 * SECONDS)
-    asked = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     one = len(
         httpx2.get(
             f"http://{connection.getpeername()[0]}:{connection.getpeername()[1]}/openapi.json", timeout=PATIENCE_SECONDS
