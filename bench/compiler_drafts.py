@@ -33,7 +33,7 @@ from bench.compiler_drafts_tuning import tuned
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.draft import Mode, in_fp32
-from kernelwright.tools.faults import Fault
+from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.problem import Problem, ProblemError
@@ -65,7 +65,7 @@ def measured(
     start, source = time.monotonic(), made.source
     try:
         report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
-        imprecise = report.failure is not None and report.failure.fault is Fault.PRECISION
+        imprecise = report.failure is not None and report.failure.fault in ARITHMETIC_FAULTS
         if imprecise and (exact := in_fp32(source)):
             row, source = row.with_(in_fp32=True), exact
             report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))

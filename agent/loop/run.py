@@ -26,7 +26,7 @@ from kernelwright.store.errors import StoreError
 from kernelwright.store.lineage import history
 from kernelwright.store.models import Action, Trajectory
 from kernelwright.store.models import State as CandidateState
-from kernelwright.tools.faults import Fault
+from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report, Rung
 
@@ -132,7 +132,7 @@ class Run:
         failure = last.report.failure if last is not None and last.report is not None else None
         if last is None or failure is None or self.state is not State.REPAIR or last.origin is not Origin.COMPILER:
             return False
-        return failure.fault is Fault.PRECISION and bool(in_fp32(last.source or ""))
+        return failure.fault in ARITHMETIC_FAULTS and bool(in_fp32(last.source or ""))
 
     def stop(self, reason: StopReason, message: str = "") -> None:
         """Writes why, and ends. After a pause the same command goes on."""

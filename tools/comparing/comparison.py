@@ -166,8 +166,9 @@ def measure(
 
 
 def measure_finite_part(
-    candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0, inputs: Sequence[Any] = ()
-) -> ComparedOutput:
+    candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0, inputs: Sequence[Any] = (),
+    moved: Callable[[], Tensor] | None = None,
+) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same,
     where it gives a number that number.
 
@@ -196,7 +197,8 @@ def measure_finite_part(
     zero = torch.zeros((), dtype=eager.dtype, device=eager.device)
     precise = None if exact is None else torch.where(keep, exact, zero.to(exact.dtype))
     mine, theirs = torch.where(keep, candidate, zero), torch.where(keep, eager, zero)
-    told = measure(mine, theirs, precise, draw=draw, dtype=dtype, output=output)
+    shaken = None if moved is None else lambda: torch.where(keep, moved(), zero.to(moved().dtype))
+    told = measure(mine, theirs, precise, draw=draw, dtype=dtype, output=output, moved=shaken)
     if not told.check.passed and _cancelled(mine, theirs):
         passed = told.check.with_(passed=True, note="off by less than sums of such numbers lose")
         told = told.with_(check=passed, mismatch=None, fault=None, headroom=1.0)
@@ -215,8 +217,9 @@ def _cancelled(candidate: Tensor, eager: Tensor) -> bool:
 
 
 def measure_with_nan(
-    candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0
-) -> ComparedOutput:
+    candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0,
+    moved: Callable[[], Tensor] | None = None,
+) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with NaN: where eager gives NaN the candidate must, and nowhere else; the rest
     as any other.
     """
@@ -236,9 +239,10 @@ def measure_with_nan(
     if exact is not None:
         keep = keep & torch.isfinite(exact)
         precise = torch.where(keep, exact, zero.to(exact.dtype))
+    shaken = None if moved is None else lambda: torch.where(keep, moved(), zero.to(moved().dtype))
     return measure(
         torch.where(keep, candidate, zero), torch.where(keep, eager, zero), precise, draw=draw, dtype=dtype,
-        output=output,
+        output=output, moved=shaken,
     )  # fmt: skip
 
 

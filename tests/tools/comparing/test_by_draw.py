@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from kernelwright.tools.comparing.by_draw import measure_by_draw
-from kernelwright.tools.comparing.comparison import Measured
+from kernelwright.tools.comparing.comparison import ComparedOutput
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
 from kernelwright.tools.references.prepared_problem import Expected
@@ -18,6 +18,7 @@ from kernelwright.tools.references.prepared_problem import Expected
 AFTER: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "nothing": lambda y: y,
     "mish": F.mish,
+    "relu": lambda y: F.hardswish(F.relu(y)),
     "least of channels": lambda y: torch.tanh(y.min(1, keepdim=True).values),
     "group norm": lambda y: F.group_norm(y, 1),
     "batch norm": lambda y: F.batch_norm(y, None, None, training=True),
@@ -47,7 +48,7 @@ class Convolution:
     def run(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return self.after(F.conv2d(x, w))
 
-    def judged(self, bits: int) -> Measured:
+    def judged(self, bits: int) -> ComparedOutput:
         """A candidate whose operands lack so many bits."""
         made = self.run(rounded(self.x, bits), rounded(self.w, bits))
         return measure_by_draw(made, self.expected, 0, "own", tf32_errors=self.errors)
