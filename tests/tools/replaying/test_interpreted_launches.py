@@ -287,7 +287,7 @@ def test_which_of_two_writes_comes_last_depends_on_the_seed(bench, write):
     "expression",
     [
         'tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [v], dtype=tl.float32, is_pure=True, pack=1)',
-        "libdevice.j0(v)",
+        "libdevice.sinpi(v)",
         "v + tl.extra.cuda.globaltimer().to(tl.float32)",
         "v + tl.extra.cuda.smid()",
     ],
