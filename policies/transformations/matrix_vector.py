@@ -9,12 +9,14 @@ from typing import Any
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, plain, size_of
 from kernelwright.policies.transformations.host_text import HostText
+from kernelwright.policies.transformations.split_product import JOIN_PARTS
 
 LEAST_STEPS = 1 << 10
 LEAST_ELEMENTS = 1 << 20
 """Of the matrix: smaller ones take as long as a launch does."""
 
-TEXT = '''# A product of a matrix and a vector in two stages (kernelwright). Block sizes are not tuned.
+TEXT = (
+    '''# A product of a matrix and a vector in two stages (kernelwright). Block sizes are not tuned.
 import torch
 import torch.nn as nn
 import triton
@@ -43,18 +45,9 @@ def part_kernel(
     tl.store(part_pointer + tl.program_id(1).to(tl.int64) * rows + row, tl.sum(found, axis=1), mask=row < rows)
 
 
-@triton.jit
-def join_kernel(part_pointer, out_pointer, size, parts, BLOCK: tl.constexpr):
-    """The parts of every element, always in the same order."""
-    element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    exists = element < size
-    found = tl.zeros((BLOCK,), tl.float32)
-    for part in range(0, parts):
-        found += tl.load(part_pointer + part * size + element, mask=exists, other=0.0)
-    tl.store(out_pointer + element, found.to(out_pointer.dtype.element_ty), mask=exists)
-
-
-def share_of(rows, depth):
+'''
+    + JOIN_PARTS
+    + '''def share_of(rows, depth):
     """Steps of the long axis that one program takes, so that about {programs} programs are at work."""
     parts = max(1, min({programs} // triton.cdiv(rows, 4), triton.cdiv(depth, 4096)))
     return triton.cdiv(triton.cdiv(depth, parts), 1024) * 1024
@@ -75,6 +68,7 @@ class ModelNew(nn.Module):
         join_kernel[lambda block: (triton.cdiv(rows, block["BLOCK"]),)](part, out, rows, parts, BLOCK=256, num_warps=4)
         return out
 '''
+)
 PROGRAMS = 1056
 """Eight for each multiprocessor of a large GPU."""
 

@@ -15,7 +15,7 @@ MOST_TILES = 66
 """Of the result: half as many as a large GPU has multiprocessors."""
 LONG_AXIS = 1 << 13
 
-TEXT = '''# A product split over its long axis, in two stages (kernelwright). Block sizes are not tuned.
+TEXT_BEGIN = '''# A product split over its long axis, in two stages (kernelwright). Block sizes are not tuned.
 import torch
 import torch.nn as nn
 import triton
@@ -49,7 +49,8 @@ def part_kernel(
     tl.store(part_pointer + place, found, mask=(row < rows)[:, None] & (column < columns)[None, :])
 
 
-@triton.jit
+'''
+JOIN_PARTS = '''@triton.jit
 def join_kernel(part_pointer, out_pointer, size, parts, BLOCK: tl.constexpr):
     """The parts of every element, always in the same order."""
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -60,7 +61,9 @@ def join_kernel(part_pointer, out_pointer, size, parts, BLOCK: tl.constexpr):
     tl.store(out_pointer + element, found.to(out_pointer.dtype.element_ty), mask=exists)
 
 
-def share_of(rows, columns, depth):
+'''
+"""Of a written file: adds what each share of the long axis gave."""
+TEXT_END = '''def share_of(rows, columns, depth):
     """Steps of the long axis that one program takes, so that about {programs} programs are at work."""
     tiles = triton.cdiv(rows, {tile}) * triton.cdiv(columns, {tile})
     parts = max(1, min({programs} // tiles, triton.cdiv(depth, 1024)))
@@ -89,6 +92,7 @@ class ModelNew(nn.Module):
         )
         return out
 '''  # noqa: E501 (the lines of a written file)
+TEXT = TEXT_BEGIN + JOIN_PARTS + TEXT_END
 PROGRAMS = 528
 """Four for each multiprocessor of a large GPU."""
 

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from kernelwright.tools.references.prepared_problem import Expected
 
 TF32_SHARE = 0.22
-"""Of what the reference is off by in tf32, before the eight times that any candidate may be off by: that factor is for
-eager's own error, which may be small by luck. Eight times the error of tf32 would let bf16 pass; twice does not.
+"""Of the reference's error in tf32, which counts as eager's own: `measure` allows eight times that, so a candidate
+may be off by 1.76 times what tf32 is off by. Eight times the whole would let bf16 pass
+(tests/tools/comparing/test_by_draw.py).
 """
 TF32_LEAST_RMS = 1.0
-"""Of the RMS of that error: what is allowed everywhere."""
+"""Of the RMS of that error over the whole output: the least that counts at any element."""
 
 
 def measure_by_draw(
@@ -61,8 +62,9 @@ def measure_by_draw(
 
 
 def _off_by(base: Tensor, errors: Tensor, shaken: Tensor | None) -> Tensor:
-    """The outputs off by TF32_SHARE of what tf32 is off by there, or of TF32_LEAST_RMS of what it is off by on the
-    whole (behind a relu eager itself may be right by luck), or by what the moved outputs are off by.
+    """Outputs whose distance from `base` is the error that an honest candidate may have: at each element the largest of
+    the scaled tf32 error there, of its RMS (behind a relu the error of one run may be 0 by luck), and of the distance
+    of `shaken`.
     """
     import torch
 

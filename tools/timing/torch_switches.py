@@ -28,7 +28,7 @@ def _states() -> list[tuple[Any, str, Any]]:
 
 @contextlib.contextmanager
 def switches_kept() -> Iterator[None]:
-    """Afterwards the precision switches, the default type and the default device are what they were before."""
+    """Afterwards the precision switches and the default type are what they were; there is no default device then."""
     import torch
 
     held, dtype = _states(), torch.get_default_dtype()
