@@ -35,7 +35,7 @@ began, used = time.monotonic(), time.process_time()
 import torch
 torch_used = time.process_time() - used
 from kernelwright.policies.base import Message, Request, Role, Sampling
-from policies.{module} import {policy}
+from {module} import {policy}
 asked = Request(messages=(Message(role=Role.USER, content="draft"),), sampling=Sampling(temperature=0.0, max_tokens=1))
 {policy}({model!r}, device="cpu").sample([asked])
 print(torch_used, time.process_time() - used - torch_used, time.monotonic() - began)
@@ -132,7 +132,10 @@ def _together(took: Sequence[Took]) -> Took:
 
 def loading(model: Path) -> list[str]:
     lines = []
-    for module, policy in (("transformers", "TransformersPolicy"), ("small", "SmallPolicy")):
+    for module, policy in (
+        (TransformersPolicy.__module__, "TransformersPolicy"),
+        (SmallPolicy.__module__, "SmallPolicy"),
+    ):
         script = LOADING.format(module=module, policy=policy, model=str(model))
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         torch_used, used, wall = map(float, done.stdout.split()[-3:])

@@ -1,12 +1,14 @@
 """The study of the reinforcement learning, in parts that each fit a time limit and go on where they stopped.
 
-    python -m bench.rl_study throughput --work DIR                      tokens a second of the running batch, beside
-    plain generate python -m bench.rl_study measure sft --work DIR --policy SFT        held-out pass@1 at T = 1,
-    repairs, compile rate; or NAME=POLICY NAME=POLICY ... python -m bench.rl_study online --work DIR --policy SFT --seed
-    0    online GRPO; --variant gamma0 | autotriton | grpo | cispo | ... python -m bench.rl_study collect --work DIR
-    --policy SFT            a log of the SFT policy, for what follows python -m bench.rl_study replay --work DIR
-    --policy SFT --epochs 2  GRPO from that log alone; --method rft is the control python -m bench.rl_study report
-    --work DIR                          results.json, results.md, curves.png
+    python -m bench.rl_study throughput --work DIR          tokens a second of the running batch, beside plain generate
+    python -m bench.rl_study measure NAME --work DIR --policy POLICY      held-out pass@1 at T = 1, repairs, compile
+                                                            rate; or NAME=POLICY NAME=POLICY ...
+    python -m bench.rl_study online --work DIR --policy POLICY --seed 0   online GRPO; --variant gamma0 | autotriton |
+                                                            grpo | cispo | ...
+    python -m bench.rl_study collect --work DIR --policy POLICY           a log of the policy, for what follows
+    python -m bench.rl_study replay --work DIR --policy POLICY --epochs 2 GRPO from that log alone; --method rft is
+                                                            the control
+    python -m bench.rl_study report --work DIR              results.json, results.md, curves.png
 
 `--minutes M` ends a part in time (its checkpoint stays, the same command goes on). What is measured lies in
 DIR/measured/NAME.json.
