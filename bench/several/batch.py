@@ -1,7 +1,7 @@
 """A batch on 1, 2, 4 ... GPUs, one judge each: verdicts a second, the ratio to linear, and one judge killed.
 
 The first size judges for a part of the time that there is; every other size judges those same candidates. Then, at
-each size, one judge is killed at work in the middle of a few more verdicts.
+each size, one judge is killed at work in the middle of a few more verdicts. A size has its share of the cores, too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ from kernelwright.agent.judging.pool import MAX_ATTEMPTS, DeviceKind, JudgeLost
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.report import Report
 
-FIRST_SHARE = 0.3
-"""Of the phase's time, for the batch on one GPU."""
+LEAST_SECONDS = 15.0
+"""For the batch on one GPU."""
+KILL_SECONDS = {DeviceKind.CUDA: 35.0, DeviceKind.CPU: 20.0}
+"""That a judge's death, its return and the verdicts beside them take, about."""
+TAIL = 1.25
+"""What the same candidates take on more GPUs, over what they would take at best."""
 BACK_SECONDS = 60.0
 """That a killed judge may take to be at work again."""
 
@@ -40,6 +44,16 @@ def sizes(count: int) -> list[int]:
     return sorted({count, *itertools.takewhile(lambda n: n < count, (2**k for k in range(10)))})
 
 
+def take_cores(cores: Sequence[int], judges: int, of: int) -> int:
+    """Leaves this process and the judges that it starts the share of the cores that so many of the GPUs have.
+
+    A machine with one GPU has that many. Given all of them, one judge would compile on cores that the others need.
+    """
+    share = sorted(cores)[: max(1, len(cores) * judges // of)]
+    os.sched_setaffinity(0, share)
+    return len(share)
+
+
 def options_for(devices: Sequence[str]) -> Options:
     """On a GPU everything is checked and timed; on a CPU the problem's own small size is interpreted."""
     return Options(sizes=0, seed=1) if devices[0] == "cpu" else Options(torch_compile=False)
@@ -49,8 +63,8 @@ class Verdict(NamedTuple):
     """One candidate's way through the pool."""
 
     candidate: Candidate
-    begun: list[str]
-    """The judge of each attempt."""
+    begun: list[tuple[float, str]]
+    """When each attempt was begun, and by which judge."""
     lost: int
     report: Report | None
     error: str
@@ -65,9 +79,7 @@ class Feeder:
         self.kind = pool.devices[0]
         self.verdicts: list[Verdict] = []
         self.last_fed = 0.0
-        self.begins: list[tuple[float, str]] = []
-        """When each attempt was begun, and by which judge."""
-        self._open: dict[Future[Report], tuple[Candidate, list[str], int]] = {}
+        self._open: dict[Future[Report], tuple[Candidate, list[tuple[float, str]], int]] = {}
 
     def feed(self, candidates: Iterable[Candidate], until: float = float("inf")) -> None:
         """All of them, or as many as are begun in time; returns when each has ended."""
@@ -81,12 +93,11 @@ class Feeder:
                 self._ask(one, [], 0)
             self._take()
 
-    def _ask(self, candidate: Candidate, begun: list[str], lost: int) -> None:
+    def _ask(self, candidate: Candidate, begun: list[tuple[float, str]], lost: int) -> None:
         options = self._options.model_copy(update={"own_work": candidate.own_work})
 
         def began(judge: str) -> None:
-            begun.append(judge)
-            self.begins.append((time.monotonic(), judge))
+            begun.append((time.monotonic(), judge))
 
         future = self.pool.submit(candidate.problem, candidate.source, options, began=began)
         self._open[future] = (candidate, begun, lost)
@@ -127,7 +138,7 @@ def measured(feeder: Feeder, candidates: Iterable[Candidate], until: float = flo
         "not_judged": sum(v.report is None for v in feeder.verdicts), "seconds": max(ends) - began,
         "a_second": len(ends) / (max(ends) - began),
         "a_second_while_all_had_work": full / max(1e-9, feeder.last_fed - began),
-        "by_judge": dict(sorted(Counter(v.begun[-1] for v in feeder.verdicts).items())),
+        "by_judge": dict(sorted(Counter(v.begun[-1][1] for v in feeder.verdicts).items())),
     }  # fmt: skip
 
 
@@ -158,8 +169,9 @@ class Killed:
         """
         self._over = True
         name, ends = self.feeder.pool.judges()[-1].name, time.monotonic() + BACK_SECONDS
-        if again := [when for when, judge in self.feeder.begins if judge == name and when > self.when]:
-            return again[0] - self.when if self.when else None
+        made = [v.begun[-1][0] for v in self.feeder.verdicts if v.report is not None and v.begun[-1][1] == name]
+        if again := [when for when in made if when > self.when]:  # what was begun and lost in the same moment is not
+            return min(again) - self.when if self.when else None
         while self.when and time.monotonic() < ends:
             if name in ask():
                 return time.monotonic() - self.when
@@ -183,7 +195,7 @@ def with_a_kill(pool: LocalPool, candidates: Sequence[Candidate], options: Optio
 
     def ask() -> set[str]:
         names: set[str] = set()
-        ones = [candidates[0].variant(f"back {count}", next(extra)) for _ in range(2 * count)]
+        ones = [candidates[0].fresh(f"back {count}", next(extra)) for _ in range(2 * count)]
         for future in [pool.submit(one.problem, one.source, options, began=names.add) for one in ones]:
             future.result()
         return names
@@ -200,27 +212,58 @@ def with_a_kill(pool: LocalPool, candidates: Sequence[Candidate], options: Optio
     results.must(lost > 0 and back is not None, f"{count} judges: one was killed at work, and came back")
 
 
+class Clock:
+    """What of the phase's time is left for the batch on one GPU, and for killing judges."""
+
+    def __init__(self, ends: float, counts: Sequence[int], kind: DeviceKind) -> None:
+        self._ends, self._counts, self._kill = ends, counts, KILL_SECONDS[kind]
+        self.begin_seconds = self.first_seconds = 0.0
+        """That the judges of one size took until each had made a verdict, and that the batch took on one GPU."""
+
+    @property
+    def left(self) -> float:
+        return self._ends - time.monotonic()
+
+    def share_of_first(self) -> float:
+        """Seconds for the batch on one GPU, so that the larger sizes have time for the same candidates."""
+        later = self._counts[1:]
+        fixed = len(later) * self.begin_seconds + len(self._counts) * self._kill
+        return max(LEAST_SECONDS, (self.left - fixed) / (1.0 + TAIL * sum(1 / count for count in later)))
+
+    def has_room_for_a_kill(self, after: int) -> bool:
+        """Whether the sizes after this one can still be measured."""
+        later = [count for count in self._counts if count > after]
+        return self.left > self._kill + sum(self.begin_seconds + TAIL * self.first_seconds / count for count in later)
+
+
 def main() -> int:
     given = asked(__doc__)
     results, candidates = Results(given.out), read(given.candidates)
     options, chosen, first_rate = options_for(given.devices), list[Candidate](), 0.0
-    for count in sizes(len(given.devices)):
+    everything, counts = sorted(os.sched_getaffinity(0)), sizes(len(given.devices))
+    clock = Clock(results.began + given.seconds, counts, DeviceKind(given.devices[0].partition(":")[0]))
+    for count in counts:
+        began, cores = time.monotonic(), take_cores(everything, count, len(given.devices))
         pool = open_pool(given.devices[:count], given.workers)
         try:
             warm(pool, candidates, options)
+            clock.begin_seconds = max(clock.begin_seconds, time.monotonic() - began)
             if not chosen:
                 feeder = Feeder(pool, options)
-                until = time.monotonic() + FIRST_SHARE * given.seconds
-                row = measured(feeder, endless(candidates, "one"), until)
+                row = measured(feeder, endless(candidates, "one"), time.monotonic() + clock.share_of_first())
                 chosen, first_rate = [v.candidate for v in feeder.verdicts], row["a_second"]
+                clock.first_seconds = row["seconds"]
                 results.say(kinds=dict(Counter(one.kind for one in chosen)))
             else:
-                row = measured(Feeder(pool, options), (one.variant(f"of {count}") for one in chosen))
+                row = measured(Feeder(pool, options), (one.fresh(f"of {count}") for one in chosen))
             row["of_linear"] = row["a_second"] / (count * first_rate)
-            results.add("The same candidates on more GPUs", judges=count, **row)
+            results.add("The same candidates on more GPUs", judges=count, cores=cores, **row)
             results.must(row["not_judged"] == 0, f"{count} judges: every candidate is judged")
             results.must(pool.devices[0] is DeviceKind.CPU or row["of_linear"] >= 0.9, f"{count} judges: 0.9 of linear")
-            with_a_kill(pool, candidates, options, results)
+            if clock.has_room_for_a_kill(count):
+                with_a_kill(pool, candidates, options, results)
+            else:
+                results.add("One judge killed at work", judges=count, asked="no time was left")
         finally:
             pool.close()
     return results.finish()

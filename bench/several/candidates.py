@@ -8,7 +8,9 @@ Drafts are made for as long as `--seconds` allow, by half of the cores at once; 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -33,6 +35,20 @@ class Candidate(Value):
     def variant(self, series: str, number: int = 0) -> Candidate:
         """The same program as another content: no verdict of the one is a verdict of the other."""
         return self.with_(source=f"{self.source}\n\nSERIES = {series!r}, {number}\n")
+
+    def fresh(self, series: str, number: int = 0) -> Candidate:
+        """A variant whose kernels are others, too: each has one comment more, and is compiled from nothing."""
+        lines = self.source.splitlines()
+        for place, indent in sorted(_first_statements(self.source), reverse=True):
+            lines.insert(place, f"{' ' * indent}# {series}, {number}")
+        return self.with_(source="\n".join(lines)).variant(series, number)
+
+
+def _first_statements(source: str) -> list[tuple[int, int]]:
+    """Index of the line and indentation of the first statement of each jitted function."""
+    functions = (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.FunctionDef))
+    jitted = (one for one in functions if any("jit" in ast.unparse(by) for by in one.decorator_list))
+    return [(one.body[0].lineno - 1, one.body[0].col_offset) for one in jitted if one.body[0].lineno > one.lineno]
 
 
 def ours(on_gpu: bool) -> list[Candidate]:
@@ -76,10 +92,10 @@ def read(file: Path) -> list[Candidate]:
 
 
 def endless(candidates: Sequence[Candidate], series: str) -> Iterator[Candidate]:
-    """All of them again and again, no content twice."""
+    """All of them again and again, no content and no kernel twice."""
     turn = 0
     while True:
-        yield from (one.variant(series, turn) for one in candidates)
+        yield from (one.fresh(series, turn) for one in candidates)
         turn += 1
 
 
@@ -95,8 +111,11 @@ def main() -> None:
     own = ours(on_gpu=not given.cpu)
     drafted = drafts(given.kernelbench, given.levels, given.every, given.seconds) if given.kernelbench else []
     found = in_turns(own, drafted)
-    given.out.write_text(json.dumps([one.model_dump(mode="json") for one in found]), encoding="utf-8")
+    beside = given.out.with_name(f".{given.out.name}.part")
+    beside.write_text(json.dumps([one.model_dump(mode="json") for one in found]), encoding="utf-8")
+    beside.replace(given.out)
     print(f"{len(own)} kernels of the repository, {len(drafted)} drafts of the compiler", flush=True)
+    os._exit(0)  # drafts that are under way would be waited for, and each may take a minute
 
 
 if __name__ == "__main__":

@@ -21,20 +21,27 @@ ELEMENTS = 1 << 28
 """Of a bf16 tensor that is reduced or copied: 512 MiB."""
 BURST = 20
 """Steps that are queued before the GPU is waited for."""
+BEGIN_SECONDS = 30.0
+"""Until the first burst of `go` is over, at most: NCCL connects its processes in it."""
 
 
 class Switch:
     """What the input says, for the thread or processes that work."""
 
-    def __init__(self, going: Any, ended: Any) -> None:
-        self.going, self.ended = going, ended
+    def __init__(self, going: Any, ended: Any, begun: Any) -> None:
+        self.going, self.ended, self.begun = going, ended, begun
 
     def read(self) -> None:
         """Until the input ends."""
         for line in sys.stdin:
-            word = line.strip()
-            (self.going.set if word == "go" else self.going.clear)()
-            print("going" if word == "go" else "resting", flush=True)
+            if line.strip() == "go":
+                self.going.set()
+                self.begun.wait(BEGIN_SECONDS)
+                print("going", flush=True)
+            else:
+                self.going.clear()
+                self.begun.clear()
+                print("resting", flush=True)
         self.ended.set()
         self.going.set()
 
@@ -74,6 +81,7 @@ def work(switch: Switch, kind: str, device: str, decide: Any = None) -> None:
             step()
         if device != "cpu":
             torch.cuda.synchronize()
+        switch.begun.set()
 
 
 def _over(switch: Switch, decide: Any) -> bool:
@@ -91,7 +99,7 @@ def _over(switch: Switch, decide: Any) -> bool:
     return bool(told.item())
 
 
-def member(rank: int, devices: list[str], port: int, going: Any, ended: Any) -> None:
+def member(rank: int, devices: list[str], port: int, going: Any, ended: Any, begun: Any) -> None:
     """One process of an all-reduce."""
     import torch
     import torch.distributed as dist
@@ -101,7 +109,7 @@ def member(rank: int, devices: list[str], port: int, going: Any, ended: Any) -> 
     if on_gpu:
         torch.cuda.set_device(devices[rank])
     dist.init_process_group("nccl" if on_gpu else "gloo", rank=rank, world_size=len(devices))
-    work(Switch(going, ended), "all_reduce", devices[rank], dist.new_group(backend="gloo"))
+    work(Switch(going, ended, begun), "all_reduce", devices[rank], dist.new_group(backend="gloo"))
     dist.destroy_process_group()
 
 
@@ -119,12 +127,12 @@ def main() -> None:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
         context = multiprocessing.get_context("spawn")
-        switch = Switch(context.Event(), context.Event())
-        arguments = (given.devices, port, switch.going, switch.ended)
+        switch = Switch(context.Event(), context.Event(), context.Event())
+        arguments = (given.devices, port, switch.going, switch.ended, switch.begun)
         multiprocessing.spawn(member, arguments, nprocs=len(given.devices), join=False, daemon=True)
         switch.read()
         return
-    switch = Switch(threading.Event(), threading.Event())
+    switch = Switch(threading.Event(), threading.Event(), threading.Event())
     for device in given.devices:
         threading.Thread(target=work, args=(switch, given.kind, device), daemon=True).start()
     switch.read()

@@ -113,16 +113,15 @@ class Turns:
         self._loaders = {one.name: Loader(one) for one in asked_for if one.kind}
 
     def run(self, ends: float, turned: Callable[[], None]) -> None:
-        """At least one whole round. `turned` is called after each turn."""
+        """At least one whole round. `turned` is called after each verdict."""
         while not self.rounds or time.monotonic() < ends:
             for condition in self.conditions:
-                self._turn(condition)
-                turned()
+                self._turn(condition, turned)
                 if self.rounds and time.monotonic() >= ends:
                     return
             self.rounds += 1
 
-    def _turn(self, condition: Condition) -> None:
+    def _turn(self, condition: Condition, turned: Callable[[], None]) -> None:
         loader = self._loaders.get(condition.name)
         if loader is not None:
             loader.tell("go")
@@ -131,6 +130,7 @@ class Turns:
             self._number += 1
             seen = judged(self.pool, candidate, self._number)
             self.seen[condition.name, candidate.problem.name].append(seen)
+            turned()
         if loader is not None:
             loader.tell("rest")
 

@@ -30,9 +30,10 @@ from bench.several.candidates import Candidate, endless, read
 from bench.several.results import Asked, Results, asked
 
 CLIENTS = 200
-KILL_SHARE = 0.35
+KILL_SHARE = 0.25
 """Of the time, before a judge is killed."""
 SAMPLE_SECONDS = 0.2
+READY_SECONDS = 60.0
 TOKEN = "token-of-client-{:08d}"
 
 
@@ -66,8 +67,16 @@ class Server:
         for child in psutil.Process(self.process.pid).children():
             words = child.cmdline()
             if "kernelwright.agent.judging.judge_process" in words:
-                found[f"{words[-2]}#{len(found)}"] = child.pid
+                found[f"{words[-3]}#{len(found)}"] = child.pid
         return found
+
+    def wait_until_ready(self, count: int) -> None:
+        """So many judges take verdicts: what they import, and the GPU's context, are there."""
+        ends = time.monotonic() + READY_SECONDS
+        while httpx2.get(f"{self.address}/v1/health", verify=False, timeout=30).json()["judges_ready"] < count:
+            if time.monotonic() > ends:
+                raise SystemExit(f"not all of {count} judges began within {READY_SECONDS:g} s")
+            time.sleep(SAMPLE_SECONDS)
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -92,7 +101,7 @@ class Load:
 
     async def client(self, number: int) -> None:
         headers = {"Authorization": f"Bearer {TOKEN.format(number)}"}
-        async with httpx2.AsyncClient(base_url=self.server.address, headers=headers, timeout=90) as http:
+        async with httpx2.AsyncClient(base_url=self.server.address, headers=headers, verify=False, timeout=90) as http:
             while time.monotonic() < self.ends:
                 await self._one(http)
 
@@ -123,7 +132,7 @@ class Load:
     async def onlooker(self, count: int, kill_at: float) -> None:
         """Kills the last judge, and watches how many the server counts."""
         self.fewest = count
-        async with httpx2.AsyncClient(base_url=self.server.address, timeout=30) as http:
+        async with httpx2.AsyncClient(base_url=self.server.address, verify=False, timeout=30) as http:
             while time.monotonic() < self.ends:
                 await asyncio.sleep(SAMPLE_SECONDS)
                 if not self.killed_at and time.monotonic() >= kill_at and len(self.answered) >= count:
@@ -183,6 +192,7 @@ def main() -> int:
     with TemporaryDirectory() as name:
         server = Server(Path(name), given, CLIENTS)
         try:
+            server.wait_until_ready(count)
             began = time.monotonic()
             work = max(10.0, given.seconds - (began - results.began) - 15)
             load = Load(server, list(itertools.chain(read(given.candidates))), options, began + work)
