@@ -2,7 +2,7 @@
 a policy, turns or a database.
 
     python -m bench.compiler_drafts FOLDER [--level 1] [--device cpu] [--modes strict,share] [--only REGEX]
-        [--workers 1] [--seconds N] [--tune SECONDS] [--keep DRAFTS] [--draft-only]
+        [--workers 1] [--seconds N] [--draft-seconds N] [--tune SECONDS] [--keep DRAFTS] [--draft-only]
         [--out bench/results/compiler_drafts-NAME]
 
 FOLDER is a folder of problem files, or a checkout of KernelBench or of TritonBench (whose T channel it then is).
@@ -32,7 +32,7 @@ from bench.compiler_drafts_table import Row, best_table, table, text
 from bench.compiler_drafts_tuning import tuned
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.policies.inductor.draft import Mode, in_fp32
+from kernelwright.policies.inductor.draft import LONG, Mode, in_fp32
 from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.pipeline import Evaluator
@@ -139,6 +139,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, help="after which no problem is begun")
+    parser.add_argument("--draft-seconds", type=float, default=LONG, help="for one draft")
     parser.add_argument("--tune", type=float, metavar="SECONDS", help="of the GPU, for each right draft")
     parser.add_argument("--keep", type=Path, help="a folder for the drafts")
     parser.add_argument("--draft-only", action="store_true", help="judge nothing")
@@ -160,7 +161,7 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
     start = time.monotonic()
     found: dict[int, Row] = {}
     with (
-        Drafter() as drafter,
+        Drafter(seconds=arguments.draft_seconds) as drafter,
         nullcontext() if arguments.draft_only else Evaluator(arguments.device, workers=1) as evaluator,
         ThreadPoolExecutor(arguments.workers) as pool,
     ):

@@ -14,7 +14,7 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.policies.base import Origin, Policy
-from kernelwright.policies.inductor.draft import NAME, WARM, Draft, Mode, draft
+from kernelwright.policies.inductor.draft import NAME, SECONDS, WARM, Draft, Mode, draft
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.problem import Problem
@@ -53,8 +53,9 @@ def draft_kind(asked: str, policy: str) -> str:
 class Drafter(AbstractContextManager["Drafter"]):
     """Holds the warm process that drafts are made in. It begins with the first draft; thread-safe."""
 
-    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
-        self._say, self._process = say, DraftProcess(WARM)
+    def __init__(self, say: Callable[[str], None] = lambda _: None, seconds: float = SECONDS) -> None:
+        """seconds: for each draft."""
+        self._say, self._process, self._seconds = say, DraftProcess(WARM), seconds
         self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
         self._templates = TemplateDrafter(say)
         self.refused = ""
@@ -86,7 +87,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         try:
             made = draft(
                 problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied_sources(problem),
-                tf32=tf32,
+                tf32=tf32, seconds=self._seconds,
             )  # fmt: skip
         except InfrastructureError as error:
             made = Draft(mode=mode, refused=str(error))

@@ -12,8 +12,12 @@ ENTRY = "kernelwright.policies.inductor.process:serve"
 """`module:function` of what runs in the sandboxed process."""
 WARM = "kernelwright.policies.inductor.process:warm"
 """What prepares the process that sandboxed ones are forked from."""
-SECONDS = 60.0
-"""For one draft."""
+SECONDS = 90.0
+"""For one draft that somebody waits for: `agent solve` ends within two minutes where nothing solves a module."""
+LONG = 300.0
+"""For one draft of a suite: a network of a hundred layers takes over a minute."""
+GRACE = 10.0
+"""Seconds more, after which the process that has not ended its draft itself is ended."""
 NAME = "compiler"
 """The name under which the compiler is a policy."""
 
@@ -76,8 +80,9 @@ def draft(
     where torch.backends.cudnn.allow_tf32 lets torch's own do so, which is its default on a GPU.
     Never raises for what is wrong with the problem.
     """
-    asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32}
-    answer = run(ENTRY, asked, seconds)
+    asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32,
+        "seconds": seconds}  # fmt: skip
+    answer = run(ENTRY, asked, seconds + GRACE)
     known = {name: answer[name] for name in Draft.model_fields if name in answer}
     return Draft.model_validate({**known, "mode": mode})
 

@@ -64,6 +64,7 @@ CONTRACT = (
     "torch.utils._sympy.reference:PythonReferenceAnalysis",
     "torch.utils._triton:triton_hash_with_backend",
     "torch._subclasses.fake_tensor:init_gpu_context",
+    "torch._subclasses.fake_tensor:unset_fake_temporarily",
     "triton.backends.compiler:GPUTarget",
     "triton.runtime.driver:driver.set_active",
 )

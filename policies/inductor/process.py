@@ -4,13 +4,21 @@ text goes out.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
+import signal
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any, Protocol
 
+from kernelwright.policies.inductor.draft import SECONDS
 from kernelwright.policies.inductor.refusing import Refused, line_of, line_text, operator_of, reason_of
+
+
+class OutOfTime(BaseException):
+    """The time for a draft is over. Not an Exception, which Inductor would catch and go on."""
 
 
 class Channel(Protocol):
@@ -80,18 +88,30 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     _prepare()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        asked = (payload[name] for name in ("source", "mode", "partial", "varied", "tf32"))
+        asked = (payload[name] for name in ("source", "mode", "partial", "varied", "tf32", "seconds"))
         channel.send(answer(*asked))
 
 
-def answer(source: str, mode: str, partial: bool, varied: list[str], tf32: bool = False) -> dict[str, Any]:
-    """The fields of a Draft."""
+def answer(
+    source: str, mode: str, partial: bool, varied: list[str], tf32: bool = False, seconds: float = SECONDS
+) -> dict[str, Any]:
+    """The fields of a Draft after at most `seconds`: of the best attempt until then, or where the first one was."""
     start = time.monotonic()
     try:
-        made = drafted(source, mode == "strict", partial, varied, tf32)
+        made = drafted(source, mode == "strict", partial, varied, tf32, seconds)
+    except OutOfTime as error:
+        made = {"refused": f"no draft within {seconds:g} s{_place(error, source)}"}
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
         made = {"refused": _reason(error, source)}
     return {**made, "seconds": time.monotonic() - start}
+
+
+def _place(error: BaseException, source: str) -> str:
+    """`, at line 12 (y = sort(x))`, or the operator that was lowered, or nothing."""
+    if where := line_of(error, source):
+        return f", at {where}"
+    operator = operator_of(error)
+    return f", at the operator {operator}" if operator else ""
 
 
 def _reason(error: Exception, source: str) -> str:
@@ -109,16 +129,21 @@ def _reason(error: Exception, source: str) -> str:
     return at if number is None else f"{at} at {line_text(source, number)}"
 
 
-def drafted(source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False) -> dict[str, Any]:
-    """Raises the first attempt's exception where no attempt gives a draft."""
+def drafted(
+    source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False, seconds: float = SECONDS
+) -> dict[str, Any]:
+    """Raises the first attempt's exception where no attempt gives a draft, or OutOfTime."""
     start = time.monotonic()
     base, attempts = _attempts(source, varied)
-    first: Exception | None = None
+    first: BaseException | None = None
     best: dict[str, Any] | None = None
-    with _lowerings(strict):
+    with _lowerings(strict), _within(seconds):
         for free in attempts:
             try:
                 made = _attempt(base, free, strict and not partial, tf32)
+            except OutOfTime as error:
+                first = first or error
+                break
             except Exception as error:
                 first = first or error
                 if isinstance(error, Refused) and not str(error).startswith("Inductor"):
@@ -132,6 +157,22 @@ def drafted(source: str, strict: bool, partial: bool, varied: list[str], tf32: b
         return best
     assert first is not None
     raise first
+
+
+@contextlib.contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Raises OutOfTime in what is entered after so many seconds; in the main thread only."""
+
+    def end(*_: object) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _freedom(made: dict[str, Any]) -> tuple[int, int]:

@@ -297,13 +297,16 @@ def _move_constant(graph: Any, node: Any) -> None:
     Tensors of several numbers are constants of the candidate, and are there already.
     """
     import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     value = getattr(graph, node.target, None)
     if not isinstance(value, torch.Tensor) or value.dim():
         return
+    with unset_fake_temporarily():  # among fake tensors a number is a symbol that nothing can give
+        number = value.item()
     with graph.graph.inserting_after(node):
         options = {"dtype": value.dtype, "device": torch.device("cuda")}
-        moved = graph.graph.call_function(torch.ops.aten.full.default, ([], value.item()), options)
+        moved = graph.graph.call_function(torch.ops.aten.full.default, ([], number), options)
     node.replace_all_uses_with(moved)
 
 

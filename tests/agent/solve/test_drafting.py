@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,27 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+NUMBER = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, columns, limit):
+        super().__init__()
+        self.columns, self.limit = columns, limit
+
+    def forward(self, x):
+        return torch.min(x, torch.tensor(self.limit)) + torch.full_like(x, self.columns**-0.5)
+
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+
+
+def get_init_inputs():
+    return [16, 0.5]
+"""
 
 
 def solve(problem: Path, folder: Path, *arguments: str) -> dict:
@@ -108,13 +130,38 @@ def test_the_first_draft_comes_from_whom_the_option_names(tmp_path: Path):
         draft_kind(str(tmp_path / "none.py"), "embedded")
 
 
+@pytest.fixture(scope="module")
+def drafter() -> Iterator[Drafter]:
+    with Drafter() as one:
+        yield one
+
+
 @pytest.mark.timeout(300)
-def test_a_module_that_draws_random_numbers_is_refused_by_name():
-    with Drafter() as drafter:
-        refused = drafter.draft(Problem(name="random", source=RANDOM))
+def test_a_module_that_draws_random_numbers_is_refused_by_name(drafter: Drafter):
+    refused = drafter.draft(Problem(name="random", source=RANDOM))
     assert isinstance(refused, Draft)
     assert not refused.usable
     assert refused.refused == "rand draws random numbers at line 8 (return x + torch.rand_like(x))"
+
+
+@pytest.mark.timeout(300)
+def test_a_number_that_forward_makes_a_tensor_of_is_written_in_the_draft(drafter: Drafter):
+    made = drafter.draft(Problem(name="number", source=NUMBER))
+    assert made.usable, made.refused
+    assert "0.5" in made.source
+    assert made.fixed_sizes == ()
+
+
+@pytest.mark.timeout(300)
+def test_a_draft_that_takes_too_long_is_refused_with_the_place_where_it_was():
+    """Sixty layers, each with other shapes, in half a second."""
+    layers = "\n".join(f"        x = torch.softmax(x[:, {i}:], -1).cumsum(1)" for i in range(60))
+    source = RANDOM.replace("        return x + torch.rand_like(x)", f"{layers}\n        return x")
+    source = source.replace("randn(8, 16)", "randn(8, 9000)")
+    with Drafter(seconds=0.5) as drafter:
+        refused = drafter.draft(Problem(name="long", source=source))
+    assert refused.refused.startswith("no draft within 0.5 s, at ")
+    assert refused.seconds < 5
 
 
 def test_a_file_of_the_user_s_is_the_first_candidate(tmp_path: Path):
