@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.comparison import ComparedOutput, measure, measure_finite_part, measure_with_nan
 from kernelwright.tools.comparing.tolerance import Tensor, Tolerance
@@ -42,23 +43,27 @@ def measure_by_draw(
     carried = tolerance if exact is None else None
     shaken = None if moved is None else lambda: moved()[number]
 
-    def compared(shaken: Callable[[], Tensor] | None) -> ComparedOutput:
+    def compared(shaken: Callable[[], Tensor] | None, *, explained: bool) -> ComparedOutput:
+        given: dict[str, Any] = {"draw": name, "output": number, "moved": shaken, "explained": explained}
         if expected.draw == Draw.NAN:
-            return measure_with_nan(mine, eager, exact, draw=name, output=number, moved=shaken)
+            return measure_with_nan(mine, eager, exact, **given)
         if expected.draw == Draw.INFINITE or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
-            given = expected.inputs
-            return measure_finite_part(mine, eager, exact, draw=name, output=number, inputs=given, moved=shaken)
-        return measure(mine, eager, exact, draw=name, tolerance=carried, output=number, moved=shaken)
+            return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
+        return measure(mine, eager, exact, tolerance=carried, **given)
 
     special = expected.draw == Draw.NAN or not expected.finite()
-    found = compared(None if special else shaken)
-    if found.fault not in (Fault.PRECISION, Fault.MISMATCH) or not mine.is_floating_point():
+    plain = None if special else shaken
+    found = compared(plain, explained=False)
+    if found.check.passed:
         return found
-    if (errors := tf32_errors()) is None:
-        return found
-    base = eager if exact is None else exact
-    again = compared(lambda: _off_by(base, errors[number], None if special or shaken is None else shaken()))
-    return _noted(again) if again.check.passed else found
+    errors = tf32_errors() if found.fault is Fault.MISMATCH and mine.is_floating_point() else None
+    if errors is not None:
+        base = eager if exact is None else exact
+        off = partial(_off_by, base, errors[number])
+        again = compared(lambda: off(None if special or shaken is None else shaken()), explained=False)
+        if again.check.passed:
+            return _noted(again)
+    return compared(plain, explained=True)
 
 
 def _off_by(base: Tensor, errors: Tensor, shaken: Tensor | None) -> Tensor:

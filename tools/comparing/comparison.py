@@ -131,6 +131,7 @@ def measure(
     depth: int = 1,
     dtype: Any = None,
     output: int = 0,
+    explained: bool = True,
 ) -> ComparedOutput:
     """Compares one output whose form was found equal.
 
@@ -143,7 +144,8 @@ def measure(
     (tools/comparing/tolerance.py).
     moved: gives `shaken`, and is asked only where the output is wrong without it.
     depth: input elements summed into one output element. dtype: the output's, where these are copies of it in
-    where empty.
+    where empty. explained: a wrong output says where it is wrong, which takes longer than to find that it is; without
+    it the fault is MISMATCH or NON_FINITE.
     """
     dtype = eager.dtype if dtype is None else dtype
     rule = str(dtype).removeprefix("torch.")
@@ -162,12 +164,16 @@ def measure(
         passed_kb=kernelbench_close(candidate, eager, rule) if verdict.close is None else verdict.close,
     )
     known = ComparedOutput(check=check, tolerance=verdict.tolerance, headroom=verdict.headroom)
-    return known if check.passed else _explained(known, verdict, candidate, r, output)
+    if check.passed:
+        return known
+    if not explained:
+        return known.with_(fault=Fault.MISMATCH if math.isfinite(verdict.max_error) else Fault.NON_FINITE)
+    return _explained(known, verdict, candidate, r, output)
 
 
 def measure_finite_part(
     candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0, inputs: Sequence[Any] = (),
-    moved: Callable[[], Tensor] | None = None,
+    moved: Callable[[], Tensor] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with infinities: where eager gives an infinity the candidate must give the same,
     where it gives a number that number.
@@ -198,7 +204,7 @@ def measure_finite_part(
     precise = None if exact is None else torch.where(keep, exact, zero.to(exact.dtype))
     mine, theirs = torch.where(keep, candidate, zero), torch.where(keep, eager, zero)
     shaken = None if moved is None else lambda: moved().masked_fill(~keep, 0.0)
-    told = measure(mine, theirs, precise, draw=draw, dtype=dtype, output=output, moved=shaken)
+    told = measure(mine, theirs, precise, draw=draw, dtype=dtype, output=output, moved=shaken, explained=explained)
     if not told.check.passed and _cancelled(mine, theirs):
         passed = told.check.with_(passed=True, note="off by less than sums of such numbers lose")
         told = told.with_(check=passed, mismatch=None, fault=None, headroom=1.0)
@@ -218,7 +224,7 @@ def _cancelled(candidate: Tensor, eager: Tensor) -> bool:
 
 def measure_with_nan(
     candidate: Tensor, eager: Tensor, exact: Tensor | None, *, draw: str, output: int = 0,
-    moved: Callable[[], Tensor] | None = None,
+    moved: Callable[[], Tensor] | None = None, explained: bool = True,
 ) -> ComparedOutput:  # fmt: skip
     """Compares one output of inputs with NaN: where eager gives NaN the candidate must, and nowhere else; the rest
     as any other.
@@ -242,7 +248,7 @@ def measure_with_nan(
     shaken = None if moved is None else lambda: moved().masked_fill(~keep, 0.0)
     return measure(
         torch.where(keep, candidate, zero), torch.where(keep, eager, zero), precise, draw=draw, dtype=dtype,
-        output=output, moved=shaken,
+        output=output, moved=shaken, explained=explained,
     )  # fmt: skip
 
 

@@ -164,24 +164,32 @@ def _read_nvml() -> tuple[str | None, str | None, dict[str, dict[str, Any]]]:
         pynvml.nvmlShutdown()
 
 
+_highest_clocks: dict[Any, tuple[Any, ...]] = {}
+"""By UUID: MHz of the multiprocessors and of the memory that the hardware allows at most."""
+
+
 def _read_handle(nvml: Any, handle: Any) -> dict[str, Any]:
     def ask(question: str, *args: Any) -> Any:
         with contextlib.suppress(nvml.NVMLError, AttributeError):
             return getattr(nvml, question)(handle, *args)
         return None
 
+    uuid = _as_text(ask("nvmlDeviceGetUUID"))
+    if uuid not in _highest_clocks:  # each question takes the driver milliseconds
+        questions = (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
+        _highest_clocks[uuid] = tuple(ask("nvmlDeviceGetMaxClockInfo", one) for one in questions)
     busy = ask("nvmlDeviceGetUtilizationRates")
     memory, power = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetPowerUsage")
     return {
-        "uuid": _as_text(ask("nvmlDeviceGetUUID")),
+        "uuid": uuid,
         "name": _as_text(ask("nvmlDeviceGetName")),
         "memory_bytes": memory.total if memory else None,
         "capability": ask("nvmlDeviceGetCudaComputeCapability"),
         "bus_bits": ask("nvmlDeviceGetMemoryBusWidth"),
         "sm_mhz": ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
         "memory_mhz": ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-        "max_sm_mhz": ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
-        "max_memory_mhz": ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+        "max_sm_mhz": _highest_clocks[uuid][0],
+        "max_memory_mhz": _highest_clocks[uuid][1],
         "temperature": ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
         "power_watts": power / 1000 if power is not None else None,
         "throttle": ask("nvmlDeviceGetCurrentClocksThrottleReasons"),

@@ -83,7 +83,7 @@ class Reference:
         positional, named = self.init_arguments()
         building = self._trouble("builds Model")  # what it computes of its weights has no history, and can be copied
         with self._seeded(seed), building, torch.device(self.device), torch.no_grad():
-            return self._module.Model(*positional, **named).to(self.device)
+            return _moved(self._module.Model(*positional, **named), self.device)
 
     def inputs(self, seed: int) -> list[Any]:
         """One draw of get_inputs() on the device, without gradients: only forward is judged."""
@@ -155,6 +155,14 @@ class BuffersAsTheyWere:
         for name, buffer, copy in self._held:
             buffer.copy_(copy)
             _put_buffer(self._model, name, buffer)
+
+
+def _moved(model: Any, device: str) -> Any:
+    """The model on the device. One that is there already is not touched: tensors without data cannot be moved."""
+    import torch
+
+    parts = (*model.parameters(), *model.buffers())
+    return model if all(part.device == torch.device(device) for part in parts) else model.to(device)
 
 
 def _put_buffer(model: Any, name: str, value: Any) -> None:

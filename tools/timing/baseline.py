@@ -4,11 +4,12 @@ out of the judge.
     python -m kernelwright.tools.timing.baseline DESCRIPTOR DEVICE
 
 The process is a `kernelwright.worker_process.WorkerProcess` that serves one problem after another: torch's compiler
-takes up to a quarter of a minute to import, and a problem a second or two. It says READY_MESSAGE when it has imported
-that, then answers each problem (as JSON) with a Baseline (as JSON).
+takes up to a quarter of a minute to import. It says READY_MESSAGE when it has imported that, then answers each Request
+with a Baseline (both as JSON).
 
-Compiling runs on the GPU too: inputs are drawn, layouts are tried out. So it is done where nobody else is timed there.
-Kept by problem, GPU and versions.
+Compiling takes from a second to a minute, and none of it needs the GPU (tools/timing/compile_ahead.py): it is done
+ahead, in processes of the same kind, while others are judged. Timing is done where nobody else is on the GPU. Kept by
+problem, GPU and versions.
 """
 
 from __future__ import annotations
@@ -40,6 +41,17 @@ TIMED_CALLS = 50
 READY_MESSAGE = b"ready"
 MOST_PROBLEMS = 64
 """That one process compiles before another takes its place: what it has compiled stays loaded in it."""
+CORES_AN_AHEAD_PROCESS = 8
+MOST_AHEAD_PROCESSES = 4
+"""Processes that compile ahead: each keeps half a gigabyte of the GPU, and has compilers of its own for kernels."""
+
+
+class Request(Value):
+    """What the process is asked for."""
+
+    problem: Problem
+    ahead: bool = False
+    """Only compiled, and without the GPU; the answer's note says what was in the way."""
 
 
 class Baseline(Value):
@@ -64,6 +76,7 @@ class Baselines:
         self._known: dict[str, Baseline] = {}
         self._lock = threading.Lock()
         self._compiler: _Compiler | None = None
+        self._ahead = _Ahead(device)
 
     def start(self) -> None:
         """Starts the process where there is none, and does not wait for it."""
@@ -74,11 +87,15 @@ class Baselines:
                 self._lock.release()
 
     def get_ready(self, problem: Problem, environment: Environment) -> None:
-        """Waits until `timed` has nothing more to do than to compile and to time."""
+        """Waits until `timed` has little more to do than to time: the problem is compiled, the process has started."""
+        key = _key(problem, environment)
         with self._lock:
-            if self._find(_key(problem, environment)) is None:
-                self._compiler = self._compiler or _Compiler(self._device)
-                self._compiler.get_ready()
+            if self._find(key) is not None:
+                return
+        self._ahead.compile(key, problem)
+        with self._lock:
+            self._compiler = self._compiler or _Compiler(self._device)
+            self._compiler.get_ready()
 
     def timed(self, problem: Problem, environment: Environment) -> Baseline:
         """Compiles and times the reference; to be called where nobody else is on the GPU.
@@ -98,6 +115,7 @@ class Baselines:
 
     def close(self) -> None:
         """Ends the process, whatever it is at: who waits for it is told that it failed."""
+        self._ahead.close()
         if (compiler := self._compiler) is not None:
             compiler.end()
 
@@ -146,11 +164,14 @@ class _Compiler:
             self._ready = True
             self._answer(lambda: self._worker.receive(BASELINE_SECONDS))
 
-    def timed(self, problem: Problem) -> Baseline:
-        """What it finds; where it has ended, or is ended for being late, the note says why."""
+    def timed(self, problem: Problem, *, ahead: bool = False) -> Baseline:
+        """What it finds; where it has ended, or is ended for being late, the note says why.
+
+        ahead: nothing is timed, only compiled.
+        """
         self.get_ready()
         self._problems += 1
-        message = problem.model_dump_json().encode()
+        message = Request(problem=problem, ahead=ahead).model_dump_json().encode()
         answer = b"" if self._trouble else self._answer(lambda: self._worker.ask(message, BASELINE_SECONDS))
         return Baseline(note=self._trouble) if self._trouble else Baseline.model_validate_json(answer)
 
@@ -178,6 +199,57 @@ class _Compiler:
         """The same, where nobody waits for an answer."""
         self._worker.close()
         self._said.close()
+
+
+class _Ahead:
+    """Processes that compile without timing: nobody holds the GPU meanwhile. Thread-safe."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._places = threading.BoundedSemaphore(_ahead_processes())
+        self._lock = threading.Lock()
+        self._idle: list[_Compiler] = []
+        self._all: list[_Compiler] = []
+        self._by_key: dict[str, threading.Lock] = {}
+        self._done: set[str] = set()
+        self._closed = False
+
+    def compile(self, key: str, problem: Problem) -> None:
+        """Returns when the problem is compiled, or cannot be; each is tried once."""
+        with self._lock:
+            turn = self._by_key.setdefault(key, threading.Lock())
+        with turn:
+            if key in self._done:
+                return
+            with self._places, self._borrowed() as compiler:
+                compiler.timed(problem, ahead=True)
+            self._done.add(key)
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[_Compiler]:
+        with self._lock:
+            compiler = self._idle.pop() if self._idle else _Compiler(self._device)
+            self._all.append(compiler)
+            if self._closed:
+                compiler.end()
+        yield compiler
+        with self._lock:
+            self._all.remove(compiler)
+            if compiler.usable and not self._closed:
+                self._idle.append(compiler)
+                return
+        compiler.close()
+
+    def close(self) -> None:
+        """Ends every process, whatever it is at."""
+        with self._lock:
+            self._closed = True
+            for compiler in (*self._idle, *self._all):
+                compiler.end()
+
+
+def _ahead_processes() -> int:
+    return max(1, min(MOST_AHEAD_PROCESSES, (os.cpu_count() or 1) // CORES_AN_AHEAD_PROCESS))
 
 
 def measure(problem: Problem, device: str) -> Baseline:
@@ -208,6 +280,12 @@ def measure(problem: Problem, device: str) -> Baseline:
     return Baseline(compiled=timing(times["compiled"]), eager=timing(times["eager"]))
 
 
+def _compiled_ahead(problem: Problem, device: str) -> Baseline:
+    from kernelwright.tools.timing.compile_ahead import compile_ahead
+
+    return Baseline(note=compile_ahead(problem, device))
+
+
 @contextmanager
 def _as_at_first() -> Iterator[None]:
     """What a reference sets for all of torch is set back, and what was compiled for it is let go of."""
@@ -235,11 +313,12 @@ def main() -> None:
     connection.send_bytes(READY_MESSAGE)
     while True:
         try:
-            problem = Problem.model_validate_json(connection.recv_bytes())
+            asked = Request.model_validate_json(connection.recv_bytes())
         except EOFError:
             return
         with _as_at_first():
-            found = measure(problem, device)
+            answer = _compiled_ahead if asked.ahead else measure
+            found = answer(asked.problem, device)
         connection.send_bytes(found.model_dump_json().encode())
 
 
