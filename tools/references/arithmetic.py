@@ -16,6 +16,7 @@ from typing import Any
 
 TF32_DROPPED_BITS = 13
 """Of fp32's mantissa: tensor cores read an operand's upper 19 bits (PTX ISA, wgmma and mma with .tf32)."""
+CHANCE_SEED = 1910
 
 
 def widen_attributes(model: Any) -> None:
@@ -63,22 +64,32 @@ def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] |
     """By how much each floating output of `run` is off where the convolutions multiply in tf32, None for other outputs;
     None for all where nothing is convolved in fp32, or `torch.backends.cudnn.allow_tf32` is off.
 
+    The larger error of two such runs: operands cut, as tensor cores do, and operands rounded up or down by chance. What
+    is cut is off alike wherever the operands are, and a norm that follows takes that off again; an algorithm that
+    transforms its operands first (Winograd's) is off at each place in its own way.
+
     exact: the outputs in float64; where there are none, what `run` returns without tf32 stands in.
     """
     import torch
 
-    if (cut := with_tf32_convolutions(run)) is None:
+    if (cut := with_tf32_convolutions(run, _cut)) is None:
         return None
     if exact is None:
         with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False):
             exact = run()
     floating = [isinstance(c, torch.Tensor) and c.is_floating_point() for c in cut]
-    return [(c - e).abs_() if known else None for c, e, known in zip(cut, exact, floating, strict=True)]
+    errors = [(c - e).abs_() if known else None for c, e, known in zip(cut, exact, floating, strict=True)]
+    del cut
+    by_chance = with_tf32_convolutions(run, _rounded_by_chance) or []
+    return [
+        None if error is None else torch.maximum(error, (other - e).abs_().nan_to_num_(nan=0.0, posinf=0.0))
+        for error, other, e in zip(errors, by_chance, exact, strict=True)
+    ]
 
 
-def with_tf32_convolutions(run: Callable[[], list[Any]]) -> list[Any] | None:
-    """What `run` returns where every convolution of fp32 operands, on whatever device, multiplies them cut to tf32 and
-    adds in fp32; None where there is no such convolution, or `torch.backends.cudnn.allow_tf32` is off.
+def with_tf32_convolutions(run: Callable[[], list[Any]], as_tf32: Callable[[Any], Any]) -> list[Any] | None:
+    """What `run` returns where every convolution of fp32 operands, on whatever device, multiplies what `as_tf32` makes
+    of them and adds in fp32; None where there is no such convolution, or `torch.backends.cudnn.allow_tf32` is off.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -96,7 +107,7 @@ def with_tf32_convolutions(run: Callable[[], list[Any]]) -> list[Any] | None:
             single = allowed and func.overloadpacket in convolutions and args[0].dtype == torch.float32
             if single:
                 self.cut += 1
-                args = (_cut(args[0]), _cut(args[1]), *args[2:])
+                args = (as_tf32(args[0]), as_tf32(args[1]), *args[2:])
             return func(*args, **(kwargs or {}))
 
     mode = Cutting()
@@ -109,3 +120,18 @@ def _cut(tensor: Any) -> Any:
     import torch
 
     return (tensor.contiguous().view(torch.int32) & -(1 << TF32_DROPPED_BITS)).view(torch.float32)
+
+
+def _rounded_by_chance(tensor: Any) -> Any:
+    """To one of the two neighbours in tf32, the nearer one more often; what is not finite stays. The same at each call:
+    whoever is judged twice meets the same tolerance.
+    """
+    import torch
+
+    chance = torch.Generator(tensor.device).manual_seed(CHANCE_SEED)
+    below = torch.randint(
+        1 << TF32_DROPPED_BITS, tensor.shape, generator=chance, device=tensor.device, dtype=torch.int32
+    )
+    whole = tensor.contiguous()
+    moved = (below.add_(whole.view(torch.int32)).bitwise_and_(-(1 << TF32_DROPPED_BITS))).view(torch.float32)
+    return torch.where(whole.isfinite() & moved.isfinite(), moved, whole)
