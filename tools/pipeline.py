@@ -39,7 +39,7 @@ from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.judging.turns import Turns
 from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.problem import Problem, ProblemError, check_form
-from kernelwright.tools.references.single_thread import single_threaded
+from kernelwright.tools.references.torch_settings import single_threaded
 from kernelwright.tools.report import Environment, Failed, InfrastructureError, Report, Rung
 from kernelwright.tools.sandbox import Kind, Limits, Zygote
 from kernelwright.tools.sizing.selection import Selection, select

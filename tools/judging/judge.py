@@ -36,7 +36,7 @@ from kernelwright.tools.references.prepared_problem import (
     set_up,
 )
 from kernelwright.tools.references.shared_tensors import Buffers
-from kernelwright.tools.references.single_thread import single_threaded
+from kernelwright.tools.references.torch_settings import single_threaded
 from kernelwright.tools.replaying.replayer import Replayer
 from kernelwright.tools.report import (
     Failed,

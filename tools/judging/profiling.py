@@ -135,8 +135,9 @@ class Profiler:
             record = self._records.setdefault(problem.hash, {})
             kept = BuffersAsTheyWere(prepared.model, prepared.reference.changing or ())
             clock = ReferenceClock(
-                prepared.model, [s.values for s in sets], changed, self.clock.flush_ms, record, buffers=kept
-            )
+                prepared.model, [s.values for s in sets], changed, self.clock.flush_ms, record, buffers=kept,
+                settings=prepared.reference.settings,
+            )  # fmt: skip
             self._timed[key] = Timed(clock, sets, expected, buffers, nbytes * count)
         self._timed.move_to_end(key)
         return self._timed[key]

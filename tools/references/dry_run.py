@@ -19,6 +19,7 @@ from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dispatch import quick_answers, without_dynamo
 from kernelwright.tools.references.seeds import seeded
+from kernelwright.tools.references.torch_settings import settings_kept
 from kernelwright.tools.report import Value
 
 MOST_OPERATOR_CALLS = 2_500
@@ -109,7 +110,7 @@ def loaded(source: str) -> Iterator[types.ModuleType]:
     module = types.ModuleType(f"dry_run_{next(_NUMBERS)}")
     sys.modules[module.__name__] = module
     try:
-        with warnings.catch_warnings():
+        with settings_kept(python="random" in source), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(compile(source, "<reference>", "exec"), module.__dict__)
             yield module

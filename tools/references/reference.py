@@ -19,6 +19,7 @@ from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import drawing_as_single, widen_attributes
 from kernelwright.tools.references.seeds import seeded, stable_sorts
+from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, settings_kept
 from kernelwright.tools.report import clean_text
 
 _WIDENED = "_made_by_double"
@@ -40,7 +41,9 @@ class Reference:
         """Those of them that keep their shape and type, in order: what they hold after a call is part of the answer."""
         self.paths: list[str] = []
         """Where each output lies among nested tuples and dicts, as the last run gave them."""
-        with self._trouble("is imported"):
+        self._settings: dict[str, Any] = {}
+        self._python = "random" in problem.source  # no text names Python's generator or numpy's without this word
+        with self.settings(), self._trouble("is imported"):
             self._module = _module(problem)
 
     @contextlib.contextmanager
@@ -59,13 +62,29 @@ class Reference:
                 f"{clean_text(error, 300).splitlines()[0] if str(error) else ''}"
             ) from error
 
-    def _seeded(self, seed: int) -> contextlib.AbstractContextManager[None]:
-        """Without data nothing is drawn, and no thread has to wait."""
-        return contextlib.nullcontext() if self.device == "meta" else seeded(seed)
+    @contextlib.contextmanager
+    def settings(self, *, on_device: bool = False) -> Iterator[None]:
+        """What this reference has set for all of torch (precisions, default type and device, threads) holds until the
+        block ends, as in a process of its own; then everything is what it was. No other reference runs meanwhile.
+
+        on_device: the block itself says on which device tensors are made, so that no default device is needed. torch
+        does not bear a new one inside both.
+        """
+        held = {n: v for n, v in self._settings.items() if n != DEFAULT_DEVICE} if on_device else self._settings
+        with settings_kept(held, python=self._python) as changed:
+            yield
+        self._settings |= changed
+
+    @contextlib.contextmanager
+    def _seeded(self, seed: int, *, on_device: bool = False) -> Iterator[None]:
+        """In its settings, the generators set to `seed`. Without data nothing is drawn."""
+        here = self.settings(on_device=on_device)
+        with here, contextlib.nullcontext() if self.device == "meta" else seeded(seed, python=self._python):
+            yield
 
     def init_arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Positional and named arguments of the models. `[args, kwargs]`, as some forks write, is understood."""
-        with self._trouble("gives get_init_inputs()"):
+        with self.settings(), self._trouble("gives get_init_inputs()"):
             given = self._module.get_init_inputs()
         if (
             isinstance(given, list | tuple)
@@ -82,20 +101,21 @@ class Reference:
 
         positional, named = self.init_arguments()
         building = self._trouble("builds Model")  # what it computes of its weights has no history, and can be copied
-        with self._seeded(seed), building, torch.device(self.device), torch.no_grad():
+        with self._seeded(seed, on_device=True), building, torch.device(self.device), torch.no_grad():
             return _moved(self._module.Model(*positional, **named), self.device)
 
     def inputs(self, seed: int) -> list[Any]:
         """One draw of get_inputs() on the device, without gradients: only forward is judged."""
         import torch
 
-        with self._seeded(seed), self._trouble("gives get_inputs()"), torch.device(self.device):
+        with self._seeded(seed, on_device=True), self._trouble("gives get_inputs()"), torch.device(self.device):
             drawn = self._module.get_inputs()
+            there = [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
         if any(isinstance(leaf, torch.Tensor) for v in drawn if not isinstance(v, torch.Tensor) for leaf in flatten(v)):
             raise ProblemError(
                 f"the reference {self.problem.name} gives tensors inside a list: pass each as an argument of its own"
             )
-        return [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
+        return there
 
     def run(self, model: Any, inputs: list[Any], rng: int, left: list[Any] | None = None) -> list[Any]:
         """The outputs, flat, with the generators set to `rng` first: live dropout then falls alike in both models.

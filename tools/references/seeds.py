@@ -4,6 +4,8 @@ imports dynamo (a second) and notes a stack trace at each call. Equal elements k
 
 from __future__ import annotations
 
+import random
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,25 +22,44 @@ def seed_everything(seed: int) -> None:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int, *, python: bool = False) -> Iterator[None]:
     """The default generators set to `seed` until the block ends, and then as they were.
+
+    python: that of Python's `random` too, and numpy's where it is imported.
 
     No other thread comes here meanwhile: judges work side by side in one process, and beside them what trains a policy.
     """
-    with _turn:
-        held = [(generator, generator.get_state()) for generator in _generators()]
+    with undisturbed(), generators_kept(python=python):
         seed_everything(seed)
-        try:
-            yield
-        finally:
-            for generator, state in held:
-                generator.set_state(state)
+        if python:
+            random.seed(seed)
+            if "numpy" in sys.modules:
+                sys.modules["numpy"].random.seed(seed & 0xFFFFFFFF)
+        yield
+
+
+@contextmanager
+def generators_kept(*, python: bool = False) -> Iterator[None]:
+    """They stand afterwards where they stood. python: as for `seeded`."""
+    held = [(generator, generator.get_state()) for generator in _generators()]
+    own = random.getstate() if python else None
+    numpy_random = sys.modules["numpy"].random if python and "numpy" in sys.modules else None
+    numpy_s = numpy_random.get_state() if numpy_random is not None else None
+    try:
+        yield
+    finally:
+        for generator, state in held:
+            generator.set_state(state)
+        if own is not None:
+            random.setstate(own)
+        if numpy_random is not None:
+            numpy_random.set_state(numpy_s)
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Nobody seeds or draws by `seeded` until the block ends: a CUDA graph's capture does not bear it, whichever
-    thread it is.
+    """Nobody seeds, draws by `seeded` or runs a reference until the block ends: a CUDA graph's capture does not bear
+    it, whichever thread it is.
     """
     with _turn:
         yield

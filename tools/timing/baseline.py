@@ -19,8 +19,7 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -262,10 +261,10 @@ def measure(problem: Problem, device: str) -> Baseline:
     torch.cuda.set_device(device)
     reference = Reference(problem, device)
     model, inputs = reference.model(0), reference.inputs(0)
-    compiled = torch.compile(model)
     flush = torch.empty(1 << 26, dtype=torch.int32, device=device)
     times: dict[str, list[float]] = {"eager": [], "compiled": []}
-    with torch.no_grad():
+    with reference.settings(), torch.no_grad():
+        compiled = torch.compile(model)
         for _ in range(4):
             compiled(*inputs), model(*inputs)
         for _ in range(TIMED_CALLS):
@@ -286,15 +285,10 @@ def _compiled_ahead(problem: Problem, device: str) -> Baseline:
     return Baseline(note=compile_ahead(problem, device))
 
 
-@contextmanager
-def _as_at_first() -> Iterator[None]:
-    """What a reference sets for all of torch is set back, and what was compiled for it is let go of."""
+def _let_go_of_compiled() -> None:
+    """What was compiled for one reference is of no use to the next."""
     import torch
 
-    from kernelwright.tools.timing.torch_switches import switches_kept
-
-    with switches_kept():
-        yield
     torch._dynamo.reset()
     gc.collect()
     torch.cuda.empty_cache()
@@ -316,9 +310,9 @@ def main() -> None:
             asked = Request.model_validate_json(connection.recv_bytes())
         except EOFError:
             return
-        with _as_at_first():
-            answer = _compiled_ahead if asked.ahead else measure
-            found = answer(asked.problem, device)
+        answer = _compiled_ahead if asked.ahead else measure
+        found = answer(asked.problem, device)
+        _let_go_of_compiled()
         connection.send_bytes(found.model_dump_json().encode())
 
 

@@ -45,7 +45,8 @@ def compile_ahead(problem: Problem, device: str) -> str:
         with _nothing_runs(), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             reference = Reference(problem, device)
             model, inputs = reference.model(0), reference.inputs(0)
-            torch.compile(model)(*inputs)
+            with reference.settings():
+                torch.compile(model)(*inputs)
     except _Compiled:
         return ""
     except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kernelwright.tools.nested import tensors_of
@@ -32,6 +33,7 @@ class ReferenceClock:
         flush_ms: float = 0.1,
         record: dict[bool, list[float]] | None = None,
         buffers: BuffersAsTheyWere | None = None,
+        settings: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """call: the reference's forward.
 
@@ -40,7 +42,7 @@ class ReferenceClock:
 
         flush_ms: what one write over the cache costs. record: times of record, in milliseconds, with and without a
         graph, that an earlier clock of this reference measured; filled here. buffers: those of the reference that a
-        call changes, such as running statistics.
+        call changes, such as running statistics. settings: a context in which torch is set as the reference sets it.
         """
         self._call, self._sets, self._flush_ms = call, sets, flush_ms
         self._changed = [(t, t.clone()) for t in changed]
@@ -54,11 +56,13 @@ class ReferenceClock:
         """What capturing said."""
         self._record = {} if record is None else record
         self._buffers = buffers
+        self._settings = settings
 
     def open(self, graphs: bool = True) -> None:
         """Makes it ready to be timed. graphs: whether to capture it; afterwards `graphs` says whether it is."""
         try:
-            self._open(graphs)
+            with self._settings():
+                self._open(graphs)
         finally:
             self._restore()
 
@@ -121,7 +125,8 @@ class ReferenceClock:
 
     def _timed(self, calls: list[Callable[[], Any]], before: list[Callable[[], Any]], waiting: float) -> list[float]:
         try:
-            return timed_block(calls, before, waiting)[0]
+            with self._settings():
+                return timed_block(calls, before, waiting)[0]
         finally:
             self._restore()
 

@@ -10,7 +10,6 @@ import torch
 from bench.suite import problem_of
 from kernelwright.tools.report import Environment
 from kernelwright.tools.timing.baseline import Baselines
-from kernelwright.tools.timing.torch_switches import switches_kept
 
 HERE = Environment(torch=torch.__version__, gpu="the one of this test")
 
@@ -49,17 +48,6 @@ def test_whoever_waits_is_told_when_it_is_closed():
     baselines.close()
     waiting.join(60)
     assert found[0].note.startswith("torch.compile ")
-
-
-def test_what_a_reference_sets_for_all_of_torch_is_set_back():
-    matmul, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.allow_tf32
-    with switches_kept():
-        matmul.allow_tf32 = not before
-        torch.set_default_dtype(torch.float64)
-        torch.set_default_device("meta")
-    assert matmul.allow_tf32 == before
-    assert torch.get_default_dtype() == torch.float32
-    assert torch.empty(1).device.type == "cpu"
 
 
 @pytest.mark.gpu

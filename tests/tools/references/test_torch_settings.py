@@ -1,0 +1,159 @@
+"""What one problem's reference sets for all of torch holds for that problem, and for nobody else in the process."""
+
+from __future__ import annotations
+
+import random
+
+import numpy
+import pytest
+import torch
+
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.references.dry_run import weigh
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.reference import Reference
+from kernelwright.tools.references.torch_settings import _now, settings_kept
+from kernelwright.tools.timing.reference_clock import ReferenceClock
+
+MODEL = """
+import random
+import numpy
+import torch
+import torch.nn as nn
+
+TOP
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        INIT
+        self.scale = 2.0
+
+    def forward(self, x):
+        FORWARD
+        return x * self.scale
+
+
+def get_inputs():
+    INPUTS
+    return [torch.randn(4, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+SETTINGS = {
+    "tf32": "torch.backends.cuda.matmul.allow_tf32 = True",
+    "tf32 by its newer name": "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+    "tf32 of everything": "torch.backends.fp32_precision = 'tf32'",
+    "tf32 of convolutions": "torch.backends.cudnn.allow_tf32 = False",
+    "precision of products": "torch.set_float32_matmul_precision('medium')",
+    "reduced sums": "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False",
+    "benchmark": "torch.backends.cudnn.benchmark = True",
+    "cudnn": "torch.backends.cudnn.enabled = False",
+    "attention": "torch.backends.cuda.enable_flash_sdp(False)",
+    "deterministic algorithms": "torch.use_deterministic_algorithms(True, warn_only=True)",
+    "default type": "torch.set_default_dtype(torch.float64)",
+    "default device": "torch.set_default_device('cpu')",
+    "threads": "torch.set_num_threads(3)",
+    "autocast": "torch.set_autocast_enabled('cpu', True)",
+    "type of autocast": "torch.set_autocast_dtype('cuda', torch.bfloat16)",
+    "gradients": "torch.set_grad_enabled(False)",
+}
+PLACES = ("TOP", "INIT", "FORWARD", "INPUTS")
+
+
+def problem(name: str, **lines: str) -> Problem:
+    source = MODEL
+    for place in PLACES:
+        source = source.replace(place, lines.get(place, "" if place == "TOP" else "pass"))
+    return Problem(name=name, source=source)
+
+
+def go_through(one: Problem) -> None:
+    """Everything that a verdict asks of a reference."""
+    weigh(one, 1000)
+    prepared = set_up(one, "cpu", 3)
+    expect(prepared, Draw.OWN, 5)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_a_reference_sets_is_as_before_after_it(name, place):
+    with settings_kept():  # a failure of this test is none of the next
+        before = _now()
+        go_through(problem(name, **{place: SETTINGS[name]}))
+        assert _now() == before
+        assert torch.overrides._get_current_function_mode_stack() == []
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_it_holds_for_every_later_call_of_the_same_reference(name):
+    reference = Reference(problem(name, TOP=SETTINGS[name]), "cpu")
+    go_through(problem("another"))
+    outside = _now()
+    with settings_kept():
+        exec(SETTINGS[name])
+        wanted = _now()
+    for _ in range(2):
+        with reference.settings():
+            assert _now() == wanted
+        assert _now() == outside
+
+
+def test_a_default_type_of_float64_is_that_of_its_own_tensors_only():
+    wide = set_up(problem("wide", TOP="torch.set_default_dtype(torch.float64)"), "cpu", 3)
+    narrow = set_up(problem("narrow"), "cpu", 3)
+    assert expect(wide, Draw.OWN, 5).eager[0].dtype is torch.float64
+    assert expect(narrow, Draw.OWN, 5).eager[0].dtype is torch.float32
+    assert expect(wide, Draw.OWN, 6).inputs[0].dtype is torch.float64
+
+
+def test_a_default_device_is_that_of_its_own_tensors_only():
+    elsewhere = problem("elsewhere", TOP="torch.set_default_device('meta')", FORWARD="y = torch.empty(1)")
+    with settings_kept():
+        assert Reference(elsewhere, "cpu").inputs(1)[0].device.type == "cpu"
+        assert torch.empty(1).device.type == "cpu"
+        with pytest.raises(ProblemError, match="Cannot copy out of meta tensor"):
+            Reference(problem("lost", INPUTS="torch.set_default_device('meta')"), "cpu").inputs(1)
+        assert torch.empty(1).device.type == "cpu"
+
+
+def test_a_reference_that_fails_leaves_nothing_behind():
+    before = _now()
+    with pytest.raises(ProblemError):
+        set_up(problem("fails", TOP="torch.set_default_dtype(torch.float64)", FORWARD="raise ValueError(1)"), "cpu", 3)
+    assert _now() == before
+
+
+def test_generators_stand_where_they_stood():
+    torch.manual_seed(1), random.seed(1), numpy.random.seed(1)
+    wanted = torch.rand(1).item(), random.random(), numpy.random.rand()
+    torch.manual_seed(1), random.seed(1), numpy.random.seed(1)
+    lines = "torch.manual_seed(9); random.seed(9); numpy.random.seed(9); torch.rand(3); random.random()"
+    go_through(problem("draws", **dict.fromkeys(PLACES, lines)))
+    assert (torch.rand(1).item(), random.random(), numpy.random.rand()) == wanted
+
+
+def test_inputs_drawn_by_python_and_numpy_follow_the_seed():
+    drawn = "return [torch.full((4, 8), random.random() + numpy.random.rand())]"
+    reference = Reference(problem("of Python", INPUTS=drawn), "cpu")
+    first, again, other = reference.inputs(5)[0], reference.inputs(5)[0], reference.inputs(6)[0]
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_the_reference_is_timed_with_its_own_settings(monkeypatch):
+    from kernelwright.tools.timing import reference_clock
+
+    reference = Reference(problem("timed", TOP="torch.set_default_dtype(torch.float64)"), "cpu")
+    seen = []
+    monkeypatch.setattr(reference_clock, "host_time", lambda call: call() and 1.0)
+    monkeypatch.setattr(reference_clock, "timed_block", lambda calls, *_: [[c() and 1.0 for c in calls]])
+    clock = ReferenceClock(lambda: seen.append(torch.get_default_dtype()) or 1.0, [[]], settings=reference.settings)
+    clock.why = "no GPU here"
+    clock.open(graphs=False)
+    clock.block(2)
+    assert seen == [torch.float64] * 3
+    assert torch.get_default_dtype() is torch.float32

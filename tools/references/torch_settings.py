@@ -1,0 +1,208 @@
+"""What a reference may set for all of torch, such as `torch.backends.cuda.matmul.allow_tf32 = True` at the top of its
+file: it holds for that problem, and not for the next one in the same process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kernelwright.tools.references.seeds import generators_kept, undisturbed
+
+DEFAULT_DEVICE = "default device"
+Settings = Mapping[str, Any]
+"""Values by the name of a setting; one that could not be read is missing."""
+
+
+class _Setting(NamedTuple):
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+
+
+@contextlib.contextmanager
+def settings_kept(own: Settings | None = None, *, python: bool = False) -> Iterator[dict[str, Any]]:
+    """torch's settings, and where torch's generators stand, are afterwards what they were before the block.
+
+    own: settings that hold inside it. Gives a mapping that is filled when the block ends, of those and of the settings
+    that the block has changed: the next block is to be given it as `own` to go on from there. python: Python's own
+    generator and numpy's are among those, too. No other thread's
+    reference runs meanwhile: most of the settings are one for all threads of a process.
+    """
+    held: Settings = own or {}
+    changed: dict[str, Any] = {}
+    with undisturbed(), generators_kept(python=python):
+        before, modes = _now(), _Modes()
+        if held:
+            _put({**before, **held})
+        try:
+            yield changed
+        finally:
+            after = _now()
+            changed |= {n: v for n, v in after.items() if n in held or n not in before or before[n] != v}
+            modes.put_back()
+            if after != before:
+                _put(before)
+
+
+class _Modes:
+    """This thread's modes that change what torch's functions do; a default device is one of them, and where it is set
+    inside `with torch.device(...)`, torch itself leaves one of the two behind.
+    """
+
+    def __init__(self) -> None:
+        import torch
+        from torch.utils import _device
+
+        self._stack = list(torch.overrides._get_current_function_mode_stack())
+        self._default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+        self._current = _device.CURRENT_DEVICE
+
+    def put_back(self) -> None:
+        import torch
+        from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
+        from torch.utils import _device
+
+        now = list(_get_current_function_mode_stack())
+        if len(now) != len(self._stack) or any(a is not b for a, b in zip(now, self._stack, strict=True)):
+            for _ in now:
+                _pop_mode()
+            for mode in self._stack:
+                _push_mode(mode)
+        torch._GLOBAL_DEVICE_CONTEXT.device_context = self._default
+        _device.CURRENT_DEVICE = self._current
+
+
+@contextlib.contextmanager
+def single_threaded() -> Iterator[None]:
+    """torch starts no threads for what this thread asks of it until the block ends.
+
+    OpenMP keeps that number for each thread, so that others are not touched.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _now() -> dict[str, Any]:
+    found = {}
+    for setting in _settings():
+        with contextlib.suppress(RuntimeError):  # torch refuses to name a precision that was set in two ways
+            found[setting.name] = setting.read()
+    return found
+
+
+def _put(wanted: Settings) -> None:
+    """Those that differ, in the order of `_settings`: writing an earlier one changes some of the later ones."""
+    for setting in _settings():
+        if setting.name not in wanted:
+            continue
+        try:
+            holds = setting.read() == wanted[setting.name]
+        except RuntimeError:
+            holds = False
+        if not holds:
+            setting.write(wanted[setting.name])
+
+
+@functools.cache
+def _settings() -> tuple[_Setting, ...]:
+    """Every setting that this torch has."""
+    return (*_precisions(), *_libraries(), *_autocasts(), *_modes())
+
+
+def _precisions() -> Iterator[_Setting]:
+    """Of products and convolutions: the older names first, which set several of the newer ones."""
+    import torch
+
+    yield _Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)
+    yield from _in_c("cublas_allow_tf32", "cudnn_allow_tf32")
+    for place in itertools.product(("generic", "cuda", "mkldnn"), ("all", "matmul", "conv", "rnn")):
+        if place[0] != "generic" or place[1] == "all":
+            yield _Setting(
+                ".".join(place), functools.partial(torch._C._get_fp32_precision_getter, *place),
+                functools.partial(torch._C._set_fp32_precision_setter, *place),
+            )  # fmt: skip
+    for name in ("fp16", "bf16"):  # what is read is one number, or two that are written together
+        yield _Setting(
+            f"{name} reduction", getattr(torch._C, f"_get_cublas_allow_{name}_reduced_precision_reduction"),
+            functools.partial(_write_reduction, name),
+        )  # fmt: skip
+    yield from _in_c("cublas_allow_fp16_accumulation")
+
+
+def _write_reduction(name: str, held: Any) -> None:
+    import torch
+
+    write = getattr(torch._C, f"_set_cublas_allow_{name}_reduced_precision_reduction")
+    write(*held) if isinstance(held, tuple) else write(held)
+
+
+def _libraries() -> Iterator[_Setting]:
+    """Which of a library's algorithms are taken."""
+    import torch
+
+    cudnn, cuda, deterministic = torch.backends.cudnn, torch.backends.cuda, torch.utils.deterministic
+    yield from _in_c("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic")
+    yield _of(cudnn, "benchmark_limit")
+    for kind in ("flash", "mem_efficient", "math", "cudnn"):
+        yield _Setting(f"{kind}_sdp", getattr(cuda, f"{kind}_sdp_enabled"), getattr(cuda, f"enable_{kind}_sdp"))
+    yield _Setting(
+        "deterministic", lambda: (torch.are_deterministic_algorithms_enabled(),
+                                  torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda held: torch.use_deterministic_algorithms(held[0], warn_only=held[1]),
+    )  # fmt: skip
+    yield _of(deterministic, "fill_uninitialized_memory")
+
+
+def _autocasts() -> Iterator[_Setting]:
+    import torch
+
+    for device in ("cpu", "cuda"):
+        yield _Setting(
+            f"autocast.{device}", functools.partial(torch.is_autocast_enabled, device),
+            functools.partial(torch.set_autocast_enabled, device),
+        )  # fmt: skip
+        yield _Setting(
+            f"autocast.{device}.dtype", functools.partial(torch.get_autocast_dtype, device),
+            functools.partial(torch.set_autocast_dtype, device),
+        )  # fmt: skip
+    yield _Setting("autocast.cache", torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled)
+
+
+def _modes() -> Iterator[_Setting]:
+    """Of tensors that are made, of threads, and of the generators."""
+    import torch
+
+    held = torch._GLOBAL_DEVICE_CONTEXT
+
+    def default_device() -> Any:
+        mode = getattr(held, "device_context", None)
+        return None if mode is None else mode.device
+
+    yield _Setting("dtype", torch.get_default_dtype, torch.set_default_dtype)
+    yield _Setting(DEFAULT_DEVICE, default_device, torch.set_default_device)
+    yield _Setting("gradients", torch.is_grad_enabled, torch.set_grad_enabled)
+    yield _Setting("threads", torch.get_num_threads, torch.set_num_threads)
+
+
+def _in_c(*names: str) -> Iterator[_Setting]:
+    """Read and written by torch's own functions: by their attributes it takes ten times as long, and there are hundreds
+    of reads in a verdict.
+    """
+    import torch
+
+    for name in names:
+        yield _Setting(name, getattr(torch._C, f"_get_{name}"), getattr(torch._C, f"_set_{name}"))
+
+
+def _of(owner: Any, name: str) -> _Setting:
+    return _Setting(name, functools.partial(getattr, owner, name), functools.partial(setattr, owner, name))
