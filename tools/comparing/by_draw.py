@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ tf32, rounded or cut, and 1.22 to 5.6 with operands in bf16.
 LARGEST_SQUARED = 1e19
 """Whose square float32 still holds: larger errors are left out of a mean."""
 TINIEST_RMS = 1e-300
+PIECE_ELEMENTS = 1 << 26
+"""That are computed with at a time."""
 
 
 def measure_by_draw(
@@ -71,8 +74,9 @@ def measure_by_draw(
         return compared(plain, explained=True)
     base = eager if exact is None else exact
     off = cache(lambda: _off_by(base, errors[number], None if special or shaken is None else shaken()))
-    ratio = _rms(mine - base) / max(_rms(errors[number]), TINIEST_RMS)
-    if special or ratio <= TF32_MOST_RMS or _rms(mine - base) <= _rms(off() - base):
+    own = _rms(mine, base)
+    ratio = own / max(_rms(errors[number]), TINIEST_RMS)
+    if special or ratio <= TF32_MOST_RMS or own <= _rms(off(), base):
         again = compared(off, explained=False)
         if again.check.passed:
             return _noted(again)
@@ -86,23 +90,34 @@ def _off_by(base: Tensor, errors: Tensor, shaken: Tensor | None) -> Tensor:
     """
     import torch
 
-    errors = errors.nan_to_num(nan=0.0, posinf=0.0)
-    some = int(((errors > 0) & (errors < LARGEST_SQUARED)).sum())
+    errors.nan_to_num_(nan=0.0, posinf=0.0)  # they are nobody else's
+    some = sum(int(((piece > 0) & (piece < LARGEST_SQUARED)).sum()) for piece in _pieces(errors))
     least = TF32_LEAST_RMS * _rms(errors) * (errors.numel() / max(some, 1)) ** 0.5
     off = errors.clamp(min=least).mul_(TF32_SHARE)
     if shaken is not None:
-        off = torch.maximum(off, (shaken - base).abs().nan_to_num(nan=0.0, posinf=0.0))
-    return base + off
+        gap = (shaken - base).abs_().nan_to_num_(nan=0.0, posinf=0.0)
+        off = torch.maximum(off, gap, out=off if off.dtype == gap.dtype else None)
+    return off.add_(base) if off.dtype == base.dtype else base + off
 
 
-def _rms(errors: Tensor) -> float:
-    """Root mean square, as if what is not finite, or too large for a square, were right."""
+def _rms(values: Tensor, base: Tensor | None = None) -> float:
+    """Root mean square, of the distances from `base` where there is one, as if what is not finite, or too large for a
+    square, were right.
+    """
     import torch
 
-    known = torch.where(
-        errors.abs() < LARGEST_SQUARED, errors, torch.zeros((), dtype=errors.dtype, device=errors.device)
-    )
-    return float(torch.linalg.vector_norm(known, dtype=torch.float64)) / max(errors.numel(), 1) ** 0.5
+    squares = torch.zeros((), dtype=torch.float64, device=values.device)
+    others = [None] * (values.numel() // PIECE_ELEMENTS + 1) if base is None else _pieces(base)
+    for piece, other in zip(_pieces(values), others, strict=False):
+        errors = piece if other is None else piece - other
+        known = torch.where(errors.abs() < LARGEST_SQUARED, errors, 0.0)
+        squares += torch.linalg.vector_norm(known, dtype=torch.float64).square()
+    return math.sqrt(float(squares) / max(values.numel(), 1))
+
+
+def _pieces(tensor: Tensor) -> Sequence[Tensor]:
+    """The elements of an output that may take gigabytes, in order."""
+    return tensor.reshape(-1).split(PIECE_ELEMENTS)
 
 
 def _with_ratio(measured: ComparedOutput, ratio: float) -> ComparedOutput:

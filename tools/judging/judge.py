@@ -9,7 +9,6 @@ candidates: no candidate ever sees data, so nothing has to be drawn anew for the
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -23,7 +22,14 @@ from kernelwright.tools.judging.trials import TrialTimes, time_trial
 from kernelwright.tools.judging.verdict import Verdict
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.kept_bytes import nbytes_of, weights_of
+from kernelwright.tools.references.input_spec import input_spec
+from kernelwright.tools.references.kept_problems import (
+    KEPT_MEMORY_PARTS,
+    LARGE_DRAW_PARTS,
+    GpuMemory,
+    KeptProblems,
+    key_of,
+)
 from kernelwright.tools.references.prepared_problem import (
     EXACT_SECONDS,
     DoesNotFit,
@@ -48,14 +54,10 @@ from kernelwright.tools.report import (
 from kernelwright.tools.sandbox import Zygote
 from kernelwright.tools.tracing.client import TracedCandidate
 
-KEPT_MEMORY_PARTS = 8
-"""Draws and shared memory are kept for the next candidate up to this part of a GPU's memory, each."""
-LARGE_DRAW_PARTS = 64
-"""A draw that takes more than this part of a GPU's memory is made again for every candidate."""
-KEPT_PROBLEMS = 400
-"""Problems at one size each that are kept, the last used ones."""
-KEPT_BYTES_ON_CPU = 1 << 30
-"""Of models, draws and expected outputs that all judges of one machine keep together on a CPU."""
+COPIES_OF_A_CALL = 6
+"""Room that is made beforehand for a problem on a GPU, in inputs, weights and outputs of one call: the judge's own and
+those that the candidate is given, with what the reference and the candidate compute on the way.
+"""
 VERDICTS_A_SEED = 64
 """After so many verdicts on one problem its draws are made anew from another seed."""
 CPU_MARGIN = 4096
@@ -90,12 +92,8 @@ class Judge:
         self.replayer = Replayer("cpu" if device == "cpu" else "cuda:0", zygote)
         self.buffers = Buffers(device, CPU_MARGIN) if device == "cpu" else Buffers(device, keep=1 << 62)
         self.profiler = Profiler(device, gpu, sharers) if device != "cpu" else None
-        self._prepared: OrderedDict[tuple[str, str], PreparedProblem] = OrderedDict()
-        self._expected: OrderedDict[tuple[Any, ...], Expected] = OrderedDict()
-        self._held: dict[tuple[str, str], int] = {}
-        """Bytes by problem at one size, on a CPU."""
-        self._drawn_bytes = 0
-        """Of all draws that are kept, on a GPU."""
+        self.memory = GpuMemory(device) if device != "cpu" else None
+        self._kept = KeptProblems(self.memory, sharers)
         self._seeds: dict[str, tuple[int, int]] = {}
 
     # -------------------------------------------------------------- seeds
@@ -119,40 +117,24 @@ class Judge:
 
         like: the same problem at another size. Raises ProblemError.
         """
-        key = _key(problem, seed)
-        if key in self._prepared:
-            self._prepared.move_to_end(key)
-            return self._prepared[key]
-        while len(self._prepared) >= KEPT_PROBLEMS:
-            self._drop_oldest_problem()
-        self._prepared[key] = made = set_up(problem, self.device, seed >> 16, like=like)
-        self._count(key, weights_of(made.model))
+        key = key_of(problem, seed)
+        if (known := self._kept.find(key)) is not None:
+            return known
+        made = set_up(problem, self.device, seed >> 16, like=like)
+        self._kept.keep(key, made)
         return made
-
-    def _drop_oldest_problem(self) -> None:
-        """The problem at one size that was used longest ago, and its draws."""
-        old, _ = self._prepared.popitem(last=False)
-        self._held.pop(old, None)
-        for kept in [k for k in self._expected if k[0] == old]:
-            self._drop_draw(kept)
-
-    def _drop_draw(self, key: tuple[Any, ...]) -> None:
-        dropped = self._expected.pop(key)
-        if self.device != "cpu":
-            self._drawn_bytes -= nbytes_of(dropped)
 
     def expected(self, problem: Problem, seed: int, draw: Draw, number: int, *, shaken: bool = False) -> Expected:
         """A draw of the problem and what should come of it: the same for every candidate of one seed."""
         prepared = self.prepared(problem, seed)
-        key = (_key(problem, seed), draw, number, shaken)
-        if key in self._expected:
-            self._expected.move_to_end(key)
-            return self._expected[key]
+        key = (key_of(problem, seed), draw, number, shaken)
+        if (known := self._kept.find_draw(key)) is not None:
+            return known
         seconds = prepared.exact_seconds
         model = self._shaken(problem, prepared, seed) if shaken else None
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
         made = expect(prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact)
-        self._keep(key, made)
+        self._kept.keep_draw(key, made)
         return made
 
     def like(self, problem: Problem, seed: int, first: Expected) -> Expected:
@@ -161,41 +143,14 @@ class Judge:
         """
         return expect(self.prepared(problem, seed), Draw.OWN, (seed >> 16) + 104729, edges=first.inputs)
 
-    def _keep(self, key: tuple[Any, ...], made: Expected) -> None:
-        """Within bounds; what was used longest ago goes first."""
-        if self.device == "cpu":
-            self._expected[key] = made
-            self._count(key[0], nbytes_of(made))
-            return
-        import torch
-
-        whole = torch.cuda.mem_get_info(self.device)[1] // self._sharers
-        if nbytes_of(made) > whole // LARGE_DRAW_PARTS:
-            return
-        self._expected[key] = made
-        self._drawn_bytes += nbytes_of(made)
-        while self._drawn_bytes > whole // self._parts:
-            self._drop_draw(next(iter(self._expected)))
-
-    def _count(self, key: tuple[str, str], added: int) -> None:
-        """Notes that so many bytes more are kept of a problem; on a CPU then drops others until everything fits into
-        this judge's share of KEPT_BYTES_ON_CPU. A large module's weights are held once for each of its sizes. The
-        problem that was used last stays, however large it is.
-        """
-        if self.device != "cpu":
-            return
-        self._held[key] = self._held.get(key, 0) + added
-        while len(self._prepared) > 1 and self.kept_bytes() > KEPT_BYTES_ON_CPU // self._sharers:
-            self._drop_oldest_problem()
-
     def kept_bytes(self) -> int:
         """Bytes of the models, draws and expected outputs that are kept on a CPU for the next candidate."""
-        return sum(self._held.values())
+        return self._kept.nbytes
 
     def _shaken(self, problem: Problem, prepared: PreparedProblem, seed: int) -> Any:
         if prepared.shaken is None:
             prepared.shaken = perturbed_model(prepared, (seed >> 16) + 1)
-            self._count(_key(problem, seed), weights_of(prepared.shaken))
+            self._kept.count_weights(key_of(problem, seed), prepared.shaken)
         return prepared.shaken
 
     # -------------------------------------------------------------- a verdict
@@ -219,6 +174,7 @@ class Judge:
         """
         with self._here():
             try:
+                self._make_room(problem)
                 return attempt()
             except Exception as error:
                 clear_traceback(error)
@@ -242,6 +198,7 @@ class Judge:
         try:
             failure = verdict.run(base, others)
             if failure is not None and failure.fault is Fault.MEMORY and self._in_the_way():
+                del verdict  # it holds the problem's model
                 self.forget()
                 verdict = Verdict(self, candidate, seed, rules, binaries, progress)
                 failure = verdict.run(base, others)
@@ -308,11 +265,9 @@ class Judge:
 
         The replayer's process has it mapped, and is replaced first.
         """
-        if self.device == "cpu":
+        if self.memory is None:
             return
-        import torch
-
-        whole = torch.cuda.mem_get_info(self.device)[1] // self._sharers
+        whole = self.memory.total() // self._sharers
         if self.buffers.waiting > whole // self._parts:
             self.reopen_later()
             self.buffers.trim(whole // self._parts // 2)
@@ -323,22 +278,34 @@ class Judge:
         """The replayer shares the GPU with what torch keeps here for later: where that is much, it is given back
         first.
         """
-        if self.device == "cpu":
-            return
-        import torch
+        if self.memory is not None and self.memory.unused() > self.memory.total() // LARGE_DRAW_PARTS:
+            self.memory.give_back_unused()
 
-        unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        if unused > torch.cuda.mem_get_info(self.device)[1] // LARGE_DRAW_PARTS:
-            torch.cuda.empty_cache()
+    def _make_room(self, problem: Problem) -> None:
+        """What is kept of other problems is let go of, that which was used longest ago first, until one that fills much
+        of the memory may find enough.
+        """
+        if self.memory is None:
+            return
+        spec = input_spec(problem)
+        needed = COPIES_OF_A_CALL * (spec.bytes + spec.output_bytes)
+        if needed <= self.memory.total() // LARGE_DRAW_PARTS or needed <= self.memory.free():
+            return
+        self.reopen_later()
+        self.buffers.trim()
+        while needed > self.memory.free() and (self._drop_timed(problem) or self._kept.drop_oldest(problem.name)):
+            pass
+        self.memory.give_back_unused()
+
+    def _drop_timed(self, problem: Problem) -> bool:
+        return self.profiler is not None and self.profiler.drop_oldest(problem)
 
     def _in_the_way(self) -> bool:
         """Whether a candidate found no memory where much is kept here."""
-        if self.device == "cpu":
+        if self.memory is None:
             return False
-        import torch
-
-        kept = torch.cuda.memory_reserved(self.device) + self.buffers.waiting
-        return bool(kept > torch.cuda.mem_get_info(self.device)[1] // LARGE_DRAW_PARTS)
+        kept = self.memory.reserved() + self.buffers.waiting
+        return kept > self.memory.total() // LARGE_DRAW_PARTS
 
     def reopen_later(self) -> None:
         """Ends the replayer's process, and with it all that it has mapped; the next trace is opened in another."""
@@ -347,10 +314,7 @@ class Judge:
     def forget(self) -> None:
         """Gives back the memory that is kept for speed alone."""
         self.reopen_later()
-        self._prepared.clear()
-        self._expected.clear()
-        self._drawn_bytes = 0
-        self._held.clear()
+        self._kept.clear()
         if self.profiler is not None:
             self.profiler.forget()
         self.buffers.release()
@@ -373,7 +337,7 @@ class Judge:
 
     def close(self) -> None:
         """Ends the replayer and gives memory back."""
-        with self._here() if self._prepared else nullcontext():
+        with self._here() if self._kept else nullcontext():
             self.forget()
             self.buffers.close()
 
@@ -382,11 +346,6 @@ class Judge:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _key(problem: Problem, seed: int) -> tuple[str, str]:
-    """A problem at one size, in one epoch of its draws. The text says what `problem.hash` would, and is at hand."""
-    return problem.source, f"{problem.name} {seed >> 16}"
 
 
 def _secret() -> int:

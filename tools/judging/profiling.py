@@ -50,6 +50,11 @@ class Timed:
     expected: list[Expected]
     buffers: Buffers
     nbytes: int
+    """Of inputs and expected outputs."""
+
+    def held(self) -> int:
+        """Bytes, with those of its graphs."""
+        return self.nbytes + self.clock.held()
 
     def release(self) -> None:
         """Gives its memory back."""
@@ -80,6 +85,15 @@ class Profiler:
         for timed in self._timed.values():
             timed.release()
         self._timed.clear()
+
+    def drop_oldest(self, besides: Problem) -> bool:
+        """Lets go of the reference of another problem that was timed longest ago; says whether there was one. The
+        replayer's process, which has its inputs mapped, must have ended.
+        """
+        oldest = next((key for key in self._timed if key[0] != besides.hash), None)
+        if oldest is not None:
+            self._timed.pop(oldest).release()
+        return oldest is not None
 
     def profile(
         self, judge: Judge, candidate: TracedCandidate, base: AtSize, seed: int, rule: Rule, work: OwnWork | None,
@@ -153,7 +167,7 @@ class Profiler:
         dropped = False
         while self._timed and (
             len(self._timed) >= MOST_KEPT
-            or sum(t.nbytes for t in self._timed.values()) + nbytes > whole // (KEPT_SHARE * self._sharers)
+            or sum(t.held() for t in self._timed.values()) + nbytes > whole // (KEPT_SHARE * self._sharers)
         ):
             _, old = self._timed.popitem(last=False)
             if not dropped:

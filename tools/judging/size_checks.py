@@ -172,6 +172,7 @@ class SizeChecks:
         for place in self._places:
             place.memory.fill_(poison % NOISE) if self._buffers.device != "cpu" else place.tensor.fill_(0)
         self._synchronize()
+        self._buffers.leave_room()
         which = "later" if self.trace.later is not None and not self._fresh else "first"
         self._fresh = False
         reply = self._replayer.call(

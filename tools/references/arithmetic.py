@@ -77,14 +77,24 @@ def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] |
     if exact is None:
         with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False):
             exact = run()
-    floating = [isinstance(c, torch.Tensor) and c.is_floating_point() for c in cut]
-    errors = [(c - e).abs_() if known else None for c, e, known in zip(cut, exact, floating, strict=True)]
-    del cut
-    by_chance = with_tf32_convolutions(run, _rounded_by_chance) or []
-    return [
-        None if error is None else torch.maximum(error, (other - e).abs_().nan_to_num_(nan=0.0, posinf=0.0))
-        for error, other, e in zip(errors, by_chance, exact, strict=True)
-    ]
+    errors = _distances(cut, exact)
+    for error, other in zip(
+        errors, _distances(with_tf32_convolutions(run, _rounded_by_chance) or [], exact), strict=True
+    ):
+        if error is not None:
+            torch.maximum(error, other.nan_to_num_(nan=0.0, posinf=0.0), out=error)
+    return errors
+
+
+def _distances(made: list[Any], exact: list[Any]) -> list[Any]:
+    """Of each floating output; None for others. `made` is emptied: outputs of gigabytes are held no longer than needed."""
+    import torch
+
+    found: list[Any] = []
+    for place, plain in enumerate(exact):
+        one, made[place] = made[place], None
+        found.append((one - plain).abs_() if isinstance(one, torch.Tensor) and one.is_floating_point() else None)
+    return found
 
 
 def with_tf32_convolutions(run: Callable[[], list[Any]], as_tf32: Callable[[Any], Any]) -> list[Any] | None:
@@ -97,14 +107,14 @@ def with_tf32_convolutions(run: Callable[[], list[Any]], as_tf32: Callable[[Any]
     from kernelwright.tools.references.dispatch import without_dynamo
 
     convolutions = (torch.ops.aten.convolution, torch.ops.aten._convolution)
-    allowed = torch.backends.cudnn.allow_tf32
 
     @without_dynamo
     class Cutting(TorchDispatchMode):
         cut = 0
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            single = allowed and func.overloadpacket in convolutions and args[0].dtype == torch.float32
+            single = func.overloadpacket in convolutions and args[0].dtype == torch.float32
+            single = single and torch.backends.cudnn.allow_tf32  # as it is where the reference runs
             if single:
                 self.cut += 1
                 args = (as_tf32(args[0]), as_tf32(args[1]), *args[2:])

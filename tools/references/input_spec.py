@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -56,6 +57,14 @@ class InputSpec(Value):
     """Where the reference was run: meta (any size, in milliseconds) or cpu."""
     problem: Problem | None = Field(default=None, exclude=True, repr=False)
     """Whose it is: never part of what is sent."""
+
+    @property
+    def output_bytes(self) -> int:
+        """Of all outputs that are tensors."""
+        import torch
+
+        made = [o for o in self.outputs if o.dtype != "none"]
+        return sum(math.prod(o.shape) * int(getattr(torch, o.dtype).itemsize) for o in made)
 
 
 def input_spec(problem: Problem, sizes: Mapping[str, int] | None = None, *, as_it_is: bool = False) -> InputSpec:

@@ -28,6 +28,8 @@ KEPT_BLOCKS = 16
 """Allocations that wait to be used again, on a CPU: each holds two descriptors, and 64 judges may be threads of one
 process.
 """
+MUCH_HANDED_OUT = 1 << 30
+"""Bytes of one verdict's tensors on a GPU."""
 KEPT_OF_GPU = 8
 """On a GPU it is this part of its memory: the rest is for what is computed."""
 
@@ -171,6 +173,15 @@ class Buffers:
             address = cuda_driver.allocate(size)
         handle = base64.b64encode(cuda_driver.export(address)).decode()
         return cuda_driver.as_bytes(address, size), {"ipc": handle}, ()
+
+    def leave_room(self) -> None:
+        """On a GPU, where much is handed out, what torch's allocator keeps unused here goes back to the device: a
+        candidate's process finds room for as much as it was given.
+        """
+        if self.device != "cpu" and sum(size for size, _ in self._used) > MUCH_HANDED_OUT:
+            import torch
+
+            torch.cuda.empty_cache()
 
     def release(self) -> None:
         """Everything handed out may be handed out again: call it once the candidate's process is dead."""

@@ -5,6 +5,7 @@ Works alike on a CPU and on a GPU.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from kernelwright.tools.replaying import noise
@@ -16,6 +17,11 @@ _ALIGNMENT = 512
 """Bytes, of every address that torch's caching allocator gives on a GPU: a tensor between margins begins at such an
 address too.
 """
+LARGE_BYTES = 64 << 20
+"""Of a tensor whose memory is given back as soon as it is dropped; the others' when the call is over."""
+
+Guarded = tuple[Any, int, "weakref.ref[Any]"]
+"""Memory with its margins, bytes between them, and what is alive for as long as any tensor lies there."""
 
 
 class Allocations:
@@ -30,7 +36,10 @@ class Allocations:
         self._poison, self._margin, self._device = poison, margin, device
         self.made_on = "meta" if margin else device
         """Where an operator is to allocate what `fresh` is given: with margins its form is enough."""
-        self._guarded: list[tuple[Any, int]] = []
+        self._guarded: list[Guarded] = []
+        self._large: list[Guarded] = []
+        self._changed: list[Any] = []
+        """A boolean on the device for each large tensor that was let go of: whether its margins had changed."""
         self.ranges: list[tuple[int, int]] = []
         """Address and bytes of everything that was allocated."""
 
@@ -54,23 +63,34 @@ class Allocations:
         memory = torch.empty(used + 2 * self._margin, dtype=torch.uint8, device=self._device)
         memory[: self._margin].fill_(SENTINEL_BYTE)
         memory[self._margin + used :].fill_(SENTINEL_BYTE)
-        flat = _apart(memory, self._margin, used)
+        flat, holder = _apart(memory, self._margin, used)
         inside = flat.view(made.dtype).as_strided(made.shape, made.stride())
         if fill is not None:
             inside.fill_(fill)
         elif self._poison is not None:
             noise.fill(flat, made, self._poison)
-        self._guarded.append((memory, used))
+        (self._large if used >= LARGE_BYTES else self._guarded).append((memory, used, weakref.ref(holder)))
         self.ranges.append((inside.data_ptr(), used))
         return inside
+
+    def made_bytes(self) -> int:
+        """Bytes of everything that was allocated."""
+        return sum(used for _, used in self.ranges)
+
+    def let_go(self) -> None:
+        """Looks at the margins of large tensors that nobody holds any more, and gives their memory back: host code that
+        drops what it has used needs no more than it holds at a time.
+        """
+        for one in [one for one in self._large if one[2]() is None]:
+            self._large.remove(one)
+            self._changed.append(_changed(one[0], self._margin, one[1]))
 
     def written_outside(self) -> bool:
         """Whether a byte next to any tensor was changed. Waits for the device."""
         import torch
 
-        if not self._guarded:
-            return False
-        return bool(torch.stack([_changed(memory, self._margin, used) for memory, used in self._guarded]).any())
+        looked_at = [_changed(memory, self._margin, used) for memory, used, _ in (*self._guarded, *self._large)]
+        return bool(torch.stack([*self._changed, *looked_at]).any()) if self._changed or looked_at else False
 
 
 def extent(tensor: Any) -> int:
@@ -79,18 +99,12 @@ def extent(tensor: Any) -> int:
     return (steps + 1) * tensor.element_size()
 
 
-def _apart(memory: Any, start: int, nbytes: int) -> Any:
-    """A part of a tensor of bytes as a tensor with a storage of its own, so that `as_strided` with an offset counts
-    from there and ends where it ends. Holds the whole.
-    """
-    import torch
+class _Part:
+    """A part of a tensor of bytes on a GPU, as torch.as_tensor takes it. The tensor that is made of it holds it."""
 
-    if memory.device.type == "cpu":
-        return torch.from_numpy(memory.numpy()[start : start + nbytes])
-
-    class Part:
-        held = memory
-        __cuda_array_interface__ = {
+    def __init__(self, memory: Any, start: int, nbytes: int) -> None:
+        self.held = memory
+        self.__cuda_array_interface__ = {
             "shape": (nbytes,),
             "typestr": "|u1",
             "data": (memory.data_ptr() + start, False),
@@ -98,7 +112,19 @@ def _apart(memory: Any, start: int, nbytes: int) -> Any:
             "strides": None,
         }
 
-    return torch.as_tensor(Part(), device=memory.device)
+
+def _apart(memory: Any, start: int, nbytes: int) -> tuple[Any, Any]:
+    """A part of a tensor of bytes as a tensor with a storage of its own, so that `as_strided` with an offset counts
+    from there and ends where it ends; and what it holds for as long as it, or a view of it, is there. Neither holds the
+    other in a circle: memory of gigabytes does not wait for Python to look for such.
+    """
+    import torch
+
+    if memory.device.type == "cpu":
+        array = memory.numpy()[start : start + nbytes]
+        return torch.from_numpy(array), array
+    part = _Part(memory, start, nbytes)
+    return torch.as_tensor(part, device=memory.device), part
 
 
 def _bytes_of(tensor: Any, used: int) -> Any:

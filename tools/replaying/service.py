@@ -171,6 +171,7 @@ class Service:
         if watch is not None:
             watch.ends_with(outputs)
             reply["watched"] = watch.as_message()
+        del outputs
         self._machine.called(replay, message["which"])
         return reply
 

@@ -93,11 +93,14 @@ class Steps:
         """Every step in order; the table holds the tensors that are there, and gets those that are made. Raises Failed,
         and whatever torch raises.
         """
+        let_go: Callable[[], None] | None = getattr(call.memory, "let_go", None)
         for step, prepared, dropped in self._steps:
             call.step = step
             prepared(table, call)
             for number in dropped:
                 table.pop(number, None)
+            if dropped and let_go is not None:
+                let_go()
 
 
 def _last_uses(steps: Sequence[Step], keep: set[int]) -> dict[int, tuple[int, ...]]:

@@ -151,10 +151,13 @@ class ReferenceClock:
         """Gives the graphs' memory back where it is much; the record stays."""
         import torch
 
-        held = sum(t.untyped_storage().nbytes() for c in self._captured for t in tensors_of(c.outputs) if t.is_cuda)
         _, total = torch.cuda.mem_get_info()
-        if held > total // HELD_SHARE:
+        if self.held() > total // HELD_SHARE:
             self.release()
+
+    def held(self) -> int:
+        """Bytes of the graphs' outputs."""
+        return sum(t.untyped_storage().nbytes() for c in self._captured for t in tensors_of(c.outputs) if t.is_cuda)
 
     def release(self) -> None:
         for captured in self._captured:

@@ -7,8 +7,13 @@ import torch
 
 from kernelwright.tools.judging import judge as judging
 from kernelwright.tools.judging.judge import Judge
+from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.references import kept_problems
 from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.kept_problems import KeptProblems
+from kernelwright.tools.references.prepared_problem import DoesNotFit
+from kernelwright.tools.report import Failure, Fault
 from kernelwright.tools.sandbox import Kind, Zygote
 
 LAYER_BYTES = 4 * 512 * 512
@@ -46,7 +51,7 @@ def zygote():
 
 
 def bounded(zygote, monkeypatch, layers: int, sharers: int = 1) -> Judge:
-    monkeypatch.setattr(judging, "KEPT_BYTES_ON_CPU", layers * LAYER_BYTES)
+    monkeypatch.setattr(kept_problems, "KEPT_BYTES_ON_CPU", layers * LAYER_BYTES)
     return Judge("cpu", zygote, sharers=sharers)
 
 
@@ -67,3 +72,112 @@ def test_the_bound_is_that_of_all_judges_together_and_the_last_module_stays_howe
         again = judge.expected(problem(1), 7 << 16, Draw.OWN, 0)
         assert again is not first
         assert torch.equal(again.eager[0], first.eager[0]), "made again from the same seed"
+
+
+class PretendedMemory:
+    """A GPU's memory, of so many layers, in which nothing lies but what one judge keeps and what is computed."""
+
+    def __init__(self, judge: Judge, layers: float) -> None:
+        self._judge, self._bytes = judge, int(layers * LAYER_BYTES)
+        self.given_back = 0
+
+    def total(self) -> int:
+        return self._bytes
+
+    def free(self) -> int:
+        return self._bytes - self._judge.kept_bytes()
+
+    def unused(self) -> int:
+        return 0
+
+    def reserved(self) -> int:
+        return self._judge.kept_bytes()
+
+    def give_back_unused(self) -> None:
+        self.given_back += 1
+
+
+def on_a_small_gpu(zygote, monkeypatch, layers: float) -> Judge:
+    """A judge that believes to be on a GPU with room for so many layers, and computes on the CPU."""
+    judge = Judge("cpu", zygote)
+    judge.memory = PretendedMemory(judge, layers)
+    judge._kept = KeptProblems(judge.memory, 1)
+    monkeypatch.setattr(kept_problems, "KEPT_MEMORY_PARTS", 1)
+    monkeypatch.setattr(kept_problems, "LARGE_DRAW_PARTS", 1)
+    monkeypatch.setattr(judging, "COPIES_OF_A_CALL", 1)
+    monkeypatch.setattr(judging, "LARGE_DRAW_PARTS", 100)
+    set_up = judging.set_up
+
+    def with_so_much(*args, **kwargs):
+        if judge.memory.free() < LAYER_BYTES:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return set_up(*args, **kwargs)
+
+    monkeypatch.setattr(judging, "set_up", with_so_much)
+    return judge
+
+
+def asked(judge: Judge, number: int, seed: int = 7 << 16):
+    """What a verdict on this problem begins with."""
+    one = problem(number)
+    return judge._with_room(one, lambda: judge.expected(one, seed, Draw.OWN, 0))
+
+
+def is_kept(judge: Judge, number: int) -> bool:
+    return any(key[1].startswith(f"large {number} ") for key in judge._kept._problems)
+
+
+def test_the_problems_used_longest_ago_are_let_go_of_before_one_finds_no_memory(zygote, monkeypatch):
+    with on_a_small_gpu(zygote, monkeypatch, layers=3.5) as judge:
+        for number in (1, 2, 3):
+            asked(judge, number)
+        asked(judge, 1)
+        asked(judge, 4)
+        assert [is_kept(judge, number) for number in (1, 2, 3, 4)] == [True, False, True, True]
+        assert judge.memory.given_back
+
+
+def test_ten_problems_in_turns_on_a_gpu_that_holds_one_are_all_answered(zygote, monkeypatch):
+    with on_a_small_gpu(zygote, monkeypatch, layers=1.5) as judge:
+        first = [asked(judge, number) for number in range(10)]
+        again = [asked(judge, number) for number in range(10)]
+        assert all(torch.equal(a.eager[0], b.eager[0]) for a, b in zip(first, again, strict=True))
+
+
+def test_what_was_not_foreseen_is_tried_once_more_alone(zygote, monkeypatch):
+    with on_a_small_gpu(zygote, monkeypatch, layers=2.5) as judge:
+        monkeypatch.setattr(judging, "COPIES_OF_A_CALL", 0)
+        asked(judge, 1), asked(judge, 2)
+        assert asked(judge, 3) is not None
+        assert [is_kept(judge, number) for number in (1, 2, 3)] == [False, False, True]
+
+
+def test_a_problem_that_does_not_fit_alone_either_is_told_so(zygote, monkeypatch):
+    with on_a_small_gpu(zygote, monkeypatch, layers=0.5) as judge, pytest.raises(DoesNotFit, match="use smaller sizes"):
+        asked(judge, 1)
+
+
+def test_a_candidate_that_finds_no_memory_is_asked_again_alone(zygote, monkeypatch):
+    """The candidate's process cannot say whose memory it lacks: the judge's draws go first, then the answer counts."""
+    from kernelwright.tools.judging.rules import Rules
+
+    class OnceWithoutRoom:
+        runs = 0
+
+        def __init__(self, judge, *_):
+            self.judge = judge
+
+        def run(self, base, others):
+            type(self).runs += 1
+            return None if not is_kept(self.judge, 1) else Failure(fault=Fault.MEMORY, message="CUDA out of memory")
+
+        def judged(self, failure):
+            return failure
+
+    with on_a_small_gpu(zygote, monkeypatch, layers=4) as judge:
+        monkeypatch.setattr(judging, "Verdict", OnceWithoutRoom)
+        asked(judge, 1)
+        base = judging.AtSize(index=0, problem=problem(2))
+        rules = Rules(own_work=Rule.parse("strict"), seconds=9)
+        assert judge.judge(None, base, (), 7 << 16, rules) is None
+        assert OnceWithoutRoom.runs == 2
