@@ -1,13 +1,18 @@
 """Margins and poison round what a replayed trace allocates."""
 
 import ctypes
+import gc
+import weakref
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelwright.tools.replaying.allocations import Allocations  # noqa: E402
+from kernelwright.tools.replaying import allocations as module  # noqa: E402
+from kernelwright.tools.replaying.allocations import Allocations, _Part  # noqa: E402
 from kernelwright.tools.replaying.gpu.persistent_memory import merged  # noqa: E402
+from kernelwright.tools.replaying.steps import Call, Steps  # noqa: E402
+from kernelwright.tools.tracing.trace import Operator  # noqa: E402
 
 
 def made(allocations, *shape, dtype=torch.float32):
@@ -58,3 +63,74 @@ def test_a_tensor_without_elements_has_no_margins():
 
 def test_ranges_are_rounded_to_blocks_and_joined_where_they_overlap_but_not_where_they_touch():
     assert merged([(1024, 10), (512, 512), (4096, 513), (4608, 700)]) == [(512, 512), (1024, 512), (4096, 1536)]
+
+
+@pytest.fixture
+def large_is_anything(monkeypatch):
+    """Every tensor counts as a large one, and Python looks for no circles meanwhile."""
+    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_a_large_tensor_that_is_dropped_gives_its_memory_back_within_the_call(large_is_anything):
+    allocations = Allocations(0xFF, device="cpu")
+    dropped, kept = (allocations.fresh(made(allocations, 3, 5), None) for _ in range(2))
+    view = kept[1:]
+    del kept
+    held = [weakref.ref(memory) for memory, _, _ in allocations._large]
+    allocations.let_go()
+    assert [one() is not None for one in held] == [True, True]
+    del dropped
+    allocations.let_go()
+    assert [one() is not None for one in held] == [False, True], "a view holds what it shows"
+    assert not allocations.written_outside()
+    del view
+
+
+def test_what_was_written_beside_a_tensor_is_seen_though_its_memory_is_gone(large_is_anything):
+    allocations = Allocations(0xFF, device="cpu")
+    tensor = allocations.fresh(made(allocations, 3, 5), None)
+    ctypes.c_float.from_address(tensor.data_ptr() + 4 * 15).value = 1.0
+    del tensor
+    allocations.let_go()
+    assert allocations._large == []
+    assert allocations.written_outside()
+
+
+def test_a_chain_of_large_tensors_needs_no_more_than_two_at_a_time(large_is_anything):
+    allocations = Allocations(0xFF, device="cpu")
+    most = []
+
+    def empty_then_copy(number: int) -> list[Operator]:
+        fresh = Operator(op="aten.empty_like.default", args=({"t": number},), kwargs={}, out={"t": number + 1})
+        return [fresh]
+
+    steps = [step for number in range(6) for step in empty_then_copy(number)]
+    call = Call(lambda *_: None, allocations, poison=0xFF)
+    let_go = allocations.let_go
+
+    def counted() -> None:
+        let_go()
+        most.append(len(allocations._large))
+
+    allocations.let_go = counted
+    table = {0: torch.zeros(3, 5)}
+    Steps(steps, {6}, "cpu").run(table, call)
+    assert set(table) == {0, 6}
+    assert max(most) == 1
+
+
+def test_memory_between_margins_on_a_gpu_is_held_by_nothing_that_points_at_itself():
+    memory = torch.empty(64, dtype=torch.uint8)
+    alive = weakref.ref(memory)
+    gc.disable()
+    try:
+        part = _Part(memory, 8, 16)
+        del memory
+        assert alive() is not None
+        del part
+        assert alive() is None
+    finally:
+        gc.enable()
