@@ -212,6 +212,7 @@ class Evaluator:
                 raise InfrastructureError(f"the verdict was not made: {type(error).__name__}: {error}") from error
             log.exception("the judge failed on a candidate of %s", problem.name)
             report = report.with_(failure=unjudged(error), environment=self.environment(), correct=False)
+        self._zygote(Kind.COMPILE).settle()
         report = report.with_(seconds=time.monotonic() - start - self._turns.waited)
         if self._cache:
             self._cache.keep(key, report)

@@ -34,8 +34,8 @@ EXIT_SECONDS = 3.0
 """To die in: a process closes its channel first and its CUDA context last, which takes over a second where many
 share a GPU.
 """
-
-
+LONGEST_END_SECONDS = 60.0
+"""Until nothing of a killed candidate is left: two hundred processes on a busy machine take several."""
 LONGEST_OUTPUT = 8000
 """Characters, and bytes of UTF-8, of what a candidate printed."""
 DISCARD_PAUSE_SECONDS = 0.001
@@ -239,10 +239,14 @@ class Process:
             self._group.remove()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def gone(self, seconds: float = 20.0) -> None:
-        """Waits until the killed process, all that it started and its scratch folder are no more."""
-        if self._end is not None:
-            self._end.join(seconds)
+    def gone(self, seconds: float = LONGEST_END_SECONDS) -> bool:
+        """Waits until the killed process, all that it started and its scratch folder are no more; says whether that
+        is so.
+        """
+        if self._end is None:
+            return False
+        self._end.join(seconds)
+        return not self._end.is_alive()
 
     def __enter__(self) -> Process:
         return self

@@ -84,6 +84,8 @@ class Zygote:
         self._spare: Process | None = None
         self._last: Process | None = None
         self._dying: Process | None = None
+        self._given: list[Process] = []
+        """Processes of which it is not known that nothing of them is left."""
         self._lock = threading.Lock()
         self._warm = False
         begun: list[subprocess.Popen[bytes]] = []
@@ -204,6 +206,7 @@ class Zygote:
                 self._spare = Process(self)
             before, self._last = self._last, taken
             self._dying = before
+            self._given.append(taken)
         if before is not None and not self._pid_namespace:
             before.gone()  # nothing but the zygote ends what a candidate has left behind there
         try:
@@ -219,6 +222,7 @@ class Zygote:
         spare.kill()
         with self._lock:
             taken = self._last = Process(self)
+            self._given.append(taken)
         taken.wait_ready()
         return taken
 
@@ -227,6 +231,17 @@ class Zygote:
         process = self.process()
         process.start(entry, payload, fds)
         return process
+
+    def settle(self) -> None:
+        """Waits until nothing is left of the processes that were killed: of a candidate that has started hundreds, on a
+        busy machine, for seconds.
+        """
+        with self._lock:
+            given = list(self._given)
+        for process in given:
+            if process.gone():
+                with self._lock:
+                    self._given.remove(process)
 
     def close(self) -> None:
         if not self._warm:

@@ -4,8 +4,8 @@ out of the judge.
     python -m kernelwright.tools.timing.baseline DESCRIPTOR DEVICE
 
 The process is a `kernelwright.worker_process.WorkerProcess` that serves one problem after another: torch's compiler
-takes up to a quarter of a minute to import. It says READY_MESSAGE when it has imported that, then answers each Request
-with a Baseline (both as JSON).
+takes up to a quarter of a minute to import. It says READY_MESSAGE when it has imported that, then answers each
+BaselineRequest with a Baseline (both as JSON).
 
 Compiling takes from a second to a minute, and none of it needs the GPU (tools/timing/compile_ahead.py): it is done
 ahead, in processes of the same kind, while others are judged. Timing is done where nobody else is on the GPU. Kept by
@@ -46,7 +46,7 @@ MOST_AHEAD_PROCESSES = 4
 """Processes that compile ahead: each keeps half a gigabyte of the GPU, and has compilers of its own for kernels."""
 
 
-class Request(Value):
+class BaselineRequest(Value):
     """What the process is asked for."""
 
     problem: Problem
@@ -171,7 +171,7 @@ class _Compiler:
         """
         self.get_ready()
         self._problems += 1
-        message = Request(problem=problem, ahead=ahead).model_dump_json().encode()
+        message = BaselineRequest(problem=problem, ahead=ahead).model_dump_json().encode()
         answer = b"" if self._trouble else self._answer(lambda: self._worker.ask(message, BASELINE_SECONDS))
         return Baseline(note=self._trouble) if self._trouble else Baseline.model_validate_json(answer)
 
@@ -308,7 +308,7 @@ def main() -> None:
     connection.send_bytes(READY_MESSAGE)
     while True:
         try:
-            asked = Request.model_validate_json(connection.recv_bytes())
+            asked = BaselineRequest.model_validate_json(connection.recv_bytes())
         except EOFError:
             return
         answer = _compiled_ahead if asked.ahead else measure

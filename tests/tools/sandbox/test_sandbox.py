@@ -105,6 +105,22 @@ def test_gone_is_when_everything_of_a_candidate_is_gone(zygote):
     assert not Path(scratch).exists()
 
 
+def test_settled_is_when_nothing_is_left_of_the_processes_that_were_killed_and_the_others_live_on(zygote):
+    code = "import os, time\nfor _ in range(40):\n    if os.fork() == 0:\n        time.sleep(300)\nresult = 1"
+    with zygote.start(PROBE, {"code": code}) as killed:
+        killed.receive(60)
+        scratch = str(killed.scratch)
+        living = [p for p in os.listdir("/proc") if p.isdigit() and _cwd(p).startswith(scratch)]
+        assert len(living) >= 40
+    with zygote.start(PROBE, {"code": "result = 2"}) as other:
+        zygote.settle()
+        assert not [p for p in living if Path("/proc", p).exists()]
+        assert other.receive(60)["result"] == 2
+        assert other in zygote._given
+    zygote.settle()
+    assert zygote._given == []
+
+
 def _cwd(pid):
     try:
         return os.readlink(f"/proc/{pid}/cwd")
