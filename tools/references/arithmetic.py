@@ -78,16 +78,17 @@ def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] |
         with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False):
             exact = run()
     errors = _distances(cut, exact)
-    for error, other in zip(
-        errors, _distances(with_tf32_convolutions(run, _rounded_by_chance) or [], exact), strict=True
-    ):
+    by_chance = _distances(with_tf32_convolutions(run, _rounded_by_chance) or list(exact), exact)
+    for error, other in zip(errors, by_chance, strict=True):
         if error is not None:
             torch.maximum(error, other.nan_to_num_(nan=0.0, posinf=0.0), out=error)
     return errors
 
 
 def _distances(made: list[Any], exact: list[Any]) -> list[Any]:
-    """Of each floating output; None for others. `made` is emptied: outputs of gigabytes are held no longer than needed."""
+    """Of each floating output; None for others. `made` is emptied: outputs of gigabytes are held no longer than
+    they are needed.
+    """
     import torch
 
     found: list[Any] = []

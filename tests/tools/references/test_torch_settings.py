@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import numpy
 import pytest
 import torch
 
 from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.references.arithmetic import errors_of_tf32_convolutions
 from kernelwright.tools.references.dry_run import weigh
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expect, set_up
+from kernelwright.tools.references.prepared_problem import expect, run_on, set_up
 from kernelwright.tools.references.reference import Reference
 from kernelwright.tools.references.torch_settings import _now, settings_kept
 from kernelwright.tools.timing.reference_clock import ReferenceClock
@@ -157,3 +159,12 @@ def test_the_reference_is_timed_with_its_own_settings(monkeypatch):
     clock.block(2)
     assert seen == [torch.float64] * 3
     assert torch.get_default_dtype() is torch.float32
+
+
+@pytest.mark.parametrize(("line", "excused"), [("", True), ("torch.backends.cudnn.allow_tf32 = False", False)])
+def test_a_reference_that_forbids_tf32_is_not_compared_by_its_error(line, excused):
+    convolved = "return torch.nn.functional.conv1d(x[:, None], torch.ones(1, 1, 3) / 3)"
+    one = set_up(problem("convolves", TOP=line, FORWARD=convolved), "cpu", 3)
+    drawn = expect(one, Draw.OWN, 5)
+    run = partial(run_on, one, drawn, drawn.weights, drawn.inputs)
+    assert (errors_of_tf32_convolutions(run, drawn.exact) is not None) == excused
