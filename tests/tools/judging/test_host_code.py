@@ -70,6 +70,6 @@ def test_host_code_for_a_gpu_is_judged_without_one(evaluator, line):
     source = source.replace(
         "        out = torch.empty_like(x)\n", f"        {line}\n        out = torch.empty_like(x)\n"
     )
-    options = Options(profile=False, torch_compile=False, own_work="report")
+    options = Options(profile=False, torch_compile=False, own_work="report", sizes=1)
     report = evaluator.evaluate(Problem(name="relu", source=REFERENCE), source, options)
     assert report.correct, report.failure

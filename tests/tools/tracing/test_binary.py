@@ -30,16 +30,18 @@ def spilling(a, b, BM: tl.constexpr, BN: tl.constexpr):
 if __name__ == "__main__":
     from triton.backends.compiler import GPUTarget
 
-    arch, size, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    arch, size, registers, folder = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     signature = {"a": "*fp32", "b": "*fp32", "BM": "constexpr", "BN": "constexpr"}
-    source = triton.compiler.ASTSource(spilling, signature, {"BM": 128, "BN": size})
-    made = triton.compile(source, target=GPUTarget("cuda", arch, 32), options={"num_warps": 1})
+    source = triton.compiler.ASTSource(spilling, signature, {"BM": 64, "BN": size})
+    options = {"num_warps": 4, "maxnreg": registers}
+    made = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
     open(folder + "/k.cubin", "wb").write(made.asm["cubin"])
     open(folder + "/k.ptx", "w").write(made.asm["ptx"])
 """
 
 
-def build(folder: Path, arch: int, size: int) -> bytes:
+def build(folder: Path, arch: int, size: int, registers: int = 64) -> bytes:
+    """The kernel over 64 rows of `size` columns, compiled for sm_`arch` with at most so many registers a thread."""
     folder.mkdir(exist_ok=True)
     (folder / "spilling.py").write_text(KERNEL)
     environment = {
@@ -48,7 +50,7 @@ def build(folder: Path, arch: int, size: int) -> bytes:
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }
-    command = [sys.executable, str(folder / "spilling.py"), str(arch), str(size), str(folder)]
+    command = [sys.executable, str(folder / "spilling.py"), str(arch), str(size), str(registers), str(folder)]
     subprocess.run(command, check=True, env=environment, timeout=500, cwd=folder)
     return (folder / "k.cubin").read_bytes()
 
@@ -57,7 +59,7 @@ def build(folder: Path, arch: int, size: int) -> bytes:
 def test_registers_stack_and_shared_memory_are_what_cuobjdump_says(target: str, tmp_path: Path) -> None:
     import triton
 
-    data = build(tmp_path, int(target.removeprefix("sm_")), 64)
+    data = build(tmp_path, int(target.removeprefix("sm_")), 64, registers=32)
     usage = read_cubin(data, "spilling")
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     said = subprocess.run([tool, "--dump-resource-usage", tmp_path / "k.cubin"], capture_output=True, text=True).stdout
