@@ -24,16 +24,20 @@ class PageTexts(NamedTuple):
     rewards: Mapping[int, Reward]
 
     def text(self, id: int | None) -> str | None:
+        """The text of a blob, unpacked; None where a row names none."""
         return None if id is None else unpack_text(self.blobs[id])
 
     def numbers(self, id: int | None) -> tuple[Any, ...] | None:
+        """The numbers of a blob, unpacked; None where a row names none."""
         return None if id is None else unpack_numbers(self.blobs[id])
 
     def messages(self, id: int | None) -> tuple[Message, ...]:
+        """The conversation whose last message a row names, from its beginning; empty where it names none."""
         chain = [] if id is None else self.chains[id]
         return tuple(Message(role=Role(label), content=unpack_text(body)) for label, body in chain)
 
     def tokens(self, id: int | None) -> tuple[int, ...] | None:
+        """The token ids of a chain, joined from its beginning; None where a row names none."""
         return None if id is None else join_tokens(self.chains[id])
 
 

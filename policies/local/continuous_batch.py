@@ -118,13 +118,16 @@ class ContinuousBatch:
 
     @property
     def free(self) -> int:
+        """Places that no row has."""
         return sum(row is None for row in self._rows)
 
     @property
     def busy(self) -> int:
+        """Places that a row has, ended or not."""
         return self.places - self.free
 
     def takes(self, row: SequenceInDecoding) -> bool:
+        """Whether a row fits: prompt and answer into `length` columns, the answer into `room` drawn tokens."""
         return len(row.prompt) + row.limit <= self.length and row.limit <= self.room
 
     # -------------------------------------------------------------- rows in

@@ -38,6 +38,7 @@ class SequenceInDecoding:
         return text[: min((place for stop in self.sampling.stop if (place := text.find(stop)) >= 0), default=None)]
 
     def take(self, token: int, logprob: float, ends: frozenset[int], spell: Spell) -> None:
+        """Appends a drawn token with its log-prob (nats), and sets why the row ended where it did."""
         self.token_ids.append(token)
         self.logprobs.append(logprob)
         if token in ends or (self.sampling.stop and self._stopped(spell)):

@@ -64,6 +64,7 @@ class InProcessPolicy(TransformersPolicy):
 
     @property
     def capabilities(self) -> Capabilities:
+        """As transformers' policy, with the places of the running batch as requests at once."""
         return super().capabilities.with_(at_once=self._rows_at_once())
 
     @property
@@ -278,6 +279,7 @@ class QueuedRequest:
 
     @property
     def answered(self) -> bool:
+        """Whether there is a completion, or the error that came instead."""
         return self.completion is not None or self.error is not None
 
 

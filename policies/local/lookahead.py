@@ -61,6 +61,7 @@ class NgramTable:
             self._learn(tokens, end)
 
     def after(self, tokens: Sequence[int], width: int) -> int | None:
+        """The token that followed the last `width` of these tokens when they were seen last, None for never."""
         return self._after.get(tuple(tokens[-width:]))
 
 

@@ -107,14 +107,17 @@ class ProcessPolicy:
 
     @property
     def name(self) -> str:
+        """The name of the policy in the other process, as it opened there."""
         return self._opened.name
 
     @property
     def capabilities(self) -> Capabilities:
+        """What the policy in the other process can do, as it opened there."""
         return self._opened.capabilities
 
     @property
     def prompt_form(self) -> PromptForm:
+        """The form of prompts that the policy in the other process was trained on."""
         return self._opened.prompt_form
 
     @property
@@ -154,6 +157,7 @@ class ProcessPolicy:
         self._fail(KeyboardInterrupt())
 
     def close(self) -> None:
+        """Asks the process to end, ends it where it does not within `EXIT_SECONDS`, and joins the reader."""
         with contextlib.suppress(OSError), self._lock:
             self._connection.send(None)
         self._process.wait(EXIT_SECONDS)

@@ -56,6 +56,7 @@ class PolicyActor:
         return Opened(self._policy.name, self._policy.capabilities, self._policy.prompt_form)
 
     def sample(self, requests: Sequence[Request]) -> Answer:
+        """The completions by place, with the policy's error, as text, beside those that were finished before it."""
         from kernelwright.policies.base import PolicyError
 
         try:
@@ -95,14 +96,17 @@ class RayPolicy:
 
     @property
     def name(self) -> str:
+        """The name of the policy in the actors, as it opened there."""
         return self._opened.name
 
     @property
     def capabilities(self) -> Capabilities:
+        """What the policy in the actors can do, as it opened there."""
         return self._opened.capabilities
 
     @property
     def prompt_form(self) -> PromptForm:
+        """The form of prompts that the policy in the actors was trained on."""
         return self._opened.prompt_form
 
     @property
@@ -143,6 +147,7 @@ class RayPolicy:
         self._left = True
 
     def close(self) -> None:
+        """Ends the actors; whoever waits for an answer gets KeyboardInterrupt."""
         import ray
 
         self._left = True

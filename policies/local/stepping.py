@@ -30,9 +30,14 @@ class Stepper(Protocol):
     shrinks: bool
     """Whether rows that have ended can be dropped on the way."""
 
-    def prefill(self) -> torch.Tensor: ...
-    def step(self, tokens: torch.Tensor) -> torch.Tensor: ...
-    def keep(self, rows: torch.Tensor) -> None: ...
+    def prefill(self) -> torch.Tensor:
+        """Reads the prompts. Returns the logits of each row's next token, of shape (rows, vocabulary)."""
+
+    def step(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Reads one token a row, of shape (rows,). Returns the logits of each row's next token."""
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Goes on with these rows alone, given as indices into the present ones."""
 
 
 def make_stepper(model: Any, prompts: Sequence[Sequence[int]], pad: int, room: int, kind: CacheKind) -> Stepper:

@@ -69,14 +69,17 @@ class TransformersPolicy:
 
     @property
     def name(self) -> str:
+        """The name that was given, else `transformers:PATH`."""
         return self._name
 
     @property
     def prompt_form(self) -> PromptForm:
+        """The form that was given, else that of the model's or adapter's card."""
         return self._prompt_form
 
     @property
     def capabilities(self) -> Capabilities:
+        """Exact log-probs, seeds and adapters; 256 requests at once on a GPU and 16 on a CPU by default."""
         context = self._loaded.context if self._loaded else (self._config or {}).get("max_position_embeddings")
         device = on_device(self._device)
         at_once = self._at_once or (256 if device.startswith("cuda") else 16)
@@ -85,10 +88,12 @@ class TransformersPolicy:
         )
 
     def close(self) -> None:
+        """Frees the model; the next `sample` loads it again."""
         with self._lock:
             self._loaded = None
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answers in the order of the requests. Raises PolicyError with the answers that were finished."""
         finished: dict[int, Completion] = {}
         with self._lock:
             try:

@@ -58,6 +58,7 @@ class Connection:
         self._served: Served | None = None
 
     async def close(self) -> None:
+        """Closes the client's connections, within its event loop."""
         await self._client.close()
 
     async def chat(self, body: dict[str, Any]) -> Any:

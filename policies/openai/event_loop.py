@@ -18,6 +18,7 @@ class EventLoop:
         self._lock = threading.Lock()
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine on the loop's thread and waits. Raises what it raises; Ctrl-C cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
@@ -26,6 +27,7 @@ class EventLoop:
             raise
 
     def close(self) -> None:
+        """Stops the loop; its thread ends by itself."""
         with self._lock:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._loop.stop)

@@ -56,6 +56,7 @@ class OpenAIPolicy:
 
     @property
     def name(self) -> str:
+        """`openai:MODEL@URL`."""
         return f"openai:{self._model}@{self._url}"
 
     @property
@@ -101,6 +102,7 @@ class OpenAIPolicy:
         self._loop.close()
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Asks the server for all at once. Raises PolicyError: refused, unavailable or not understood."""
         return self._loop.wait_for(self._sample(requests)) if requests else []
 
     async def _sample(self, requests: Sequence[Request]) -> list[Completion]:

@@ -47,6 +47,7 @@ class Choice(BaseModel):
     token_ids: list[int] | None = None
 
     def finish(self) -> FinishReason:
+        """Why the answer ended, OTHER where the server's word for it is unknown."""
         return _FINISH.get(self.finish_reason or "", FinishReason.OTHER)
 
     def sound_logprobs(self) -> tuple[float, ...] | None:

@@ -77,6 +77,7 @@ class Cache:
         self.length = length
 
     def keep(self, rows: torch.Tensor) -> None:
+        """Keeps the keys and values of these rows alone, given as indices into the present ones."""
         self.keys = [keys[rows] for keys in self.keys]
         self.values = [values[rows] for values in self.values]
 
@@ -103,6 +104,7 @@ class SmallModel:
 
     @property
     def vocabulary(self) -> int:
+        """The number of tokens that the model knows."""
         return self._head.shape[0]
 
     def forward(self, ids: torch.Tensor, starts: torch.Tensor, cache: Cache, wanted: torch.Tensor | None = None) -> Any:

@@ -44,6 +44,7 @@ class SmallTokenizer:
         self._template = environment.from_string(self.chat_template)
 
     def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> list[int]:
+        """The token ids of a conversation with the beginning of the answer, without special tokens added."""
         text = self._template.render(messages=messages, add_generation_prompt=True)
         return list(self.backend_tokenizer.encode(text, add_special_tokens=False).ids)
 
@@ -61,6 +62,7 @@ class SmallPolicy(TransformersPolicy):
 
     @property
     def capabilities(self) -> Capabilities:
+        """As transformers' policy; on a CPU `MOST_ROWS_AT_ONCE` requests at once by default."""
         found = super().capabilities
         return found if self._at_once or not self._on_cpu else found.with_(at_once=MOST_ROWS_AT_ONCE)
 
@@ -73,6 +75,7 @@ class SmallPolicy(TransformersPolicy):
         return self._device == "cpu"
 
     def close(self) -> None:
+        """Frees the model in either form."""
         super().close()
         self._small = None
 

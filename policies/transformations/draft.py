@@ -46,6 +46,7 @@ class TransformedDraft(Value):
 
     @property
     def usable(self) -> bool:
+        """Whether there is a text to judge."""
         return bool(self.source)
 
 

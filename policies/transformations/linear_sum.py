@@ -123,6 +123,7 @@ class LinearSum:
             self.shift = f"({self.shift}) {sign} {number}"
 
     def add(self, number: str) -> None:
+        """Adds a number, written as an expression, to the constant part of the sum."""
         self.shift = number if self.shift == "0.0" else f"{self.shift} + {number}"
 
 

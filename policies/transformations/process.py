@@ -32,7 +32,8 @@ MAX_REASON_CHARACTERS = 600
 class Channel(Protocol):
     """The sandbox's way to its owner."""
 
-    def send(self, message: dict[str, Any]) -> None: ...
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends one message, which must be plain JSON."""
 
 
 def warm() -> None:

@@ -60,14 +60,17 @@ class VLLMPolicy:
 
     @property
     def name(self) -> str:
+        """`vllm:PATH`."""
         return self._name
 
     @property
     def prompt_form(self) -> PromptForm:
+        """The form of prompts that the model or its adapter was trained on, by its card."""
         return self._prompt_form
 
     @property
     def capabilities(self) -> Capabilities:
+        """Exact log-probs, seeds and adapters, 1,024 requests at once."""
         context = self._context or (self._config or {}).get("max_position_embeddings")
         return Capabilities(
             token_ids=True,
@@ -80,6 +83,7 @@ class VLLMPolicy:
         )
 
     def close(self) -> None:
+        """Shuts vLLM's engine down; the next `sample` starts another."""
         with self._lock:
             engine, self._engine = self._engine, None
             if engine is not None:
@@ -107,6 +111,7 @@ class VLLMPolicy:
             self._revision = said[0]
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answers in the order of the requests. Raises PolicyError with the answers that were finished."""
         if not requests:
             return []
         self.open()

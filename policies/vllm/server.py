@@ -48,6 +48,7 @@ class VLLMServerPolicy(Forwarding):
         self._is_moved = False
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answers by the server, with the weights that it was moved to last. Raises PolicyError."""
         return self.policy.sample(requests)
 
     def take_adapter(self, folder: Path) -> str:

@@ -34,6 +34,7 @@ class Scored(Value):
 
     @property
     def total(self) -> float:
+        """The reward: the sum of its parts, rounded once."""
         return math.fsum(self.parts.values())
 
 

@@ -80,6 +80,7 @@ class Tally:
         self._flagged = self._doubles = self._uncompared = 0
 
     def add(self, rows: Iterable[Row]) -> None:
+        """Counts rows of a corpus; a row whose prompt and completion were both seen is an exact duplicate."""
         for row in rows:
             told = (
                 row.kind,
@@ -123,6 +124,7 @@ class Tally:
         return dict(self._counts[name].most_common())
 
     def facts(self) -> Facts:
+        """The counts so far as a frozen value; lengths are in characters."""
         return Facts(
             rows=len(self._lengths),
             kinds=self._counted("kinds"),

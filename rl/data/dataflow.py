@@ -70,6 +70,7 @@ class Follow:
         self._depth = 0
 
     def result(self) -> str:
+        """The term of what `forward` returns, its inputs numbered in the order of its arguments."""
         forward = self._methods["forward"]
         names = [a.arg for a in forward.args.args[1:]]
         return self._call(forward, {name: f"input{i}" for i, name in enumerate(names)})
@@ -123,6 +124,7 @@ class Follow:
 
     # -------------------------------------------------------------- expressions
     def value(self, node: ast.expr, known: dict[str, str]) -> str:
+        """The term of an expression, given those of local names; `c` where nothing can be followed."""
         match node:
             case ast.Constant():
                 return CONSTANT

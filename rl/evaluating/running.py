@@ -42,9 +42,11 @@ class EvaluationOptions(Value):
 
     @property
     def drawn_at(self) -> float | None:
+        """The temperature: the one that was given, else 0.8 for several samples; None leaves it to the run."""
         return 0.8 if self.temperature is None and self.samples > 1 else self.temperature
 
     def settings(self) -> Settings:
+        """The settings of each run that the evaluation makes: the default goal, and at most `turns` turns."""
         return Settings(
             policy=self.policy, targets=self.targets, device=self.device, goal=Goal(),
             budgets=Budgets(turns=self.turns),

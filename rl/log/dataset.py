@@ -82,6 +82,7 @@ class Sample(NamedTuple):
 
     @property
     def length(self) -> int:
+        """Tokens of prompt and completion together."""
         return len(self.prompt_ids) + len(self.completion_ids)
 
 
@@ -150,6 +151,7 @@ class HeldOutProblems:
         self._held_out: dict[str, bool] = {}
 
     def holds(self, turn: Turn) -> bool:
+        """Whether a turn's problem measures policies and must not be trained on; read from the store once a problem."""
         if turn.suite in MEASURING:
             return True
         if turn.problem_hash not in self._held_out:

@@ -88,10 +88,12 @@ class RefusalCount(Value):
 
     @property
     def found(self) -> str:
+        """The words for what was found, of which there are `count` turns."""
         return WORDS[self.reason][0]
 
     @property
     def remedy(self) -> str:
+        """What can be done so that such turns are used the next time."""
         return WORDS[self.reason][1]
 
 
@@ -111,6 +113,7 @@ class RefusalCounter:
         return counted
 
     def add(self, reason: Refusal, candidate_id: int) -> None:
+        """Counts a refused candidate; the first one of each reason is kept as the example."""
         self._counts[reason] += 1
         self._first.setdefault(reason, candidate_id)
 

@@ -24,6 +24,7 @@ class ProcessRank(NamedTuple):
 
     @property
     def first(self) -> bool:
+        """Whether this is the process that writes files and talks to the user."""
         return self.rank == 0
 
 

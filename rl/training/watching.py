@@ -43,6 +43,7 @@ class Watching(TrainerCallback):
 
     @property
     def seconds(self) -> float:
+        """Seconds of training, those of earlier sittings among them."""
         return self._earlier + time.monotonic() - self._started
 
     def interrupt(self) -> None:
@@ -50,9 +51,11 @@ class Watching(TrainerCallback):
         self.interrupted = True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Starts the clocks of this sitting and of its first step."""
         self._started = self._step_began = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Saves and stops after this step where time is up or somebody interrupted, in every process at once."""
         spent = time.monotonic() - self._started
         if self._budget is not None and spent >= self._budget and state.global_step < state.max_steps:
             self.paused = True
@@ -61,6 +64,7 @@ class Watching(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Adds seconds, tokens a second and the GPU's share of busy time to a step's figures, and keeps the history."""
         if not logs or "loss" not in logs:
             return
         now = time.monotonic()
@@ -84,6 +88,7 @@ class Watching(TrainerCallback):
         )
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Marks the checkpoint that was just written as whole, in the one process that writes."""
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             mark_whole(

@@ -22,9 +22,11 @@ class EnumText(TypeDecorator[StrEnum]):
         self.kind = kind
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """The member's value as text. Raises ValueError for what is no member, which SQLModel would let through."""
         return None if value is None else self.kind(value).value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:
+        """The member that a stored text names. Raises ValueError where it names none."""
         return None if value is None else self.kind(value)
 
 
@@ -35,9 +37,11 @@ class JsonText(TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """The value as compact JSON with sorted keys. Raises ValueError for numbers that JSON lacks, as infinity."""
         return None if value is None else json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """The value that the stored JSON text holds."""
         return None if value is None else json.loads(value)
 
 

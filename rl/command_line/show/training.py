@@ -75,10 +75,12 @@ class LiveTraining:
         self._of, self._doing = 0, "starting"
 
     def watch(self, step: int, steps: int, figures: dict[str, float]) -> None:
+        """Takes the figures of optimiser step `step` of `steps`, by name, for the next redraw of the live view."""
         self._steps.append((step, figures))
         self._of = steps
 
     def say(self, doing: str) -> None:
+        """Takes the one line that says what the training is doing at the moment."""
         self._doing = doing
 
     def __rich__(self) -> Group:

@@ -96,13 +96,17 @@ class StandIn:
         self._target = target
 
     def get_current_target(self) -> Any:
+        """The target that code is written for, as Triton's drivers name it."""
         return self._target
 
     def get_current_device(self) -> int:
+        """The number of the one device that is pretended, 0."""
         return 0
 
     def get_current_stream(self, device: Any = None) -> int:
+        """The number of the default stream, 0."""
         return 0
 
     def get_benchmarker(self) -> Any:
+        """A function that runs nothing and says one millisecond for each quantile (the median and two by default)."""
         return lambda call, quantiles=None, **_: [1.0] * len(quantiles or (0.5,))

@@ -80,6 +80,7 @@ class Module:
 
     @classmethod
     def of(cls, tree: ast.Module, text: str) -> Module:
+        """Reads a module's tree: of names that are bound more than once at its top level the last binding counts."""
         module = cls(text)
         for node in _statements(tree.body):
             for name in _bound(node):

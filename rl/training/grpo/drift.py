@@ -50,6 +50,7 @@ class Drift(Value):
         return few_count or self.kl > MAX_KL_NATS_PER_TOKEN
 
     def figures(self) -> dict[str, float]:
+        """The figures under the names by which histories and trackers keep them; KL and log ratios are in nats."""
         return {
             EFFECTIVE: self.effective,
             KL: self.kl,
@@ -76,6 +77,7 @@ class DriftSum:
         self._largest = max(self._largest, float(distance.abs().max()) if distance.numel() else 0.0)
 
     def drift(self) -> Drift:
+        """The drift of the rows that were added; the effective share is (sum w)^2 / (n sum w^2) of their weights."""
         logs = self._weights
         top = max(logs, default=0.0)
         scaled = [math.exp(value - top) for value in logs]

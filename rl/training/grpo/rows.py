@@ -32,6 +32,7 @@ class ScoredCompletion(NamedTuple):
 
     @property
     def trained_tokens(self) -> int:
+        """Tokens of the completion that the loss counts: all of them, or those that the mask keeps."""
         return len(self.completion_ids) if self.mask is None else sum(self.mask)
 
 
@@ -70,9 +71,11 @@ class Replay:
 
     @property
     def steps_an_epoch(self) -> int:
+        """Optimiser steps that show every row once, rounded up."""
         return -(-len(self._rows) // self._a_step)
 
     def __call__(self, number: int) -> list[ScoredCompletion]:
+        """The rows of step `number`, counted from 0; each epoch has an order of its own, drawn from the seed."""
         epoch, place = divmod(number, self.steps_an_epoch)
         order = list(range(len(self._rows)))
         random.Random(f"{self._seed}/{epoch}").shuffle(order)

@@ -44,6 +44,7 @@ class ByFolder:
 
     @property
     def policy(self) -> Policy:
+        """The policy to ask: its answers name the weights of the folder that was given last."""
         return self._policy
 
     def follow(self, model: Any, revision: str | None = None) -> str:
@@ -62,12 +63,14 @@ class ByFolder:
         return "+".join(part for part in (base, read if self._lora else None) if part)
 
     def drawn(self) -> tuple[int, float]:
+        """Tokens that the policy drew so far, and the seconds in which it did."""
         return self._policy.drawn
 
     def leave(self) -> None:
         """A server answers what it was asked."""
 
     def close(self) -> None:
+        """Closes the policy underneath; the folders with weights stay."""
         self._under.close()
 
 

@@ -99,10 +99,12 @@ class JudgePool:
 
     @property
     def workers(self) -> int:
+        """The number of judge processes."""
         return self._workers
 
     @property
     def figures(self) -> JudgingTotals:
+        """The totals so far."""
         with self._lock:
             return JudgingTotals(asked=self._asked, judged=self._really, seconds=self._seconds)
 
@@ -201,6 +203,7 @@ class JudgePool:
         old.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
+        """Waits for verdicts under way, drops those that wait, ends the processes and removes their folder."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._folder.cleanup()
 

@@ -55,6 +55,7 @@ class OnlineOptions(TrainOptions):
 
     @property
     def judges(self) -> int:
+        """Judge processes: the number asked for, else the cores but two, at least one."""
         return self.workers or max(1, (os.cpu_count() or 2) - 2)
 
 

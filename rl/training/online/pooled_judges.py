@@ -31,7 +31,8 @@ class Judges(Protocol):
         ...
 
     @property
-    def figures(self) -> JudgingTotals: ...
+    def figures(self) -> JudgingTotals:
+        """The totals so far."""
 
     def evaluate(
         self,
@@ -39,7 +40,8 @@ class Judges(Protocol):
         source: str,
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
-    ) -> Report: ...
+    ) -> Report:
+        """The verdict on a candidate's text; `progress` is told each stage. Raises InfrastructureError."""
 
 
 class PooledJudges:
@@ -56,10 +58,12 @@ class PooledJudges:
 
     @property
     def workers(self) -> int:
+        """Verdicts that the pool makes at once on this device, at least one."""
         return max(1, self._pool.capacity(self._device))
 
     @property
     def figures(self) -> JudgingTotals:
+        """The totals so far."""
         with self._lock:
             return JudgingTotals(asked=self._asked, judged=self._judged, seconds=self._seconds)
 
@@ -107,6 +111,7 @@ class PooledJudges:
             self._known.pop(key, None)
 
     def close(self) -> None:
+        """Closes the pool underneath; verdicts that wait are cancelled."""
         self._pool.close()
 
     def __enter__(self) -> Self:

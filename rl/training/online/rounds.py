@@ -76,6 +76,7 @@ class Rounds:
         return Round(step, log, figures)
 
     def run_name(self, step: int, label: str) -> str:
+        """The name of a round's run in the store; of several training processes each has its own."""
         rank = f"/{self._rank}" if self._world > 1 else ""
         return f"{self._name}/{label}-{step:05d}{rank}"
 

@@ -27,7 +27,8 @@ class Sampler(Protocol):
     """Whether the questions that wait are to be put to it in one call."""
 
     @property
-    def policy(self) -> Policy: ...
+    def policy(self) -> Policy:
+        """The policy that answers with the weights that were followed last."""
 
     def follow(self, model: Any, revision: str | None = None) -> str:
         """Gives the revision, which may be known already. Nobody may be asking."""
@@ -41,7 +42,8 @@ class Sampler(Protocol):
         """Whoever waits for an answer leaves without one, where that can be had."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Frees what the policy holds; nobody may be asking."""
 
 
 LivePolicy = InProcessPolicy | ProcessPolicy | RayPolicy
@@ -64,18 +66,23 @@ class InPlace:
 
     @property
     def policy(self) -> Policy:
+        """The policy of this process, whose weights are moved in place."""
         return self._policy
 
     def follow(self, model: Any, revision: str | None = None) -> str:
+        """Copies the model's weights, an adapter folded in, into the policy; gives their revision."""
         return self._policy.update(whole_weights(model), revision)
 
     def drawn(self) -> tuple[int, float]:
+        """Tokens that the policy drew so far, and the seconds in which it did."""
         return self._policy.drawn
 
     def leave(self) -> None:
+        """Ends every wait for an answer with KeyboardInterrupt, for good."""
         self._policy.leave()
 
     def close(self) -> None:
+        """Frees the model."""
         self._policy.close()
 
 

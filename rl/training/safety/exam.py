@@ -32,6 +32,7 @@ class Examined(Value):
 
     @property
     def passed(self) -> bool:
+        """Whether the verdict was right: an honest kernel accepted, a dishonest one refused."""
         return self.honest == self.correct
 
 

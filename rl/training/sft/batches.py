@@ -70,6 +70,7 @@ class Buckets:
         self.drop_last = False
 
     def set_epoch(self, epoch: int) -> None:
+        """Chooses the order of the next pass over the batches, which the epoch's number seeds."""
         self._epoch = epoch
 
     def __len__(self) -> int:

@@ -69,6 +69,7 @@ class EncodedRows(NamedTuple):
 
     @property
     def lengths(self) -> np.ndarray:
+        """The tokens of each row, an array of shape (rows,)."""
         return self.starts[1:] - self.starts[:-1]
 
 

@@ -39,13 +39,16 @@ class LightTokenizer:
         return cls(tokenizer.backend_tokenizer.to_str(), before, after)
 
     def apply_chat_template(self, messages: Sequence[dict[str, str]], **_: Any) -> str:
+        """The text of a conversation of one message, as the template wrote it. Raises ValueError for several."""
         [message] = messages
         return self._before + message["content"] + self._after
 
     def get_vocab(self) -> dict[str, int]:
+        """Every token with its id."""
         return dict(self._opened().get_vocab())
 
     def __call__(self, texts: list[str], add_special_tokens: bool = False) -> dict[str, list[list[int]]]:
+        """The ids of each text under `input_ids`, as transformers' tokenizers give them."""
         return {
             "input_ids": [one.ids for one in self._opened().encode_batch(texts, add_special_tokens=add_special_tokens)]
         }

@@ -66,10 +66,12 @@ class Options(Value):
 
     @property
     def budget(self) -> int:
+        """Padded tokens of one batch: those asked for, else 65,536 on a GPU and 8,192 on a CPU."""
         return self.batch_tokens or (65_536 if self.device.startswith("cuda") else 8_192)
 
     @property
     def compiled(self) -> bool:
+        """Whether the model goes through torch.compile: as asked for, else on a GPU only."""
         return self.device.startswith("cuda") if self.compile is None else self.compile
 
 

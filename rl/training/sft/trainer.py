@@ -42,10 +42,12 @@ class Clock:
         self._started = time.monotonic()
 
     def start(self, earlier: float = 0.0) -> None:
+        """Starts counting; `earlier` are the seconds that the training had taken before it was interrupted."""
         self.earlier, self._started = earlier, time.monotonic()
 
     @property
     def spent(self) -> float:
+        """Seconds of training, those before an interruption among them."""
         return self.earlier + time.monotonic() - self._started
 
     @property
@@ -61,6 +63,7 @@ class Schedule:
         self._steps, self._warm_up, self._clock = max(1, steps), max(1, warm_up), clock
 
     def __call__(self, step: int) -> float:
+        """The factor of the learning rate at a step: a linear warm-up, then half a cosine over steps or time."""
         share = min(1.0, max(step / self._steps, self._clock.share))
         return min(1.0, (step + 1) / self._warm_up) * (0.5 + 0.5 * math.cos(math.pi * share))
 
@@ -118,9 +121,11 @@ class BucketedSFTTrainer(KernelSFTTrainer):
         self._head = compile_by_region(self.model) if compile else head_loss
 
     def get_train_dataloader(self) -> Any:
+        """Batches of the training rows, each of rows of similar length under the token budget."""
         return self._loader(self._kept.train, self._budget)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """Batches of the rows that are kept back; `eval_dataset` is not used."""
         return self._loader(self._kept.held, self._budget)
 
     def _loader(self, tokens: Any, budget: int) -> Any:
@@ -225,6 +230,7 @@ class Speaking(TrainerCallback):
         self._say, self._clock, self._tokens_seen = say, clock, tokens_seen
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Says step, seconds, loss (nats a token) and tokens a second whenever the trainer logs a loss."""
         if not logs or not ({"loss", "eval_loss"} & logs.keys()):
             return
         rate = self._tokens_seen(state.global_step) / max(self._clock.spent, 1e-9)

@@ -127,6 +127,7 @@ class Walk:
         return "x" if self.other == identity and not self.before else f"tl.where(mask, x, {identity})"
 
     def accumulator(self, name: str, start: str, dtype: str = "tl.float32") -> None:
+        """Adds the line that makes an accumulator: a block of `start` over the lanes, outside of any loop."""
         filled = (
             f"tl.zeros({self.axis.lanes}, {dtype})"
             if start == "0.0"
@@ -135,9 +136,11 @@ class Walk:
         self.at(f"{name} = {filled}")
 
     def store_elements(self, value: str) -> str:
+        """The statement that stores a value for each element that a pass visits, masked at the end of the row."""
         return f"tl.store(out_ptr + {self.axis.offsets}, {value}, mask=mask)"
 
     def store_reduced(self, value: str) -> None:
+        """Adds the line that stores one value for each row, masked where rows share a program."""
         mask = f", mask={self.axis.out_mask}" if self.axis.out_mask else ""
         self.at(f"tl.store(out_ptr + {self.axis.out}, {value}{mask})")
 

@@ -32,6 +32,7 @@ class Layer:
 
     @property
     def letters(self) -> tuple[str, ...]:
+        """The names of the axes that the layer slides over: W, H W or D H W."""
         return AXES[self.axes]
 
 

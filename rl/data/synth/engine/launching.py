@@ -40,10 +40,12 @@ class Launch:
 
     @property
     def constants(self) -> dict[str, int]:
+        """The keyword arguments of the launch whose value is a literal integer, by name."""
         return {m["name"]: int(m["value"]) for m in CONSTANT.finditer(self.values)}
 
     @property
     def blocks(self) -> tuple[str, ...]:
+        """The names of the block sizes: every constant of the launch but `num_warps`."""
         return tuple(name for name in self.constants if name != "num_warps")
 
 

@@ -22,6 +22,7 @@ class Program:
 
     @property
     def depth(self) -> int:
+        """The number of operations in the chain."""
         return len(self.ops)
 
 

@@ -60,6 +60,7 @@ class Sketch:
 
     @property
     def narrow(self) -> bool:
+        """Whether tensors have fewer than 32 bits an element, so that kernels compute in float32 and convert."""
         return self.dtype != "float32"
 
     @property
@@ -68,9 +69,11 @@ class Sketch:
         return ".to(tl.float32)" if self.narrow else ""
 
     def chance(self, share: float) -> bool:
+        """Draws from the sketch's generator: true with probability `share`, between 0 and 1."""
         return self.rng.random() < share
 
     def pick(self, options: Sequence[T]) -> T:
+        """Draws one of the options with equal probability from the sketch's generator. Raises IndexError for none."""
         return self.rng.choice(options)
 
     def size(self, name: str, full: Sequence[int], cpu: Sequence[int]) -> str:
