@@ -62,6 +62,7 @@ class Gate:
 
     @contextmanager
     def enter(self) -> Iterator[None]:
+        """Waits for a free place and holds it for the block. Raises what the gate was closed with."""
         with self._free:
             self._waiting += 1
             try:
@@ -92,12 +93,14 @@ class Gate:
         self._inside += step
 
     def close(self, why: BaseException) -> None:
+        """Lets nobody in any more: whoever waits or comes gets `why`. The first reason stays."""
         with self._free:
             self._closed = self._closed or why
             self._free.notify_all()
 
     @property
     def traffic(self) -> Traffic:
+        """Who is inside and who waits at the moment, and the share of place-seconds that were used so far."""
         with self._free:
             self._count(0)
             open_for = max(self._since - self._opened, 1e-9)
@@ -125,6 +128,7 @@ class Lanes:
 
     @property
     def gates(self) -> list[Gate]:
+        """The gates that this batch has: always policy and CPU rungs."""
         return [gate for gate in (self.policy, self.cpu, self.gpu, self.tuning) if gate is not None]
 
     def close(self, why: BaseException) -> None:
@@ -153,6 +157,7 @@ class JudgingLane:
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
+        """The evaluator's verdict; each of its stages waits at its gate. Raises what the gates were closed with."""
         self._lanes.cpu.check()
         return self._evaluator.submit(problem, source, options, progress or (lambda doing: None)).result()
 
@@ -170,6 +175,7 @@ class RemoteLane:
         options: Options | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Report:
+        """A verdict that is made elsewhere, with a place of the CPU gate held from the beginning to the end."""
         with self._lanes.cpu.enter():
             return self._evaluator.evaluate(problem, source, options, progress)
 
@@ -189,6 +195,7 @@ class PolicyLane(Forwarding):
         """The policy belongs to who opened it."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answers through the gate, alone or with others' questions; a hopeless refusal closes every lane."""
         try:
             if self._gather is not None:
                 return [self._gather.ask(request) for request in requests]
@@ -209,6 +216,7 @@ class Gathering:
         self._waiting: list[_Question] = []
 
     def ask(self, request: Request) -> Completion:
+        """The answer to one request, asked in one call with all that wait at the time. Raises PolicyError."""
         question = _Question(request)
         with self._lock:
             self._waiting.append(question)

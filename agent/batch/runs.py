@@ -104,10 +104,12 @@ class Batch:
 
     @property
     def left(self) -> int:
+        """Runs that nobody has begun yet."""
         return len(self._todo)
 
     @property
     def standing(self) -> Standing:
+        """How far the batch is: runs finished, paused and correct, seconds, and the traffic at its gates."""
         with self._lock:
             paused = sum(reason in PAUSES for reason in self._reasons)
             here = len(self._reasons) - paused
@@ -120,6 +122,7 @@ class Batch:
 
     @property
     def doing(self) -> list[Doing]:
+        """What each run that is under way is doing."""
         with self._lock:
             return list(self._doing.values())
 

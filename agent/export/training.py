@@ -25,6 +25,7 @@ class Left:
         self.out: dict[str, int] = {}
 
     def __call__(self, reason: str) -> None:
+        """Counts one more that was left out for this reason."""
         self.out[reason] = self.out.get(reason, 0) + 1
 
     def __str__(self) -> str:

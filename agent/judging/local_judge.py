@@ -45,10 +45,12 @@ class LocalJudge:
 
     @property
     def process_id(self) -> int:
+        """The id of the judge's process, which may have ended."""
         return self._process.pid
 
     @property
     def state(self) -> JudgeState:
+        """How the judge stands: alive, ready, and verdicts under way of its capacity."""
         with self._lock:
             return JudgeState(
                 name=self.name, device=self.kind, alive=self._alive, ready=self._alive and self.was_ready,

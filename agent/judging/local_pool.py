@@ -32,17 +32,21 @@ class LocalPool(PlacingPool):
 
     @property
     def devices(self) -> Sequence[DeviceKind]:
+        """The kinds of device that the pool judges on, each once."""
         return tuple(dict.fromkeys(map(_kind, self._places.values())))
 
     def capacity(self, device: DeviceKind) -> int:
+        """Verdicts that its judges of this kind of device make at once."""
         return sum(
             capacity_of(place, self._workers_of(place)) for place in self._places.values() if _kind(place) is device
         )
 
     def environment(self, device: DeviceKind) -> Environment:
+        """Versions and hardware that verdicts of this kind of device depend on. Raises KeyError for another kind."""
         return self._environments[device]
 
     def target(self, device: DeviceKind) -> str:
+        """The compilation target of this kind of device, as sm_90. Raises KeyError for another kind."""
         return self._targets[device]
 
     @property

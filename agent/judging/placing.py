@@ -39,7 +39,8 @@ class Judge(Protocol):
     was_ready: bool
 
     @property
-    def state(self) -> JudgeState: ...
+    def state(self) -> JudgeState:
+        """How the judge stands: alive, ready, and verdicts under way of its capacity."""
 
     @property
     def free(self) -> int:
@@ -86,6 +87,7 @@ class PlacingPool:
         raise InfrastructureError(f"the judge {judge.name} died")
 
     def judges(self) -> Sequence[JudgeState]:
+        """How each judge stands, those that are gone among them."""
         with self._lock:
             return tuple(judge.state for judge in self._judges)
 

@@ -56,6 +56,7 @@ class RayJudge:
 
     @property
     def state(self) -> JudgeState:
+        """How the judge stands: alive, ready, and verdicts under way of its capacity."""
         with self._lock:
             return JudgeState(
                 name=self.name, device=self.kind, alive=self._alive, ready=self._alive and self.was_ready,
@@ -64,19 +65,23 @@ class RayJudge:
 
     @property
     def free(self) -> int:
+        """Verdicts that it could begin now, none while it begins or closes."""
         with self._lock:
             takes = self._alive and self.was_ready and not self._closing
             return self.capacity - len(self._work) if takes else 0
 
     def begin(self, ask: Ask, work: AtWork) -> None:
+        """Hands a verdict to the actor; a thread of its own waits for it."""
         with self._lock:
             self._work[ask.number] = work
         threading.Thread(target=self._follow, args=(ask,), name=f"verdict {ask.number}", daemon=True).start()
 
     def stop(self, number: int) -> None:
+        """Asks the actor to end a verdict at its next step."""
         self._actor.stop.remote(number)
 
     def close(self) -> None:
+        """Closes the judge within `CLOSING_SECONDS`, then kills its actor; verdicts under way raise PoolClosed."""
         import ray
 
         self._closing = True

@@ -62,15 +62,19 @@ class RayPool(PlacingPool):
 
     @property
     def devices(self) -> Sequence[DeviceKind]:
+        """The one kind of device that the pool's judges have."""
         return (self._kind,)
 
     def capacity(self, device: DeviceKind) -> int:
+        """Verdicts that the judges which are there make at once."""
         return sum(judge.capacity for judge in self.judges() if judge.device is device)
 
     def environment(self, device: DeviceKind) -> Environment:
+        """Versions and hardware of the first judge that is ready, which is waited for."""
         return self._first_ready()[0].environment
 
     def target(self, device: DeviceKind) -> str:
+        """The compilation target of the first judge that is ready, which is waited for."""
         return self._first_ready()[1]
 
     @property
@@ -80,6 +84,7 @@ class RayPool(PlacingPool):
             return {j.name: j.ready[2] for j in self._judges if isinstance(j, RayJudge) and j.ready and j.state.alive}
 
     def close(self) -> None:
+        """Closes the judges, and leaves the cluster where this pool had joined it."""
         import ray
 
         self._leaving.set()

@@ -42,6 +42,7 @@ class VerdictMaker:
 
     @property
     def evaluator(self) -> Any:
+        """The evaluator that makes the verdicts, warm."""
         return self._evaluator
 
     def make(self, ask: Ask, step: Callable[[str], None]) -> Judged | Trouble:
@@ -70,6 +71,7 @@ class VerdictMaker:
             self._stopped.add(number)
 
     def close(self) -> None:
+        """Closes the evaluator and its processes."""
         self._evaluator.close()
 
 

@@ -33,5 +33,6 @@ class ServerBudget:
             self._verdicts += 1
 
     def left(self) -> BudgetLeft:
+        """What is left: verdicts, and seconds of judging to a tenth."""
         with self._lock:
             return BudgetLeft(verdicts=self._verdicts, seconds=round(max(0.0, self._seconds), 1))

@@ -62,6 +62,7 @@ class ServerJudge:
 
     @property
     def has_gpu(self) -> bool:
+        """Whether verdicts are made on a GPU, so that they have times."""
         return self.device != "cpu"
 
     # -------------------------------------------------------------- asking

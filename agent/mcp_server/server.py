@@ -103,6 +103,7 @@ class BearerToken:
         self._app, self._expected = app, f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request with the token on; any other HTTP request is answered with 401."""
         from starlette.responses import JSONResponse
 
         given = dict(scope.get("headers", ())).get(b"authorization", b"")

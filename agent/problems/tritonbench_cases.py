@@ -107,6 +107,7 @@ class OffDevice(ast.NodeTransformer):
     """Takes every device out of a test: the judge says where tensors live."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Takes `device=`, `.to(device)`, `.cuda()` and `.cpu()` out of a call."""
         self.generic_visit(node)
         node.keywords = [k for k in node.keywords if k.arg != "device"]
         if isinstance(node.func, ast.Attribute):

@@ -48,6 +48,7 @@ class Drift(Value):
 
     @property
     def verdict_changed(self) -> bool:
+        """Whether the verdict or its fault is another one: figures alone do not count."""
         return any(change.aspect in (Aspect.VERDICT, Aspect.FAULT) for change in self.changes)
 
 

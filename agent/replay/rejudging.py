@@ -57,6 +57,7 @@ class Replays(Value):
 
     @property
     def verdicts_changed(self) -> int:
+        """Turns of all trajectories whose verdict is another one today."""
         return sum(replayed.verdicts_changed for replayed in self.trajectories)
 
 

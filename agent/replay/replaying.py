@@ -76,6 +76,7 @@ class Replayed(Value):
 
     @property
     def verdicts_changed(self) -> int:
+        """Turns whose verdict is another one today."""
         return sum(turn.drift.verdict_changed for turn in self.turns)
 
 
@@ -89,6 +90,7 @@ class Recorded:
         """By the turn after which they would have been."""
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
+        """The turn that was taken then; where the search would take another today, that is noted as a departure."""
         taken = self._taken(attempts)
         own = self._own.next(attempts)
         # A search knows nothing of budgets and interrupts: only where it stops itself does it differ from a stop.
@@ -119,11 +121,13 @@ class FromRecord:
     def report(
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
     ) -> Report:
+        """The stored report of this turn, which must have one."""
         report = self._turns[attempt.turn].report
         assert report is not None
         return report
 
     def gpu_seconds(self, report: Report) -> float:
+        """Seconds of a GPU that a verdict cost: none, for nothing is judged."""
         return 0.0
 
 
@@ -144,6 +148,7 @@ class Anew:
     def report(
         self, problem: Problem, attempt: Attempt, earlier: Sequence[Attempt], say: Callable[[str], None]
     ) -> Report:
+        """Today's report on the stored text, given to `keep`; a turn that is another's, or known, keeps its own."""
         turn = self._turns[attempt.turn]
         if turn.report is not None and (turn.trajectory_id != self._own or self._known(turn)):
             return turn.report
@@ -157,6 +162,7 @@ class Anew:
         return report
 
     def gpu_seconds(self, report: Report) -> float:
+        """Seconds of a GPU that the verdict cost, as the judging underneath counts them."""
         return self._judging.gpu_seconds(report)
 
 

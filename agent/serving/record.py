@@ -98,6 +98,7 @@ class Record:
             connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
 
     def close(self) -> None:
+        """Closes the database and gives its lock up."""
         self._engine.dispose()
         self._lock_file.close()
 
@@ -109,16 +110,19 @@ class Record:
 
     # -------------------------------------------------------------- reading
     def find(self, verdict_id: str) -> RememberedVerdict | None:
+        """The verdict of this id as far as it is known, None where nobody asked for it."""
         with self._engine.connect() as connection:
             row = connection.execute(_FIND, {"this": verdict_id}).mappings().first()
         return _kept(row) if row is not None else None
 
     def texts(self, verdict_id: str) -> VerdictTexts:
+        """Problem, candidate and options of a verdict. Raises NoResultFound for an unknown id."""
         with self._engine.connect() as connection:
             row = connection.execute(_TEXTS, {"this": verdict_id}).one()
         return VerdictTexts(problem=_unpacked(row[0]), candidate=_unpacked(row[1]), options=row[2])
 
     def report(self, verdict_id: str) -> Report | None:
+        """The report of a verdict, None while there is none."""
         with self._engine.connect() as connection:
             packed = connection.execute(_REPORT, {"this": verdict_id}).scalar()
         return Report.model_validate_json(_unpacked(packed)) if packed else None
@@ -132,6 +136,7 @@ class Record:
         return {verdict_id: tuple(attempts) for verdict_id, attempts in found.items()}
 
     def newest(self, limit: int, state: State | None = None, problem: str | None = None) -> list[RememberedVerdict]:
+        """At most `limit` verdicts, the newest first, of one state or problem where those are given."""
         asked = sa.select(*_PLAIN).order_by(VERDICT.c.sequence.desc()).limit(limit)
         if state is not None:
             asked = asked.where(VERDICT.c.state == state.value)
@@ -186,6 +191,7 @@ class Record:
             return [seconds for (seconds,) in connection.execute(asked)]
 
     def last_sequence(self) -> int:
+        """The sequence number of the newest verdict, 0 where there is none."""
         with self._engine.connect() as connection:
             return connection.execute(sa.select(sa.func.max(VERDICT.c.sequence))).scalar() or 0
 
@@ -231,6 +237,7 @@ class Record:
             _set(connection, verdict_id, **changes)
 
     def set_state(self, verdict_id: str, state: State) -> None:
+        """Sets the state of a verdict, with the time where that ends it."""
         with self.write() as connection:
             _set(connection, verdict_id, state=state.value, ended=time.time() if state.ended else None)
 

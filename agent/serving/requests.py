@@ -49,10 +49,12 @@ class Verdict(Value):
 
     @property
     def correct(self) -> bool:
+        """Whether the candidate is correct."""
         return self.report.correct
 
     @property
     def speedup(self) -> float | None:
+        """The speedup over eager, None where nothing was timed."""
         return self.report.speedup
 
 

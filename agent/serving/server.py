@@ -60,6 +60,7 @@ class Server(uvicorn.Server):
         self._context = context
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Ends the streams of events, which would be waited for, then stops as uvicorn does."""
         self._context.changes.close()
         super().handle_exit(sig, frame)
 

@@ -21,9 +21,11 @@ class WaitingLine:
         return verdict_id in self._places
 
     def length(self, device: DeviceKind) -> int:
+        """Verdicts that wait for a device of this kind."""
         return len(self._order[device])
 
     def add(self, verdict_id: str, device: DeviceKind, sequence: int) -> None:
+        """Puts a verdict into the line by its sequence number, the smallest first."""
         insort(self._order[device], (sequence, verdict_id))
         self._places[verdict_id] = (device, sequence)
 

@@ -35,6 +35,7 @@ class State(StrEnum):
 
     @property
     def ended(self) -> bool:
+        """Whether nothing will change any more."""
         return self in (State.FINISHED, State.FAILED, State.CANCELLED)
 
 

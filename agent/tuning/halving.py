@@ -28,6 +28,7 @@ class TuningBudget:
     used: int = 0
 
     def allows(self, calls: int) -> bool:
+        """Whether so many launches more are within the budget, and its seconds are not spent."""
         return self.used + calls <= self.launches and self.spent() < self.seconds
 
 

@@ -57,6 +57,7 @@ class Journal:
         self._rows[kind, key] = value
 
     def close(self) -> None:
+        """Closes the file; every line of it was written when it was told."""
         self._file.close()
 
     def __enter__(self) -> Journal:

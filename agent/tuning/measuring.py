@@ -25,22 +25,27 @@ class Trial(Protocol):
     """What one timing of one text gave: tools/judging/trials.py."""
 
     @property
-    def milliseconds(self) -> tuple[float, ...]: ...
+    def milliseconds(self) -> tuple[float, ...]:
+        """The times of the calls, in order; empty where it failed."""
 
     @property
-    def eager(self) -> Timing | None: ...
+    def eager(self) -> Timing | None:
+        """The reference's time beside them, None where it was not measured."""
 
     @property
-    def failure(self) -> str: ...
+    def failure(self) -> str:
+        """Why there are no times, in one line; empty where there are."""
 
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """Seconds of the GPU that the trial cost."""
 
 
 class Clock(Protocol):
     """Times calls of a text at one size of the problem."""
 
-    def time(self, source: str, calls: int) -> Trial: ...
+    def time(self, source: str, calls: int) -> Trial:
+        """Times so many calls of a text; what fails is a trial with its reason and no exception."""
 
 
 @dataclass

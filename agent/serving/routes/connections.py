@@ -32,6 +32,7 @@ class BodyLimits:
         self._app, self._seconds, self._sizes, self._size = app, seconds, sizes, size
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on whose body is read within its size and time: else 413 or 408 is answered."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -78,6 +79,7 @@ class Connection(H11Protocol):
     _reader_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Begins the time that the first header has."""
         super().connection_made(transport)
         self._header_deadline = self.loop.call_later(self.header_seconds, self._no_header)
 
@@ -95,6 +97,7 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the deadlines and lets go whoever waits to write."""
         self._drop_deadline()
         self.resume_writing()
         super().connection_lost(exc)
@@ -105,6 +108,7 @@ class Connection(H11Protocol):
         self._reader_deadline = self._reader_deadline or self.loop.call_later(self.reader_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
+        """The reader takes again: its deadline ends."""
         super().resume_writing()
         if self._reader_deadline is not None:
             self._reader_deadline.cancel()

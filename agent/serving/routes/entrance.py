@@ -36,6 +36,7 @@ class Entrance:
         self._app, self._known, self._needs_token, self._answer = app, known, needs_token, answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, or answers why not and closes the connection unread."""
         refused = self._refusal(scope) if scope["type"] == "http" else None
         if refused is None:
             await self._app(scope, receive, send)

@@ -54,12 +54,15 @@ class Quotas:
             raise RequestRefused(Code.QUOTA, f"{most} verdicts of yours are not finished: ask again in {wait} s", wait)
 
     def pending(self, client: str) -> int:
+        """Verdicts that a client waits for."""
         return len(self._pending.get(client, ()))
 
     def add(self, client: str, verdict_id: str) -> None:
+        """Counts a verdict to a client, once however often it asks."""
         self._pending[client].add(verdict_id)
 
     def wants(self, client: str, verdict_id: str) -> bool:
+        """Whether a client waits for this verdict."""
         return verdict_id in self._pending.get(client, ())
 
     def drop(self, verdict_id: str, client: str | None = None) -> None:

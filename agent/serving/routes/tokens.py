@@ -43,6 +43,7 @@ class Tokens:
 
     @property
     def needed(self) -> bool:
+        """Whether requests must carry a token."""
         return bool(self._names)
 
     def client(self, header: str | None) -> str | None:

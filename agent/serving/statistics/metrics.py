@@ -34,12 +34,15 @@ class ServiceMetrics:
         self._alive = Gauge("judges_alive", "Judges that are alive.", ["device"], **where)
 
     def submitted(self, client: str, known: bool) -> None:
+        """Counts a submission of a client; `known`: its verdict was there or under way."""
         self._submissions.labels(client, str(known).lower()).inc()
 
     def refused(self, code: str) -> None:
+        """Counts a refused request by its error code."""
         self._refused.labels(code).inc()
 
     def judged(self, device: str, report: Report, seconds: float) -> None:
+        """Counts a verdict by where it ended, and its seconds by device."""
         fault = report.failure.fault.value if report.failure else ""
         self._verdicts.labels(device, report.ended_at.value, str(report.correct).lower(), fault).inc()
         self._seconds.labels(device).observe(seconds)

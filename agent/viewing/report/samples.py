@@ -28,6 +28,7 @@ class Cost(Value):
     gpu_seconds: float = 0.0
 
     def plus(self, other: Cost) -> Cost:
+        """The sum of both; dollars are unknown where either's are."""
         dollars = None if self.dollars is None or other.dollars is None else self.dollars + other.dollars
         return Cost(
             turns=self.turns + other.turns,
@@ -74,6 +75,7 @@ class Sample(Value):
 
     @property
     def on_gpu(self) -> bool:
+        """Whether the best candidate was judged on a GPU, so that it has a speed."""
         return self.judged_on not in ("", "cpu")
 
     @property

@@ -34,12 +34,15 @@ class LiveBatch:
         self._doing = "starting"
 
     def watch(self, batch: Batch) -> None:
+        """Shows a batch from the next redraw on."""
         self._batch = batch
 
     def say(self, doing: str) -> None:
+        """Shows one line instead of a batch: what is done before or after it."""
         self._doing, self._batch = doing, None
 
     def line(self) -> str:
+        """The one line, without colours, for where there is no terminal."""
         return self._doing if self._batch is None else standing_line(self._batch.standing).plain
 
     def __rich__(self) -> RenderableType:

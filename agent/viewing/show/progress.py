@@ -60,10 +60,12 @@ class LiveRun:
         self._since = time.monotonic()
 
     def watch(self, run: Run, doing: str) -> None:
+        """Shows the run as it stands, and what it is doing."""
         self.run = run
         self.say(doing)
 
     def say(self, doing: str) -> None:
+        """Shows what is being done, with the seconds since now."""
         self.doing, self._since = doing, time.monotonic()
 
     def __rich__(self) -> RenderableType:

@@ -78,6 +78,7 @@ class Viewer(App[None]):
             self.post_message(message)
 
     def compose(self) -> ComposeResult:
+        """The widgets: a heading, the lineage beside the body, a status line, and a message for small terminals."""
         yield Static(id="heading")
         with Horizontal(id="middle"):
             yield Pager(id="lineage")
@@ -86,15 +87,18 @@ class Viewer(App[None]):
         yield Static(id="small")
 
     def on_mount(self) -> None:
+        """Starts looking for new turns, and draws; without a trajectory the list is opened."""
         self.set_interval(POLL_INTERVAL_SECONDS, self._look)
         self.call_after_refresh(self._draw)
         if self._listing:
             self.call_after_refresh(self._list_trajectories, q_quits=True)
 
     def on_unmount(self) -> None:
+        """Ends the process that compiles, whatever it is at."""
         self._assembling.close()
 
     def on_resize(self, event: Resize) -> None:
+        """Leaves the lineage out of narrow terminals; says what is needed in those that are too small."""
         width, height = event.size
         small = width < SMALLEST[0] or height < SMALLEST[1]
         root = self.screen_stack[0]
@@ -165,25 +169,32 @@ class Viewer(App[None]):
             self._draw()
 
     def action_step(self, by: int) -> None:
+        """Goes `by` turns on (back, where negative)."""
         self._moved(self.position.step(by))
 
     def action_end(self, which: int) -> None:
+        """Goes to the first (0) or last (-1) turn of the trajectory."""
         self._moved(self.position.end(which))
 
     def action_trajectory(self, by: int) -> None:
+        """Goes `by` trajectories on, of those that the filter leaves."""
         self._moved(self.position.move(by))
 
     def action_scroll(self, lines: int) -> None:
+        """Scrolls the body by so many lines, up where negative."""
         self._pager("body").scroll_relative(y=lines, animate=False)
 
     def action_page(self, pages: int) -> None:
+        """Scrolls the body by so many pages, each of its height but two lines."""
         pager = self._pager("body")
         pager.scroll_relative(y=pages * max(1, pager.size.height - 2), animate=False)
 
     def action_top(self) -> None:
+        """Scrolls the body to its beginning."""
         self._pager("body").scroll_home(animate=False)
 
     def action_bottom(self) -> None:
+        """Scrolls the body to its end."""
         self._pager("body").scroll_end(animate=False)
 
     def action_view(self, name: str) -> None:
@@ -193,12 +204,14 @@ class Viewer(App[None]):
         self._draw()
 
     def action_refresh(self) -> None:
+        """Reads the database again, and compiles again what was compiled."""
         changed = self.position.refresh()
         self._assemblies.clear()
         self._draw(keep=True)
         self.say("read again" if changed else "read again: nothing new")
 
     def action_follow(self) -> None:
+        """Begins or ends following the newest turn while a run is at work."""
         self.following = not self.following
         if self.following:
             self.position.follow()
@@ -212,6 +225,8 @@ class Viewer(App[None]):
                     self._draw()
 
     def action_filter(self) -> None:
+        """Asks for a filter of the trajectories; one that leaves none is refused and changes nothing."""
+
         def chosen(text: str | None) -> None:
             if text is not None:
                 with self._told():
@@ -222,6 +237,8 @@ class Viewer(App[None]):
         self.push_screen(LineDialog("filter (nothing: all)", self._filter_text, EXAMPLE, parse_filter), chosen)
 
     def action_search(self) -> None:
+        """Asks for a text to find in this turn, or, after a second slash, in the whole database."""
+
         def chosen(text: str | None) -> None:
             if text and text.startswith("/"):
                 with self._told():
@@ -233,6 +250,7 @@ class Viewer(App[None]):
         self.push_screen(LineDialog("search this text; // searches the whole database", self._looked_for), chosen)
 
     def action_again(self, step: int) -> None:
+        """Goes to the next (1) or previous (-1) place of the text that was searched last."""
         if self._looked_for:
             self._find(step)
         else:
@@ -264,6 +282,7 @@ class Viewer(App[None]):
         self.push_screen(screen, chosen)
 
     def action_list(self) -> None:
+        """Opens the list of trajectories; q closes it and returns to this turn."""
         self._list_trajectories(q_quits=False)
 
     def _list_trajectories(self, q_quits: bool) -> None:
@@ -282,6 +301,7 @@ class Viewer(App[None]):
         self.push_screen(Choose(f"trajectories{fitting}", HEADINGS, more, here, q_quits), chosen)
 
     def action_export(self) -> None:
+        """Asks for a path and writes this turn's kernel there. Raises InputError where the turn has none."""
         turn = self.position.turn()
         if turn is None:
             raise InputError("there is no turn yet: nothing to export")
@@ -295,13 +315,16 @@ class Viewer(App[None]):
         self.push_screen(LineDialog("write the kernel to", default_name(turn)), chosen)
 
     def action_help(self) -> None:
+        """Opens the list of keys."""
         self.push_screen(Help())
 
     def on_step(self, message: AssemblyProgress) -> None:
+        """Says how far the compilation of the turn on the screen is."""
         if self._compiling(message.candidate_id):
             self.say(message.text, QUIET)
 
     def on_assembled(self, message: Assembled) -> None:
+        """Keeps what was compiled, and draws it where its turn is on the screen."""
         self._assemblies[message.candidate_id] = message.found
         if self._compiling(message.candidate_id):
             self.say("")

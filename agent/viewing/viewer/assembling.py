@@ -59,6 +59,7 @@ class Assembling:
                 self._thread.start()
 
     def close(self) -> None:
+        """Ends the thread and its compiler, without waiting for a compilation that is under way."""
         with self._change:
             self._closed = True
             self._change.notify()

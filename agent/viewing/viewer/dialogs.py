@@ -37,12 +37,14 @@ class LineDialog(ModalScreen[str | None]):
         self._label, self._value, self._hint, self._check = label, value, hint, check
 
     def compose(self) -> ComposeResult:
+        """The widgets: the label, one line of input with the last text selected, and a hint."""
         with Vertical(classes="dialog"):
             yield Static(Text(self._label, style=LABEL))
             yield Input(value=self._value, select_on_focus=True)
             yield Static(Text(self._hint, style=QUIET), id="refused")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Closes with the text; one that the check refuses stays, with the reason below it."""
         try:
             self._check(event.value)
         except InputError as error:
@@ -51,6 +53,7 @@ class LineDialog(ModalScreen[str | None]):
             self.dismiss(event.value)
 
     def action_close(self) -> None:
+        """Closes without a text."""
         self.dismiss(None)
 
 
@@ -84,12 +87,14 @@ class Choose(ModalScreen[int | None]):
         self._numbers: list[int] = []
 
     def compose(self) -> ComposeResult:
+        """The widgets: a title, a table to choose a row of, and the keys."""
         with Vertical(classes="dialog tall"):
             yield Static(Text(self._title, style=LABEL))
             yield DataTable(cursor_type="row")
             yield Static(Text(f"enter opens  ? help  q {'quits' if self._q_quits else 'closes'}", style=QUIET))
 
     def on_mount(self) -> None:
+        """Fills the table with its first page, and puts the cursor on the row that was chosen last."""
         table = self.query_one(DataTable)
         table.add_columns(*self._headings)
         self._load()
@@ -109,27 +114,33 @@ class Choose(ModalScreen[int | None]):
             table.add_row(*cells)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        """Loads the next page when the cursor comes to the last row."""
         if self._numbers and event.cursor_row == len(self._numbers) - 1:
             self._load()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Closes with the number of the chosen row."""
         if 0 <= event.cursor_row < len(self._numbers):
             self.dismiss(self._numbers[event.cursor_row])
 
     def action_move(self, by: int) -> None:
+        """Moves the cursor a row down, or up where `by` is negative."""
         table = self.query_one(DataTable)
         table.action_cursor_down() if by > 0 else table.action_cursor_up()
 
     def action_leave(self) -> None:
+        """Quits the program where this is its first screen, else closes the list."""
         if self._q_quits:
             self.app.exit()
         else:
             self.dismiss(None)
 
     def action_help(self) -> None:
+        """Opens the list of keys."""
         self.app.push_screen(Help())
 
     def action_close(self) -> None:
+        """Closes without a choice."""
         self.dismiss(None)
 
 
@@ -144,16 +155,20 @@ class Help(ModalScreen[None]):
     ]
 
     def compose(self) -> ComposeResult:
+        """The widgets: a title and the list of keys, which scrolls."""
         with Vertical(classes="dialog tall"):
             yield Static(Text("keys", style=LABEL))
             yield Pager(id="keys")
 
     def on_mount(self) -> None:
+        """Writes a line for each key of the viewer."""
         lines = [Text.assemble((f"{written:<10}", "bold"), text) for _, _, written, text in KEYS]
         self.query_one(Pager).show(Text("\n").join(lines))
 
     def action_scroll(self, by: int) -> None:
+        """Scrolls by so many lines, up where negative."""
         self.query_one(Pager).scroll_relative(y=by, animate=False)
 
     def action_close(self) -> None:
+        """Closes the list of keys."""
         self.dismiss(None)

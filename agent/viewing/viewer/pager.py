@@ -45,6 +45,7 @@ class Pager(ScrollView, can_focus=False):
             self.scroll_to(0, 0, animate=False, immediate=True)
 
     def on_resize(self) -> None:
+        """Breaks the text into lines anew where the width has changed."""
         if self.scrollable_content_region.width != self._width:
             self._lay_out()
 
@@ -89,6 +90,7 @@ class Pager(ScrollView, can_focus=False):
         self._at = min(self._at, len(self._matches) - 1)
 
     def render_line(self, y: int) -> Strip:
+        """The line at row `y` of the screen, with the matches of the search marked."""
         place = y + self.scroll_offset.y
         if place >= len(self._strips):
             return Strip.blank(self.size.width, self.rich_style)

@@ -29,6 +29,7 @@ class Position:
 
     @property
     def filtered(self) -> bool:
+        """Whether a filter leaves trajectories out."""
         return filters(self.wanted)
 
     def turn(self) -> Turn | None:

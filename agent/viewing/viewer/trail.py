@@ -40,6 +40,7 @@ class Trail:
         return str(targets[0])
 
     def place_of(self, candidate_id: int) -> int | None:
+        """The place of a candidate in the trail, None where it is not in it."""
         return next((place for place, entry in enumerate(self.entries) if entry.candidate.id == candidate_id), None)
 
     def wanted(self) -> list[int]:
