@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
+import re
 import signal
 import time
 import warnings
@@ -67,6 +68,7 @@ def _import_rooms() -> None:
 
 
 _prepared: list[bool] = []
+_LAST_INDEX = re.compile(r"\[\d+\]$")
 
 
 def _prepare() -> None:
@@ -192,11 +194,21 @@ def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
         return source, guesses
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     own, others = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
-    varying = {p for p, n in own.items() if any(o.get(p, n) != n for o in others)}
+    varying = _varying(own, others)
     base = source
     if any(own[p] == 1 for p in varying):  # what is one in the problem would be taken for a broadcast
         base = next((v for v, o in zip(varied, others, strict=True) if all(o.get(p) != 1 for p in varying)), source)
     return base, [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
+
+
+def _varying(own: dict[str, int], others: list[dict[str, int]]) -> set[str]:
+    """Paths of the numbers that are not the same at every size. A list may be shorter at a small size, a network have
+    fewer layers: what it then lacks varies as the rest of the list does.
+    """
+    found = {p for p, n in own.items() if any(o.get(p, n) != n for o in others)}
+    lists = {_LAST_INDEX.sub("", p) for p in found if _LAST_INDEX.search(p) and ".shape[" not in p}
+    lacking = {p for p in own if any(p not in o for o in others)}
+    return found | {p for p in lacking if _LAST_INDEX.sub("", p) in lists}
 
 
 def _attempt(source: str, free: Any, strict: bool, tf32: bool) -> dict[str, Any]:

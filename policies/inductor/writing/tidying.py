@@ -176,10 +176,20 @@ def converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
         return ast.parse(f"{inner.id} * 1.0", mode="eval").body
     if ast.unparse(node.args[0]) == "tl.float32" and re.fullmatch(r"ks\d+ \* 1\.0", ast.unparse(inner)):
         return inner
+    if _of_sizes(inner):  # Triton makes a constant of an argument that is 1, and a constant has no `to`
+        return ast.parse(f"tl.cast({ast.unparse(inner)}, {ast.unparse(node.args[0])})", mode="eval").body
     same = isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith(".to")
     if same and isinstance(inner, ast.Call) and ast.dump(inner.args[0]) == ast.dump(node.args[0]):
         return inner
     return node
+
+
+def _of_sizes(value: ast.expr) -> bool:
+    """Whether it is arithmetic of sizes that the host passes, and of nothing else."""
+    nodes = list(ast.walk(value))
+    parts = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.Load)
+    names = [n.id for n in nodes if isinstance(n, ast.Name)]
+    return bool(names) and all(isinstance(n, parts) for n in nodes) and all(re.fullmatch(r"ks\d+", n) for n in names)
 
 
 def quotients_named(function: ast.FunctionDef) -> None:

@@ -4,6 +4,7 @@ goal.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -198,3 +199,36 @@ def test_what_the_judge_makes_smaller_is_a_size_for_the_draft_too():
     )
     varied = varied_sources(Problem(name="block", source=text))
     assert any("return [3, 64]" not in source for source in varied)
+
+
+LAYERS = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, inside, hidden):
+        super().__init__()
+        sizes = [inside, *hidden]
+        self.layers = nn.Sequential(*(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])))
+
+    def forward(self, x):
+        return self.layers(x)
+
+inside = 384
+hidden = [256] * 12
+
+def get_inputs():
+    return [torch.randn(512, inside)]
+
+def get_init_inputs():
+    return [inside, hidden]
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_layers_that_a_small_size_lacks_have_sizes_too(drafter: Drafter):
+    """The CPU's sizes have fewer layers; the twelfth varies as the first does."""
+    made = drafter.draft(Problem(name="layers", source=LAYERS))
+    assert made.usable, made.refused
+    assert made.fixed_sizes == ()
+    assert not re.search(r"\b256\b", made.source.partition("class ModelNew")[2])

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.writing import lines, tidying
+from kernelwright.policies.inductor.writing import lines, plain, tidying
 
 
 def simplified(*statements: str) -> list[str]:
@@ -37,6 +37,22 @@ def simplified(*statements: str) -> list[str]:
 )
 def test_an_expression_is_simplified_only_where_it_stays_the_same(before: str, after: str):
     assert simplified(before) == [after]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a = ks0.to(tl.float64)", "a = tl.cast(ks0, tl.float64)"),
+        ("a = (ks0 * ks0).to(tl.float32)", "a = tl.cast(ks0 * ks0, tl.float32)"),
+        ("a = ks0.to(tl.float32)", "a = ks0 * 1.0"),
+        ("a = (ks0 + x).to(tl.float32)", "a = (ks0 + x).to(tl.float32)"),
+    ],
+)
+def test_a_size_is_converted_by_a_function(before: str, after: str):
+    """Triton makes a constant of an argument that is 1, and that has no method `to`."""
+    function = ast.parse(f"def kernel(p, ks0, x):\n    {before}\n    tl.store(p, a)\n").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert ast.unparse(plain.plain_function(function).body[0]) == after
 
 
 def test_a_constant_that_is_assigned_twice_differently_stays_a_tensor():
