@@ -2,16 +2,16 @@
 a policy, turns or a database.
 
     python -m bench.compiler_drafts FOLDER [--level 1] [--device cpu] [--modes strict,share] [--only REGEX]
-        [--workers 1] [--seconds N] [--draft-seconds N] [--tune SECONDS] [--keep DRAFTS] [--draft-only]
-        [--out bench/results/compiler_drafts-NAME]
+        [--workers 1] [--seconds N] [--draft-seconds N] [--tune SECONDS] [--precision any] [--keep DRAFTS]
+        [--draft-only] [--out bench/results/compiler_drafts-NAME]
 
 FOLDER is a folder of problem files, or a checkout of KernelBench or of TritonBench (whose T channel it then is).
 
 On a CPU a draft is compiled for one target and replayed under Triton's interpreter at small sizes; on a GPU
 (`--device cuda:0`) it is judged and timed at full size. A draft that is right but for its precision is judged again
-with its products in fp32. `--tune SECONDS` lets TUNE search the numbers of every right draft, for so many seconds of
-the GPU each, and judges what won once more. `NAME.md` is for people, `NAME.json` for machines; both are written again
-after every problem, so that Ctrl-C keeps what is done.
+with its products in fp32; `--precision ieee` makes them so at once. `--tune SECONDS` lets TUNE search the numbers of
+every right draft, for so many seconds of the GPU each, and judges what won once more. `NAME.md` is for people,
+`NAME.json` for machines; both are written again after every problem, so that Ctrl-C keeps what is done.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from bench.compiler_drafts_table import Row, best_table, table, text
 from bench.compiler_drafts_tuning import tuned
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.policies.inductor.draft import LONG, Mode, in_fp32
+from kernelwright.agent.tuning.settings import PrecisionClass
+from kernelwright.policies.inductor.draft import LONG, Draft, Mode, in_fp32, is_split
 from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.pipeline import Evaluator
@@ -47,15 +48,22 @@ take all but a thousandth of the GPU's time.
 
 def measured(
     problem: Problem, mode: Mode, drafter: Drafter, evaluator: Evaluator | None, keep: Path | None,
-    seconds: float | None = None,
+    seconds: float | None = None, precision: PrecisionClass = PrecisionClass.ANY,
 ) -> Row:  # fmt: skip
     """Drafts one problem, and judges the draft where there is somebody to judge it. seconds: of the GPU, for TUNE."""
     row = Row(problem=problem.title or problem.name, level=problem.family, mode=mode)
     start = time.monotonic()
-    made = drafter.draft(problem, RULES[mode], tf32=evaluator is None or evaluator.on_gpu)
+    on_gpu = evaluator is None or evaluator.on_gpu
+
+    def drafted(split: bool) -> Draft:
+        tf32 = on_gpu and precision is PrecisionClass.ANY
+        return drafter.draft(problem, RULES[mode], tf32=tf32, split=on_gpu and split)
+
+    made = drafted(precision is not PrecisionClass.IEEE)
     row = row.with_(
         drafted=made.usable, refused=made.refused, kernels=made.kernels, library_calls=made.library_calls,
-        fixed_sizes=made.fixed_sizes, algebra=made.algebra, draft_seconds=time.monotonic() - start,
+        fixed_sizes=made.fixed_sizes, algebra=made.algebra, split=is_split(made.source),
+        draft_seconds=time.monotonic() - start,
     )  # fmt: skip
     if not made.usable:
         return row.with_(reason=made.refused)
@@ -66,8 +74,9 @@ def measured(
     try:
         report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
         imprecise = report.failure is not None and report.failure.fault in ARITHMETIC_FAULTS
-        if imprecise and (exact := in_fp32(source)):
-            row, source = row.with_(in_fp32=True), exact
+        exact = (drafted(False).source if row.split else in_fp32(source)) if imprecise else ""
+        if exact:
+            row, source = row.with_(in_fp32=True, split=False), exact
             report = evaluator.evaluate(problem, source, Options(own_work=RULES[mode]))
         row = _judged(row, report, time.monotonic() - start)
         if seconds is not None and row.correct:
@@ -141,6 +150,10 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="after which no problem is begun")
     parser.add_argument("--draft-seconds", type=float, default=LONG, help="for one draft")
     parser.add_argument("--tune", type=float, metavar="SECONDS", help="of the GPU, for each right draft")
+    parser.add_argument(
+        "--precision", type=PrecisionClass, default=PrecisionClass.ANY, choices=list(PrecisionClass),
+        help="of products of fp32",
+    )  # fmt: skip
     parser.add_argument("--keep", type=Path, help="a folder for the drafts")
     parser.add_argument("--draft-only", action="store_true", help="judge nothing")
     parser.add_argument("--out", type=Path, default=Path("bench/results/compiler_drafts"))
@@ -168,7 +181,9 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
 
         def one(problem: Problem, mode: Mode) -> Row | None:
             late = arguments.seconds is not None and time.monotonic() - start > arguments.seconds
-            return None if late else measured(problem, mode, drafter, evaluator, arguments.keep, arguments.tune)
+            if late:
+                return None
+            return measured(problem, mode, drafter, evaluator, arguments.keep, arguments.tune, arguments.precision)
 
         jobs = {pool.submit(one, *pair): number for number, pair in enumerate(asked)}
         for job in as_completed(jobs):

@@ -38,7 +38,9 @@ class Row(Value):
     degenerate: tuple[str, ...] = ()
     """Answers that are not the problem's and pass, by its manifest."""
     in_fp32: bool = False
-    """Its products of tf32 were refused, and are made in fp32."""
+    """Its products of tf32 or of parts were refused, and are made in fp32."""
+    split: bool = False
+    """Its products of fp32 are several products of float16 parts: it has no figure without them."""
     tuning: TunedRow | None = None
     """Where it was tuned: the speedups are those of the tuned text."""
     untuned: float | None = None
@@ -105,7 +107,7 @@ def best_of_modes(rows: Sequence[Row]) -> list[Row]:
 
 def best_table(rows: Sequence[Row]) -> list[str]:
     """By level, over the best row of each problem: all of them, then without those that are told apart, then also
-    without products of fp32 that are several of fewer bits.
+    without products of fp32 that are several of fewer bits (a draft that is made of such is left out there).
     """
     lines = [
         "| level | of | right and timed | fast_1 | over eager | over torch.compile |",
@@ -115,12 +117,13 @@ def best_table(rows: Sequence[Row]) -> list[str]:
     for level in sorted({r.level for r in best}):
         own = [r for r in best if r.level == level]
         same = [r for r in own if not r.apart]
+        whole = [r for r in best_of_modes([r for r in rows if not r.split]) if r.level == level and not r.apart]
         unsplit = [
             r.with_(
                 speedup=(r.speedup or 0.0) * r.unsplit,
                 speedup_compiled=r.speedup_compiled * r.unsplit if r.speedup_compiled else None,
             )
-            for r in same
+            for r in whole
         ]
         for name, part in (("all", own), ("the same work", same), ("the same work, no split products", unsplit)):
             lines.append(
@@ -174,7 +177,8 @@ def text(rows: Sequence[Row], command: str, machine: str, seconds: float) -> str
         "Best of the modes": best_table(rows),
         "No speed of the same work": apart,
         "Tuned": tuned_table(rows),
-        "Products of tf32 refused, judged again in fp32": in_fp32,
+        "Products of tf32 or of parts refused, judged again in fp32": in_fp32,
+        "Products of fp32 made of float16 parts": [f"- {r.problem} ({r.mode})" for r in rows if r.correct and r.split],
         "Not correct": ["| problem | mode | why |", "|---|---|---|", *failed] if failed else [],
         "Correct, with a size that tracing fixed": fixed,
     }

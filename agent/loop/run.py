@@ -20,7 +20,7 @@ from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import PAUSES, Spent, StopReason, exhausted, spent_on
 from kernelwright.policies.base import Completion, Origin, Policy, PolicyRefused, PolicyUnavailable, Request
-from kernelwright.policies.inductor.draft import in_fp32
+from kernelwright.policies.inductor.draft import in_fp32, is_split
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError
 from kernelwright.store.lineage import history
@@ -132,7 +132,8 @@ class Run:
         failure = last.report.failure if last is not None and last.report is not None else None
         if last is None or failure is None or self.state is not State.REPAIR or last.origin is not Origin.COMPILER:
             return False
-        return failure.fault in ARITHMETIC_FAULTS and bool(in_fp32(last.source or ""))
+        source = last.source or ""
+        return failure.fault in ARITHMETIC_FAULTS and (bool(in_fp32(source)) or is_split(source))
 
     def stop(self, reason: StopReason, message: str = "") -> None:
         """Writes why, and ends. After a pause the same command goes on."""

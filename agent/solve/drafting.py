@@ -70,14 +70,22 @@ class Drafter(AbstractContextManager["Drafter"]):
             return DraftedTurn(policy, lambda: Draft(source=source), Origin.FILE)
         turn = 1 if settings.draft == DraftKind.AUTO else 0
         tf32 = settings.device != "cpu" and settings.precision in ("", "any")
-        return DraftedTurn(policy, lambda: self.draft(problem, settings.own_work, settings.partial, tf32), turn=turn)
+        split = settings.device != "cpu" and settings.precision in ("", "split", "any")
 
-    def draft(self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False) -> Draft:
+        def made(split: bool) -> Draft:
+            return self.draft(problem, settings.own_work, settings.partial, tf32, split)
+
+        return DraftedTurn(policy, lambda: made(split), turn=turn, make_exact=lambda: made(False))
+
+    def draft(
+        self, problem: Problem, own_work: str = "strict", partial: bool = False, tf32: bool = False,
+        split: bool = False,
+    ) -> Draft:  # fmt: skip
         """One kernel in place of a pattern where one fits (flash attention); else the compiler's, strict or with a
         library's products as the rule of own work allows.
 
         partial: products are the draft's own, and what there is no kernel for stays in torch. tf32: convolutions of
-        fp32 multiply as the library's do by default on a GPU.
+        fp32 multiply as the library's do by default on a GPU. split: large products of fp32 are made of float16 parts.
         """
         if (transformed := self._templates.draft(problem)) is not None:
             return transformed
@@ -87,7 +95,7 @@ class Drafter(AbstractContextManager["Drafter"]):
         try:
             made = draft(
                 problem.source, self.run, mode=mode, partial=partial or not strict, varied=varied_sources(problem),
-                tf32=tf32, seconds=self._seconds,
+                tf32=tf32, split=split, seconds=self._seconds,
             )  # fmt: skip
         except InfrastructureError as error:
             made = Draft(mode=mode, refused=str(error))

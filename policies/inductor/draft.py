@@ -21,6 +21,9 @@ GRACE = 10.0
 NAME = "compiler"
 """The name under which the compiler is a policy."""
 
+SPLIT_MARK = "# Products of fp32 are three products of float16 parts each, added up in fp32."
+"""A line of the head of such a draft."""
+
 Runner = Callable[[str, dict[str, Any], float], dict[str, Any]]
 """Calls an entry with a payload in a process of its own, for so many seconds, and returns its answer.
 
@@ -71,20 +74,27 @@ def draft(
     partial: bool = False,
     varied: tuple[str, ...] = (),
     tf32: bool = False,
+    split: bool = False,
     seconds: float = SECONDS,
 ) -> Draft:
     """The compiler's draft for a problem's text.
 
     partial: operators that have no kernel of their own stay in torch, instead of ending the draft. varied: the same
     problem at other sizes, whose differences tell which numbers are sizes. tf32: convolutions of fp32 multiply in tf32
-    where torch.backends.cudnn.allow_tf32 lets torch's own do so, which is its default on a GPU.
+    where torch.backends.cudnn.allow_tf32 lets torch's own do so, which is its default on a GPU. split: large products
+    of fp32 are three products of float16 parts, which keep fp32's accuracy.
     Never raises for what is wrong with the problem.
     """
     asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32,
-        "seconds": seconds}  # fmt: skip
+             "seconds": seconds, "split": split}  # fmt: skip
     answer = run(ENTRY, asked, seconds + GRACE)
     known = {name: answer[name] for name in Draft.model_fields if name in answer}
     return Draft.model_validate({**known, "mode": mode})
+
+
+def is_split(source: str) -> bool:
+    """Whether a draft's products of fp32 are several products of its parts. In fp32 it is another draft."""
+    return f"\n{SPLIT_MARK}\n" in source
 
 
 def in_fp32(source: str) -> str:

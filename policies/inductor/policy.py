@@ -19,7 +19,7 @@ from kernelwright.policies.base import (
     Usage,
 )
 from kernelwright.policies.forwarding import Forwarding
-from kernelwright.policies.inductor.draft import NAME, Draft, in_fp32
+from kernelwright.policies.inductor.draft import NAME, Draft, in_fp32, is_split
 
 IMPRECISE = "precision"
 """What a request says of a candidate that is right but for its rounding (tools/faults.py)."""
@@ -42,14 +42,15 @@ class CompilerPolicy:
 
 class DraftedTurn(Forwarding):
     """Answers one turn of a conversation with a draft that the policy did not write; every other turn is the policy's,
-    but for a repair of the draft's precision: products of tf32 are then made in fp32.
+    but for a repair of the draft's precision: products of tf32 or of parts are then made in fp32.
 
     The completion names `compiler` (or `file`) as its policy and holds no token ids, so it is never a row of GRPO.
     """
 
     def __init__(
-        self, policy: Policy, make: Callable[[], Draft], origin: Origin = Origin.COMPILER, turn: int = 0
-    ) -> None:
+        self, policy: Policy, make: Callable[[], Draft], origin: Origin = Origin.COMPILER, turn: int = 0,
+        make_exact: Callable[[], Draft] | None = None,
+    ) -> None:  # fmt: skip
         """Wraps a policy.
 
         Args:
@@ -57,10 +58,12 @@ class DraftedTurn(Forwarding):
             make: Makes the draft; called once, when its turn comes.
             origin: Who wrote the draft; the stored turn names it as its policy too.
             turn: The turn that the draft answers, from 0.
+            make_exact: Makes the draft without products of parts, where it has them and they are refused.
         """
         super().__init__(policy)
         self._make, self._origin, self._turn = make, origin, turn
         self._made: Draft | None = None
+        self._make_exact = make_exact
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         return [completion for request in requests for completion in self._one(request)]
@@ -79,6 +82,9 @@ class DraftedTurn(Forwarding):
         if request.turn != self._turn + 1 or request.fault != IMPRECISE:
             return None
         made = self._made or self._make()  # a run that goes on in another process
+        if is_split(made.source):
+            again = self._make_exact() if self._make_exact is not None else Draft()
+            return again if again.usable and not is_split(again.source) else None
         source = in_fp32(made.source)
         return made.with_(source=source, seconds=0.0) if source else None
 

@@ -90,17 +90,18 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     _prepare()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        asked = (payload[name] for name in ("source", "mode", "partial", "varied", "tf32", "seconds"))
+        asked = (payload[name] for name in ("source", "mode", "partial", "varied", "tf32", "seconds", "split"))
         channel.send(answer(*asked))
 
 
 def answer(
-    source: str, mode: str, partial: bool, varied: list[str], tf32: bool = False, seconds: float = SECONDS
-) -> dict[str, Any]:
+    source: str, mode: str, partial: bool, varied: list[str], tf32: bool = False, seconds: float = SECONDS,
+    split: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """The fields of a Draft after at most `seconds`: of the best attempt until then, or where the first one was."""
     start = time.monotonic()
     try:
-        made = drafted(source, mode == "strict", partial, varied, tf32, seconds)
+        made = drafted(source, mode == "strict", partial, varied, tf32, seconds, split)
     except OutOfTime as error:
         made = {"refused": f"no draft within {seconds:g} s{_place(error, source)}"}
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
@@ -132,14 +133,15 @@ def _reason(error: Exception, source: str) -> str:
 
 
 def drafted(
-    source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False, seconds: float = SECONDS
-) -> dict[str, Any]:
+    source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False, seconds: float = SECONDS,
+    split: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Raises the first attempt's exception where no attempt gives a draft, or OutOfTime."""
     start = time.monotonic()
     base, attempts = _attempts(source, varied)
     first: BaseException | None = None
     best: dict[str, Any] | None = None
-    with _lowerings(strict), _within(seconds):
+    with _lowerings(strict, split), _within(seconds):
         for free in attempts:
             try:
                 made = _attempt(base, free, strict and not partial, tf32)
@@ -230,8 +232,8 @@ def _attempt(source: str, free: Any, strict: bool, tf32: bool) -> dict[str, Any]
 class _lowerings:
     """The lowerings of a mode, for as long as it is entered."""
 
-    def __init__(self, strict: bool) -> None:
-        self._strict = strict
+    def __init__(self, strict: bool, split: bool) -> None:
+        self._strict, self._split = strict, split
 
     def __enter__(self) -> None:
         from torch._inductor import lowering
@@ -245,7 +247,7 @@ class _lowerings:
         configure(self._strict)
         online_softmax()
         if self._strict:
-            own_products()
+            own_products(self._split)
             own_convolutions()
         else:
             library_convolutions()

@@ -40,10 +40,11 @@ def test_what_algebra_gains_is_told_apart_and_split_products_are_taken_back():
         Row(problem="relu", level="level2", mode=Mode.STRICT, correct=True, speedup=0.5),
         Row(problem="relu", level="level2", mode=Mode.SHARE, correct=True, speedup=2.0, speedup_compiled=1.0,
             tuning=TunedRow(unsplit=0.25)),
+        Row(problem="relu", level="level2", mode=Mode.STRICT, correct=True, speedup=4.0, split=True),
         Row(problem="wrong", level="level2", mode=Mode.SHARE, speedup=9.0),
     ]  # fmt: skip
     _, _, whole, same, unsplit = best_table(rows)
-    assert whole.split("|")[2:6] == [" all ", " 2 ", " 2 ", " 6.32 "]
-    assert same.split("|")[2:7] == [" the same work ", " 1 ", " 1 ", " 2.00 ", " 1.00 "]
+    assert whole.split("|")[2:6] == [" all ", " 2 ", " 2 ", " 8.94 "]
+    assert same.split("|")[2:7] == [" the same work ", " 1 ", " 1 ", " 4.00 ", " - "]
     assert unsplit.split("|")[3:7] == [" 1 ", " 0 ", " 0.50 ", " 0.25 "]
     assert "sum (strict): 20.00 over eager, exact algebra" in text(rows, "command", "machine", 1.0)

@@ -6,20 +6,33 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernelwright.policies.inductor.lowering.split_products import (
+    hint_of,
+    split_product,
+    transposed,
+    worth_splitting,
+)
 
-def own_products() -> None:
-    """Replaces the lowerings of mm, bmm, addmm and baddbmm for the rest of this process."""
+LEAST_ROWS = 128
+"""Of the left operand, at the problem's own sizes, from which on the right one is turned first."""
+
+
+def own_products(split: bool) -> None:
+    """Replaces the lowerings of mm, bmm, addmm and baddbmm for the rest of this process.
+
+    split: large ones of fp32 are made of parts.
+    """
     import torch
     from torch._inductor.lowering import lowerings
 
     aten = torch.ops.aten
     for operator, left, right, axis in ((aten.mm.default, -1, 0, 1), (aten.bmm.default, -1, 1, 2)):
-        lowerings[operator] = _product(lowerings[operator], left, right, axis)
+        lowerings[operator] = _product(lowerings[operator], left, right, axis, split)
     lowerings[aten.addmm.default] = _with_base(aten.mm.default)
     lowerings[aten.baddbmm.default] = _with_base(aten.bmm.default)
 
 
-def _product(by_dot: Any, left: int, right: int, axis: int) -> Any:
+def _product(by_dot: Any, left: int, right: int, axis: int, split: bool) -> Any:
     """`tl.dot` where Inductor can use it; elsewhere (a side of one, float64) elements are multiplied and summed
     along `axis`.
     """
@@ -31,11 +44,36 @@ def _product(by_dot: Any, left: int, right: int, axis: int) -> Any:
 
     def lowered(a: Any, b: Any, **options: Any) -> Any:
         if use_native_matmul(a, b):
-            return by_dot(a, b, **options)
+            if split and worth_splitting(a, b):
+                return split_product(a, b)
+            return by_dot(a, rows_beside(b) if worth_turning(a, b) else b, **options)
         wide_a, wide_b = lowerings[aten.unsqueeze](a, left), lowerings[aten.unsqueeze](b, right)
         return lowerings[aten.sum](lowerings[aten.mul](wide_a, wide_b), [axis])
 
     return lowered
+
+
+def worth_turning(a: Any, b: Any) -> bool:
+    """Whether the right operand of a product in fp32 lies with the elements of its columns side by side, and is read so
+    often that a copy which lies by rows is cheap beside that: the threads of a warp would read 32 columns from one bank
+    of shared memory, which takes three times as long as the product itself (x @ weight.T).
+    """
+    import torch
+
+    rows = hint_of(a.get_size()[-2])
+    return b.get_dtype() == torch.float32 and rows >= LEAST_ROWS and transposed(b)
+
+
+def rows_beside(b: Any) -> Any:
+    """A copy of a matrix, or of a batch of them, whose rows lie side by side."""
+    from torch._inductor import ir
+
+    made = ir.Pointwise.create(
+        device=b.get_device(), dtype=b.get_dtype(), inner_fn=b.make_loader(), ranges=list(b.get_size())
+    )
+    made.realize()
+    ir.as_storage_and_layout(made, freeze=True, want_contiguous=True)
+    return made
 
 
 def _with_base(product: Any) -> Any:

@@ -46,6 +46,8 @@ EXACT = (Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 8, 3))
 """Of fp32 in fp32, without tensor cores: the first that gives a GPU enough to do."""
 HALF = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4))
 """Of fp16 and bf16."""
+PARTS = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 3))
+"""Of fp32 in parts of bfloat16: two sums for each element are held in registers, and larger tiles spill."""
 GATHERED = Tile(128, 64, 32, 8, 2)
 """Of convolutions in fp32 without tensor cores, whose patches are gathered: their addresses take registers too."""
 PATCHES = Tile(128, 128, 32, 8, 3)
@@ -59,7 +61,7 @@ def product_tile(kernel: Kernel) -> Tile:
     """The largest tile that gives enough programs at the problem's own sizes, or the smallest."""
     if kernel.convolves:
         return GATHERED if kernel.single and not kernel.by_tf32 else PATCHES
-    tiles = EXACT if kernel.single else HALF
+    tiles = PARTS if kernel.in_parts else EXACT if kernel.single else HALF
     rows, columns, batch = (kernel.hints.get(side, 1) for side in ("Y", "X", "Z"))
     for tile in tiles:
         if batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns) >= ENOUGH:
@@ -111,4 +113,4 @@ def stages(kernel: Kernel) -> int | None:
     if not kernel.dot:
         return None
     loads = kernel.text.split("tl.dot(")[0].count("tl.load(")
-    return 1 if loads > 2 else product_tile(kernel).stages
+    return 1 if loads > 2 and not kernel.in_parts else product_tile(kernel).stages

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kernelwright.policies.inductor.draft import SPLIT_MARK
 from kernelwright.policies.inductor.lowering.generating import Generated
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import Traced
@@ -102,6 +103,8 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
 
 def _head(traced: Traced, host: Host) -> str:
     lines = ["# Drafted by torch's compiler (Inductor), and rewritten. Block sizes are not tuned."]
+    if any(launch.kernel.in_parts for launch in host.launches()):
+        lines.append(SPLIT_MARK)
     if traced.fixed:
         lines.append(f"# Right at the problem's own size only of: {', '.join(traced.fixed)}.")
     if host.library:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.writing.products.parts import splits
 
 KINDS = {"persistent_reduction": "reduction", "reduction": "reduction", "pointwise": "pointwise", "split_scan": "scan"}
 """Inductor's decorators, in words."""
@@ -62,6 +63,10 @@ class Kernel:
     """Its programs take tiles in groups."""
     single: bool = True
     """What it multiplies is fp32."""
+    in_parts: bool = False
+    """It multiplies high and low parts of fp32."""
+    splits: bool = False
+    """It splits an operand into them."""
     library_tf32: bool = False
     """torch.backends.cudnn.allow_tf32, as the problem leaves it."""
 
@@ -118,13 +123,15 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     operators = tuple(o.strip().removeprefix("aten.") for o in listed[1].split(",")) if listed and listed[1] else ()
     meta = ast.unparse(words["inductor_meta"])
     dot = "tl.dot(" in body
+    apart = splits(body) and all(o in QUIET or re.match(MATMUL_OPERATOR, o) for o in operators)
     return Kernel(
         original=original,
-        name=_unique(f"{_family(operators, KINDS[heuristic], dot)}_kernel", taken),
+        name=_unique(f"{'parts' if apart else _family(operators, KINDS[heuristic], dot)}_kernel", taken),
         function=function,
         others=others,
         kind=KINDS[heuristic],
         dot=dot,
+        splits=apart,
         persistent=heuristic == "persistent_reduction",
         operators=operators,
         hints={k.upper().rstrip("_"): int(v) for k, v in ast.literal_eval(words["size_hints"]).items()},
@@ -198,6 +205,8 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def covered(kernel: Kernel) -> str:
     """One line for the kernel's comment: the operators that it stands for."""
+    if kernel.splits:
+        return f"an operand of {', '.join(o for o in kernel.operators if o not in QUIET)}, as a high and a low part"
     names = [o.strip("_") for o in kernel.operators if o.strip("_") not in QUIET]
     telling = [n for n in names if n not in AUXILIARY] or [n.removeprefix("prims.") for n in names] or ["copy"]
     listed = list(dict.fromkeys(telling))

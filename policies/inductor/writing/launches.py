@@ -21,6 +21,7 @@ from kernelwright.policies.inductor.writing.products.flat_products import flat_p
 from kernelwright.policies.inductor.writing.products.grouping import grouped
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
 from kernelwright.policies.inductor.writing.products.input_precision import by_tf32
+from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
 from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
 
 SKIPPED = re.compile(
@@ -161,9 +162,11 @@ def name_buffers(host: Host, taken: set[str]) -> None:
     new: dict[str, str] = {}
     for launch in host.launches():
         words = launch.kernel.name.removesuffix("_kernel").removesuffix("_row")
+        parts = _parts_names(launch, new) if launch.kernel.splits else {}
         for parameter, value in launch.given.items():
             if "out_ptr" in parameter and re.fullmatch(r"buf\d+", value) and value not in new:
                 made, number = f"{words}_result" if words in ("sum", "copy") else words, 2
+                made = parts.get(parameter, made)
                 while made in taken:
                     made, number = f"{re.sub(r'_[0-9]+$', '', words)}_{number}", number + 1
                 taken.add(made)
@@ -173,6 +176,16 @@ def name_buffers(host: Host, taken: set[str]) -> None:
         return re.sub(r"\bbuf\d+\b", lambda m: new.get(m[0], m[0].replace("buf", "tensor_")), text)
 
     _rename_in(host, rename)
+
+
+def _parts_names(launch: Launch, known: dict[str, str]) -> dict[str, str]:
+    """Output of a kernel that splits an operand -> its name: `x_exponent`, unless that is there already, `x_high` and
+    `x_low`.
+    """
+    operand = [v for p, v in launch.given.items() if p.startswith("in_ptr")][-1]
+    name = simple_path(known.get(operand, operand if re.fullmatch(r"[\w.\[\]]+", operand) else "operand"))
+    outputs = [p for p in launch.given if "out_ptr" in p]
+    return dict(zip(reversed(outputs), (f"{name}_low", f"{name}_high", f"{name}_exponent"), strict=False))
 
 
 def _rename_in(host: Host, rename: Callable[[str], str]) -> None:
@@ -221,7 +234,9 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
     augmented(function)
     quotients_named(function)
     if kernel.dot:
+        without_round_trips(function)
         flat_products(function)
+        kernel.in_parts = add_up_parts(function)
         hoist_divisions(function)
         if kernel.by_tf32:
             by_tf32(function)

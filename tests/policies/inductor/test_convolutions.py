@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role
-from kernelwright.policies.inductor.draft import Draft, draft, in_fp32
+from kernelwright.policies.inductor.draft import SPLIT_MARK, Draft, draft, in_fp32
 from kernelwright.policies.inductor.policy import CompilerPolicy, DraftedTurn
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
@@ -110,6 +110,17 @@ def test_a_draft_that_is_refused_for_its_precision_is_given_again_in_fp32():
         policy.sample([asked(1, "mismatch")])
     with pytest.raises(PolicyRefused):
         policy.sample([asked(2, "precision")])
+
+
+def test_a_draft_of_parts_that_is_refused_for_its_precision_is_drafted_again_without():
+    exact = Draft(source="y = tl.dot(a, b, input_precision='ieee')\n")
+    policy = DraftedTurn(
+        CompilerPolicy(), lambda: Draft(source=f"# Draft\n{SPLIT_MARK}\ny = 1\n"), make_exact=lambda: exact
+    )
+    assert SPLIT_MARK in policy.sample([asked(0)])[0].text
+    assert "ieee" in policy.sample([asked(1, "precision")])[0].text
+    with pytest.raises(PolicyRefused):
+        policy.sample([asked(1, "mismatch")])
 
 
 @pytest.mark.slow

@@ -6,10 +6,11 @@ import re
 import pytest
 
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.policies.inductor.draft import Mode, draft
+from kernelwright.policies.inductor.draft import Mode, draft, is_split
 from kernelwright.policies.inductor.writing.divisors import divisors_as_constants
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
+from kernelwright.policies.inductor.writing.products.parts import add_up_parts
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 
@@ -44,6 +45,18 @@ def get_inputs():
     return [torch.randn(batch, channels, size, size)]
 def get_init_inputs():
     return [channels, wide]
+"""
+BATCHED = """
+import torch
+count, size = 4, 512
+CPU_SIZES = {{"count": 3, "size": 39}}
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        return {product}
+def get_inputs():
+    return [torch.randn(count, size, size), torch.randn(count, size, size)]
+def get_init_inputs():
+    return []
 """
 LOOP = """
 def kernel(a_pointer, b_pointer, out_pointer, depth, ROW_BLOCK, COLUMN_BLOCK, STEP_BLOCK):
@@ -86,6 +99,59 @@ def test_products_of_fp32_are_made_in_fp32(drafter, batch, features, hidden):
     made = drafted(drafter, LINEAR.format(batch=batch, features=features, hidden=hidden))
     assert set(re.findall(r"input_precision='(\w+)'", made.source)) == {"ieee"}
     assert "bf" not in made.source
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_not(drafter):
+    large, small = (LINEAR.format(batch=b, features=f, hidden=h) for b, f, h in ((1024, 2048, 4096), (64, 256, 512)))
+    made = drafted(drafter, large, split=True)
+    assert is_split(made.source)
+    product = made.source.split("def matmul")[1].split("def ")[0]
+    assert re.findall(r"small_sum = tl.dot\((\w+), (\w+), small_sum\)", product) == [
+        ("x_low", "linear_weight_high"), ("x_high", "linear_weight_low"),
+    ]  # fmt: skip
+    assert re.search(r"= tl.dot\(x_high, linear_weight_high, max_num_imprecise_acc=STEP_BLOCK\)", product)
+    assert ".to(tl.float" not in product, "parts are multiplied as they were loaded"
+    assert re.search(r"tl.store\(\s*x_high_pointer \+ [^,]+, converted,", made.source), (
+        "the high part is the rounded one"
+    )
+    judged(large, made.source)
+    assert not is_split(drafted(drafter, small, split=True).source)
+    uneven = LINEAR.format(batch=1024, features=2049, hidden=4096)
+    assert not is_split(drafted(drafter, uneven, split=True).source), "rows that begin between vectors"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("product", ["a @ b", "a.mT @ b", "a @ torch.relu(b.mT)", "torch.sigmoid(a @ b) @ (2 * b)"])
+def test_parts_of_transposed_batched_and_computed_operands_are_right(drafter, product):
+    source = BATCHED.format(product=product)
+    made = drafted(drafter, source, split=True)
+    assert is_split(made.source)
+    judged(source, made.source)
+
+
+def test_an_infinity_stays_one_where_its_low_part_is_no_number():
+    text = LOOP.replace("product = ", "p_3 = ").replace("so_far += product", "so_far += p_1 + p_2 + p_3")
+    (line,) = [line for line in text.splitlines() if "p_3 = " in line]
+    function = kernel_of(text.replace(line, "\n".join([line.replace("p_3", "p_1"), line.replace("p_3", "p_2"), line])))
+    assert add_up_parts(function)
+    written = ast.unparse(function)
+    assert "so_far = tl.where(tl.abs(so_far) < float('inf'), so_far + small_sum, so_far)" in written
+    assert written.count("small_sum = tl.dot(") == 2
+    assert "so_far += p_3" in written
+    assert not add_up_parts(kernel_of(LOOP)), "one product is no product of parts"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_transposed_weight_of_fp32_is_turned_before_a_large_product(drafter):
+    made = drafted(drafter, LINEAR.format(batch=1024, features=2048, hidden=4096))
+    assert made.kernels == 2
+    assert "right_column + hidden * right_step" in made.source, "columns lie side by side"
+    judged(LINEAR.format(batch=1024, features=2048, hidden=4096), made.source)
+    assert drafted(drafter, LINEAR.format(batch=16, features=2048, hidden=4096)).kernels == 1
 
 
 @pytest.mark.slow

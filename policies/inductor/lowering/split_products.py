@@ -1,0 +1,183 @@
+"""Products of fp32 as three products of float16 parts on tensor cores: each operand is brought to a common size, and
+written once as a high part and what that leaves. The product of the two low parts is below what fp32 itself rounds off
+and is left out (Ootomo and Yokota 2022, arXiv:2203.03341). Parts of bfloat16 need no common size, but keep 16 bits of
+24, which small products are refused for.
+
+The common size is a power of two, so that it costs no accuracy: of each row that is summed along, where its elements
+lie side by side, and of the whole matrix elsewhere. Tensor cores add with truncation, which over thousands of terms of
+one sign is a hundred times what fp32 loses. So the large part of every block of steps is added up in a sum of its own,
+and that to the total in fp32 (writing/products/parts.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from kernelwright.policies.inductor.lowering.geometry import reduced
+
+WORTH = 192
+"""Products an element of the operands, rows * columns / (rows + columns): below it, splitting costs more memory traffic
+than tensor cores save.
+"""
+VECTOR = 8
+"""Elements of float16 that are copied at once: where rows begin between them, one is copied at a time."""
+LEAST_WORK = 1 << 28
+"""Products in all: below it more launches cost more than is saved."""
+LARGEST = 13.0
+"""Exponent of two that the largest finite element is brought to; float16 ends at 15."""
+LEAST_EXPONENT = -100.0
+"""Of what is brought to it: the inverse of its size is a number of fp32 too."""
+
+
+def worth_splitting(a: Any, b: Any) -> bool:
+    """Whether a product of fp32 is large enough, at the problem's own sizes, for its operands to be split first."""
+    import torch
+
+    if a.get_dtype() != torch.float32 or b.get_dtype() != torch.float32:
+        return False
+    *batch, rows, depth = map(hint_of, a.get_size())
+    columns = hint_of(b.get_size()[-1])
+    beside = [rows if transposed(a) else depth, depth if transposed(b) else columns]
+    if any(extent % VECTOR for extent in beside):
+        return False
+    return rows * columns >= WORTH * (rows + columns) and math.prod(batch) * rows * columns * depth >= LEAST_WORK
+
+
+def hint_of(size: Any) -> int:
+    """The size in the problem itself."""
+    from torch._inductor.virtualized import V
+
+    sizes: Any = V.graph.sizevars
+    hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # its name before torch 2.12
+    return int(hint(size, fallback=0))
+
+
+def split_product(a: Any, b: Any) -> Any:
+    """a @ b, of two or of three axes."""
+    from torch._inductor import ir
+    from torch._inductor.virtualized import ops
+
+    left, right = _Parts(a, over=-1), _Parts(b, over=-2)
+    *batch, rows, depth = a.get_size()
+    ranges = [*batch, rows, b.get_size()[-1]]
+
+    def inner(index: Any, step: Any) -> Any:
+        *matrix, row, column = index
+        one, other = [*matrix, row, step[0]], [*matrix, step[0], column]
+        small = ops.add(ops.dot(left.low(one), right.high(other)), ops.dot(left.high(one), right.low(other)))
+        return ops.add(small, ops.dot(left.high(one), right.high(other)))
+
+    load = reduced("dot", a, ranges, [depth], inner).make_loader()
+
+    def value(index: Any) -> Any:
+        *matrix, row, column = index
+        return ops.mul(ops.mul(load(index), left.size([*matrix, row])), right.size([*matrix, column]))
+
+    return ir.Pointwise.create(device=a.get_device(), dtype=a.get_dtype(), inner_fn=value, ranges=ranges)
+
+
+class _Parts:
+    """The high and the low part of an operand, which lie in memory as it does, and the sizes that they are times."""
+
+    def __init__(self, x: Any, over: int) -> None:
+        """over: the axis that is summed along, -1 or -2."""
+        import torch
+        from torch._inductor.virtualized import ops
+
+        x.realize()
+        self._turned = transposed(x)
+        rows = (over == -2) == self._turned
+        load, sizes = x.make_loader(), list(x.get_size())
+        if self._turned:
+            sizes[-2:] = sizes[:-3:-1]
+        exponent = _exponents(x, lambda index: load(self._as_stored(index)), sizes, rows)
+
+        def scaled(index: Any) -> Any:
+            inverse = ops.exp2(ops.neg(exponent(index[:-1] if rows else index[:-2])))
+            return ops.mul(load(self._as_stored(index)), inverse)
+
+        def high(index: Any) -> Any:
+            return ops.to_dtype(scaled(index), torch.float16, use_compute_types=False)
+
+        def low(index: Any) -> Any:
+            left = ops.sub(scaled(index), ops.to_dtype(high(index), torch.float32))
+            return ops.to_dtype(left, torch.float16, use_compute_types=False)
+
+        self._high, self._low = (_written(x, sizes, value) for value in (high, low))
+        self.size = lambda index: ops.exp2(exponent(index if rows else index[:-1]))
+
+    def high(self, index: Any) -> Any:
+        return self._high(self._as_stored(index))
+
+    def low(self, index: Any) -> Any:
+        return self._low(self._as_stored(index))
+
+    def _as_stored(self, index: Any) -> list[Any]:
+        *batch, first, second = index
+        return [*batch, second, first] if self._turned else list(index)
+
+
+def _exponents(x: Any, load: Callable[[Any], Any], sizes: list[Any], rows: bool) -> Callable[[Any], Any]:
+    """A loader of the exponents of two that each row, or each matrix, is to be divided by."""
+    import torch
+    from torch._inductor import ir
+    from torch._inductor.virtualized import ops
+
+    def magnitude(index: Any, step: Any) -> Any:
+        size = ops.abs(load([*index, *step]))
+        return ops.where(ops.lt(size, ops.constant(math.inf, torch.float32)), size, ops.constant(0.0, torch.float32))
+
+    largest = _largest(x, sizes[:-1], sizes[-1:], magnitude)
+    if not rows:
+        of_row = largest
+        largest = _largest(x, sizes[:-2], sizes[-2:-1], lambda index, step: of_row([*index, *step]))
+
+    def exponent(index: Any) -> Any:
+        least = ops.constant(2.0**LEAST_EXPONENT, torch.float32)
+        whole = ops.floor(ops.log2(ops.maximum(largest(index), least)))
+        return ops.sub(whole, ops.constant(LARGEST, torch.float32))
+
+    made = ir.Pointwise.create(
+        device=x.get_device(), dtype=torch.float32, inner_fn=exponent, ranges=sizes[: -1 if rows else -2]
+    )
+    made.realize()
+    return made.make_loader()  # type: ignore[no-any-return]
+
+
+def _largest(x: Any, ranges: list[Any], steps: list[Any], value: Any) -> Callable[[Any], Any]:
+    import torch
+    from torch._inductor import ir
+
+    made = ir.Reduction.create(
+        device=x.get_device(), dst_dtype=torch.float32, src_dtype=torch.float32, inner_fn=value, ranges=ranges,
+        reduction_ranges=steps, reduction_type="max",
+    )  # fmt: skip
+    made.realize()
+    return made.make_loader()  # type: ignore[no-any-return]
+
+
+def _written(x: Any, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A loader of a tensor of float16 that lies as its sizes say."""
+    import torch
+    from torch._inductor import ir
+    from torch._inductor.virtualized import ops
+
+    made = ir.Pointwise.create(device=x.get_device(), dtype=torch.float16, inner_fn=value, ranges=sizes)
+    made.realize()
+    ir.as_storage_and_layout(made, freeze=True, want_contiguous=True)
+    stored = made.make_loader()
+    return lambda index: ops.to_dtype(stored(index), torch.float16, use_compute_types=False)
+
+
+def transposed(x: Any) -> bool:
+    """Whether the elements of a column, not those of a row, lie side by side in memory."""
+    from torch._inductor.virtualized import V
+
+    try:
+        stride = x.get_stride()
+    except (AttributeError, NotImplementedError):  # not in memory yet
+        return False
+    one = V.graph.sizevars.statically_known_equals
+    return bool(one(stride[-2], 1)) and not bool(one(stride[-1], 1))

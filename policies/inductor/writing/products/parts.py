@@ -1,0 +1,96 @@
+"""Products of fp32 operands that were split into parts of float16 (lowering/split_products.py): how the three products
+of a step are added up.
+
+The two small ones go on in one sum. The large one begins anew in every step and is added to the total in fp32, because
+tensor cores truncate what they add (`max_num_imprecise_acc` keeps the compiler from joining the two). Where the total
+is no finite number the small sum says nothing: what is left of an infinity below its high part is NaN.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from kernelwright.policies.inductor.writing.plain import assignments, drop_unused
+
+SMALL = "small_sum"
+SUM_OF_THREE = re.compile(r"(\w+) \+ (\w+) \+ (\w+)")
+
+
+def splits(text: str) -> bool:
+    """Whether a kernel, as Inductor wrote it, splits an operand into its parts."""
+    return "tl.dot(" not in text and bool(
+        re.search(r"(\w+) = (\w+)\.to\(tl\.float16\)\s+(\w+) = \1\.to\(tl\.float32\)\s+(\w+) = \2 - \3\s", text)
+    )
+
+
+def add_up_parts(function: ast.FunctionDef) -> bool:
+    """Rewrites every loop over three products of parts, in place. Returns whether there is one."""
+    found = 0
+    for place, loop in reversed(list(enumerate(function.body))):
+        if isinstance(loop, ast.For) and (total := _added_up(loop, f"{SMALL}_{found + 1}" if found else SMALL)):
+            small = f"{SMALL}_{found + 1}" if found else SMALL
+            start = next(v for n, v in assignments(ast.Module(function.body[:place], [])) if n == total)
+            whole = f"{total} = tl.where(tl.abs({total}) < float('inf'), {total} + {small}, {total})"
+            function.body.insert(place + 1, ast.parse(whole).body[0])
+            function.body.insert(place, ast.parse(f"{small} = {ast.unparse(start)}").body[0])
+            found += 1
+    drop_unused(function)
+    ast.fix_missing_locations(function)
+    return found > 0
+
+
+def _added_up(loop: ast.For, small: str) -> str:
+    """The name of the total; empty where the loop is another one."""
+    last = loop.body[-1]
+    added = SUM_OF_THREE.fullmatch(ast.unparse(last.value)) if isinstance(last, ast.AugAssign) else None
+    dots = {n: v for n, v in assignments(loop) if isinstance(v, ast.Call) and ast.unparse(v.func) == "tl.dot"}
+    if added is None or not isinstance(last, ast.AugAssign) or set(added.groups()) != set(dots):
+        return ""
+    for statement in loop.body:
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            continue
+        name = ast.unparse(statement.targets[0])
+        if name in added.groups():
+            operands = statement.value.args[:2]
+            statement.value.args, statement.value.keywords = operands, []
+            if name == added[3]:
+                whole = ast.keyword("max_num_imprecise_acc", ast.Name("STEP_BLOCK", ast.Load()))
+                statement.value.keywords.append(whole)
+            else:
+                statement.targets, statement.value.args = [ast.Name(small, ast.Store())], [
+                    *operands, ast.Name(small, ast.Load())]  # fmt: skip
+    last.value = ast.Name(added[3], ast.Load())
+    return ast.unparse(last.target)
+
+
+def without_round_trips(function: ast.FunctionDef) -> None:
+    """`tl.load(...).to(tl.float32)`, which is only read as `x.to(tl.bfloat16)` again, as the load alone, in place: what
+    goes through fp32 goes through registers, and is not multiplied from where it was loaded to.
+    """
+    for dtype in ("bfloat16", "float16"):
+        for name, value in list(assignments(function)):
+            call = value if isinstance(value, ast.Call) else None
+            wide = call is not None and re.fullmatch(r"tl\.load\(.*\)\.to\(tl\.float32\)", ast.unparse(value), re.S)
+            read = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name
+                    and isinstance(n.ctx, ast.Load)]  # fmt: skip
+            narrow = f"{name}.to(tl.{dtype})"
+            back = [n for n in ast.walk(function) if isinstance(n, ast.Call) and ast.unparse(n) == narrow]
+            if wide and call is not None and read and len(back) == len(read):
+                _Narrow(narrow, name).visit(function)
+                assert isinstance(call.func, ast.Attribute)
+                _Narrow(ast.unparse(value), ast.unparse(call.func.value)).visit(function)
+    ast.fix_missing_locations(function)
+
+
+class _Narrow(ast.NodeTransformer):
+    """Calls with a text, replaced."""
+
+    def __init__(self, old: str, new: str) -> None:
+        self._old, self._new = old, new
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if ast.unparse(node) == self._old:
+            return ast.parse(self._new, mode="eval").body
+        self.generic_visit(node)
+        return node
