@@ -143,7 +143,7 @@ def _exponents(x: Any, load: Callable[[Any], Any], sizes: list[Any], rows: bool)
         device=x.get_device(), dtype=torch.float32, inner_fn=exponent, ranges=sizes[: -1 if rows else -2]
     )
     made.realize()
-    return made.make_loader()  # type: ignore[no-any-return]
+    return made.make_loader()
 
 
 def _largest(x: Any, ranges: list[Any], steps: list[Any], value: Any) -> Callable[[Any], Any]:
@@ -155,7 +155,7 @@ def _largest(x: Any, ranges: list[Any], steps: list[Any], value: Any) -> Callabl
         reduction_ranges=steps, reduction_type="max",
     )  # fmt: skip
     made.realize()
-    return made.make_loader()  # type: ignore[no-any-return]
+    return made.make_loader()
 
 
 def _written(x: Any, sizes: list[Any], value: Callable[[Any], Any]) -> Callable[[Any], Any]:
