@@ -41,7 +41,9 @@ class Size(NamedTuple):
     steps: int
 
 
-SIZES = {"cpu": Size(4, 4, 2), "cuda": Size(24, 8, 4)}
+SIZES = {"cpu": Size(4, 4, 2), "cuda": Size(12, 8, 4)}
+MOST_JUDGES = 8
+"""Interpreters of one training: each is a process that has to start first, which takes longer than a step."""
 
 
 def command(devices: list[str], folder: Path, spread: bool, seconds: float) -> list[str]:
@@ -57,7 +59,7 @@ def command(devices: list[str], folder: Path, spread: bool, seconds: float) -> l
     if spread and not on_gpus:
         options |= {"ray": "local", "rollout-actors": 2}
     else:
-        options |= {"engine": "process", "workers": max(1, min(24, (os.cpu_count() or 2) - 4))}
+        options |= {"engine": "process", "workers": max(1, min(MOST_JUDGES, (os.cpu_count() or 2) - 4))}
     if spread and on_gpus:
         options["sampling-device"] = devices[1]
     told = [word for name, value in options.items() for word in (f"--{name}", str(value))]
