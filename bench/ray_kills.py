@@ -1,6 +1,6 @@
 """Judges on a Ray cluster of two nodes on loopback: kills during a batch, and what Ray costs beside local processes.
 
-    python -m bench.ray_kills [--verdicts 300] [--kills 20] [--compare 60] [--scaling]
+    python -m bench.ray_kills [--verdicts 300] [--kills 20] [--compare 60] [--scaling] [--tasks]
         [--out bench/results/ray_kills.md]
 
 First `--verdicts` distinct candidates are judged while `--kills` judges (Ray workers) are killed in the middle of their
@@ -9,7 +9,11 @@ Every candidate is right, compiled, and interpreted at its own size, and for the
 of a verdict that says nothing of sizes. `--verdicts 0` and `--compare 0` leave a part out.
 With --scaling 1, 2 and 4 judges that are actors as ever, but whose verdicts wait as for a GPU: the host code of the
 candidate sleeps for eight seconds, which takes no processor time, and is refused then. What is left is what actors and
-the pool cost. Exit code 1 where a verdict is missing, or an attempt that was lost is not on record.
+the pool cost.
+With --tasks two judges on two nodes, one of which has six more cores (pretended ones: they do not matter to host code
+that sleeps): verdicts whose host code sleeps for four seconds, traced by the judges' own processes and by tasks of the
+cluster; then a few right kernels one after the other, each way, for what a task costs. Exit code 1 where a verdict is
+missing, or an attempt that was lost is not on record.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ GOOD = Path(__file__).parents[1] / "tests" / "kernels" / "good" / "fused_silu.py
 NODE = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
 WAIT_SECONDS = 8.0
 """Of a simulated verdict: what a large problem takes on a GPU."""
+TRACED_SECONDS = 4.0
+"""That the host code of a simulated verdict sleeps with --tasks."""
 WAITS = f"\nimport time\ntime.sleep({WAIT_SECONDS})\nraise ValueError('waited')\n"
 
 
@@ -60,7 +66,7 @@ def two_nodes(cpus: int = 1) -> Any:
 
 def warm(pool: JudgePool) -> None:
     """Every judge has made a verdict."""
-    count = pool.capacity(DeviceKind.CPU)
+    count = len(pool.judges())
     seen: set[str] = set()
     while len(seen) < count:
         judge_all(pool, candidates(count, f"warm {time.monotonic()}"), count, seen)
@@ -169,6 +175,38 @@ def scaling(counts: Sequence[int] = (1, 2, 4), each: int = 5) -> dict[str, Any]:
     return rows
 
 
+def with_tasks(free: int = 6, rounds: int = 3, alone: int = 20) -> dict[str, Any]:
+    """Verdicts a second while the judges' own processes trace, and while tasks on free cores do."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    cluster = Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", "num_cpus": 1, **NODE})
+    cluster.add_node(node_ip_address="127.0.0.3", num_cpus=1 + free, **NODE)
+    rates, means, sleeps = [], [], f"\nimport time\ntime.sleep({TRACED_SECONDS})\nraise ValueError('waited')\n"
+    try:
+        for tasks in (False, True):
+            pool = RayPool(cluster.address, workers=1, tasks=tasks)
+            try:
+                warm(pool)
+                timed(pool, candidates(free, f"workers of tasks {tasks}", sleeps))  # each begins what traces
+                texts = candidates(rounds * (free if tasks else 2), f"tasks {tasks}", sleeps)
+                rates.append(len(texts) / timed(pool, texts))
+                began = time.monotonic()
+                judge_all(pool, candidates(alone, f"alone {tasks}"), at_once=1)
+                means.append((time.monotonic() - began) / alone)
+            finally:
+                pool.close()
+    finally:
+        cluster.shutdown()
+    return {
+        f"two judges' own processes trace for {TRACED_SECONDS:g} s (verdicts/s)": f"{rates[0]:.3f}",
+        f"tasks on {free} free cores trace (verdicts/s)": f"{rates[1]:.3f}",
+        "ratio, and what so many cores could give at most": f"{rates[1] / rates[0]:.2f}, {free / 2:g}",
+        "one right kernel after the other, traced and compiled by the judge (s)": f"{means[0]:.3f}",
+        "the same by tasks (s)": f"{means[1]:.3f}",
+    }
+
+
 def _one_node(cpus: int) -> Any:
     from ray.cluster_utils import Cluster
 
@@ -192,6 +230,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--compare", type=int, default=60)
     parser.add_argument("--scaling", action="store_true")
+    parser.add_argument("--tasks", action="store_true")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     rows: dict[str, Any] = {}
@@ -200,6 +239,11 @@ def main() -> int:
     if given.scaling:
         rows |= scaling()
         write(rows, given.out)
+    if given.tasks:
+        rows |= with_tasks()
+        write(rows, given.out)
+    if not given.verdicts:
+        return 0
     whole = rows.get("verdicts made", 0) + rows.get("given up after three attempts", 0) == given.verdicts
     return 0 if whole and rows.get("attempts lost, on record") == rows.get("judges killed at work") else 1
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.tools.compiling.compiler import OUTPUT_FILE, Compiler
 from kernelwright.tools.hardware.machine_info import evaluating_environment
 from kernelwright.tools.hardware.open_files import allow_many
-from kernelwright.tools.judging.front import Front, without_failed_configurations
+from kernelwright.tools.judging.front import Front, TracesAndCompiles, without_failed_configurations
 from kernelwright.tools.judging.judge import Judge
 from kernelwright.tools.judging.options import TRACE_TARGET, Lane, Options
 from kernelwright.tools.judging.own_work import Rule
@@ -67,6 +67,12 @@ WARM_KINDS = {
 def _quiet(_: str) -> None: ...
 
 
+def new_zygote(kind: Kind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
+    """As an evaluator has them: what traces and compiles (`Kind.COMPILE`), and what replays."""
+    handed_out = (OUTPUT_FILE,) if kind is Kind.COMPILE else ()
+    return Zygote(kind, gpu=gpu, limits=limits, private_scratch=True, warm=WARM_KINDS[kind], handed_out=handed_out)
+
+
 def _unmetered(_: Lane) -> AbstractContextManager[None]:
     return nullcontext()
 
@@ -80,12 +86,14 @@ class Evaluator:
     def __init__(
         self, device: str = "cpu", workers: int = 2, cache_dir: Path | None = None, limits: Limits | None = None,
         lane: Callable[[Lane], AbstractContextManager[None]] = _unmetered, sharers: int = 1,
+        elsewhere: Callable[[str], TracesAndCompiles] | None = None,
     ) -> None:  # fmt: skip
         """device: cpu or cuda:N.
 
         cache_dir: where verdicts and compiled kernels are kept; None keeps none. lane: entered for the time that a
         verdict works there.
-        sharers: processes with an evaluator on this device.
+        sharers: processes with an evaluator on this device. elsewhere: told the target, gives what traces and compiles
+        verdicts' candidates outside of this process, which takes no place of a lane; None does it here.
 
         Raises InfrastructureError where the sandbox cannot start.
         """
@@ -100,6 +108,7 @@ class Evaluator:
         self._zygotes: dict[Kind, Zygote] = {}
         self._texts = CompiledTexts()
         self._front: Front | None = None
+        self._elsewhere = elsewhere
         self._turns = Turns(lane, self._own_gpu)
         self._judges: list[Judge] = []
         self._free: list[Judge] = []
@@ -132,11 +141,7 @@ class Evaluator:
         with self._lock:
             if kind not in self._zygotes:
                 gpu = int(self.device.partition(":")[2] or 0) if kind is Kind.CUDA else None
-                untrusted = kind is Kind.COMPILE
-                self._zygotes[kind] = Zygote(
-                    kind, gpu=gpu, limits=self._limits, private_scratch=True, warm=WARM_KINDS[kind],
-                    handed_out=(OUTPUT_FILE,) if untrusted else (),
-                )  # fmt: skip
+                self._zygotes[kind] = new_zygote(kind, gpu, self._limits)
             return self._zygotes[kind]
 
     def front(self) -> Front:
@@ -247,12 +252,12 @@ class Evaluator:
         self, judge: Judge, report: Report, problem: Problem, source: str, asked: Options, rule: Rule, say: Progress
     ) -> Report:
         seed = asked.seed if asked.seed is not None else judge.seed_for(problem)
-        with self._at(Lane.CPU, asked, say), nullcontext() if self.on_gpu else single_threaded():
+        front: TracesAndCompiles = self.front() if self._elsewhere is None else self._elsewhere(self.target)
+        lane = self._at(Lane.CPU, asked, say) if self._elsewhere is None else nullcontext()
+        with lane, nullcontext() if self.on_gpu else single_threaded():
             say("tracing")
             selection = select(problem, source, self.device, seed, asked.sizes)
-            candidate, compiles, binaries = self.front().traced_and_compiled(
-                problem, source, selection, asked, seed, say
-            )
+            candidate, compiles, binaries = front.traced_and_compiled(problem, source, selection, asked, seed, say)
             report = report.with_(output=candidate.output, isolation=candidate.isolation)
         report = report.with_(
             rung=Rung.COMPILE, compiles=compiles, warnings=(*isolation_warnings(report), *compile_warnings(compiles))

@@ -55,7 +55,7 @@ class Trouble(Value):
 
     kind: Literal["trouble"] = "trouble"
     number: int | None
-    error: Literal["problem", "infrastructure", "cancelled", "internal"]
+    error: Literal["problem", "infrastructure", "cancelled", "lost", "internal"]
     message: str
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 from kernelwright.agent.judging.messages import Ask, Judged, Ready, Step, Trouble
+from kernelwright.agent.judging.ray_front import FrontTasks
 from kernelwright.agent.judging.verdict_maker import VerdictMaker
 
 Message = Step | Judged | Trouble
@@ -19,9 +20,12 @@ STEP_SECONDS = 0.25
 class JudgeActor:
     """Ray makes an actor of it (ray_judge.py). Its methods run side by side in threads."""
 
-    def __init__(self, device: str, workers: int) -> None:
-        """device: `cpu`, or `cuda:0` where Ray shows the actor one GPU only."""
-        self._maker = VerdictMaker(device, workers)
+    def __init__(self, device: str, workers: int, elsewhere: bool = False) -> None:
+        """device: `cpu`, or `cuda:0` where Ray shows the actor one GPU only.
+
+        elsewhere: candidates are traced and compiled by tasks of the cluster, and not by this actor's processes.
+        """
+        self._maker = VerdictMaker(device, workers, elsewhere=FrontTasks if elsewhere else None)
         self._device = device
         self._closed = threading.Event()
 

@@ -32,6 +32,8 @@ class Place(NamedTuple):
     kind: DeviceKind
     workers: int
     """Places at the CPU rungs."""
+    tasks: int = 0
+    """Candidates that tasks of the cluster trace and compile for it at once; 0: its own processes do that."""
 
 
 class RayJudge:
@@ -41,7 +43,7 @@ class RayJudge:
         """`ended` is called, in a thread of this judge, whenever a verdict or the judge itself has ended."""
         self.place, self.name, self.kind = place, place.name, place.kind
         self.device = "cpu" if place.kind is DeviceKind.CPU else "cuda:0"
-        self.capacity = capacity_of(self.device, place.workers)
+        self.capacity = capacity_of(self.device, place.workers, place.tasks)
         self.trouble = ""
         self.was_ready = False
         self.ready: tuple[Ready, str, int] | None = None
@@ -176,7 +178,7 @@ def _actor(place: Place, device: str, capacity: int) -> Any:
             max_concurrency=capacity + OTHER_CALLS_AT_ONCE,
             scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
         )
-        .remote(device, place.workers)
+        .remote(device, place.workers, place.tasks > 0)
     )
 
 

@@ -1,5 +1,7 @@
 """Judges on a Ray cluster: one actor for each GPU, or for each CPU slot where the cluster has none.
 
+Where several nodes have cores for GPUs, candidates are traced and compiled by tasks on any of them (ray_front.py).
+
 Ray's own retries are off: an actor is not restarted and a call is not repeated. A judge that dies is replaced here
 while its node is alive; nodes that join are given judges.
 """
@@ -24,6 +26,10 @@ LOOK_SECONDS = 3.0
 """Between two looks at which nodes there are."""
 REACH_SECONDS = 5.0
 """That a head node may take to accept a connection."""
+ADVICE = (
+    "begin one with `ray start --head`; one that asks for a token wants RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN "
+    "in this command's environment"
+)
 BEGIN_SECONDS = 180.0
 """That the first judge may take to begin."""
 
@@ -32,17 +38,20 @@ class RayPool(PlacingPool):
     """Implements JudgePool."""
 
     def __init__(
-        self, address: str, workers: int | None = None, kind: DeviceKind | None = None, spare: int = 0
-    ) -> None:
+        self, address: str, workers: int | None = None, kind: DeviceKind | None = None, spare: int = 0,
+        tasks: bool | None = None,
+    ) -> None:  # fmt: skip
         """address: `HOST:PORT` of the head node, `auto`, or `local` for a cluster of this machine alone.
 
-        workers: places at the CPU rungs of each GPU; None takes the node's cores over its GPUs. kind: of the judges;
-        None takes GPUs where the cluster has any. spare: GPUs that are left to others, as to actors that sample.
+        workers: places at the CPU rungs of each GPU; None takes the node's cores over its GPUs. Where there is no GPU,
+        judges of each node; None takes one a core. kind: of the judges; None takes GPUs where the cluster has any.
+        spare: GPUs that are left to others, as to actors that sample. tasks: whether candidates are traced and compiled
+        by tasks on cores that no judge has; None does so for GPUs where several nodes have cores.
         Raises InputError where Ray is not installed or there is no cluster, and InfrastructureError where it has no
         judge.
         """
         self._began = _connect(address)
-        self._workers = workers
+        self._workers, self._tasks = workers, tasks
         nodes = _nodes()
         gpus = any(node["Resources"].get("GPU") for node in nodes)
         kind = kind or (DeviceKind.CUDA if gpus else DeviceKind.CPU)
@@ -115,7 +124,10 @@ class RayPool(PlacingPool):
 
     def _look(self) -> None:
         """Gives a judge to every place that has none."""
-        places = [place for node in _nodes() for place in self._places(node)]
+        nodes = _nodes()
+        places = [place for node in nodes for place in self._places(node)]
+        tasks = self._tasks_of_each(nodes, len(places))
+        places = [place._replace(tasks=tasks) for place in places]
         with self._lock:
             new = [place for place in places if place.name not in self._given and not self._closed]
             self._given.update(place.name for place in new)
@@ -133,10 +145,19 @@ class RayPool(PlacingPool):
     def _places(self, node: dict[str, Any]) -> list[Place]:
         has, address = node["Resources"], node["NodeManagerAddress"]
         cores, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
-        count = gpus if self._kind is DeviceKind.CUDA else cores
+        count = gpus if self._kind is DeviceKind.CUDA else min(cores, self._workers or cores)
         workers = self._workers or max(1, cores // max(1, gpus))
         named = f"{address}-{node['NodeID'][:6]}"
         return [Place(f"{named}/{self._kind}:{k}", node["NodeID"], self._kind, workers) for k in range(count)]
+
+    def _tasks_of_each(self, nodes: Sequence[dict[str, Any]], judges: int) -> int:
+        """Candidates that are traced and compiled at once for one judge by tasks; 0 where its own processes do that."""
+        cores = [int(node["Resources"].get("CPU", 0)) for node in nodes]
+        free = sum(cores) - judges  # a judge has one of them
+        wanted = self._tasks
+        if wanted is None:
+            wanted = self._kind is DeviceKind.CUDA and sum(count > 0 for count in cores) > 1
+        return max(1, free // max(1, judges)) if wanted and free > 0 else 0
 
 
 def _nodes() -> list[dict[str, Any]]:
@@ -174,5 +195,5 @@ def _connect(address: str) -> bool:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=None, **loopback)
     except (ConnectionError, ValueError, RuntimeError) as error:
         line = " ".join(str(error).split())[:300]
-        raise InputError(f"--ray {address}: there is no cluster ({line}): begin one with `ray start --head`") from None
+        raise InputError(f"--ray {address}: there is no cluster ({line}): {ADVICE}") from None
     return True

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kernelwright.agent.judging.messages import Ask, Judged, Trouble
-from kernelwright.agent.judging.pool import VerdictCancelled
+from kernelwright.agent.judging.pool import JudgeLost, VerdictCancelled
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.problem import ProblemError
+
+if TYPE_CHECKING:
+    from kernelwright.tools.judging.front import TracesAndCompiles
 
 WAITING_FOR_GPU = 4
 """Candidates through the CPU rungs that may wait for the GPU, so that it never waits for them."""
 
 
-def capacity_of(device: str, workers: int) -> int:
-    """Verdicts that one judge makes side by side: on a CPU one; on a GPU those at the CPU rungs and those that wait."""
-    return 1 if device == "cpu" else workers + WAITING_FOR_GPU
+def capacity_of(device: str, workers: int, elsewhere: int = 0) -> int:
+    """Verdicts that one judge makes side by side: on a CPU one; on a GPU those at the CPU rungs and those that wait.
+
+    elsewhere: those that are traced and compiled outside of the judge, beside the one that it interprets on a CPU, and
+    instead of its own `workers` on a GPU; 0 where none are.
+    """
+    return 1 + elsewhere if device == "cpu" else (elsewhere or workers) + WAITING_FOR_GPU
 
 
 class VerdictMaker:
     """Holds an evaluator. Thread-safe; a context manager is not needed: `close` ends its processes."""
 
-    def __init__(self, device: str, workers: int, sharers: int = 1) -> None:
-        """device: `cpu` or `cuda:N`. workers: places at the CPU rungs.
+    def __init__(
+        self, device: str, workers: int, sharers: int = 1,
+        elsewhere: Callable[[str, str], TracesAndCompiles] | None = None,
+    ) -> None:  # fmt: skip
+        """device: `cpu` or `cuda:N`. workers: places at the CPU rungs. elsewhere: told the device and the target, gives
+        what traces and compiles candidates outside of this process.
 
         Raises InfrastructureError where the tools cannot start.
         """
@@ -36,8 +48,10 @@ class VerdictMaker:
         kwargs: dict[str, Any] = {}
         if device == "cpu":
             _one_thread()
-        else:
-            kwargs["lane"] = Lanes(1, workers, gpu=True)
+        if elsewhere is not None:
+            kwargs["elsewhere"] = functools.partial(elsewhere, device)
+        if device != "cpu" or elsewhere is not None:
+            kwargs["lane"] = Lanes(1, workers if device != "cpu" else 1, gpu=device != "cpu")
         self._evaluator = Evaluator(device=device, workers=1, sharers=sharers, **kwargs)
 
     @property
@@ -60,7 +74,7 @@ class VerdictMaker:
             report = self._evaluator.evaluate(ask.problem, ask.source, ask.options, say)
             return Judged(number=ask.number, report=report)
         except Exception as error:
-            return Trouble(number=ask.number, error=trouble_kind(error), message=_one_line(error))
+            return Trouble(number=ask.number, error=trouble_kind(error), message=one_line(error))
         finally:
             with self._lock:
                 self._stopped.discard(ask.number)
@@ -75,11 +89,13 @@ class VerdictMaker:
         self._evaluator.close()
 
 
-def trouble_kind(error: Exception) -> Literal["problem", "infrastructure", "cancelled", "internal"]:
+def trouble_kind(error: Exception) -> Literal["problem", "infrastructure", "cancelled", "lost", "internal"]:
     """The name under which an exception travels."""
     match error:
         case VerdictCancelled():
             return "cancelled"
+        case JudgeLost():
+            return "lost"
         case ProblemError():
             return "problem"
         case InfrastructureError():
@@ -92,6 +108,8 @@ def raised(trouble: Trouble) -> Exception:
     match trouble.error:
         case "cancelled":
             return VerdictCancelled(trouble.message)
+        case "lost":
+            return JudgeLost(trouble.message)
         case "problem":
             return ProblemError(trouble.message)
         case "infrastructure":
@@ -99,7 +117,8 @@ def raised(trouble: Trouble) -> Exception:
     return InfrastructureError(f"internal error of a judge, please report it: {trouble.message}")
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """Its message, with the type of what is not of ours."""
     text = " ".join(str(error).split())
     known = isinstance(error, ProblemError | InfrastructureError)
     return (text if known else f"{type(error).__name__}: {text}")[:2000]

@@ -1,4 +1,4 @@
-"""Online training whose rollouts are sampled and judged on a real Ray cluster on loopback."""
+"""Online training whose rollouts are sampled and judged on a real Ray cluster of two nodes on loopback."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from tests.rl.test_online import options  # noqa: E402
 
 @pytest.fixture(scope="module")
 def cluster():
-    """127.0.0.2: Ray replaces 127.0.0.1 by the machine's own address, and nothing here listens there."""
+    """127.0.0.2 and 127.0.0.3: Ray replaces 127.0.0.1 by the machine's own address, and nothing here listens there."""
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    node = {"node_ip_address": "127.0.0.2", "num_cpus": 1, "object_store_memory": 100 * 2**20}
-    found = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    node = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
+    found = Cluster(initialize_head=True, head_node_args={"node_ip_address": "127.0.0.2", **node})
+    found.add_node(node_ip_address="127.0.0.3", **node)
     yield found
     ray.shutdown()
     found.shutdown()

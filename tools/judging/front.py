@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.compiling.compiler import Compiler
@@ -27,6 +27,16 @@ UNCHECKED = (
     "at the problem's own size it launches a kernel that no size launches which could be checked here: "
     "judge it on a GPU"
 )
+
+
+class TracesAndCompiles(Protocol):
+    """What makes traces and binaries of a candidate: a `Front`, or one in another process."""
+
+    def traced_and_compiled(
+        self, problem: Problem, source: str, selection: Selection, asked: Options, seed: int, say: Callable[[str], None]
+    ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
+        """See `Front.traced_and_compiled`. What `say` raises ends it."""
+        ...
 
 
 class Front:
