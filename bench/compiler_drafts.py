@@ -2,16 +2,17 @@
 a policy, turns or a database.
 
     python -m bench.compiler_drafts FOLDER [--level 1] [--device cpu] [--modes strict,share] [--only REGEX]
-        [--workers 1] [--seconds N] [--draft-seconds N] [--tune SECONDS] [--precision any] [--keep DRAFTS]
-        [--draft-only] [--out bench/results/compiler_drafts-NAME]
+        [--workers 1] [--seconds N] [--draft-seconds N] [--tune SECONDS] [--tune-from JSON] [--precision any]
+        [--keep DRAFTS] [--draft-only] [--out bench/results/compiler_drafts-NAME]
 
 FOLDER is a folder of problem files, or a checkout of KernelBench or of TritonBench (whose T channel it then is).
 
 On a CPU a draft is compiled for one target and replayed under Triton's interpreter at small sizes; on a GPU
 (`--device cuda:0`) it is judged and timed at full size. A draft that is right but for its precision is judged again
 with its products in fp32; `--precision ieee` makes them so at once. `--tune SECONDS` lets TUNE search the numbers of
-every right draft, for so many seconds of the GPU each, and judges what won once more. `NAME.md` is for people,
-`NAME.json` for machines; both are written again after every problem, so that Ctrl-C keeps what is done.
+every right draft, for so many seconds of the GPU each, and judges what won once more; `--tune-from` does so with what
+an earlier run kept, the fastest right draft of each problem, those farthest behind torch.compile first. `NAME.md` is
+for people, `NAME.json` for machines; both are written again after every problem, so that Ctrl-C keeps what is done.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from pathlib import Path
 
-from bench.compiler_drafts_table import Row, best_table, table, text
+from bench.compiler_drafts_table import Row, best_of_modes, best_table, table, text
 from bench.compiler_drafts_tuning import tuned
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.solve.drafting import Drafter
@@ -89,8 +90,11 @@ def measured(
 
 def _keep(folder: Path | None, problem: Problem, mode: Mode, source: str) -> None:
     if folder is not None:
-        name = re.sub(r"[^A-Za-z0-9]+", "_", problem.name)
-        (folder / f"{name}-{mode}.py").write_text(source, encoding="utf-8")
+        _kept_at(folder, problem, mode).write_text(source, encoding="utf-8")
+
+
+def _kept_at(folder: Path, problem: Problem, mode: Mode) -> Path:
+    return folder / f"{re.sub(r'[^A-Za-z0-9]+', '_', problem.name)}-{mode}.py"
 
 
 def _tuned(
@@ -151,6 +155,10 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--draft-seconds", type=float, default=LONG, help="for one draft")
     parser.add_argument("--tune", type=float, metavar="SECONDS", help="of the GPU, for each right draft")
     parser.add_argument(
+        "--tune-from", type=Path, metavar="JSON",
+        help="results of a run with the same --keep: of each problem the fastest right draft is tuned, none is drafted",
+    )  # fmt: skip
+    parser.add_argument(
         "--precision", type=PrecisionClass, default=PrecisionClass.ANY, choices=list(PrecisionClass),
         help="of products of fp32",
     )  # fmt: skip
@@ -158,6 +166,43 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--draft-only", action="store_true", help="judge nothing")
     parser.add_argument("--out", type=Path, default=Path("bench/results/compiler_drafts"))
     return parser.parse_args(argv)
+
+
+def earlier_rows(arguments: argparse.Namespace) -> list[Row]:
+    """The rows of --tune-from; none without it."""
+    if arguments.tune_from is None:
+        return []
+    if arguments.tune is None or arguments.keep is None:
+        raise SystemExit("--tune-from needs --tune SECONDS, and --keep FOLDER with the drafts of that run")
+    return [Row.model_validate(row) for row in json.loads(arguments.tune_from.read_text(encoding="utf-8"))]
+
+
+def in_order(rows: Sequence[Row], asked: Sequence[tuple[Problem, Mode]]) -> list[tuple[int, Problem]]:
+    """Of each problem that is asked for the row to tune, with its place: first those farthest behind torch.compile."""
+    problems = {problem.title or problem.name: problem for problem, _ in asked}
+    best = [row for row in best_of_modes(rows) if row.problem in problems]
+    best.sort(key=lambda row: row.speedup_compiled or row.speedup or 0.0)
+    return [(rows.index(row), problems[row.problem]) for row in best]
+
+
+def tuned_again(problem: Problem, row: Row, evaluator: Evaluator | None, keep: Path, seconds: float) -> Row:
+    """A row of an earlier run after TUNE; as it was where its draft is not there, or cannot be judged now."""
+    path = _kept_at(keep, problem, row.mode)
+    if evaluator is None or not path.exists():
+        return row
+    try:
+        row, source = _tuned(row, problem, path.read_text(encoding="utf-8"), evaluator, seconds, keep)
+    except (ProblemError, InfrastructureError) as error:
+        return row.with_(reason=f"not tuned: {error}")
+    path.with_name(f"{path.stem}-tuned.py").write_text(source, encoding="utf-8")
+    return row
+
+
+def _write(arguments: argparse.Namespace, rows: Sequence[Row], command: str, seconds: float) -> None:
+    written = text(rows, command, machine_of(arguments.device), seconds)
+    arguments.out.with_suffix(".md").write_text(written, encoding="utf-8")
+    dumped = json.dumps([r.model_dump(mode="json") for r in rows], indent=1)
+    arguments.out.with_suffix(".json").write_text(dumped + "\n", encoding="utf-8")
 
 
 def _print(line: str) -> None:
@@ -172,6 +217,7 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
+    earlier = earlier_rows(arguments)
     found: dict[int, Row] = {}
     with (
         Drafter(seconds=arguments.draft_seconds) as drafter,
@@ -185,7 +231,16 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
                 return None
             return measured(problem, mode, drafter, evaluator, arguments.keep, arguments.tune, arguments.precision)
 
-        jobs = {pool.submit(one, *pair): number for number, pair in enumerate(asked)}
+        def again(problem: Problem, row: Row) -> Row | None:
+            late = arguments.seconds is not None and time.monotonic() - start > arguments.seconds
+            return None if late else tuned_again(problem, row, evaluator, arguments.keep, arguments.tune)
+
+        if earlier:
+            found |= dict(enumerate(earlier))
+            best = in_order(earlier, asked)
+            jobs = {pool.submit(again, problem, earlier[number]): number for number, problem in best}
+        else:
+            jobs = {pool.submit(one, *pair): number for number, pair in enumerate(asked)}
         for job in as_completed(jobs):
             row = job.result()
             if row is None:
@@ -195,11 +250,7 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
             say(
                 f"{len(found)}/{len(asked)} {row.problem} {row.mode} {took}: {'correct' if row.correct else row.reason}"
             )
-            rows = [found[number] for number in sorted(found)]
-            written = text(rows, command, machine_of(arguments.device), time.monotonic() - start)
-            arguments.out.with_suffix(".md").write_text(written, encoding="utf-8")
-            dumped = json.dumps([r.model_dump(mode="json") for r in rows], indent=1)
-            arguments.out.with_suffix(".json").write_text(dumped + "\n", encoding="utf-8")
+            _write(arguments, [found[number] for number in sorted(found)], command, time.monotonic() - start)
     rows = [found[number] for number in sorted(found)]
     if len(rows) < len(asked):
         say(f"{len(asked) - len(rows)} were not begun within {arguments.seconds:.0f} s")

@@ -15,6 +15,8 @@ from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import InfrastructureError, Value
 
+CONFIGURATIONS, MEASURED = 20, 6
+"""Of one draft: compiled, and timed. A suite of 100 has seconds of a GPU and of its cores for each."""
 EMULATED = {"tf32x3", "bf16x6", "bf16x3"}
 """Products of fp32 that are several of fewer bits."""
 
@@ -47,8 +49,9 @@ def tuned(
     seconds: of timing on the GPU. folder: of journals, so that a bench that was stopped goes on; None keeps none.
     """
     settings = turn_settings(evaluator.target, evaluator.device, own_work).with_(
-        precision=precision_for(problem), gpu_seconds=seconds, classes=True
-    )
+        precision=precision_for(problem), gpu_seconds=seconds, configurations=CONFIGURATIONS, measured=MEASURED,
+        by_weight=True, verdict=False,
+    )  # fmt: skip
     try:
         with tempfile.TemporaryDirectory(prefix="tuning-") as scratch:
             found, text = _searched(problem, source, evaluator, settings, folder or Path(scratch))

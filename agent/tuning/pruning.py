@@ -23,6 +23,8 @@ KIND = "compiled"
 MAX_FACTOR_BEHIND = 3.0
 """Times the best figure of the model: beyond it a configuration is not worth a GPU's time. The model is coarse."""
 
+LEAST_SHARE = 0.08
+"""Of the model's cycles of all kernels that can be tuned."""
 MAX_ALIKE = 2
 """Configurations with the same figure that remain."""
 
@@ -40,15 +42,32 @@ def prune(
     first: configurations that are tried before others.
     """
     start, names = space.start(), groups_of(space)
-    share = max(2, settings.configurations // max(1, len(names)))
-    measured = max(2, settings.measured // max(1, len(names)))
+    weights = _weights(file, space, names, score) if settings.by_weight else dict.fromkeys(names, 1 / len(names))
+    names = [own for own in names if weights[own] > 0]
     groups = []
     for number, own in enumerate(names, 1):
+        share, measured = (max(2, int(n * weights[own])) for n in (settings.configurations, settings.measured))
         proposals = Proposals(space, own, start, settings.precision, [*file.starts, *first], settings.seed)
         told = f"group {number} of {len(names)}: " if len(names) > 1 else ""
         tried = _tried(file, space, proposals, share, score, journal, partial(_say_of, say, told))
         groups.append(ParameterGroup(parameters=own, rows=_with_fates(space, settings, tried, start, measured)))
     return tuple(groups)
+
+
+def _weights(
+    file: TunableFile, space: Space, names: Sequence[tuple[str, ...]], score: Score
+) -> dict[tuple[str, ...], float]:
+    """Group -> its share of the configurations: that of its kernels in the model's cycles, and 0 below LEAST_SHARE."""
+    found = score(file.source)
+    cycles = dict.fromkeys(names, 0.0)
+    for own in names:
+        kernels = {k for p in space.parameters if p.name in own for k in p.kernels}
+        cycles[own] = sum(float(k.cycles) for k in found.kernels if k.kernel in kernels)
+    whole = sum(cycles.values())
+    if not whole:
+        return dict.fromkeys(names, 1 / len(names))
+    kept = {own: n for own, n in cycles.items() if n >= LEAST_SHARE * whole}
+    return {own: kept.get(own, 0.0) / sum(kept.values()) for own in names}
 
 
 def _say_of(say: Say, group: str, text: str) -> None:

@@ -50,6 +50,12 @@ class TuneSettings(Value):
     """Configurations in the tuned file; several become an autotune list."""
     seed: int = 0
     """Of the proposals."""
+    by_weight: bool = False
+    """Whether configurations go to groups of kernels by the model's share of time, and none to those that take next to
+    none of it: for budgets of seconds.
+    """
+    verdict: bool = True
+    """Whether what won passes the full verdict here; where it does not, the caller judges it."""
     classes: bool = False
     """Whether the best of every class of precision passes the full verdict too, and is told with its error."""
 

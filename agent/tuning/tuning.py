@@ -185,6 +185,8 @@ class Tuner:
     def _first_right(self, space: Space, measured: HalvingResult) -> tuple[dict[str, Setting] | None, Report | None]:
         """The fastest configuration that passes the full verdict; the file's own where none other does."""
         start = space.start()
+        if not self._settings.verdict:
+            return dict(measured.best), None
         for one in [measured.best, *(r for r in measured.ranked if r != measured.best)][:4]:
             report = self._judged(space, one)
             if report.correct:

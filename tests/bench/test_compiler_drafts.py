@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
-from bench.compiler_drafts import main
+import pytest
+
+from bench.compiler_drafts import in_order, main
 from bench.compiler_drafts_table import Row, best_table, text
 from bench.compiler_drafts_tuning import TunedRow
 from kernelwright.policies.inductor.draft import Mode
+from kernelwright.tools.problem import Problem
 
 MODULE = """
 import torch
@@ -32,6 +35,39 @@ def test_a_folder_is_drafted_and_what_was_not_begun_in_time_is_told(tmp_path):
     assert row["reason"] == "drafted, not judged"
     assert main([folder, "--draft-only", "--out", str(out), "--seconds", "-1"], said.append) == 0
     assert any("1 were not begun within -1 s" in line for line in said)
+
+
+def test_of_each_problem_the_fastest_right_draft_is_tuned_those_farthest_behind_first():
+    rows = [
+        Row(problem="near", level="a", mode=Mode.STRICT, correct=True, speedup=1.2, speedup_compiled=0.9),
+        Row(problem="far", level="a", mode=Mode.SHARE, correct=True, speedup=0.7, speedup_compiled=0.5),
+        Row(problem="near", level="a", mode=Mode.SHARE, correct=True, speedup=1.1, speedup_compiled=0.8),
+        Row(problem="far", level="a", mode=Mode.STRICT, speedup=9.0, speedup_compiled=9.0),
+        Row(problem="other", level="a", mode=Mode.STRICT, correct=True, speedup=0.1, speedup_compiled=0.1),
+    ]
+    asked = [(Problem(name=name, source=MODULE), mode) for name in ("near", "far") for mode in Mode]
+    assert [(rows[n].problem, rows[n].mode, p.name) for n, p in in_order(rows, asked)] == [
+        ("far", Mode.SHARE, "far"), ("near", Mode.STRICT, "near"),
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_earlier_run_is_tuned_from_what_it_kept(tmp_path):
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "doubled.py").write_text(MODULE)
+    keep, out, said = tmp_path / "drafts", tmp_path / "results", []
+    asked = [str(tmp_path / "suite"), "--keep", str(keep), "--out", str(out)]
+    assert main([*asked, "--draft-only"], said.append) == 0
+    (row,) = json.loads(out.with_suffix(".json").read_text())
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(json.dumps([row | {"correct": True, "speedup": 1.5}]))
+    assert main([*asked, "--tune", "1", "--tune-from", str(earlier)], said.append) == 0
+    (row,) = json.loads(out.with_suffix(".json").read_text())
+    assert row["tuning"]["note"] == "nothing was measured: there is no GPU"
+    assert row["speedup"] == row["untuned"] == 1.5
+    with pytest.raises(SystemExit, match="--keep"):
+        main([asked[0], "--tune-from", str(earlier)], said.append)
 
 
 def test_what_algebra_gains_is_told_apart_and_split_products_are_taken_back():
