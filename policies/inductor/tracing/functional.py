@@ -46,6 +46,8 @@ def replace_functions() -> None:
         (torch, "stack", stack),
         (torch, "cat", cat),
         (torch, "cdist", cdist),
+        (torch, "polar", polar),
+        (torch, "complex", complex_of),
         *(
             (owner, f.__name__, f)
             for owner in (torch, sys.modules["torch.nn.utils.weight_norm"])
@@ -260,6 +262,20 @@ def cdist(left: Any, right: Any, p: float = 2.0, compute_mode: Any = None) -> An
     if p == 1:
         return apart.sum(-1)
     return torch.sqrt((apart * apart).sum(-1)) if p == 2 else (apart**p).sum(-1) ** (1 / p)
+
+
+def polar(abs: Any, angle: Any) -> Any:
+    """Complex numbers of lengths and angles."""
+    import torch
+
+    return complex_of(abs * torch.cos(angle), abs * torch.sin(angle))
+
+
+def complex_of(real: Any, imag: Any) -> Any:
+    """Complex numbers of their parts; torch's own asks for sizes as numbers."""
+    import torch
+
+    return torch.view_as_complex(torch.stack([real, imag], -1))
 
 
 def bilinear(left: Any, right: Any, weight: Any, bias: Any = None) -> Any:

@@ -17,6 +17,17 @@ from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracin
 from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.tracing.sizes import Sizes, leaves
+from kernelwright.policies.inductor.values.complex_numbers import (
+    COMPLEX,
+    ByParts,
+    bare,
+    has_complex,
+    is_complex,
+    rank,
+    with_parts,
+    without_complex_decompositions,
+)
+from kernelwright.policies.inductor.values.known import KnownValues
 
 MOST_OPERATORS = 4000
 """Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
@@ -40,7 +51,7 @@ class Traced:
     flat: list[Any] = field(default_factory=list)
     """The arguments, as tensors of the pretended GPU."""
     form: Any = None
-    """The structure of what forward returns, with None in the place of each tensor."""
+    """The structure of what forward returns, with None in the place of each tensor, or COMPLEX."""
     contiguous: list[str] = field(default_factory=list)
     """Inputs that get_inputs gives contiguous."""
     keywords: dict[str, str] = field(default_factory=dict)
@@ -116,7 +127,7 @@ def _trace(source: str, free: Callable[[int, str], bool], unrolling: bool, parti
     names = list(init) if isinstance(init, dict) else text.constructor_names()
     traced.keywords = {path.removeprefix("self."): name for (path, _), name in zip(named, names, strict=False)}
     paths = text.input_paths(len(inputs))
-    with traced.mode:
+    with traced.mode, KnownValues():
         values = [sizes.argument(v, p, p.removeprefix("self.").rstrip("_")) for p, v in named]
         model = (
             module["Model"](**dict(zip(init, values, strict=True)))
@@ -139,10 +150,12 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
     traced.contiguous = [p for p, v in tensors if v.dim() and v.is_contiguous()]
     places = [(p, v) for p, v in traced.sizes.where.items() if p.startswith("self.")]
     whole = [*((spelt(n), v) for n, v in held.items()), *((spelt(n), v) for _, _, n, v in plain), *tensors, *places]
+    paired = [is_complex(v) for _, v in whole]
+    whole = [with_parts(p, v) for p, v in whole]
     traced.arguments, flat = [p for p, _ in whole], [v for _, v in whole]
 
     def call(*values: Any) -> Any:
-        waiting = iter(values)
+        waiting = iter([torch.view_as_complex(v) if c else v for v, c in zip(values, paired, strict=True)])
         weights = {n: next(waiting) for n in held}
         for module, name, _, _ in plain:
             setattr(module, name, next(waiting))
@@ -151,8 +164,8 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
         )
         new = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaf_values]
         made = torch.func.functional_call(model, weights, tuple(torch.utils._pytree.tree_unflatten(new, form)))
-        traced.form = torch.utils._pytree.tree_map(lambda _: None, made)
-        return torch.utils._pytree.tree_leaves(made)
+        traced.form = torch.utils._pytree.tree_map(lambda v: COMPLEX if is_complex(v) else None, made)
+        return [torch.view_as_real(v) if is_complex(v) else v for v in torch.utils._pytree.tree_leaves(made)]
 
     make = functools.partial(_graph_of, partial=partial)
     traced.loops = Loops(traced.sizes, make)
@@ -182,9 +195,14 @@ def _graph_of(function: Any, flat: list[Any], partial: bool) -> Any:
 
     from kernelwright.policies.inductor.tracing.ranking import decompositions
 
-    functional = torch.func.functionalize(function, remove="mutations")
+    def traced(called: Any, table: Any) -> Any:
+        functional = torch.func.functionalize(called, remove="mutations")
+        return make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
+
     table = select_decomp_table() | decompositions(partial)
-    graph = make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
+    graph = traced(function, table)
+    if has_complex(graph):
+        graph = traced(ByParts(traced(function, without_complex_decompositions(table))).run, table)
     graph.graph.eliminate_dead_code()
     _refuse(graph)
     return graph
@@ -329,13 +347,14 @@ def _shapes(traced: Traced) -> Iterator[tuple[str, Any]]:
     import torch
 
     pairs = list(zip(traced.arguments, traced.flat, strict=True))
-    inputs = [p for p in pairs if not p[0].startswith("self.")]
-    weights = [p for p in pairs if p[0].startswith("self.")]
+    inputs = [p for p in pairs if not bare(p[0]).startswith("self.")]
+    weights = [p for p in pairs if bare(p[0]).startswith("self.")]
     for path, value in [*inputs, *weights]:
         if isinstance(value, torch.Tensor):
-            yield from ((f"{path}.shape[{i}]", n) for i, n in enumerate(value.shape) if isinstance(n, torch.SymInt))
+            sizes = enumerate(value.shape[: rank(path, value)])
+            yield from ((f"{bare(path)}.shape[{i}]", n) for i, n in sizes if isinstance(n, torch.SymInt))
 
 
 def simple_path(path: str) -> str:
     """`self.layers[0].weight` as words: layers_0_weight."""
-    return re.sub(r"\W+", "_", path.removeprefix("self.")).strip("_")
+    return re.sub(r"\W+", "_", bare(path).removeprefix("self.")).strip("_")

@@ -11,6 +11,7 @@ from kernelwright.policies.inductor.draft import SPLIT_MARK
 from kernelwright.policies.inductor.lowering.generating import Generated
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import Traced
+from kernelwright.policies.inductor.values.complex_numbers import COMPLEX, bare, rank
 from kernelwright.policies.inductor.writing.helpers import helpers_for
 from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
 from kernelwright.policies.inductor.writing.kernels import covered, kernels_of
@@ -183,10 +184,10 @@ def _forward_lines(traced: Traced, host: Host, written: Mapping[str, Written], n
 
 def _device(traced: Traced) -> str:
     tensors = [p for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "device")]
-    inputs = [p for p in tensors if not p.startswith("self.")]
+    inputs = [p for p in tensors if not bare(p).startswith("self.")]
     if not tensors:
         raise Refused("there is no tensor to take the device from")
-    return f"{(inputs or tensors)[0]}.device"
+    return f"{bare((inputs or tensors)[0])}.device"
 
 
 def _size_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
@@ -195,7 +196,7 @@ def _size_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
     for symbol, name in names.items():
         if re.search(rf"(?<![\w.]){name}\b(?!\s*=)", text):
             used.setdefault(name, traced.symbols[symbol])
-    ranks = {p: v.dim() for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "dim")}
+    ranks = {bare(p): rank(p, v) for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "dim")}
     by_tensor: dict[str, dict[int, str]] = {}
     lines = []
     for name, place in used.items():
@@ -220,7 +221,8 @@ def _returned(form: object, made: object) -> str:
     if isinstance(form, list | tuple):
         inner = [_returned(v, made) for v in form]
         return f"[{', '.join(inner)}]" if isinstance(form, list) else f"({', '.join(inner)}{',' * (len(inner) == 1)})"
-    return str(next(made))  # type: ignore[call-overload]
+    tensor = str(next(made))  # type: ignore[call-overload]
+    return f"torch.view_as_complex({tensor})" if form == COMPLEX else tensor
 
 
 def _constants(lines: list[str], generated: Generated) -> tuple[list[str], dict[str, str]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import simple_path
+from kernelwright.policies.inductor.values.complex_numbers import bare
 from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
 from kernelwright.policies.inductor.writing.divisors import divisors_as_constants, numbers_spread
 from kernelwright.policies.inductor.writing.kernels import Kernel
@@ -274,7 +275,7 @@ def _parameter_names(kernel: Kernel, launches: list[Launch]) -> dict[str, str]:
         same = len(set(values)) == 1
         if "ptr" in old:
             made = f"{simple_path(values[0])}_pointer" if same and re.fullmatch(r"[\w.\[\]']+",
-                values[0]) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
+                bare(values[0])) else _numbered("out" if "out" in old else "in", numbers)  # fmt: skip
         elif values in by_value:
             found[old] = by_value[values]
             continue

@@ -53,6 +53,12 @@ def _is_index(node: ast.expr) -> bool:
     return False
 
 
+def _plain(number: ast.expr) -> ast.expr:
+    """Noughts as 0, which leaves the other operand what it is: 0.0 would make a float of an index."""
+    nought = isinstance(number, ast.Constant) and number.value == 0 and not isinstance(number.value, bool)
+    return ast.Constant(0) if nought else number
+
+
 class _Tidying(ast.NodeTransformer):
     def __init__(self, constants: dict[str, ast.Call]) -> None:
         self._constants = constants
@@ -69,8 +75,9 @@ class _Tidying(ast.NodeTransformer):
         if full is None or len(full.args) != 3 or self._full(other) is not None:
             return None
         dtype = ast.unparse(full.args[2])
-        known = dtype in ("tl.float32", "tl.int32", "tl.int64")
-        return full.args[1] if known or (isinstance(other, ast.Name) and dtype == f"{other.id}.dtype") else None
+        if dtype in ("tl.float32", "tl.int32", "tl.int64"):
+            return full.args[1]
+        return _plain(full.args[1]) if isinstance(other, ast.Name) and dtype == f"{other.id}.dtype" else None
 
     def _truth(self, node: ast.expr) -> bool | None:
         """True or False where it is that everywhere."""

@@ -1,0 +1,272 @@
+"""Complex numbers as two tensors of real ones: Triton has no complex type. A traced graph is run once more with a pair in
+the place of each complex tensor, so that nothing complex is left for the compiler.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import Interpreter
+from torch.utils._pytree import tree_any, tree_map
+
+from kernelwright.policies.inductor.refusing import Refused
+
+aten = torch.ops.aten
+REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""Complex type -> the type of its parts."""
+
+
+COMPLEX = "complex"
+"""Stands for a complex tensor in the structure of what forward returns."""
+WRAPPED = "torch.view_as_real(", ")"
+"""What is written around the path of a complex tensor."""
+
+
+class Pair(NamedTuple):
+    """A complex tensor by its parts, of one shape and type."""
+
+    re: Any
+    im: Any
+
+
+BY_PARTS = {
+    "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "permute", "transpose", "t", "slice", "select",
+    "clone", "cat", "stack", "index", "index_select", "gather", "alias", "detach", "flip", "roll", "constant_pad_nd",
+    "repeat", "sum", "mean", "cumsum", "neg", "sub", "add", "split", "split_with_sizes", "unbind", "zeros_like",
+    "slice_scatter", "select_scatter", "index_put", "copy", "where", "diagonal", "unfold", "resolve_conj", "resolve_neg",
+    "new_zeros", "lift_fresh_copy", "scatter", "index_copy", "index_add", "as_strided", "empty_like", "new_empty",
+}  # fmt: skip
+"""Operators that do to each part what they do to the whole."""
+MADE = {"zeros", "ones", "full", "empty", "ones_like", "full_like", "new_ones", "new_full", "scalar_tensor"}
+"""Operators that make a tensor of numbers: the imaginary part is zero, or the number's own."""
+PRODUCTS = {"mul", "mm", "bmm", "dot", "mv"}
+"""Operators that are linear in each of two operands."""
+
+
+def is_complex(value: Any) -> bool:
+    """Whether it is a complex tensor (or the value of a node that is one)."""
+    return isinstance(value, torch.Tensor) and value.is_complex()
+
+
+def with_parts(path: str, value: Any) -> tuple[str, Any]:
+    """An argument of forward as the graph takes it: a complex tensor as a real one with an axis more."""
+    return (f"{WRAPPED[0]}{path}{WRAPPED[1]}", torch.view_as_real(value)) if is_complex(value) else (path, value)
+
+
+def bare(path: str) -> str:
+    """The path of a tensor without what `with_parts` puts around it."""
+    return path.removeprefix(WRAPPED[0]).removesuffix(WRAPPED[1]) if path.startswith(WRAPPED[0]) else path
+
+
+def rank(path: str, value: Any) -> int:
+    """Axes that the tensor at a path has in forward."""
+    return int(value.dim()) - path.startswith(WRAPPED[0])
+
+
+def has_complex(graph: Any) -> bool:
+    """Whether a node of a traced graph gives a complex tensor."""
+    return any(is_complex(node.meta.get("val")) for node in graph.graph.nodes)
+
+
+def without_complex_decompositions(table: dict[Any, Any]) -> dict[Any, Any]:
+    """A table for the graph that pairs are put into: Inductor's own rules would reinterpret memory."""
+    names = {*BY_PARTS, *PRODUCTS, "div", "conj_physical", "angle", "abs", "exp", "polar", "complex", "view_as_complex"}
+    return {k: v for k, v in table.items() if str(k).partition("aten.")[2].partition(".")[0] not in names}
+
+
+class ByParts(Interpreter):
+    """Runs a graph with pairs for complex tensors. Raises Refused at an operator that has no rule."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        packet = getattr(target, "overloadpacket", None)
+        name = packet.__name__ if packet is not None else ""
+        wanted = kwargs.get("dtype")
+        paired = tree_any(lambda leaf: isinstance(leaf, Pair), (args, kwargs), is_leaf=_leaf)
+        numbers = any(isinstance(leaf, complex) for leaf in args)
+        if not paired and not numbers and wanted not in REAL and name not in _RULES:
+            return super().call_function(target, args, kwargs)
+        if name in _RULES and (paired or name in _MAKERS):
+            return _RULES[name](*args, **kwargs)
+        if wanted in REAL:
+            kwargs = {**kwargs, "dtype": REAL[wanted]}
+        if name in MADE:
+            return _made(target, args, kwargs)
+        if name in PRODUCTS:
+            return _product(target, *args)
+        if name in BY_PARTS:
+            return _by_parts(target, args, kwargs)
+        if not paired:
+            return super().call_function(target, args, kwargs)
+        if name in ("sym_size", "sym_numel"):
+            return target(args[0].re, *args[1:])
+        raise Refused(f"{name or target} of complex numbers has no kernel", operator=name)
+
+
+def _leaf(value: Any) -> bool:
+    return isinstance(value, Pair)
+
+
+def _part(value: Any, part: int) -> Any:
+    """The real (0) or the imaginary (1) part of an argument; a size and an index have no parts."""
+    if isinstance(value, Pair):
+        return value[part]
+    if isinstance(value, complex):
+        return value.imag if part else value.real
+    return value
+
+
+def _zero(value: Any) -> Any:
+    """The imaginary part of what is real: nought for tensors of numbers and for numbers among the operands."""
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return torch.zeros_like(value)
+    return value
+
+
+def _by_parts(target: Any, args: Any, kwargs: Any) -> Any:
+    name = target.overloadpacket.__name__
+    real = tree_map(lambda v: _part(v, 0), (args, kwargs), is_leaf=_leaf)
+    imaginary = tree_map(
+        lambda v: _part(v, 1) if isinstance(v, Pair | complex) else _zero(v), (args, kwargs), is_leaf=_leaf
+    )
+    if name in ("add", "sub", "constant_pad_nd", "where"):  # a number that is added has no imaginary part
+        first = len(args) - 1 if name == "constant_pad_nd" and len(args) > 2 else 1
+        imaginary = (_without_numbers(imaginary[0], args, first), imaginary[1])
+    made = target(*real[0], **real[1]), target(*imaginary[0], **imaginary[1])
+    if isinstance(made[0], list | tuple):
+        return [Pair(*both) for both in zip(*made, strict=True)]
+    return Pair(*made)
+
+
+def _without_numbers(imaginary: Any, args: Any, first: int) -> Any:
+    plain = (int, float, torch.SymInt, torch.SymFloat)
+    return tuple(0 if i >= first and isinstance(args[i], plain) else v for i, v in enumerate(imaginary))
+
+
+def _made(target: Any, args: Any, kwargs: Any) -> Pair:
+    """`full` and its like: of a number."""
+    real = target(*(_part(a, 0) for a in args), **{k: _part(v, 0) for k, v in kwargs.items()})
+    number = next((a for a in args if isinstance(a, complex)), 0.0)
+    return Pair(real, torch.full_like(real, number.imag) if isinstance(number, complex) else torch.zeros_like(real))
+
+
+def _product(target: Any, left: Any, right: Any) -> Pair:
+    """(a + bi)(c + di), where b or d may be missing."""
+    a, c = _part(left, 0), _part(right, 0)
+    b = _part(left, 1) if isinstance(left, Pair | complex) else None
+    d = _part(right, 1) if isinstance(right, Pair | complex) else None
+    if b is None:
+        return Pair(target(a, c), target(a, d))
+    if d is None:
+        return Pair(target(a, c), target(b, c))
+    return Pair(target(a, c) - target(b, d), target(a, d) + target(b, c))
+
+
+def _quotient(left: Any, right: Any) -> Pair:
+    if not isinstance(right, Pair | complex):
+        return Pair(left.re / right, left.im / right)
+    c, d = _part(right, 0), _part(right, 1)
+    size = c * c + d * d
+    numerator = _product(aten.mul, left, Pair(c, -d))
+    return Pair(numerator.re / size, numerator.im / size)
+
+
+def _power(x: Any, exponent: Any) -> Pair:
+    if exponent != 2:
+        raise Refused("a power of complex numbers other than the square has no kernel", operator="pow")
+    return _product(aten.mul, x, x)
+
+
+def _polar(length: Any, angle: Any) -> Pair:
+    return Pair(length * torch.cos(angle), length * torch.sin(angle))
+
+
+def _converted(x: Any, **options: Any) -> Any:
+    """`x.to(dtype)`: a real tensor becomes a pair, and a pair loses its imaginary part where a real type is asked for."""
+    dtype = options.pop("dtype", None)
+    options.pop("memory_format", None)
+    if isinstance(x, Pair):
+        if dtype is None or dtype in REAL:
+            return Pair(*(p.to(REAL[dtype]) if dtype is not None else p.clone() for p in x))
+        return x.re.to(dtype)
+    if dtype not in REAL:
+        return aten._to_copy(x, dtype=dtype, **options)
+    real = x.to(REAL[dtype])
+    return Pair(real, torch.zeros_like(real))
+
+
+def _angles(count: Any, rows: Any, like: Any) -> tuple[Any, Any]:
+    """cos and sin of 2 pi j k / count, for j below count and k below rows; the product is taken modulo count first."""
+    j = torch.arange(count, device=like.device)[:, None]
+    k = torch.arange(rows, device=like.device)[None, :]
+    angle = (j * k % count).to(like.dtype) * (2 * math.pi / count)
+    return torch.cos(angle), torch.sin(angle)
+
+
+def _scale(normalization: int, count: Any) -> Any:
+    """torch's codes: 0 nothing, 1 by the root of the number of elements, 2 by their number."""
+    return {0: 1.0, 1: count**-0.5, 2: 1.0 / count}[int(normalization)]
+
+
+def _along(x: Any, dim: int, matrix: Any) -> Any:
+    """The product of the rows along `dim` with a matrix."""
+    return (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
+
+
+def _transform(x: Any, dims: Any, normalization: int, forward: bool) -> Pair:
+    """The discrete Fourier transform as a product with its matrix, axis by axis."""
+    made = x if isinstance(x, Pair) else Pair(x, torch.zeros_like(x))
+    for dim in dims:
+        count = made.re.shape[dim]
+        cos, sin = _angles(count, count, made.re)
+        sin = -sin if forward else sin
+        scale = _scale(normalization, count)
+        re = _along(made.re, dim, cos) - _along(made.im, dim, sin)
+        im = _along(made.re, dim, sin) + _along(made.im, dim, cos)
+        made = Pair(re * scale, im * scale)
+    return made
+
+
+def _real_to_complex(x: Any, dims: Any, normalization: int, onesided: bool) -> Pair:
+    *others, last = dims
+    count = x.shape[last]
+    cos, sin = _angles(count, count // 2 + 1 if onesided else count, x)
+    scale = _scale(normalization, count)
+    return _transform(Pair(_along(x, last, cos) * scale, _along(x, last, -sin) * scale), others, normalization, True)
+
+
+def _complex_to_real(x: Any, dims: Any, normalization: int, count: Any) -> Any:
+    """From the first half of the frequencies: all but the first, and the middle one of an even count, stand for two."""
+    *others, last = dims
+    made = _transform(x, others, normalization, False)
+    cos, sin = _angles(count, made.re.shape[last], made.re)
+    k = torch.arange(made.re.shape[last], device=made.re.device)
+    weight = torch.where((k == 0) | (2 * k == count), 1.0, 2.0).to(made.re.dtype)[:, None]
+    whole = _along(made.re, last, weight * cos.t()) - _along(made.im, last, weight * sin.t())
+    return whole * _scale(normalization, count)
+
+
+_RULES: dict[str, Any] = {
+    "view_as_complex": lambda x: Pair(x.select(-1, 0), x.select(-1, 1)),
+    "view_as_real": lambda p: torch.stack(list(p), -1),
+    "complex": Pair,
+    "polar": _polar,
+    "div": _quotient,
+    "pow": _power,
+    "reciprocal": lambda p: _quotient(Pair(torch.ones_like(p.re), torch.zeros_like(p.re)), p),
+    "_conj": lambda p: Pair(p.re, -p.im),
+    "conj_physical": lambda p: Pair(p.re, -p.im),
+    "real": lambda p: p.re,
+    "imag": lambda p: p.im,
+    "abs": lambda p: torch.sqrt(p.re * p.re + p.im * p.im),
+    "angle": lambda p: torch.atan2(p.im, p.re),
+    "exp": lambda p: _polar(torch.exp(p.re), p.im),
+    "_to_copy": _converted,
+    "_fft_r2c": _real_to_complex,
+    "_fft_c2r": _complex_to_real,
+    "_fft_c2c": _transform,
+}
+"""Operator -> what it is by parts."""
+_MAKERS = {"view_as_complex", "complex", "polar", "_to_copy", "_fft_r2c"}
+"""Operators that may make a complex tensor of real ones."""

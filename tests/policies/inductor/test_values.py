@@ -1,0 +1,70 @@
+"""Values that are known while a module is traced, and complex numbers by their parts, against torch's own."""
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.values.complex_numbers import ByParts, Pair, bare, has_complex, with_parts
+from kernelwright.policies.inductor.values.known import KnownValues
+
+Z = torch.randn(4, 6, dtype=torch.complex64)
+W = torch.randn(6, 5, dtype=torch.complex64)
+CASES = {
+    "a product": lambda z, w: z @ w,
+    "a quotient": lambda z, w: z / (z + 3),
+    "a sum with a real tensor and with numbers": lambda z, w: 2 * (z + z.real) - 1 + 3j * z,
+    "the conjugate": lambda z, w: torch.conj(z) * z,
+    "length and angle": lambda z, w: torch.polar(z.abs(), z.angle()),
+    "an exponential of what is cut and joined": lambda z, w: torch.cat([z[:, 2:], z[:, :2].exp()], 1),
+    "places that are written to": lambda z, w: torch.zeros(4, 6, dtype=torch.complex64).index_copy(1,
+        torch.tensor([1, 3]), z[:, :2]),
+    "means, squares and transposed ones": lambda z, w: (z.mean(0, keepdim=True) ** 2).t(),
+    "a real tensor made complex": lambda z, w: z.real.to(torch.complex64) * z,
+    "einsum": lambda z, w: torch.einsum("ij,jk->ki", z, w),
+    "a transform of real numbers and back": lambda z, w: torch.fft.irfft(torch.fft.rfft(z.real) * 2, n=6),
+    "back to an odd length": lambda z, w: torch.fft.irfft(torch.fft.rfft(w.real), n=5),
+    "a transform over two axes": lambda z, w: torch.fft.ifft2(torch.fft.fft2(z) * z),
+    "a real transform over two axes": lambda z, w: torch.fft.irfft2(torch.fft.rfft2(z.real, norm="ortho"), s=(4, 6),
+        norm="ortho"),
+    "frequencies in the middle": lambda z, w: torch.fft.fftshift(torch.fft.fft(z, dim=0), dim=0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_complex_numbers_by_their_parts_are_what_torch_makes_of_them(name: str):
+    graph = make_fx(lambda z, w: CASES[name](torch.view_as_complex(z), torch.view_as_complex(w)))(
+        torch.view_as_real(Z), torch.view_as_real(W)
+    )
+    assert has_complex(graph)
+    made = ByParts(graph).run(torch.view_as_real(Z), torch.view_as_real(W))
+    whole = torch.complex(*made) if isinstance(made, Pair) else made
+    torch.testing.assert_close(whole, CASES[name](Z, W), atol=2e-5, rtol=1e-4)
+
+
+def test_a_function_of_complex_numbers_without_a_rule_is_refused_by_name():
+    graph = make_fx(lambda z: torch.view_as_real(torch.view_as_complex(z).tan()))(torch.view_as_real(Z))
+    with pytest.raises(Refused, match="tan of complex numbers has no kernel"):
+        ByParts(graph).run(torch.view_as_real(Z))
+
+
+def test_a_complex_argument_goes_in_as_a_real_one_with_an_axis_more():
+    path, value = with_parts("self.freqs", Z)
+    assert path == "torch.view_as_real(self.freqs)"
+    assert value.shape == (4, 6, 2)
+    assert bare(path) == "self.freqs"
+    assert with_parts("x", Z.real)[0] == bare("x") == "x"
+
+
+def test_what_a_constructor_reads_from_numbers_is_known_and_nothing_else_is():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    with FakeTensorMode(shape_env=ShapeEnv()), KnownValues():
+        rates = torch.linspace(0, 0.5, 3)
+        assert [x.item() for x in rates] == [0.0, 0.25, 0.5]
+        assert bool((rates > 0.4).any())
+        assert torch.arange(4).flip(0).tolist() == [3, 2, 1, 0]
+        rates[1] = 7.0
+        assert not isinstance(rates[1].item(), float)  # written to: asked of the mode below
+        assert not isinstance(torch.rand(2)[0].item(), float)
