@@ -1,5 +1,5 @@
-"""Complex numbers as two tensors of real ones: Triton has no complex type. A traced graph is run once more with a pair in
-the place of each complex tensor, so that nothing complex is left for the compiler.
+"""Complex numbers as two tensors of real ones: Triton has no complex type. A traced graph is run once more with a pair
+in the place of each complex tensor, so that nothing complex is left for the compiler.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ BY_PARTS = {
     "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "permute", "transpose", "t", "slice", "select",
     "clone", "cat", "stack", "index", "index_select", "gather", "alias", "detach", "flip", "roll", "constant_pad_nd",
     "repeat", "sum", "mean", "cumsum", "neg", "sub", "add", "split", "split_with_sizes", "unbind", "zeros_like",
-    "slice_scatter", "select_scatter", "index_put", "copy", "where", "diagonal", "unfold", "resolve_conj", "resolve_neg",
-    "new_zeros", "lift_fresh_copy", "scatter", "index_copy", "index_add", "as_strided", "empty_like", "new_empty",
+    "slice_scatter", "select_scatter", "index_put", "copy", "where", "diagonal", "unfold", "resolve_conj",
+    "resolve_neg", "new_zeros", "lift_fresh_copy", "scatter", "index_copy", "index_add", "as_strided", "empty_like", "new_empty",
 }  # fmt: skip
 """Operators that do to each part what they do to the whole."""
 MADE = {"zeros", "ones", "full", "empty", "ones_like", "full_like", "new_ones", "new_full", "scalar_tensor"}
@@ -183,7 +183,7 @@ def _polar(length: Any, angle: Any) -> Pair:
 
 
 def _converted(x: Any, **options: Any) -> Any:
-    """`x.to(dtype)`: a real tensor becomes a pair, and a pair loses its imaginary part where a real type is asked for."""
+    """`x.to(dtype)`: a real tensor becomes a pair, and a pair loses its imaginary part to a real type."""
     dtype = options.pop("dtype", None)
     options.pop("memory_format", None)
     if isinstance(x, Pair):
