@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import sys
 from typing import Any
@@ -31,7 +33,7 @@ def replace_functions() -> None:
         "float": Real, "grid_sample": _grid_sample(functional.grid_sample),
     }  # fmt: skip
     for name, function in (own | pooling_functions()).items():
-        setattr(functional, name, function)
+        setattr(functional, name, function if name == "float" else with_names_of_torch(function))
     for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
         setattr(functional, name, _dropout(name))
 
@@ -61,7 +63,24 @@ def replace_functions() -> None:
         *((owner, f.__name__, f) for owner in (torch, torch.Tensor) for f in (repeat_interleave, bincount, chunk)),
     ]
     for owner, name, function in replaced:
-        setattr(owner, name, function)
+        setattr(owner, name, with_names_of_torch(function))
+
+
+PLACES = {"input": 0, "tensor": 0, "self": 0, "input1": 0, "x1": 0, "input2": 1, "x2": 1}
+"""What torch calls the first arguments of its functions -> which they are."""
+
+
+def with_names_of_torch(function: Any) -> Any:
+    """The function, which may be called with torch's names for its first arguments (`linear(input=x, weight=w)`)."""
+    names = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def called(*args: Any, **given: Any) -> Any:
+        for name in PLACES.keys() & given.keys() - set(names):
+            given[names[PLACES[name]]] = given.pop(name)
+        return function(*args, **given)
+
+    return called
 
 
 def element(x: Any, index: Any) -> Any:

@@ -36,7 +36,8 @@ BY_PARTS = {
     "clone", "cat", "stack", "index", "index_select", "gather", "alias", "detach", "flip", "roll", "constant_pad_nd",
     "repeat", "sum", "mean", "cumsum", "neg", "sub", "add", "split", "split_with_sizes", "unbind", "zeros_like",
     "slice_scatter", "select_scatter", "index_put", "copy", "where", "diagonal", "unfold", "resolve_conj",
-    "resolve_neg", "new_zeros", "lift_fresh_copy", "scatter", "index_copy", "index_add", "as_strided", "empty_like", "new_empty",
+    "resolve_neg", "new_zeros", "lift_fresh_copy", "scatter", "index_copy", "index_add", "as_strided", "empty_like",
+    "new_empty",
 }  # fmt: skip
 """Operators that do to each part what they do to the whole."""
 MADE = {"zeros", "ones", "full", "empty", "ones_like", "full_like", "new_ones", "new_full", "scalar_tensor"}

@@ -80,7 +80,9 @@ def _numbers(function: ast.FunctionDef, plain: set[str]) -> set[str]:
 
 
 def _is_number(value: ast.expr, numbers: set[str]) -> bool:
-    """Whether it is arithmetic of numbers that the host passes."""
+    """Whether it is arithmetic, and comparisons, of numbers that the host passes."""
     names = [n for n in ast.walk(value) if isinstance(n, ast.Name)]
-    parts = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.Load)
+    parts = (
+        ast.BinOp, ast.UnaryOp, ast.Compare, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.cmpop, ast.Load,
+    )  # fmt: skip
     return bool(names) and all(isinstance(n, parts) for n in ast.walk(value)) and all(n.id in numbers for n in names)

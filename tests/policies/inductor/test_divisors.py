@@ -13,7 +13,9 @@ def function_of(text: str) -> ast.FunctionDef:
     return function
 
 
-@pytest.mark.parametrize("number", ["height", "-8 * height + width", "area", "3"])
+@pytest.mark.parametrize(
+    "number", ["height", "-8 * height + width", "area", "3", "1 * (1 >= width) + width * (width > 1)"]
+)
 def test_a_number_that_is_broadcast_is_a_block_of_noughts_and_the_number(number: str):
     function = function_of(
         "def kernel(x_pointer, height, width, ROW_BLOCK):\n"

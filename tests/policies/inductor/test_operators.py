@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kernelwright.policies.inductor.tracing import functional, numbers, ranking
+from kernelwright.policies.inductor.tracing import functional, linear_layer, numbers, ranking
 from kernelwright.policies.inductor.tracing.bags import embedding_bag
 from kernelwright.policies.inductor.tracing.pooling import pooling_functions
 from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
@@ -116,3 +116,11 @@ def test_functions_of_python_are_python_s_own_on_numbers():
 def test_a_norm_but_for_one_dimension_is_torch_s(dim: int):
     v = torch.randn(4, 3, 5)
     torch.testing.assert_close(functional.norm_except_dim(v, 2, dim), torch.norm_except_dim(v, 2, dim))
+
+
+def test_functions_written_with_others_take_torch_s_names_for_their_first_arguments():
+    x, weight = torch.randn(2, 5), torch.randn(3, 5)
+    linear = functional.with_names_of_torch(linear_layer.linear)
+    torch.testing.assert_close(linear(input=x, weight=weight), F.linear(x, weight))
+    distances = functional.with_names_of_torch(functional.cdist)
+    torch.testing.assert_close(distances(x1=x, x2=weight), torch.cdist(x, weight))
