@@ -191,16 +191,25 @@ def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
     from kernelwright.policies.inductor.tracing.graph import numbers_of
     from kernelwright.policies.inductor.tracing.sizes import sizes_among, sizes_over
 
-    guesses = [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
-    if not varied:
-        return source, guesses
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode, guesses = FakeTensorMode(allow_non_fake_inputs=True), [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
     own, others = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
     varying = _varying(own, others)
-    base = source
+    base, numbers = source, own
     if any(own[p] == 1 for p in varying):  # what is one in the problem would be taken for a broadcast
-        base = next((v for v, o in zip(varied, others, strict=True) if all(o.get(p) != 1 for p in varying)), source)
-    return base, [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
+        fitting = ((v, o) for v, o in zip(varied, others, strict=True) if all(o.get(p) != 1 for p in varying))
+        base, numbers = next(fitting, (source, own))
+    if varied:
+        guesses = [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
+    return base, _different(guesses, numbers)
+
+
+def _different(guesses: list[Any], numbers: dict[str, int]) -> list[Any]:
+    """The first one of guesses that take the same numbers of the constructor for sizes: the others give the same."""
+    found: dict[frozenset[str], Any] = {}
+    for free in guesses:
+        built = frozenset(p for p, n in numbers.items() if p.startswith("self.") and free(n, p))
+        found.setdefault(built, free)
+    return list(found.values())
 
 
 def _varying(own: dict[str, int], others: list[dict[str, int]]) -> set[str]:
