@@ -15,7 +15,7 @@ from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import InfrastructureError, Value
 
-CONFIGURATIONS, MEASURED = 20, 6
+CONFIGURATIONS, MEASURED = 14, 6
 """Of one draft: compiled, and timed. A suite of 100 has seconds of a GPU and of its cores for each."""
 EMULATED = {"tf32x3", "bf16x6", "bf16x3"}
 """Products of fp32 that are several of fewer bits."""

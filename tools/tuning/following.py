@@ -63,8 +63,11 @@ def _fitted(parameter: Parameter, launches: Sequence[LaunchFacts], capability: t
         return "its kernel is not launched at this problem's size"
     if parameter.role is Role.CTAS and capability < HOPPER:
         return "this target has no clusters of blocks"
-    if parameter.role is Role.PRECISION and not any("fp32" in kind for one in own for kind in one.types.values()):
-        return "no operand is fp32"
+    if parameter.role is Role.PRECISION:
+        read = parameter.operands
+        kinds = [kind for one in own for name, kind in one.types.items() if not read or name in read]
+        if not any("fp32" in kind for kind in kinds):
+            return "no operand is fp32"
     if not parameter.start and parameter.role.value in DEFAULTS:
         start = int(own[0].options.get(parameter.role.value, DEFAULTS[parameter.role]))
         return parameter.with_(start=start, values=option_values(parameter.role, start))

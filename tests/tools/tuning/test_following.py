@@ -41,6 +41,16 @@ def test_half_precision_operands_have_no_input_precision(tracing):
     assert not [p for p in followed(tracing, "matmul_fp16").space.parameters if p.role is Role.PRECISION]
 
 
+def test_half_precision_operands_beside_a_bias_of_fp32_have_no_input_precision(tracing):
+    def precisions(change):
+        found = followed(tracing, "matmul_bias_relu", change)
+        return [p.operands for p in found.space.parameters if p.role is Role.PRECISION]
+
+    halved = "x.half(), self.linear.weight.half(), self.linear.bias"
+    assert precisions(lambda text: text) == [("weight_ptr", "x_ptr")]
+    assert precisions(lambda text: text.replace("x, self.linear.weight, self.linear.bias", halved)) == []
+
+
 @pytest.mark.parametrize("name", ["matvec", "mse_loss", "avg_pool2d"])
 def test_a_changed_value_is_what_the_tracer_sees_launched(tracing, name):
     from kernelwright.tools.tuning.kernel_text.rewriting import rewrite

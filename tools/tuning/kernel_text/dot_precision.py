@@ -28,10 +28,28 @@ def precision_parameters(
             found.append(
                 Parameter(
                     name=f"{kernel.name}.{KEYWORD}", role=Role.PRECISION, start=starts.pop(), values=PRECISIONS,
-                    sites=sites, kernels=(kernel.name,), line=kernel.dots[0].lineno,
+                    sites=sites, kernels=(kernel.name,), line=kernel.dots[0].lineno, operands=_operands(kernel),
                 )
             )  # fmt: skip
     return found
+
+
+def _operands(kernel: KernelSyntax) -> tuple[str, ...]:
+    """The pointers that the operands of all products are loaded through; none where one is made in another way."""
+    parameters = {a.arg for a in kernel.node.args.args}
+    loaded: dict[str, set[str]] = {}
+    for node in ast.walk(kernel.node):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            value, name = node.value, node.targets[0].id
+            plain = isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.load"
+            pointer = value.args[0] if isinstance(value, ast.Call) and plain and value.args else None
+            while isinstance(pointer, ast.BinOp):
+                pointer = pointer.left
+            own = isinstance(pointer, ast.Name) and pointer.id in parameters
+            loaded.setdefault(name, set()).add(pointer.id if isinstance(pointer, ast.Name) and own else "")
+    found = [loaded.get(ast.unparse(operand), {""}) for dot in kernel.dots for operand in dot.args[:2]]
+    names = set().union(*found)
+    return () if "" in names else tuple(sorted(names))
 
 
 def _of_dot(

@@ -51,6 +51,8 @@ class Parameter(Value):
     """Whose launches it changes."""
     constexprs: tuple[str, ...] = ()
     """The parameters of those kernels that hold its value."""
+    operands: tuple[str, ...] = ()
+    """Of a precision: the kernel's pointers that operands are loaded through; empty where that is not known."""
     line: int
     """Of its first site, from 1."""
     capped: bool = False
