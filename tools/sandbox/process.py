@@ -78,6 +78,8 @@ class Process:
         self._collected = bytearray()
         self._ready = False
         self._end: threading.Thread | None = None
+        self._killed = threading.Lock()
+        """Taken by who kills it, and never given back."""
         zygote.wait_warm()
         self._scratch = Path(tempfile.mkdtemp(prefix="candidate-", dir=zygote.folder))
         self._group = zygote.group()
@@ -208,11 +210,12 @@ class Process:
 
     def kill(self) -> None:
         """The process and all it started. Returns at once; `gone` waits. Safe to call twice."""
-        if self._end is None:
+        if self._killed.acquire(blocking=False):
             self._send_kill()
             self._channel.close()
-            self._end = threading.Thread(target=self._bury, daemon=True)
-            self._end.start()
+            end = threading.Thread(target=self._bury, daemon=True)
+            end.start()
+            self._end = end  # who asks from another thread waits for one that runs
 
     def _send_kill(self) -> None:
         """To the first process: all that is left of the candidate goes with it.

@@ -240,7 +240,7 @@ class Zygote:
             given = list(self._given)
         for process in given:
             if process.gone():
-                with self._lock:
+                with self._lock, contextlib.suppress(ValueError):  # another thread may have seen it gone
                     self._given.remove(process)
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,19 @@ def test_settled_is_when_nothing_is_left_of_the_processes_that_were_killed_and_t
         assert not [p for p in living if Path("/proc", p).exists()]
         assert other.receive(60)["result"] == 2
         assert other in zygote._given
+    zygote.settle()
+    assert zygote._given == []
+
+
+def test_many_threads_settle_at_once(zygote):
+    def one(number: int) -> int:
+        with zygote.start(PROBE, {"code": f"result = {number}"}) as process:
+            found = process.receive(60)["result"]
+        zygote.settle()
+        return found
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(one, range(48))) == list(range(48))
     zygote.settle()
     assert zygote._given == []
 
