@@ -81,9 +81,13 @@ class Allocations:
         """Looks at the margins of large tensors that nobody holds any more, and gives their memory back: host code that
         drops what it has used needs no more than it holds at a time.
         """
-        for one in [one for one in self._large if one[2]() is None]:
-            self._large.remove(one)
-            self._changed.append(_changed(one[0], self._margin, one[1]))
+        held: list[Guarded] = []
+        for memory, used, holder in self._large:
+            if holder() is None:
+                self._changed.append(_changed(memory, self._margin, used))
+            else:
+                held.append((memory, used, holder))
+        self._large = held
 
     def written_outside(self) -> bool:
         """Whether a byte next to any tensor was changed. Waits for the device."""

@@ -89,6 +89,14 @@ def test_a_large_tensor_that_is_dropped_gives_its_memory_back_within_the_call(la
     del view
 
 
+def test_of_several_large_tensors_the_one_that_is_dropped_goes(large_is_anything):
+    allocations = Allocations(0xFF, device="cpu")
+    first, last = (allocations.fresh(made(allocations, *shape), None) for shape in ((3, 5), (5, 7)))
+    del last
+    allocations.let_go()
+    assert [used for _, used, _ in allocations._large] == [first.nbytes]
+
+
 def test_what_was_written_beside_a_tensor_is_seen_though_its_memory_is_gone(large_is_anything):
     allocations = Allocations(0xFF, device="cpu")
     tensor = allocations.fresh(made(allocations, 3, 5), None)
