@@ -242,13 +242,21 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
     return work.with_(accepted=True)
 
 
-def require_inputs_left_alone(watched: Watched | None, mutated: frozenset[int]) -> None:
-    """Raises Failed where a watched call wrote to an input that the reference leaves alone, and put back what was
-    there.
+def require_inputs_left_alone(
+    watched: Watched | None, mutated: frozenset[int], kept: Collection[str] = frozenset()
+) -> None:
+    """Raises Failed where a watched call wrote to an input or to a weight that the reference leaves alone, and put back
+    what was there.
+
+    kept: names of the weights and buffers that the reference does not update.
     """
-    written = [] if watched is None else sorted(set(watched.changed_inputs) - mutated)
-    if written:
-        message = f"input {written[0]} is written to and restored within the call; the reference leaves it alone"
+    if watched is None:
+        return
+    inputs = sorted(set(watched.changed_inputs) - mutated)
+    weights = sorted(set(watched.changed_state) & set(kept))
+    if inputs or weights:
+        what = f"input {inputs[0]}" if inputs else f"the weight {clean_text(weights[0], 80)}"
+        message = f"{what} is written to and restored within the call; the reference leaves it alone"
         raise Failed(Failure(fault=Fault.MUTATION, message=message))
 
 

@@ -137,6 +137,11 @@ class SizeChecks:
             self._put_weights(before)
         return True
 
+    def kept_names(self) -> set[str]:
+        """The candidate's names of the judge's weights and buffers that the reference does not update."""
+        updated = self.prepared.reference.changing or ()
+        return {theirs for theirs, (ours, _) in self._weights.items() if ours not in updated}
+
     @property
     def has_weights(self) -> bool:
         """Whether some of the candidate's weights are the judge's."""

@@ -171,7 +171,7 @@ class Verdict:
             own_work.require_no_work_on_weights(checks.trace, checks.reloaded, checks.bound)
         self._progress("checking own inputs")
         outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=how is ALL)
-        own_work.require_inputs_left_alone(checks.watched, checks.prepared.mutated)
+        own_work.require_inputs_left_alone(checks.watched, checks.prepared.mutated, checks.kept_names())
         needed = self._work.needed if self._work is not None else None
         self._work = self._own_work(checks, needed=needed)
         self._deterministic = checks.again(first, outputs, self._shuffle(1))

@@ -45,6 +45,8 @@ class Watched(Value):
     rearranged: dict[str, int] = {}
     """Operators that laid values out anew."""
     changed_inputs: tuple[int, ...] = ()
+    changed_state: tuple[str, ...] = ()
+    """Names of the judge's weights and buffers that were written to."""
     """Positions of arguments that were written to."""
     launches: int = 0
     copies: int = 0

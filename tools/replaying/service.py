@@ -158,7 +158,7 @@ class Service:
             replay, message["which"], poison=message["poison"], shuffle=message["shuffle"]
         )
         call.choices, call.launches = message["choices"], message["launches"]
-        watch = Watch(inputs) if message.get("watch") else None
+        watch = Watch(inputs, replay.state) if message.get("watch") else None
         if watch is not None:
             call.launch = watch.launching(call.launch)
         replay.take_weights()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,10 +28,14 @@ MOST_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 28}
 class Watch(TorchDispatchMode):
     """Entered round one call. `launching` wraps what makes the launches."""
 
-    def __init__(self, inputs: Sequence[Any] = ()) -> None:
-        """inputs: the arguments of forward."""
+    def __init__(self, inputs: Sequence[Any] = (), state: Mapping[str, Any] | None = None) -> None:
+        """inputs: the arguments of forward. state: the judge's weights and buffers by name."""
         super().__init__()
         self._inputs = {t.untyped_storage().data_ptr(): n for n, t in enumerate(inputs) if _has_memory(t)}
+        self._state = [(n, _extent(t)) for n, t in (state or {}).items() if _has_memory(t)]
+        """Names, and where each lies: those of one candidate may share an allocation."""
+        self.changed_state: set[str] = set()
+        """Names of weights and buffers that a launch or an operator wrote to, whatever they hold afterwards."""
         self.changed_inputs: set[int] = set()
         """Positions of arguments that a launch or an operator wrote to, whatever they hold afterwards."""
         self.operations = 0
@@ -96,8 +100,11 @@ class Watch(TorchDispatchMode):
             self.copies += 1
 
     def _written_to(self, tensors: Iterable[Any]) -> None:
-        places = [self._inputs.get(t.untyped_storage().data_ptr()) for t in tensors if _has_memory(t)]
+        written = [t for t in tensors if _has_memory(t)]
+        places = [self._inputs.get(t.untyped_storage().data_ptr()) for t in written]
         self.changed_inputs |= {place for place in places if place is not None}
+        for begin, end in map(_extent, written if self._state else ()):
+            self.changed_state |= {name for name, (first, last) in self._state if begin < last and first < end}
 
     def ends_with(self, outputs: Iterable[Any]) -> None:
         """Told of a call's outputs: where each of them was there before a kernel ran, in what a launch was given, the
@@ -114,6 +121,7 @@ class Watch(TorchDispatchMode):
         return {
             "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches,
             "copies": self.copies, "rearranged": dict(self.rearranged), "changed_inputs": sorted(self.changed_inputs),
+            "changed_state": sorted(self.changed_state),
         }  # fmt: skip
 
 
@@ -131,6 +139,13 @@ def _written_by(func: Any, args: Any, kwargs: Any) -> list[Any]:
 
 def _has_memory(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
+
+
+def _extent(tensor: Any) -> tuple[int, int]:
+    """Addresses of its first byte, and of the one after its last."""
+    steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    begin = int(tensor.data_ptr())
+    return begin, begin + (steps + 1) * int(tensor.element_size())
 
 
 def _truncates(name: str, args: Any, made: Any) -> bool:

@@ -7,10 +7,12 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import math
 import operator
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.parsing import parse_module
@@ -36,8 +38,10 @@ MOST_NODES = 200_000
 LARGEST_BLOCK = 1 << 17
 FEW_MULTIPROCESSORS = (1, 2, 3)
 """Of the pretended GPU at some sizes on a CPU, so that persistent kernels go through their loops."""
-THIN_SIZES = 1
-"""Sizes of a verdict in which one dimension has the problem's own extent and the others are small."""
+THIN_SIZES, FEW_THIN_SIZES, FEW_SIZES = 2, 1, 6
+"""Sizes of a verdict in which one dimension has the problem's own extent and the others are small; where a verdict has
+fewer than FEW_SIZES in all, the second number.
+"""
 CROSSING_SIZES = 2
 """Sizes of a verdict that cross a threshold of the candidate's text."""
 MOST_COMPARED = 3
@@ -49,6 +53,13 @@ MOST_THRESHOLDS = 12
 MOST_THIN = 6
 THIN_BUDGET = (1 << 16, 20_000_000)
 """Elements and operations of such a size."""
+TABLE_BUDGET = (1 << 18, 1 << 13)
+"""Elements of one whose outputs have no more than the second number: a table of which a few rows are read."""
+LEAST_EXTENT = 3
+LEAST_POWER, MOST_POWERS = 128, 2
+"""Of the powers of two in a text's comparisons and differences the largest are gone beyond, too: a window, or the
+length from which on something else is done.
+"""
 MOST_TIMES_LARGER = 2
 """Times the problem's own extent that one may have on a GPU."""
 LEAST_LARGE = 64
@@ -115,13 +126,14 @@ def _drawn(
     own = draw_sizes(problem, base, numbers_in(source), seed, fresh + len(must), budget, must=must)
     if not on_cpu:
         own = own.with_(sizes=(*must, *_fitted(own.sizes[len(must) :], problem)))
-    thin = _thin(problem, tuple(sorted(base.items()))) if on_cpu else ()
-    compared = compared_in(source)
-    crossing = _crossing(problem, tuple(sorted(base.items())), thresholds_in(source), budget)
+    small = tuple(sorted(base.items()))
+    thin = _thin(problem, small) if on_cpu else ()
+    crossing = _crossing(problem, small, thresholds_in(source), budget)
     chance = random.Random(seed)
     more = [
-        *chance.sample(thin, min(len(thin), THIN_SIZES)),
-        *(s for n in compared for s in _just_beyond(problem, tuple(sorted(base.items())), n, budget)[:MOST_CROSSED]),
+        *chance.sample(thin, min(len(thin), THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES)),
+        *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MOST_CROSSED]),
+        *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
         *chance.sample(crossing, min(len(crossing), CROSSING_SIZES)),
     ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
@@ -184,6 +196,14 @@ def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: in
     return tuple(nearest[n] for n in sorted(nearest, key=lambda n: -full.get(n, 0)))
 
 
+def _well_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget) -> tuple[Drawn, ...]:
+    """One size whose largest dimension exceeds a number by as much as there is room for: half of it, a quarter, or
+    least. Beyond a window something is left out only where a whole block lies beyond it.
+    """
+    reached = (_just_beyond(problem, base, number + more, budget) for more in (number // 2, number // 4, 0))
+    return next(filter(None, reached), ())[:1]
+
+
 def thresholds_in(source: str) -> tuple[int, ...]:
     """Of the numbers in a text those over 16 that are no power of two: sizes at which it may do something else."""
     return tuple(n for n in numbers_in(source) if n > 16 and n & (n - 1))[:MOST_THRESHOLDS]
@@ -191,16 +211,33 @@ def thresholds_in(source: str) -> tuple[int, ...]:
 
 def compared_in(source: str) -> tuple[int, ...]:
     """Numbers over 16 and no power of two that a text compares something with, written out or as arithmetic."""
+    found = dict.fromkeys(n for node in _nodes(source, ast.Compare) for n in _sides(node) if n > 16 and n & (n - 1))
+    return tuple(found)[:MOST_COMPARED]
+
+
+def powers_in(source: str) -> tuple[int, ...]:
+    """The largest powers of two that a text compares something with, or takes off it or adds to it."""
+    found = {n for node in _nodes(source, ast.Compare) for n in _sides(node)}
+    for node in _nodes(source, ast.BinOp):
+        if isinstance(node.op, ast.Sub | ast.Add):
+            found |= {n for side in (node.left, node.right) if (n := _folded(side)) is not None}
+    powers = [n for n in found if LEAST_POWER <= n <= LARGEST_BLOCK and not n & (n - 1)]
+    return tuple(sorted(powers, reverse=True)[:MOST_POWERS])
+
+
+def _nodes(source: str, kind: Any) -> list[Any]:
+    """Those of a text's syntax tree that are of this kind; none of one that is no Python."""
     try:
         tree = parse_module(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    found: dict[int, None] = {}
-    for node in itertools.islice(ast.walk(tree), MOST_NODES):
-        if isinstance(node, ast.Compare):
-            sides = (_folded(part) for side in (node.left, *node.comparators) for part in (side, *_arguments(side)))
-            found |= dict.fromkeys(n for n in sides if n is not None and n > 16 and n & (n - 1))
-    return tuple(found)[:MOST_COMPARED]
+        return []
+    return [node for node in itertools.islice(ast.walk(tree), MOST_NODES) if isinstance(node, kind)]
+
+
+def _sides(node: ast.Compare) -> list[int]:
+    """Whole numbers among what is compared, and among the arguments of a call or a sequence there."""
+    sides = (_folded(part) for side in (node.left, *node.comparators) for part in (side, *_arguments(side)))
+    return [n for n in sides if n is not None]
 
 
 @functools.lru_cache(maxsize=256)
@@ -215,14 +252,23 @@ def _thin(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, .
     for extent in sorted({full[n] for n in small if full.get(n, 0) > small[n]}):
         names = [n for n in small if full.get(n) == extent]
         for chosen in ([[n] for n in names] if len(names) > 1 else []) + [names]:
-            sizes = {**small, **dict.fromkeys(chosen, extent)}
-            try:
-                weight = weigh(problem.with_sizes(sizes))
-            except (DryRunFailed, ProblemError):
-                continue
-            if weight.elements <= THIN_BUDGET[0] and weight.operations <= THIN_BUDGET[1]:
-                found.append(Drawn(sizes=sizes, why=f"{', '.join(chosen)} as in the problem, the rest small"))
+            least = {name: min(value, LEAST_EXTENT) for name, value in small.items()}
+            for others in (small, least):
+                sizes = {**others, **dict.fromkeys(chosen, extent)}
+                if _is_light(problem.with_sizes(sizes)):
+                    found.append(Drawn(sizes=sizes, why=f"{', '.join(chosen)} as in the problem, the rest small"))
+                    break
     return tuple(found[:MOST_THIN])
+
+
+def _is_light(problem: Problem) -> bool:
+    try:
+        weight = weigh(problem)
+    except (DryRunFailed, ProblemError):
+        return False
+    made = sum(math.prod(shape) for shape in weight.outputs)
+    most = TABLE_BUDGET[0] if made <= TABLE_BUDGET[1] else THIN_BUDGET[0]
+    return weight.elements <= most and weight.operations <= THIN_BUDGET[1]
 
 
 @functools.lru_cache(maxsize=256)
@@ -293,7 +339,11 @@ def _arguments(node: ast.AST) -> list[ast.expr]:
 
 
 def _folded(node: ast.AST, depth: int = 8) -> int | None:
-    """The whole number that arithmetic on literals gives, up to 2**40; None where it is no such arithmetic."""
+    """The whole number that arithmetic on literals gives, or the length of a text that is written out, up to 2**40.
+    None where it is neither.
+    """
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+        return _length(node.args[0])
     if isinstance(node, ast.Constant):
         value = node.value
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1 << 40:
@@ -307,6 +357,17 @@ def _folded(node: ast.AST, depth: int = 8) -> int | None:
         return None
     found = work(left, right) if right <= _MOST_EXPONENT.get(type(node.op), right) else None
     return found if found is not None and 0 <= found <= 1 << 40 else None
+
+
+def _length(node: ast.AST) -> int | None:
+    """Of a text or a list that is written out, repeated perhaps."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        sides = (_length(node.left), _folded(node.right)), (_length(node.right), _folded(node.left))
+        found = [one * times for one, times in sides if one is not None and times is not None]
+        return found[0] if found and found[0] <= 1 << 40 else None
+    if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+        return len(node.value)
+    return len(node.elts) if isinstance(node, ast.List | ast.Tuple) else None
 
 
 _FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {

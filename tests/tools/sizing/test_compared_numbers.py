@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.suite import problem_of
-from kernelwright.tools.sizing.selection import MOST_COMPARED, compared_in, numbers_in, select
+from kernelwright.tools.sizing.selection import MOST_COMPARED, compared_in, numbers_in, powers_in, select
 
 
 def test_a_number_that_arithmetic_spells_is_found():
@@ -25,6 +25,29 @@ def test_arithmetic_that_ends_nowhere_is_no_number(text: str):
 
 def test_a_power_of_two_and_a_small_number_are_left_to_the_block_sizes():
     assert compared_in("n < 1024 or n > 7 or n == 16 * 64") == ()
+
+
+def test_the_largest_powers_of_two_that_are_compared_or_taken_off_are_gone_beyond():
+    text = "a = first - 256 if k >= 1024 else k + 128\nb = f(x, BLOCK=4096)\nc = d * 2048"
+    assert powers_in(text) == (1024, 256)
+    assert powers_in("n <") == ()
+
+
+def test_the_length_of_a_text_that_is_written_out_is_a_number():
+    assert compared_in("a = x if len('thirty seven' * 129) < n else y") == (1548,)
+    assert compared_in("a = x if n > len(3 * [0, 0, 0, 0, 0, 0, 0]) else y") == (21,)
+    assert compared_in("a = x if n > len(k * [0]) else y") == ()
+
+
+def test_a_sum_that_is_cut_short_from_a_power_of_two_on_is_tried_beyond_it():
+    text = "def f(K):\n    step = tl.where(K >= 1024, 2, 1)\n"
+    sizes = [s.sizes for s in select(problem_of("matmul"), text, "cpu", seed=1, count=8).others]
+    assert any(size["k"] > 1024 for size in sizes)
+
+
+def test_a_table_of_which_few_rows_are_read_is_tried_at_its_own_length():
+    sizes = [s.sizes for s in select(problem_of("gather_rows"), "", "cpu", seed=1, count=8).others]
+    assert any(size["rows"] == 65536 for size in sizes)
 
 
 def test_no_more_numbers_are_taken_than_there_is_time_for():
