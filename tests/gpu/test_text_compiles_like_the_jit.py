@@ -1,5 +1,5 @@
 """What is compiled from a kernel's text against what Triton's JIT makes of the candidate on a GPU: the same PTX and
-the same code, for every kernel of tests/kernels.
+the same code, for every right kernel of tests/kernels and every unusual one of tests/honest.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.suite import EXPLOITS, HONEST, header, honest
 from kernelwright.tools.compiling.binary import code_hash
 from kernelwright.tools.compiling.compiler import Compiler
 from kernelwright.tools.problem import Problem
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.gpu
 TESTS = Path(__file__).resolve().parents[1]
 CATALOGUE = TESTS.parent / "agent" / "problems" / "catalogue"
 CANDIDATES = sorted((TESTS / "kernels" / "good").glob("*.py"))
+UNUSUAL = [entry.path for entry in honest() if entry.path.parent == HONEST and entry.on_cpu != "needs-gpu"]
 
 ON_THE_GPU = """
 import gc, importlib.util, json, sys, traceback
@@ -77,24 +79,33 @@ json.dump(answers, open(sys.argv[2], "w"))
 
 
 def problem_of(candidate: Path) -> Path:
-    found = re.search(r"^# problem: *(\S+)", candidate.read_text(), re.MULTILINE)
-    name = f"{found[1] if found else candidate.stem}.py"
-    own = TESTS / "kernels" / "problems" / name
-    return own if own.exists() else CATALOGUE / name
+    name = header(candidate.read_text())["problem"]
+    if name.endswith(".py"):
+        return EXPLOITS / name
+    own = TESTS / "kernels" / "problems" / f"{name}.py"
+    return own if own.exists() else CATALOGUE / f"{name}.py"
 
 
-@pytest.fixture(scope="module")
-def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def made_by_the_jit(candidates: Sequence[Path], folder: Path) -> dict[str, Any]:
     """What the JIT made of every candidate, in one process with a cache of its own."""
-    folder = tmp_path_factory.mktemp("jit")
     script, answer = folder / "launch.py", folder / "answer.json"
     script.write_text(ON_THE_GPU)
     environment = {**os.environ, "TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DEFAULT_FP_FUSION": "1"}
-    asked = json.dumps([[str(c), str(problem_of(c))] for c in CANDIDATES])
+    asked = json.dumps([[str(c), str(problem_of(c))] for c in candidates])
     command = [sys.executable, str(script), str(TESTS.parent), str(answer)]
     subprocess.run(command, input=asked, text=True, check=True, env=environment, timeout=560)
     found: dict[str, Any] = json.loads(answer.read_text())
     return found
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return made_by_the_jit(CANDIDATES, tmp_path_factory.mktemp("jit"))
+
+
+@pytest.fixture(scope="module")
+def launched_unusually(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return made_by_the_jit(UNUSUAL, tmp_path_factory.mktemp("jit"))
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +130,19 @@ def compiler(zygote: Zygote) -> Compiler:
 def test_every_launch_is_what_the_text_compiles_to(
     candidate: Path, zygote: Zygote, compiler: Compiler, target: str, launched: dict[str, Any]
 ) -> None:
+    assert_the_same_code(candidate, zygote, compiler, target, launched[str(candidate)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("candidate", UNUSUAL, ids=[c.stem for c in UNUSUAL])
+def test_every_unusual_launch_is_what_the_text_compiles_to(
+    candidate: Path, zygote: Zygote, compiler: Compiler, target: str, launched_unusually: dict[str, Any]
+) -> None:
+    assert_the_same_code(candidate, zygote, compiler, target, launched_unusually[str(candidate)])
+
+
+def assert_the_same_code(candidate: Path, zygote: Zygote, compiler: Compiler, target: str, real: Any) -> None:
+    """real: what the JIT made of it, or the traceback of what went wrong."""
     source = candidate.read_text()
     spec = input_spec(Problem(name=candidate.stem, source=problem_of(candidate).read_text()))
     found = trace_candidate(zygote, source, target, [SizeRequest(spec=spec)])
@@ -127,7 +151,6 @@ def test_every_launch_is_what_the_text_compiles_to(
     assert made
     assert [c.failure for c in made.values() if c.failure is not None] == []
     from_text = {code_hash(c.binary): c for c in made.values()}
-    real = launched[str(candidate)]
     assert isinstance(real, list), real
     assert real
     for kernel in real:
