@@ -9,6 +9,8 @@ x`, an escape that is none) is nothing for our reader's terminal.
 from __future__ import annotations
 
 import ast
+import functools
+import types
 import warnings
 
 MOST_TRIES = 5
@@ -28,3 +30,9 @@ def parse_module(text: str) -> ast.Module:
         except SystemError:
             continue
     return ast.parse(text)
+
+
+@functools.lru_cache(maxsize=64)
+def code_of(source: str, file: str) -> types.CodeType:
+    """A problem's text, compiled under that file name: a verdict runs it several times. Raises SyntaxError."""
+    return compile(source, file, "exec")

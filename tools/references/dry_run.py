@@ -16,10 +16,11 @@ from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten
 from kernelwright.tools.nested import tensors_of
+from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dispatch import quick_answers, without_dynamo
 from kernelwright.tools.references.seeds import seeded
-from kernelwright.tools.references.torch_settings import settings_kept
+from kernelwright.tools.references.torch_settings import KeptSettings
 from kernelwright.tools.report import Value
 
 MOST_OPERATOR_CALLS = 2_500
@@ -110,9 +111,9 @@ def loaded(source: str) -> Iterator[types.ModuleType]:
     module = types.ModuleType(f"dry_run_{next(_NUMBERS)}")
     sys.modules[module.__name__] = module
     try:
-        with settings_kept(python="random" in source), warnings.catch_warnings():
+        with KeptSettings(python="random" in source), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exec(compile(source, "<reference>", "exec"), module.__dict__)
+            exec(code_of(source, "<reference>"), module.__dict__)
             yield module
     finally:
         del sys.modules[module.__name__]

@@ -16,10 +16,11 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
+from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import drawing_as_single, widen_attributes
 from kernelwright.tools.references.seeds import seeded, stable_sorts
-from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, settings_kept
+from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, KeptSettings
 from kernelwright.tools.report import clean_text
 
 _WIDENED = "_made_by_double"
@@ -70,17 +71,22 @@ class Reference:
         on_device: the block itself says on which device tensors are made, so that no default device is needed. torch
         does not bear a new one inside both.
         """
-        held = {n: v for n, v in self._settings.items() if n != DEFAULT_DEVICE} if on_device else self._settings
-        with settings_kept(held, python=self._python) as changed:
+        with self._kept(on_device=on_device) as kept:
             yield
-        self._settings |= changed
+        self._settings |= kept.changed
+
+    def _kept(self, *, on_device: bool = False, generators: bool = True) -> KeptSettings:
+        held = {n: v for n, v in self._settings.items() if n != DEFAULT_DEVICE} if on_device else self._settings
+        return KeptSettings(held, python=self._python, generators=generators)
 
     @contextlib.contextmanager
     def _seeded(self, seed: int, *, on_device: bool = False) -> Iterator[None]:
         """In its settings, the generators set to `seed`. Without data nothing is drawn."""
-        here = self.settings(on_device=on_device)
-        with here, contextlib.nullcontext() if self.device == "meta" else seeded(seed, python=self._python):
+        draws = self.device != "meta"
+        here = self._kept(on_device=on_device, generators=not draws)
+        with here as kept, seeded(seed, python=self._python) if draws else contextlib.nullcontext():
             yield
+        self._settings |= kept.changed
 
     def init_arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Positional and named arguments of the models. `[args, kwargs]`, as some forks write, is understood."""
@@ -232,7 +238,7 @@ def _module(problem: Problem) -> types.ModuleType:
     linecache.cache[module.__file__] = (len(problem.source), None, problem.source.splitlines(True), module.__file__)
     sys.modules[module.__name__] = module
     _remember(module)
-    exec(compile(problem.source, module.__file__, "exec"), module.__dict__)
+    exec(code_of(problem.source, module.__file__), module.__dict__)
     return module
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from kernelwright.tools.references.seeds import generators_kept, undisturbed
 
 DEFAULT_DEVICE = "default device"
+_UNKNOWN = object()
 Settings = Mapping[str, Any]
 """Values by the name of a setting; one that could not be read is missing."""
 
@@ -23,29 +24,46 @@ class _Setting(NamedTuple):
     write: Callable[[Any], Any]
 
 
-@contextlib.contextmanager
-def settings_kept(own: Settings | None = None, *, python: bool = False) -> Iterator[dict[str, Any]]:
-    """torch's settings, and where torch's generators stand, are afterwards what they were before the block.
-
-    own: settings that hold inside it. Gives a mapping that is filled when the block ends, of those and of the settings
-    that the block has changed: the next block is to be given it as `own` to go on from there. python: Python's own
-    generator and numpy's are among those, too. No other thread's
-    reference runs meanwhile: most of the settings are one for all threads of a process.
+class KeptSettings:
+    """A context: torch's settings, and where torch's generators stand, are afterwards what they were before the block.
+    No other thread's reference runs meanwhile: most of the settings are one for all threads of a process. (A verdict
+    enters it four hundred times, and a generator as context manager takes twice as long.)
     """
-    held: Settings = own or {}
-    changed: dict[str, Any] = {}
-    with undisturbed(), generators_kept(python=python):
-        before, modes = _now(), _Modes()
-        if held:
-            _put({**before, **held})
+
+    def __init__(self, own: Settings | None = None, *, python: bool = False, generators: bool = True) -> None:
+        """own: settings that hold inside the block. python: Python's own generator and numpy's are kept, too.
+        generators: False where the block itself keeps them.
+        """
+        self._own = own or {}
+        self._generators = generators_kept(python=python) if generators else None
+        self.changed: dict[str, Any] = {}
+        """After the block those of `own` and the settings that it has changed: the next block is to be given them as
+        `own` to go on from there.
+        """
+
+    def __enter__(self) -> KeptSettings:
+        self._turn = undisturbed()
+        self._turn.__enter__()
+        if self._generators is not None:
+            self._generators.__enter__()
+        self._before, self._modes = _now(), _Modes()
+        if self._own:
+            _put({**dict(zip(_names(), self._before, strict=True)), **self._own})
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
         try:
-            yield changed
-        finally:
             after = _now()
-            changed |= {n: v for n, v in after.items() if n in held or n not in before or before[n] != v}
-            modes.put_back()
-            if after != before:
-                _put(before)
+            if self._own or after != self._before:
+                named = zip(_names(), after, self._before, strict=True)
+                self.changed = {n: v for n, v, was in named if v is not _UNKNOWN and (n in self._own or v != was)}
+            self._modes.put_back()
+            if after != self._before:
+                _put(dict(zip(_names(), self._before, strict=True)))
+        finally:
+            if self._generators is not None:
+                self._generators.__exit__(None, None, None)
+            self._turn.__exit__(None, None, None)
 
 
 class _Modes:
@@ -54,19 +72,24 @@ class _Modes:
     """
 
     def __init__(self) -> None:
+        self._stack, self._default, self._current = self._now()
+
+    def _now(self) -> tuple[list[Any], Any, Any]:
         import torch
+        from torch.overrides import _get_current_function_mode_stack
         from torch.utils import _device
 
-        self._stack = list(torch.overrides._get_current_function_mode_stack())
-        self._default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-        self._current = _device.CURRENT_DEVICE
+        default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+        return _get_current_function_mode_stack(), default, _device.CURRENT_DEVICE
 
     def put_back(self) -> None:
         import torch
-        from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
+        from torch.overrides import _pop_mode, _push_mode
         from torch.utils import _device
 
-        now = list(_get_current_function_mode_stack())
+        now, default, current = self._now()
+        if not now and not self._stack and default is self._default and current is self._current:
+            return
         if len(now) != len(self._stack) or any(a is not b for a, b in zip(now, self._stack, strict=True)):
             for _ in now:
                 _pop_mode()
@@ -92,25 +115,37 @@ def single_threaded() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _now() -> dict[str, Any]:
-    found = {}
-    for setting in _settings():
-        with contextlib.suppress(RuntimeError):  # torch refuses to name a precision that was set in two ways
-            found[setting.name] = setting.read()
-    return found
+def _now() -> list[Any]:
+    """The values in the order of `_settings`, _UNKNOWN where torch refuses to name one that was set in two ways."""
+    try:
+        return [read() for read in _readers()]
+    except RuntimeError:
+        return [_read(setting) for setting in _settings()]
+
+
+def _read(setting: _Setting) -> Any:
+    try:
+        return setting.read()
+    except RuntimeError:
+        return _UNKNOWN
 
 
 def _put(wanted: Settings) -> None:
     """Those that differ, in the order of `_settings`: writing an earlier one changes some of the later ones."""
     for setting in _settings():
-        if setting.name not in wanted:
-            continue
-        try:
-            holds = setting.read() == wanted[setting.name]
-        except RuntimeError:
-            holds = False
-        if not holds:
-            setting.write(wanted[setting.name])
+        value = wanted.get(setting.name, _UNKNOWN)
+        if value is not _UNKNOWN and _read(setting) != value:
+            setting.write(value)
+
+
+@functools.cache
+def _readers() -> tuple[Callable[[], Any], ...]:
+    return tuple(setting.read for setting in _settings())
+
+
+@functools.cache
+def _names() -> tuple[str, ...]:
+    return tuple(setting.name for setting in _settings())
 
 
 @functools.cache

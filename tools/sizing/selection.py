@@ -12,7 +12,6 @@ import operator
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from kernelwright.tools.judging.rules import AtSize
 from kernelwright.tools.parsing import parse_module
@@ -211,31 +210,35 @@ def thresholds_in(source: str) -> tuple[int, ...]:
 
 def compared_in(source: str) -> tuple[int, ...]:
     """Numbers over 16 and no power of two that a text compares something with, written out or as arithmetic."""
-    found = dict.fromkeys(n for node in _nodes(source, ast.Compare) for n in _sides(node) if n > 16 and n & (n - 1))
+    found = dict.fromkeys(n for node in _nodes(source) for n in _sides(node) if n > 16 and n & (n - 1))
     return tuple(found)[:MOST_COMPARED]
 
 
 def powers_in(source: str) -> tuple[int, ...]:
     """The largest powers of two that a text compares something with, or takes off it or adds to it."""
-    found = {n for node in _nodes(source, ast.Compare) for n in _sides(node)}
-    for node in _nodes(source, ast.BinOp):
-        if isinstance(node.op, ast.Sub | ast.Add):
+    found = {n for node in _nodes(source) for n in _sides(node)}
+    for node in _nodes(source):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Add):
             found |= {n for side in (node.left, node.right) if (n := _folded(side)) is not None}
     powers = [n for n in found if LEAST_POWER <= n <= LARGEST_BLOCK and not n & (n - 1)]
     return tuple(sorted(powers, reverse=True)[:MOST_POWERS])
 
 
-def _nodes(source: str, kind: Any) -> list[Any]:
-    """Those of a text's syntax tree that are of this kind; none of one that is no Python."""
+@functools.lru_cache(maxsize=16)
+def _nodes(source: str) -> tuple[ast.Compare | ast.BinOp, ...]:
+    """Comparisons and arithmetic of a text, in order; none of one that is no Python."""
     try:
         tree = parse_module(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    every = itertools.islice(ast.walk(tree), MOST_NODES)
+    return tuple(node for node in every if isinstance(node, ast.Compare | ast.BinOp))
+
+
+def _sides(node: ast.Compare | ast.BinOp) -> list[int]:
+    """Whole numbers among what is compared, and among the arguments of a call or a sequence there; none of sums."""
+    if isinstance(node, ast.BinOp):
         return []
-    return [node for node in itertools.islice(ast.walk(tree), MOST_NODES) if isinstance(node, kind)]
-
-
-def _sides(node: ast.Compare) -> list[int]:
-    """Whole numbers among what is compared, and among the arguments of a call or a sequence there."""
     sides = (_folded(part) for side in (node.left, *node.comparators) for part in (side, *_arguments(side)))
     return [n for n in sides if n is not None]
 

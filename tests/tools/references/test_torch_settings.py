@@ -15,7 +15,7 @@ from kernelwright.tools.references.dry_run import weigh
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import expect, run_on, set_up
 from kernelwright.tools.references.reference import Reference
-from kernelwright.tools.references.torch_settings import _now, settings_kept
+from kernelwright.tools.references.torch_settings import KeptSettings, _now
 from kernelwright.tools.timing.reference_clock import ReferenceClock
 
 MODEL = """
@@ -83,7 +83,7 @@ def go_through(one: Problem) -> None:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_what_a_reference_sets_is_as_before_after_it(name, place):
-    with settings_kept():  # a failure of this test is none of the next
+    with KeptSettings():  # a failure of this test is none of the next
         before = _now()
         go_through(problem(name, **{place: SETTINGS[name]}))
         assert _now() == before
@@ -95,7 +95,7 @@ def test_it_holds_for_every_later_call_of_the_same_reference(name):
     reference = Reference(problem(name, TOP=SETTINGS[name]), "cpu")
     go_through(problem("another"))
     outside = _now()
-    with settings_kept():
+    with KeptSettings():
         exec(SETTINGS[name])
         wanted = _now()
     for _ in range(2):
@@ -114,7 +114,7 @@ def test_a_default_type_of_float64_is_that_of_its_own_tensors_only():
 
 def test_a_default_device_is_that_of_its_own_tensors_only():
     elsewhere = problem("elsewhere", TOP="torch.set_default_device('meta')", FORWARD="y = torch.empty(1)")
-    with settings_kept():
+    with KeptSettings():
         assert Reference(elsewhere, "cpu").inputs(1)[0].device.type == "cpu"
         assert torch.empty(1).device.type == "cpu"
         with pytest.raises(ProblemError, match="Cannot copy out of meta tensor"):
