@@ -250,11 +250,13 @@ class _lowerings:
         from kernelwright.policies.inductor.lowering.convolutions import library_convolutions, own_convolutions
         from kernelwright.policies.inductor.lowering.products import own_products
         from kernelwright.policies.inductor.lowering.softmax import online_softmax
+        from kernelwright.policies.inductor.lowering.windows import written_out_windows
         from kernelwright.policies.inductor.private_torch import configure
 
         self._before = dict(lowering.lowerings), dict(lowering._maybe_layout_constraints)
         configure(self._strict)
         online_softmax()
+        written_out_windows()
         if self._strict:
             own_products(self._split)
             own_convolutions()

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from kernelwright.policies.inductor.lowering.geometry import (
+    WRITTEN_OUT,
     Geometry,
     all_of,
     arranged,
@@ -16,6 +17,10 @@ from kernelwright.policies.inductor.lowering.geometry import (
     unravelled,
 )
 from kernelwright.policies.inductor.lowering.phases import by_phases, has_phases
+from kernelwright.policies.inductor.lowering.split_products import hint_of
+
+MIN_DOT = 16
+"""The least side of a product by tl.dot: fewer output channels leave the rest of it idle."""
 
 
 def own_convolutions() -> None:
@@ -80,7 +85,9 @@ def _summed(g: Geometry, x: Any, weight: Any) -> Any:
     from torch._inductor.virtualized import V
 
     one = V.graph.sizevars.statically_known_equals
-    if any(one(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
+    depth = sympy.prod(g.depth)
+    few = isinstance(depth, int | sympy.Integer) and depth <= WRITTEN_OUT and hint_of(g.wide) < MIN_DOT
+    if few or any(one(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
         return reduced("sum", x, *_as_sum(g, x, weight))
     if has_phases(g):
         return by_phases(g, x, weight)

@@ -8,6 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+WRITTEN_OUT = 27
+"""Terms: as many as a window of three by three by three has. Neighbouring elements are then loaded side by side, where
+a loop over the window loads each window by itself.
+"""
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -47,6 +52,7 @@ class Geometry:
 def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
     groups: Any) -> Geometry:  # fmt: skip
     """Returns the extents of a convolution, with an entry a spatial axis: strides, paddings and output sizes."""
+    import sympy
     from torch.utils._sympy.functions import FloorDiv
 
     batch, channels, *size = x.get_size()
@@ -60,8 +66,20 @@ def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, tran
     else:
         wide = FloorDiv(first, groups)
         out = [FloorDiv(size[i] + 2 * padding[i] - reach[i] - 1, stride[i]) + 1 for i in axes]
+    known = not transposed and isinstance(second, int | sympy.Integer)
     return Geometry(
-        batch, FloorDiv(channels, groups), wide, groups, size, out, kernel, stride, padding, dilation, reach, transposed
+        batch,
+        second if known else FloorDiv(channels, groups),
+        wide,
+        groups,
+        size,
+        out,
+        kernel,
+        stride,
+        padding,
+        dilation,
+        reach,
+        transposed,
     )
 
 
@@ -88,13 +106,16 @@ def channels_last(x: Any) -> Callable[[list[Any]], Any]:
 
 
 def reduced(kind: Literal["sum", "dot"], x: Any, ranges: list[Any], steps: list[Any], inner: Any) -> Any:
-    """A reduction of Inductor's: `sum`, or `dot` for one by tl.dot."""
-    from torch._inductor import ir
+    """A reduction of Inductor's: `sum`, or `dot` for one by tl.dot. Sums of few terms, whose number is known, are
+    written out.
+    """
+    from torch._inductor import config, ir
 
-    made = ir.Reduction.create(
-        device=x.get_device(), dst_dtype=x.get_dtype(), src_dtype=x.get_dtype(), inner_fn=inner, ranges=ranges,
-        reduction_ranges=steps, reduction_type=kind,
-    )  # fmt: skip
+    with config.patch(unroll_reductions_threshold=WRITTEN_OUT + 1):
+        made = ir.Reduction.create(
+            device=x.get_device(), dst_dtype=x.get_dtype(), src_dtype=x.get_dtype(), inner_fn=inner, ranges=ranges,
+            reduction_ranges=steps, reduction_type=kind,
+        )  # fmt: skip
     if isinstance(made.data.data, ir.Reduction):  # type: ignore[attr-defined]
         made.realize()
     return made

@@ -52,6 +52,10 @@ GATHERED = Tile(128, 64, 32, 8, 2)
 """Of convolutions in fp32 without tensor cores, whose patches are gathered: their addresses take registers too."""
 PATCHES = Tile(128, 128, 32, 8, 3)
 """Of convolutions by tensor cores."""
+MANY_LOADS = 16
+"""Of one element: the window of a convolution or of pooling. Eight elements a thread then take 150 registers and more,
+and leave a fifth of the threads that a multiprocessor has room for.
+"""
 ENOUGH = 100
 """Programs that keep most of a GPU's multiprocessors at work. Registers, shared memory and spills of the tiles were
 looked at by compiling for sm_90: none spills."""
@@ -74,7 +78,8 @@ def _wished(kernel: Kernel, depth: int) -> dict[str, int]:
         tile = product_tile(kernel)
         return {"X": tile.columns, "Y": tile.rows, "R0": tile.depth}
     if kernel.kind == "pointwise":
-        return [{"X": 1024}, {"X": 32, "Y": 32}, {"X": 16, "Y": 16, "Z": 4}][len(kernel.blocks) - 1]
+        line = 256 if kernel.text.count("tl.load(") >= MANY_LOADS else 1024
+        return [{"X": line}, {"X": 32, "Y": 32}, {"X": 16, "Y": 16, "Z": 4}][len(kernel.blocks) - 1]
     if kernel.persistent:
         return {"X": max(1, 1024 // depth) if depth <= 256 else 1}
     if kernel.inner:

@@ -30,6 +30,22 @@ def get_init_inputs():
 """
 PLAIN = CONVOLUTION.format(setting="", kind="Conv2d", kernel="3, padding=1")
 TRANSPOSED = CONVOLUTION.format(setting="", kind="ConvTranspose2d", kernel="3, stride=2, padding=1, output_padding=1")
+WINDOW = """
+import torch
+from torch import nn
+batch, channels, size = 8, 32, 40
+CPU_SIZES = {{"batch": 2, "channels": 3, "size": 11}}
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.layer = nn.{layer}
+    def forward(self, x):
+        return self.layer(x)
+def get_inputs():
+    return [torch.randn(batch, channels, size, size, size)]
+def get_init_inputs():
+    return [channels]
+"""
 SOFTMAX = """
 import torch
 rows, columns = {rows}, 1 << 17
@@ -83,6 +99,23 @@ def test_a_convolution_loads_whole_vectors_multiplies_by_tf32_and_is_right_in_fp
     assert product.vector_bits == 128
     assert product.spills == 0
     report = evaluator.evaluate(Problem(name="p", source=source), in_fp32(made), Options(seed=3))
+    assert report.correct, report.explanation
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "layer",
+    ["Conv3d(channels, 2 * channels, 3, padding=1, groups=channels)", "MaxPool3d(3, stride=2, padding=1)",
+     "AvgPool3d(3, stride=2, padding=1)"],
+)  # fmt: skip
+def test_small_windows_are_written_out(drafter, evaluator, layer):
+    source = WINDOW.format(layer=layer)
+    made = drafted(drafter, source)
+    assert "for first_" not in made
+    assert "tl.dot" not in made
+    assert made.count("tl.load(x_pointer") + made.count("tl.load(\n        x_pointer") == 27
+    report = evaluator.evaluate(Problem(name="p", source=source), made, Options(seed=3))
     assert report.correct, report.explanation
 
 

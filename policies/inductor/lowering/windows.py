@@ -1,0 +1,29 @@
+"""Maxima over the windows of pooling, written out: Inductor loops over a window of three axes, which loads each window
+by itself, where neighbouring windows can be loaded side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelwright.policies.inductor.lowering.geometry import WRITTEN_OUT
+
+
+def written_out_windows() -> None:
+    """Replaces the lowerings of pooling by maxima that Inductor leaves as loops, for the rest of this process."""
+    import torch
+    from torch._inductor.lowering import lowerings
+
+    aten = torch.ops.aten
+    for operator in (aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default):
+        lowerings[operator] = _written_out(lowerings[operator])
+
+
+def _written_out(plain: Any) -> Any:
+    from torch._inductor import config
+
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        with config.patch(unroll_reductions_threshold=WRITTEN_OUT + 1):
+            return plain(*args, **kwargs)
+
+    return lowered
