@@ -12,6 +12,9 @@ ENTRY = "kernelwright.policies.transformations.process:serve"
 WARM = "kernelwright.policies.transformations.process:warm"
 SECONDS = 30.0
 
+ALGEBRA_MARK = "# Exact algebra: operations of the problem are not made. What that gains is no speed of the same work."
+"""A line of the head of such a draft."""
+
 WORDS = (
     "softmax",
     "scaled_dot_product_attention",

@@ -15,6 +15,7 @@ from typing import Any
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
 from kernelwright.policies.transformations.attention_pattern import name_of
+from kernelwright.policies.transformations.draft import ALGEBRA_MARK
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed
 from kernelwright.policies.transformations.host_text import HostText
 
@@ -22,6 +23,7 @@ OF_ONE = ("sum", "mean", "amax", "amin", "logsumexp", "max", "min")
 """Reductions that give their input where the axis has one element."""
 
 HEADER = """# The {what} of a linear layer, its weights summed first (kernelwright). Block sizes are not tuned.
+{mark}
 {told}import torch
 import torch.nn as nn
 import triton
@@ -142,7 +144,9 @@ def write_linear_sum(exported: Exported) -> str:
     lines = [*host.lines, *body.splitlines()]
     problem = SimpleNamespace(text=ProblemText(exported.source), keywords={})
     needed, model = model_and_what_it_needs(problem, lines, {})  # type: ignore[arg-type]
-    head = HEADER.format(what="mean" if found.mean else "sum", told=NOTHING_LEFT if found.of_one else "")
+    head = HEADER.format(
+        mark=ALGEBRA_MARK, what="mean" if found.mean else "sum", told=NOTHING_LEFT if found.of_one else ""
+    )
     imports = "".join(f"{n}\n" for n in needed if n.startswith(("import ", "from ")) and n not in head)
     others = [n for n in needed if not n.startswith(("import ", "from "))]
     return "\n\n".join([head + imports, KERNELS, *others, model]) + "\n"

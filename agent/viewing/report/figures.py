@@ -67,6 +67,10 @@ class Figures(Value):
     """Of each problem's fastest correct sample."""
     mean_speedup: Estimate
     """Geometric mean of the same."""
+    by_algebra: int = 0
+    """Problems with a correct sample that takes operations away by exact algebra."""
+    mean_speedup_of_same_work: Estimate
+    """Geometric mean without these samples and without degenerate problems."""
     cost: Cost
 
 
@@ -82,7 +86,7 @@ def figures(attempts: Attempts, seed: int = SEED) -> Figures:
     """Computes the figures of samples by problem; `seed` draws the resamples of the intervals."""
     samples = [sample for own in attempts.values() for sample in own]
     thresholds = () if nothing_timed(attempts) else THRESHOLDS
-    sound = {name: own for name, own in attempts.items() if not any(s.degenerate for s in own)}
+    sound: Attempts = {name: own for name, own in attempts.items() if not any(s.degenerate for s in own)}
     return Figures(
         problems=len(attempts),
         attempted=sum(bool(own) for own in attempts.values()),
@@ -100,8 +104,15 @@ def figures(attempts: Attempts, seed: int = SEED) -> Figures:
         pass_at=pass_at_k(attempts, seed=seed),
         median_speedup=_estimate(fastest(attempts), _median, seed),
         mean_speedup=_estimate(fastest(attempts), _geometric_mean, seed),
+        by_algebra=sum(any(s.algebra and s.timed is not None for s in own) for own in attempts.values()),
+        mean_speedup_of_same_work=_estimate(fastest(_same_work(sound)), _geometric_mean, seed),
         cost=total_cost(samples),
     )
+
+
+def _same_work(attempts: Attempts) -> Attempts:
+    """Without samples that take operations away by exact algebra."""
+    return {name: [s for s in own if not s.algebra] for name, own in attempts.items()}
 
 
 def nothing_timed(attempts: Attempts) -> bool:

@@ -1,6 +1,6 @@
 """What figures and exports need of each trajectory: its best candidate, how it was judged, what it cost.
 
-Read from the store, no text loaded.
+Read from the store; of the texts only those of best candidates that are right.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelwright.policies.base import Origin, Value
+from kernelwright.policies.transformations.draft import ALGEBRA_MARK
 from kernelwright.store.database import Store
 from kernelwright.store.models import Trajectory
 from kernelwright.store.records import CandidateFilter, Entry, Order, TrajectoryFilter
@@ -71,6 +72,8 @@ class Sample(Value):
     """Of the fault: its first line."""
     degenerate: tuple[str, ...] = ()
     """Wrong answers that this problem cannot tell from right ones."""
+    algebra: bool = False
+    """The best candidate does not make all operations of the problem, by exact algebra, and says so in its text."""
     cost: Cost = Cost()
 
     @property
@@ -149,6 +152,7 @@ def _verdict(store: Store, entry: Entry) -> dict[str, Any]:
         "fault": verdict.fault.value if verdict.fault else "",
         "message": (verdict.message.splitlines() or [""])[0],
         "degenerate": report.degenerate,
+        "algebra": verdict.correct and ALGEBRA_MARK in (store.turn(entry.candidate.id).source or ""),
     }
 
 

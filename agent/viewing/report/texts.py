@@ -59,7 +59,18 @@ def _speedup_rows(found: Figures) -> list[tuple[str, str]]:
     return [
         ("median speedup over the correct", estimate(found.median_speedup, share=False) + timed),
         ("geometric mean of the same", estimate(found.mean_speedup, share=False)),
+        *_same_work_rows(found),
     ]
+
+
+def _same_work_rows(found: Figures) -> list[tuple[str, str]]:
+    """Where they differ from the figures of all."""
+    left_out = [f"{found.degenerate} degenerate problems"] * bool(found.degenerate)
+    left_out += [f"{found.by_algebra} by exact algebra"] * bool(found.by_algebra)
+    if not left_out or found.mean_speedup.value is None:
+        return []
+    told = estimate(found.mean_speedup_of_same_work, share=False)
+    return [("geometric mean of the same work", f"{told}, {' and '.join(left_out)} left out")]
 
 
 def _both(one: Estimate, best: Estimate) -> str:

@@ -96,6 +96,19 @@ def test_speedups_are_of_the_fastest_sample_of_each_problem():
     assert found.median_speedup.value == pytest.approx(2.5)
 
 
+def test_what_exact_algebra_and_degenerate_problems_gain_is_no_speed_of_the_same_work():
+    own = [sample("a", 0, speedup=20.0, algebra=True), sample("a", 1, speedup=2.0)]
+    attempts = by_problem([*own, sample("b", speedup=50.0, degenerate=("zeros",)), sample("c", speedup=8.0)])
+    found = figures(attempts)
+    assert found.mean_speedup.value == pytest.approx(20.0)
+    assert found.mean_speedup_of_same_work.value == pytest.approx(4.0)
+    told = dict(figure_rows(found))["geometric mean of the same work"]
+    assert told.startswith("4x")
+    assert told.endswith(", 1 degenerate problems and 1 by exact algebra left out")
+    plain = figures(by_problem([sample("c", speedup=8.0)]))
+    assert "geometric mean of the same work" not in dict(figure_rows(plain))
+
+
 def test_the_bootstrap_is_the_same_every_time_and_close_to_the_normal_interval():
     attempts = by_problem([sample(str(k), speedup=2.0 if k % 2 else None) for k in range(200)])
     one, other = figures(attempts), figures(attempts)

@@ -18,6 +18,7 @@ from kernelwright.agent.viewing.report.run_report import report_run
 from kernelwright.agent.viewing.report.texts import COLUMNS, csv_text, markdown
 from kernelwright.agent.viewing.report.trajectory_report import diff_lines, report_trajectory
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
+from kernelwright.policies.transformations.draft import ALGEBRA_MARK
 from kernelwright.store.database import Store
 from kernelwright.store.models import Action
 from kernelwright.store.records import Start
@@ -88,14 +89,14 @@ def timed(problem, speedup: float) -> Report:
     )  # fmt: skip
 
 
-def answered(store, run_id, problem, policy, speeds, sample=0):
+def answered(store, run_id, problem, policy, speeds, sample=0, head=""):
     """A finished trajectory whose turns had these speeds."""
     trajectory = store.begin(Start(problem=problem, policy=policy), run_id=run_id, sample=sample)
     parent = None
     for turn, speedup in enumerate(speeds):
         request = Request(messages=(Message(role=Role.USER, content=f"faster, {turn}"),))
         row = store.draft(trajectory.id, request, action=Action.REFINE if parent else Action.DRAFT, parent_id=parent)
-        code = f"BLOCK = {turn}\n# 2 < 3 & 4\n"
+        code = f"{head}BLOCK = {turn}\n# 2 < 3 & 4\n"
         usage = Usage(prompt_tokens=5, completion_tokens=7, dollars=0.25)
         store.complete(row.id, Completion(text=code, finish=FinishReason.STOP, usage=usage, policy=policy), code)
         store.judge(row.id, timed(problem, speedup), gpu_seconds=2.0)
@@ -138,6 +139,16 @@ def test_the_page_of_a_trajectory_shows_prompts_diffs_and_verdicts_and_runs_noth
     assert "sigmoidal" in words
     assert "correct on a CPU, interpreted" in words
     assert "<script>alert(1)</script> no code" in "".join(hostile.words), "shown, not run"
+
+
+def test_a_candidate_that_says_that_it_is_exact_algebra_is_no_speed_of_the_same_work(store):
+    run = store.open_run("algebra", {"problems": ["fused_silu", "vector_add"]})
+    answered(store, run.id, find("fused_silu"), "embedded", [2.0])
+    answered(store, run.id, find("vector_add"), "embedded", [32.0], head=f"{ALGEBRA_MARK}\n")
+    (group,) = report_run(store, "algebra").groups
+    assert group.figures.by_algebra == 1
+    assert group.figures.mean_speedup.value == pytest.approx(8.0)
+    assert group.figures.mean_speedup_of_same_work.value == pytest.approx(2.0)
 
 
 def test_speeds_of_a_gpu_make_curves_a_roofline_and_a_paired_test(fast):

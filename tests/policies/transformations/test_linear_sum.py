@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.policies.transformations.draft import may_transform
+from kernelwright.policies.transformations.draft import ALGEBRA_MARK, may_transform
 from kernelwright.policies.transformations.process import answer
 from kernelwright.tools.manifests.measuring import measured
 from kernelwright.tools.pipeline import Options
@@ -63,6 +63,8 @@ def test_the_weights_are_summed_first_and_the_judge_finds_it_right(evaluator, na
     assert may_transform(problem.source)
     made = answer(problem.source)
     assert made.get("source"), made["refused"]
+    assert made["algebra"]
+    assert ALGEBRA_MARK in made["source"].splitlines()
     report = evaluator.evaluate(problem, made["source"], Options(seed=4))
     assert report.correct, report.explanation
     assert sorted(k.name for k in report.compile.kernels) == ["row_kernel", "weight_join_kernel", "weight_part_kernel"]
