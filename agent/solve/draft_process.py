@@ -35,6 +35,10 @@ class DraftProcess:
             except BadMessage as error:
                 return {"refused": f"the drafting process answered nonsense: {error}"}
 
+    def begin(self) -> None:
+        """Has the warm process begin, beside whatever is done until the first call. Raises InfrastructureError."""
+        self._warm()
+
     def _warm(self) -> Zygote:
         from kernelwright.tools.sandbox import Kind, Zygote
 

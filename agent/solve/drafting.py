@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
 from pathlib import Path
 from threading import Semaphore
@@ -69,6 +69,8 @@ class Drafter(AbstractContextManager["Drafter"]):
             source = Path(settings.draft).read_text(encoding="utf-8")
             return DraftedTurn(policy, lambda: Draft(source=source), Origin.FILE)
         turn = 1 if settings.draft == DraftKind.AUTO else 0
+        with suppress(InfrastructureError):  # who asks for a draft hears of it
+            self._process.begin()  # torch and the compiler take seconds to import, in which others prepare and answer
         tf32 = settings.device != "cpu" and settings.precision in ("", "any")
         split = settings.device != "cpu" and settings.precision in ("", "split", "any")
 

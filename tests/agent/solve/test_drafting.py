@@ -165,6 +165,15 @@ def test_a_draft_that_takes_too_long_is_refused_with_the_place_where_it_was():
     assert refused.seconds < 5
 
 
+def test_the_drafting_process_begins_while_others_prepare_and_not_where_nobody_drafts():
+    problem = Problem(name="p", source=RANDOM)
+    with Drafter() as drafter:
+        drafter.policy_for(CompilerPolicy(), problem, Settings(policy="embedded", draft="policy"))
+        assert drafter._process._zygote is None
+        drafter.policy_for(CompilerPolicy(), problem, Settings(policy="embedded", draft="auto"))
+        assert drafter._process._zygote is not None
+
+
 def test_a_file_of_the_user_s_is_the_first_candidate(tmp_path: Path):
     kernel = tmp_path / "mine.py"
     kernel.write_text("class ModelNew: ...\n")
