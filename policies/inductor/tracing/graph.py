@@ -202,7 +202,7 @@ def _graph_of(function: Any, flat: list[Any], partial: bool) -> Any:
     table = select_decomp_table() | decompositions(partial)
     graph = traced(function, table)
     if has_complex(graph):
-        graph = traced(ByParts(traced(function, without_complex_decompositions(table))).run, table)
+        graph = traced(ByParts(traced(function, without_complex_decompositions(table)), library=partial).run, table)
     graph.graph.eliminate_dead_code()
     _refuse(graph)
     return graph

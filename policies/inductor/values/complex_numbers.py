@@ -31,6 +31,8 @@ class Pair(NamedTuple):
     im: Any
 
 
+LONGEST_TRANSFORM = 46_340
+"""Elements: the largest number whose square is below 2 ** 31."""
 BY_PARTS = {
     "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "permute", "transpose", "t", "slice", "select",
     "clone", "cat", "stack", "index", "index_select", "gather", "alias", "detach", "flip", "roll", "constant_pad_nd",
@@ -80,6 +82,11 @@ def without_complex_decompositions(table: dict[Any, Any]) -> dict[Any, Any]:
 class ByParts(Interpreter):
     """Runs a graph with pairs for complex tensors. Raises Refused at an operator that has no rule."""
 
+    def __init__(self, graph: Any, library: bool = False) -> None:
+        """library: Fourier transforms stay torch's own."""
+        super().__init__(graph)
+        self._library = library
+
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         packet = getattr(target, "overloadpacket", None)
         name = packet.__name__ if packet is not None else ""
@@ -88,6 +95,8 @@ class ByParts(Interpreter):
         numbers = any(isinstance(leaf, complex) for leaf in args)
         if not paired and not numbers and wanted not in REAL and name not in _RULES:
             return super().call_function(target, args, kwargs)
+        if self._library and name.startswith("_fft_"):
+            return _library_transform(target, *args)
         if name in _RULES and (paired or name in _MAKERS):
             return _RULES[name](*args, **kwargs)
         if wanted in REAL:
@@ -197,8 +206,23 @@ def _converted(x: Any, **options: Any) -> Any:
     return Pair(real, torch.zeros_like(real))
 
 
+def _library_transform(target: Any, x: Any, *options: Any) -> Any:
+    """torch's transform of a complex tensor that is made of its parts, and taken apart again."""
+    made = target(torch.view_as_complex(torch.stack(list(x), -1)) if isinstance(x, Pair) else x, *options)
+    if not made.is_complex():
+        return made
+    parts = torch.view_as_real(made)
+    return Pair(parts.select(-1, 0), parts.select(-1, 1))
+
+
 def _angles(count: Any, rows: Any, like: Any) -> tuple[Any, Any]:
-    """cos and sin of 2 pi j k / count, for j below count and k below rows; the product is taken modulo count first."""
+    """cos and sin of 2 pi j k / count, for j below count and k below rows; the product is taken modulo count first.
+
+    Raises Refused where that product is over what 32 bits hold, which kernels count elements with.
+    """
+    known = count if isinstance(count, int) else count.node.hint
+    if known is not None and known > LONGEST_TRANSFORM:
+        raise Refused(f"a Fourier transform over more than {LONGEST_TRANSFORM} elements has no kernel", operator="fft")
     j = torch.arange(count, device=like.device)[:, None]
     k = torch.arange(rows, device=like.device)[None, :]
     angle = (j * k % count).to(like.dtype) * (2 * math.pi / count)

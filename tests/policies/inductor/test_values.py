@@ -42,6 +42,22 @@ def test_complex_numbers_by_their_parts_are_what_torch_makes_of_them(name: str):
     torch.testing.assert_close(whole, CASES[name](Z, W), atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", [n for n in CASES if "transform" in n])
+def test_a_transform_that_is_left_to_the_library_is_put_together_and_taken_apart(name: str):
+    graph = make_fx(lambda z, w: CASES[name](torch.view_as_complex(z), torch.view_as_complex(w)))(
+        torch.view_as_real(Z), torch.view_as_real(W)
+    )
+    made = ByParts(graph, library=True).run(torch.view_as_real(Z), torch.view_as_real(W))
+    whole = torch.complex(*made) if isinstance(made, Pair) else made
+    torch.testing.assert_close(whole, CASES[name](Z, W))
+
+
+def test_a_transform_over_too_many_elements_is_refused():
+    graph = make_fx(lambda x: torch.view_as_real(torch.fft.rfft(x)))(torch.randn(1, 50_000))
+    with pytest.raises(Refused, match="a Fourier transform over more than 46340 elements"):
+        ByParts(graph).run(torch.randn(1, 50_000))
+
+
 def test_a_function_of_complex_numbers_without_a_rule_is_refused_by_name():
     graph = make_fx(lambda z: torch.view_as_real(torch.view_as_complex(z).tan()))(torch.view_as_real(Z))
     with pytest.raises(Refused, match="tan of complex numbers has no kernel"):
