@@ -55,7 +55,7 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
     if isinstance(error, _usage_error()):
         command = error.ctx.command_path if error.ctx else program
         message = error.format_message().rstrip(".") or "no command was given"
-        return f"{message} (see {command} --help)", Exit.BAD_INPUT
+        return f"{message}{_what_is_missing(error)} (see {command} --help)", Exit.BAD_INPUT
     match error:
         case KeyboardInterrupt() | typer.Abort():
             return "interrupted", Exit.INTERRUPTED
@@ -155,6 +155,12 @@ def _usage_error() -> type[Any]:
     import typer
 
     return typer.BadParameter.__mro__[1]
+
+
+def _what_is_missing(error: Any) -> str:
+    """The help of an argument or option that was not given, after a colon; empty for other errors of usage."""
+    said = getattr(getattr(error, "param", None), "help", None) if type(error).__name__ == "MissingParameter" else None
+    return f": {said.rstrip('.')}" if said else ""
 
 
 def _place(error: OSError) -> str:

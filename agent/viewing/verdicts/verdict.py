@@ -13,7 +13,7 @@ from kernelwright.agent.viewing.verdicts.failure import failure_view, fault_name
 from kernelwright.agent.viewing.verdicts.measurements import kernels_view, matrix_view, speed_view
 from kernelwright.tools.report import CorrectnessResult, Failure, Fault, OwnWork, Report, Rung, SizeOutcome, Tried
 
-CPU_ONLY = "on a CPU, interpreted, at shrunk shapes: right so far, and nothing is known of its speed"
+CPU_ONLY = "on a CPU, interpreted, at small sizes: right so far, and nothing is known of its speed"
 
 OUTCOMES = {SizeOutcome.RIGHT: GOOD, SizeOutcome.WRONG: BAD, SizeOutcome.REFUSED: WARN, SizeOutcome.UNUSED: QUIET}
 
@@ -53,7 +53,7 @@ def _judged_on(report: Report) -> str:
         return "never run"
     on_cpu = report.judged_on == "cpu" or report.correctness is None
     if on_cpu:
-        return CPU_ONLY if report.correct else "judged on a CPU, interpreted, at shrunk shapes"
+        return CPU_ONLY if report.correct else "judged on a CPU, interpreted, at small sizes"
     return f"judged on {report.judged_on}"
 
 

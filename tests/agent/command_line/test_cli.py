@@ -292,7 +292,17 @@ def test_own_work_is_taken_as_it_was_written(mode):
 def test_an_unknown_option_and_an_unknown_command_are_one_line_each():
     assert "--turbo" in refused("check", SOFTMAX, "--turbo")
     assert "chekc" in refused("chekc")
-    assert "--problem" in refused("check", SOFTMAX)
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        (("check", SOFTMAX), "'--problem' / '-p': \"fused softmax\", model.py or kernelbench:1/23"),
+        (("report",), "'id': A trajectory's number, last, or a run's name"),
+    ],
+)
+def test_what_was_not_given_is_named_with_what_it_may_be(command, missing):
+    assert f"{missing} (see agent {command[0]} --help)" in refused(*command)
 
 
 def test_targets_are_named_properly_and_taken_once():

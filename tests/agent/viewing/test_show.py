@@ -181,7 +181,7 @@ def test_a_mismatch_shows_its_pattern_the_first_and_the_worst_elements():
         "nan",
     ):
         assert part in shown, f"{part!r} is not in\n{shown}"
-    assert "judged on a CPU, interpreted, at shrunk shapes" in shown
+    assert "judged on a CPU, interpreted, at small sizes" in shown
 
 
 def test_whose_work_it_is_is_not_said_of_a_kernel_that_failed_for_another_reason():
