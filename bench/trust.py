@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 MOST_SPEEDUP = 4.0
 """Over eager, of a right kernel whose text lies about the time: the judge's clock is another process's."""
 KINDS = ("exploits", "honest", "library", "hostile")
-ENDLESS_SECONDS, EXPLOIT_SECONDS, PATIENCE_SECONDS = 5.0, 8.0, 200.0
+ENDLESS_SECONDS, EXPLOIT_SECONDS, PATIENCE_SECONDS = 3.0, 8.0, 200.0
 """At a rung: of what loops for ever, which always waits them out; of what may be stopped so too; of every other
 exploit, whose fault must not be a busy machine's. Honest kernels have the usual limits.
 """
