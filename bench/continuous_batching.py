@@ -172,7 +172,7 @@ def our_batch(arguments: argparse.Namespace, requests: Sequence[Request]) -> tup
     policies = {}
     for endless in (True, False):  # what ends a reply is given to the batch when it is made
         policies[endless] = InProcessPolicy(
-            arguments.policy, device=arguments.device, places=arguments.places, ring=True
+            arguments.policy, device=arguments.device, places=arguments.places, continuous=True
         )
         policies[endless].open()
     policies[True]._loaded.ends = frozenset()  # type: ignore[union-attr]

@@ -268,7 +268,7 @@ def throughput(asked: argparse.Namespace) -> None:
         "batch": asked.batch,
     }
     kinds = {
-        "running batch": InProcessPolicy(str(folder), device=device, places=asked.batch, ring=True),
+        "running batch": InProcessPolicy(str(folder), device=device, places=asked.batch, continuous=True),
         "plain batch": TransformersPolicy(str(folder), device=device, at_once=asked.batch),
     }
     for kind, policy in kinds.items():

@@ -14,7 +14,7 @@ from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.lease import LEASE_SECONDS, is_free
 from kernelwright.store.models import BatchRun, Candidate, Trajectory
 from kernelwright.store.records import Start
-from kernelwright.store.rows import add, added, change, check_there, made, the
+from kernelwright.store.rows import add, added, change, check_there, existing_row, made
 from kernelwright.tools.report import clean_text
 
 _RUN = select(col(BatchRun.id)).where(col(BatchRun.name) == bindparam("name"))
@@ -30,7 +30,7 @@ def open_run(connection: Connection, name: str, options: dict[str, JsonValue], n
     lock_trajectories(connection)
     if (id := connection.execute(_RUN, {"name": name}).scalar()) is None:
         id = add(connection, BatchRun, {"name": name, "created": now, "options": options})
-    return the(connection, BatchRun, id)
+    return existing_row(connection, BatchRun, id)
 
 
 def begin_in_run(connection: Connection, start: Start, run_id: int, sample: int, owner: str, now: float) -> Trajectory:
@@ -60,7 +60,7 @@ def begin(
         held_by = select(col(Trajectory.id), col(Trajectory.owner), col(Trajectory.lease)).where(*unfinished)
         for id, holder, lease in connection.execute(held_by.order_by(col(Trajectory.id).desc())).all():
             if is_free(holder, lease, owner, now):
-                return _resumed(connection, the(connection, Trajectory, id), owner, now)
+                return _resumed(connection, existing_row(connection, Trajectory, id), owner, now)
     if forked_from is not None:
         check_there(connection, Candidate, forked_from)
     sample = connection.execute(select(func.count()).select_from(Trajectory).where(*same)).scalar_one()
@@ -82,7 +82,7 @@ def held(id: int, holder: str, lease: float, owner: str, now: float) -> dict[str
 def _resumed(connection: Connection, row: Trajectory, owner: str, now: float) -> Trajectory:
     taken = held(row.id, row.owner, row.lease, owner, now)
     change(connection, Trajectory, row.id, {**taken, "stop_reason": None, "message": ""})
-    return the(connection, Trajectory, row.id)
+    return existing_row(connection, Trajectory, row.id)
 
 
 def _new(connection: Connection, start: Start, owner: str, now: float, **place: Any) -> Trajectory:
@@ -135,4 +135,4 @@ def stop(
     if spent is not None:
         values["spent"] = spent
     change(connection, Trajectory, trajectory_id, {**values, "updated": now, "owner": "", "lease": 0.0})
-    return the(connection, Trajectory, trajectory_id)
+    return existing_row(connection, Trajectory, trajectory_id)

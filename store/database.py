@@ -36,7 +36,7 @@ from kernelwright.store.records import (
     TrajectoryFilter,
     Turn,
 )
-from kernelwright.store.rows import the
+from kernelwright.store.rows import existing_row
 from kernelwright.store.turns import turns
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
@@ -219,12 +219,12 @@ class Store:
     def trajectory(self, id: int) -> Trajectory:
         """The row of this number. Raises StoreError where there is none."""
         with self._transactions.read() as session:
-            return the(session.connection(), Trajectory, id)
+            return existing_row(session.connection(), Trajectory, id)
 
     def problem(self, trajectory_id: int) -> Problem:
         """As it was when the trajectory began."""
         with self._transactions.read() as session:
-            row = the(session.connection(), Trajectory, trajectory_id)
+            row = existing_row(session.connection(), Trajectory, trajectory_id)
             [body] = load_blobs(session.connection(), [row.reference_id]).values()
             return Problem(name=row.problem, source=unpack_text(body), suite=row.suite)
 
@@ -244,9 +244,9 @@ class Store:
     def candidate(self, id: int) -> Entry:
         """A candidate with its trajectory and the verdict in force. Raises StoreError where there is none."""
         with self._transactions.read() as session:
-            candidate = the(session.connection(), Candidate, id)
+            candidate = existing_row(session.connection(), Candidate, id)
             verdict = session.get(Verdict, candidate.verdict_id) if candidate.verdict_id else None
-            return Entry(candidate, the(session.connection(), Trajectory, candidate.trajectory_id), verdict)
+            return Entry(candidate, existing_row(session.connection(), Trajectory, candidate.trajectory_id), verdict)
 
     def candidates(
         self,

@@ -14,7 +14,7 @@ from kernelwright.store.connection.engine import Engines
 from kernelwright.store.migrations import CURRENT
 from kernelwright.store.models import BatchRun, Blob, Candidate, Reward, State, Trajectory, Verdict
 from kernelwright.store.records import CandidateFilter, Entry, Order, SearchHit, Stats, TrajectoryFilter, load_report
-from kernelwright.store.rows import the
+from kernelwright.store.rows import existing_row
 from kernelwright.store.search import CANDIDATE, VERDICT, Term, excerpt, matching, terms_of
 from kernelwright.tools.report import Report
 
@@ -179,7 +179,7 @@ def _excerpts(session: Session, found: Sequence[Entry], terms: Sequence[Term]) -
 def report(session: Session, verdict_id: int) -> Report:
     """Loads the whole report of a verdict. Raises StoreError where there is no such verdict."""
     connection = session.connection()
-    verdict = the(connection, Verdict, verdict_id)
+    verdict = existing_row(connection, Verdict, verdict_id)
     return load_report(load_blobs(connection, [verdict.report_id])[verdict.report_id])
 
 

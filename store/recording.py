@@ -20,7 +20,7 @@ from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.migrations import CURRENT
 from kernelwright.store.models import Action, Candidate, Reward, State, Trajectory, Verdict
 from kernelwright.store.records import dump_report, fingerprint
-from kernelwright.store.rows import add, added, change, missing, the
+from kernelwright.store.rows import add, added, change, existing_row, missing
 from kernelwright.store.search import index_candidate, index_verdict
 from kernelwright.tools.problem import source_hash
 from kernelwright.tools.report import Report, clean_text
@@ -99,7 +99,7 @@ def _save_draft(
     if state is not State.DRAFTING:
         raise StoreError(f"turn {turn} of trajectory {trajectory_id} has its answer already", StoreTrouble.INVALID)
     change(connection, Candidate, id, values)
-    return the(connection, Candidate, id)
+    return existing_row(connection, Candidate, id)
 
 
 def complete(connection: Connection, candidate_id: int, completion: Completion, source: str | None, now: float) -> None:

@@ -20,7 +20,7 @@ from kernelwright.store.errors import StoreError, StoreTrouble
 AnyRow = TypeVar("AnyRow", bound=Row)
 
 
-def the(connection: Connection, table: type[AnyRow], id: int) -> AnyRow:
+def existing_row(connection: Connection, table: type[AnyRow], id: int) -> AnyRow:
     """The row. Raises StoreError where there is none."""
     if (row := connection.execute(_select(table), {"row_id": id}).first()) is None:
         raise missing(table, id)

@@ -14,7 +14,7 @@ from kernelwright.store.connection.engine import outside_transaction
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Blob, Candidate, Link, Reward, Row, Trajectory, Verdict
 from kernelwright.store.records import Swept
-from kernelwright.store.rows import the
+from kernelwright.store.rows import existing_row
 from kernelwright.store.search import sweep_index
 
 
@@ -23,7 +23,7 @@ def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -
 
     Raises StoreError where somebody works on it, or another trajectory grew out of it.
     """
-    row = the(connection, Trajectory, trajectory_id)
+    row = existing_row(connection, Trajectory, trajectory_id)
     held(row.id, row.owner, row.lease, owner, now)
     own = select(col(Candidate.id)).where(col(Candidate.trajectory_id) == trajectory_id)
     _check_forks(connection, trajectory_id, own)

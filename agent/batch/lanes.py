@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator, Lane, Options
     from kernelwright.tools.problem import Problem
 
-HOPELESS = frozenset({Trouble.KEY, Trouble.QUOTA, Trouble.MODEL, Trouble.NAME, Trouble.NOT_INSTALLED, Trouble.PRICES})
+TROUBLES_OF_EVERY_RUN = frozenset(
+    {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL, Trouble.NAME, Trouble.NOT_INSTALLED, Trouble.PRICES}
+)
 """Refusals that meet every run alike: the first one closes the lanes."""
 WAITING_FOR_GPU = 4
 """Candidates through the CPU rungs that may wait for the GPU, so that it never waits for them."""
@@ -202,7 +204,7 @@ class PolicyLane(Forwarding):
             with self._gate.enter():
                 return self.policy.sample(requests)
         except PolicyRefused as error:
-            if error.trouble in HOPELESS:
+            if error.trouble in TROUBLES_OF_EVERY_RUN:
                 self._close(error)
             raise
 

@@ -24,7 +24,7 @@ from kernelwright.store.records import TrajectoryFilter
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import InfrastructureError
 
-IN_A_ROW = 5
+MAX_STOPPED_RUNS_IN_A_ROW = 5
 """Runs that this machine's trouble may stop, with none that ends between them, before the whole batch stops."""
 SEED_STEP = 1_000_003
 """Between the seeds of a problem's samples."""
@@ -196,9 +196,9 @@ class Batch:
             self._correct += run.best is not None
             self._faster += run.best is not None and (run.best.speedup or 0.0) > 1.0
             self._troubled = self._troubled + 1 if reason is StopReason.INFRASTRUCTURE else 0
-            hopeless = self._troubled >= IN_A_ROW
+            hopeless = self._troubled >= MAX_STOPPED_RUNS_IN_A_ROW
         if hopeless:
-            self._stop(InfrastructureError(f"{IN_A_ROW} runs in a row were stopped: {run.message}"))
+            self._stop(InfrastructureError(f"{MAX_STOPPED_RUNS_IN_A_ROW} runs in a row were stopped: {run.message}"))
 
     def _stop(self, error: BaseException) -> None:
         """The first trouble is the one that is told."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kernelwright.agent.solve.kernel_file import MARK, check_path, folded, verified
+from kernelwright.agent.solve.kernel_file import HEADER_MARK, check_path, folded, verified
 from kernelwright.agent.viewing.report.files import write_text
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.errors import InputError
@@ -32,7 +32,7 @@ def kernel_text(store: Store, candidate_id: int) -> str:
     assert turn.report is not None
     environment = turn.report.environment
     header = [
-        f"{MARK}, {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(turn.created))} UTC.",
+        f"{HEADER_MARK}, {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(turn.created))} UTC.",
         f"# problem    {turn.problem} ({turn.problem_hash[:16]})",
         f"# policy     {turn.completion.policy if turn.completion else ''}",
         f"# origin     {turn.completion.origin if turn.completion else ''}",

@@ -18,7 +18,7 @@ PREFERRED_SPEEDUP = 1.1
 """How much faster a correct one must be to be preferred to another."""
 
 
-class Left:
+class LeftOutCounts:
     """What was left out, by reason."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Left:
         return ", ".join(f"{count} {reason}" for reason, count in self.out.items())
 
 
-def trainable(turns: Iterable[Turn], references: dict[str, str], left: Left) -> Iterator[Turn]:
+def trainable(turns: Iterable[Turn], references: dict[str, str], left: LeftOutCounts) -> Iterator[Turn]:
     """references: problem hash to source, for what a reference says of itself."""
     held_out = {hash for hash, source in references.items() if is_held_out(source)}
     for turn in turns:
@@ -84,7 +84,7 @@ def dpo_lines(turns: Iterable[Turn]) -> Iterator[dict[str, Any]]:
             }
 
 
-def grpo_lines(turns: Iterable[Turn], left: Left) -> Iterator[dict[str, Any]]:
+def grpo_lines(turns: Iterable[Turn], left: LeftOutCounts) -> Iterator[dict[str, Any]]:
     """Groups of exact answers to one and the same prompt: token ids and log-probs as they were drawn, verdicts,
     reward parts.
     """

@@ -57,7 +57,7 @@ def make_search(kind: SearchKind, samples: int) -> Search:
             return Beam(samples)
 
 
-class Aimed:
+class GoalSearch:
     """A search that ends where the goal is reached, or where the turns so far say that going on is of no use."""
 
     def __init__(self, goal: Goal, search: Search, tunes_from: int | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from kernelwright.agent.loop.search import Aimed, Search, SearchKind, make_search
+from kernelwright.agent.loop.search import GoalSearch, Search, SearchKind, make_search
 from kernelwright.agent.loop.stopping import Budgets, Goal
 from kernelwright.policies.base import PromptForm, Sampling, Value
 from kernelwright.store.models import Trajectory
@@ -66,7 +66,7 @@ class Settings(Value):
 
     def aimed_search(self) -> Search:
         """The search that these settings name, with their goal and their tuning."""
-        return Aimed(self.goal, make_search(self.search, self.samples), self.tunes_from)
+        return GoalSearch(self.goal, make_search(self.search, self.samples), self.tunes_from)
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Self:

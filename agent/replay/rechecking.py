@@ -35,11 +35,11 @@ from kernelwright.tools.report import Environment, InfrastructureError, Report, 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator
 
-IN_A_ROW = 3
+MAX_UNJUDGED_IN_A_ROW = 3
 """Candidates that this machine's trouble may keep from being judged, one after the other, before the command gives
 up.
 """
-STOPPING = "stopping when those at work are judged; Ctrl-C again stops at once"
+STOPPING_MESSAGE = "stopping when those at work are judged; Ctrl-C again stops at once"
 
 
 class RecheckRequest(Value):
@@ -217,7 +217,7 @@ class _Work:
         A second Ctrl-C leaves at once. Raises the first trouble that concerns every candidate.
         """
         workers = WorkerThreads(self._next, lambda job: self._do(evaluator, job), self._over.set)
-        interrupted = workers.run(min(at_once, self.left), says=STOPPING)
+        interrupted = workers.run(min(at_once, self.left), says=STOPPING_MESSAGE)
         if self._trouble is not None:
             raise self._trouble
         return interrupted
@@ -264,7 +264,7 @@ class _Work:
         except InfrastructureError as error:
             with self._lock:
                 self._in_a_row += 1
-            if self._in_a_row >= IN_A_ROW:
+            if self._in_a_row >= MAX_UNJUDGED_IN_A_ROW:
                 raise
             self._leave(entry, str(error))
             return None

@@ -16,7 +16,7 @@ from kernelwright.agent.databases import open_store
 from kernelwright.agent.interrupts import deferred
 from kernelwright.agent.loop.run_verdicts import Judges, RunJudge
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.replay.replaying import Anew, FromRecord, Replayed, replay
+from kernelwright.agent.replay.replaying import JudgedAgain, Replayed, StoredVerdicts, replay
 from kernelwright.agent.selecting import candidate_filter, trajectory_id
 from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.errors import InputError
@@ -169,12 +169,12 @@ class _Work:
         self, row: Trajectory, turns: Sequence[Turn], keep: Callable[[Turn, Report], None], tell: Callable[[str], None]
     ) -> Judges:
         if self._evaluator is None:
-            return FromRecord(turns)
+            return StoredVerdicts(turns)
         from kernelwright.tools.pipeline import Options
 
         told = Settings.of(row)
         judging = RunJudge(self._evaluator, Options(targets=told.targets, own_work=told.own_work))
-        return Anew(turns, row.id, judging, self._rescored_before, keep, tell)
+        return JudgedAgain(turns, row.id, judging, self._rescored_before, keep, tell)
 
     def _rescored_before(self, turn: Turn) -> bool:
         """By these very tools, so that the rescoring of a run goes on where it was interrupted."""

@@ -27,7 +27,7 @@ from kernelwright.store.records import Turn
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report, Rung, clean_text
 
-UNBOUND = Budgets(turns=None)
+NO_BUDGETS = Budgets(turns=None)
 """What was paid for once is not paid for again."""
 
 
@@ -80,7 +80,7 @@ class Replayed(Value):
         return sum(turn.drift.verdict_changed for turn in self.turns)
 
 
-class Recorded:
+class RecordedSearch:
     """A search that takes the way that was taken, and notes where today's would have turned off."""
 
     def __init__(self, turns: Sequence[Turn], stop: StopReason, own: Search) -> None:
@@ -112,7 +112,7 @@ class Recorded:
         return f"{plan.action}{parent}"
 
 
-class FromRecord:
+class StoredVerdicts:
     """The stored verdicts, whatever the tools would say."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
@@ -131,7 +131,7 @@ class FromRecord:
         return 0.0
 
 
-class Anew:
+class JudgedAgain:
     """Today's tools on the stored code, but for turns that belong to another trajectory, or that `known` has been
     told of.
     """
@@ -179,9 +179,9 @@ def replay(
     """
     turns = history(store, trajectory)
     known = [turn for turn in turns if turn.report is not None and turn.completion is not None]
-    settings = Settings.of(trajectory).with_(budgets=UNBOUND)
+    settings = Settings.of(trajectory).with_(budgets=NO_BUDGETS)
     own = settings.aimed_search()
-    course = Recorded(known, _stop_of(trajectory), own)
+    course = RecordedSearch(known, _stop_of(trajectory), own)
     walked: dict[int, list[State]] = {}
 
     def watch(run: Run, doing: str) -> None:
@@ -196,7 +196,7 @@ def replay(
     )  # fmt: skip
     while known and run.state is not State.DONE:
         run.step()
-    judged = judges.judged if isinstance(judges, Anew) else set()
+    judged = judges.judged if isinstance(judges, JudgedAgain) else set()
     shown = [
         _turn(known, run.attempts[: n + 1], walked.get(n, ()), course.departures.get(n, ""), n in judged)
         for n in range(len(known))

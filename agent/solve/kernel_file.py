@@ -14,7 +14,7 @@ from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report, clean_text
 
-MARK = "# Written by kernelwright"
+HEADER_MARK = "# Written by kernelwright"
 
 
 def default_path(problem: Problem) -> Path:
@@ -27,7 +27,7 @@ def check_path(path: Path) -> Path:
     """Raises InputError where the file could not be written, or would take the place of someone's own."""
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise InputError(f"{path} cannot be written: name a file in a folder that exists with --out")
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(MARK):
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(HEADER_MARK):
         raise InputError(f"{path} is there and was not written by this program: name another with --out")
     return path
 
@@ -37,7 +37,7 @@ def write_kernel(path: Path, problem: Problem, best: Attempt, settings: Settings
     assert best.source is not None
     assert best.report is not None
     header = [
-        f"{MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
+        f"{HEADER_MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
         f"# problem    {_line(problem.name)} ({problem.hash[:16]})",
         f"# policy     {_line(settings.policy)}",
         f"# origin     {best.origin}",

@@ -36,7 +36,7 @@ _NUMBERS = 6
 
 
 def can_batch_sampling(sampling: Sampling) -> bool:
-    """Whether the ring can sample so: the model's own distribution at any temperature, or greedily, without stop
+    """Whether the batch can sample so: the model's own distribution at any temperature, or greedily, without stop
     strings.
     """
     plain = sampling.exact or sampling.temperature == 0.0

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 MOST_GPU_ROWS = 512
 """Rows of the running batch on a GPU."""
 LENGTH_MULTIPLE = 256
-"""The ring's length is a multiple of it."""
+"""The length of the batch, in tokens, is a multiple of it."""
 REFILL_FRACTION = 8
 """Free places are filled when they are this part of all: reading prompts holds up every row, whether for one or for
 many.
@@ -47,14 +47,14 @@ class InProcessPolicy(TransformersPolicy):
     there.
     """
 
-    def __init__(self, path: str, *, places: int | None = None, ring: bool | None = None, **options: Any) -> None:
+    def __init__(self, path: str, *, places: int | None = None, continuous: bool | None = None, **options: Any) -> None:
         """`places`: rows at once in the running batch.
 
-        `ring`: use it; None: on a GPU, where the model's attention is plain.
+        `continuous`: use it; None: on a GPU, where the model's attention is plain.
         """
         super().__init__(path, **options)
-        self._places, self._wants_ring = places, ring
-        self._ring: ContinuousBatch | None = None
+        self._places, self._wants_continuous = places, continuous
+        self._batch: ContinuousBatch | None = None
         self._waiting: deque[QueuedRequest] = deque()
         self._arrivals = threading.Lock()
         self._passed_over = 0
@@ -153,16 +153,16 @@ class InProcessPolicy(TransformersPolicy):
     def _work(self) -> None:
         started, loaded = time.monotonic(), self._open()
         with own_gpu(loaded.model):
-            if self._use_ring(loaded):
+            if self._uses_continuous_batch(loaded):
                 self._advance(loaded)
             else:
                 self._plain(self._take(self._rows_at_once()))
         self._seconds += time.monotonic() - started
 
-    def _use_ring(self, loaded: Any) -> bool:
-        if self._wants_ring is None:
-            self._wants_ring = loaded.model.device.type == "cuda" and can_batch_model(loaded.model)
-        return self._wants_ring
+    def _uses_continuous_batch(self, loaded: Any) -> bool:
+        if self._wants_continuous is None:
+            self._wants_continuous = loaded.model.device.type == "cuda" and can_batch_model(loaded.model)
+        return self._wants_continuous
 
     def _take(self, count: int) -> list[QueuedRequest]:
         with self._arrivals:
@@ -184,75 +184,75 @@ class InProcessPolicy(TransformersPolicy):
 
     def _advance(self, loaded: Any) -> None:
         """Fills free places where it is worth it, makes some steps, gives out what has ended."""
-        if self._ring is None or self._worth_filling(self._ring):
+        if self._batch is None or self._worth_filling(self._batch):
             self._admit(loaded)
-        ring = self._ring
-        if ring is None or not ring.busy:
+        batch = self._batch
+        if batch is None or not batch.busy:
             return
-        ring.launch()
+        batch.launch()
         self._prepare(loaded)
-        for row in ring.ended():
+        for row in batch.ended():
             question: QueuedRequest = row.question  # type: ignore[attr-defined]
             row.latency = time.monotonic() - question.asked
             row.finish = loaded.finish(row)
             self._tokens += len(row.token_ids)
             question.completion = self._completion(question.request, row, None)
 
-    def _worth_filling(self, ring: ContinuousBatch) -> bool:
+    def _worth_filling(self, batch: ContinuousBatch) -> bool:
         """Who asks alone finds most places free and is let in at once; else it is an eighth of the places, or
         `BURSTS_BEFORE_REFILL` bursts.
         """
-        if not ring.free or not self._waiting:
+        if not batch.free or not self._waiting:
             return False
         self._passed_over += 1
-        return ring.free * REFILL_FRACTION >= ring.places or self._passed_over > BURSTS_BEFORE_REFILL
+        return batch.free * REFILL_FRACTION >= batch.places or self._passed_over > BURSTS_BEFORE_REFILL
 
     def _prepare(self, loaded: Any) -> None:
         """The next questions' tokens, while a GPU is busy: a row that is asked for later is made already."""
         with self._arrivals:
             first = list(itertools.islice(self._waiting, MOST_TOKENIZED_AHEAD))
         for question in first:
-            if self._for_ring(question):
+            if self._fits_continuous_batch(question):
                 _row(loaded, question)
 
-    def _for_ring(self, question: QueuedRequest) -> bool:
+    def _fits_continuous_batch(self, question: QueuedRequest) -> bool:
         return can_batch_sampling(question.request.sampling) and not question.request.adapter
 
     def _admit(self, loaded: Any) -> None:
         self._passed_over = 0
-        taken = self._take(self._ring.free if self._ring else self._rows_at_once())
-        odd = [q for q in taken if not self._for_ring(q)]
+        taken = self._take(self._batch.free if self._batch else self._rows_at_once())
+        odd = [q for q in taken if not self._fits_continuous_batch(q)]
         if odd:
             self._plain(odd)
         rows = [row for q in taken if q not in odd and (row := _row(loaded, q)) is not None]
         if not rows:
             return
-        if self._ring is None or not all(self._ring.takes(row) for row in rows):
-            if self._ring is not None and self._ring.busy:
+        if self._batch is None or not all(self._batch.takes(row) for row in rows):
+            if self._batch is not None and self._batch.busy:
                 self._later(rows)
                 return
-            self._ring = self._new_ring(loaded, rows)
-        self._later(rows[self._ring.free :])
-        self._ring.admit(rows[: self._ring.free])
+            self._batch = self._new_batch(loaded, rows)
+        self._later(rows[self._batch.free :])
+        self._batch.admit(rows[: self._batch.free])
 
     def _later(self, rows: Sequence[_QuestionRow]) -> None:
         """Back to the head of the queue."""
         with self._arrivals:
             self._waiting.extendleft(row.question for row in reversed(rows))
 
-    def _new_ring(self, loaded: Any, rows: Sequence[_QuestionRow]) -> ContinuousBatch:
+    def _new_batch(self, loaded: Any, rows: Sequence[_QuestionRow]) -> ContinuousBatch:
         room = max(row.limit for row in rows)
-        # A repair's prompt holds a reply as well: with room for one, the ring need not be made anew in the middle of a
+        # A repair's prompt holds a reply as well: with room for one, the batch need not be made anew in the middle of a
         # round.
         length = max(len(row.prompt) + row.limit for row in rows) + room
-        if self._ring is not None:
-            length, room = max(length, self._ring.length), max(room, self._ring.room)
+        if self._batch is not None:
+            length, room = max(length, self._batch.length), max(room, self._batch.room)
         if loaded.context is not None:
             length = min(length, loaded.context)
         length = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-        self._ring = None
+        self._batch = None
         places = min(self._rows_at_once(), rows_that_fit(loaded.model, length))
-        log.info("a ring of %d rows of %d tokens", places, length)
+        log.info("a continuous batch of %d rows of %d tokens", places, length)
         return ContinuousBatch(loaded.model, places, length, room, loaded.ends)
 
 

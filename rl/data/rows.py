@@ -19,7 +19,7 @@ from kernelwright.tools.report import Value
 SHARD_ROWS = 4096
 """Rows of one file. A shard of long rows is some tens of MB in memory."""
 READ_ROWS = 512
-LATER = frozenset({"assumed"})
+OPTIONAL_COLUMNS = frozenset({"assumed"})
 """Columns that corpora of an earlier version lack."""
 
 
@@ -185,7 +185,7 @@ def _read(path: Path, columns: Sequence[str] | None) -> Iterator[Row]:
     try:
         file = pq.ParquetFile(path)
         there = set(file.schema_arrow.names)
-        missing = set(columns or Row.model_fields) - there - LATER
+        missing = set(columns or Row.model_fields) - there - OPTIONAL_COLUMNS
         if missing:
             raise InputError(f"{path} has no column {', '.join(sorted(missing))}: make it with `rl data import` first")
         wanted = [name for name in columns or Row.model_fields if name in there]

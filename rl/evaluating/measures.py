@@ -11,7 +11,7 @@ from kernelwright.rl.evaluating.rollouts import Rollout, drafts
 from kernelwright.rl.evaluating.text_checks import LightFigures, light_figures
 
 
-class Within(Value):
+class SolvedWithinTurns(Value):
     """What is solved when each sample has so many turns."""
 
     turns: int
@@ -22,7 +22,7 @@ class Within(Value):
     """Of k samples, unbiased."""
 
 
-class OfFamily(Value):
+class FamilyMeasures(Value):
     """The figures of the problems of one family."""
 
     problems: int
@@ -61,11 +61,11 @@ class Evaluation(Value):
     rollouts: int
     unfinished: int
     drafts_compiled: Estimate
-    within: tuple[Within, ...]
+    within: tuple[SolvedWithinTurns, ...]
     fast: dict[float, Estimate]
     """fast_p of one sample within all turns; counts only what was judged on a GPU."""
     median_speedup: Estimate
-    families: dict[str, OfFamily]
+    families: dict[str, FamilyMeasures]
     faults: dict[str, int]
     """Of the drafts; `correct` among them."""
     tokens: TokenMeans
@@ -108,9 +108,9 @@ def _figures(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) 
     return figures(by_problem([rollout.within(turns) for rollout in rollouts], families))
 
 
-def _within(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -> Within:
+def _within(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -> SolvedWithinTurns:
     attempts = by_problem([rollout.within(turns) for rollout in rollouts], families)
-    return Within(
+    return SolvedWithinTurns(
         turns=turns,
         compiled=rate(attempts, lambda s: s.compiled),
         solved=rate(attempts, lambda s: s.correct),
@@ -118,14 +118,14 @@ def _within(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -
     )
 
 
-def _families(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -> dict[str, OfFamily]:
+def _families(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -> dict[str, FamilyMeasures]:
     found = {}
     for family in sorted(set(families.values())):
         names = [name for name, own in families.items() if own == family]
         own = [rollout for rollout in rollouts if rollout.family == family]
         first = by_problem([rollout.within(1) for rollout in own], names)
         all_turns = by_problem([rollout.within(turns) for rollout in own], names)
-        found[family] = OfFamily(
+        found[family] = FamilyMeasures(
             problems=len(names),
             compiled=rate(first, lambda s: s.compiled),
             drafted=rate(first, lambda s: s.correct),

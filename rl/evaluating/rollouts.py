@@ -11,7 +11,7 @@ from kernelwright.store.database import Store
 from kernelwright.store.records import TrajectoryFilter, Turn
 
 
-class Turned(Value):
+class RolloutTurn(Value):
     """One turn."""
 
     compiled: bool
@@ -37,7 +37,7 @@ class Rollout(Value):
     sample: int
     finished: bool
     stop_reason: str
-    turns: tuple[Turned, ...]
+    turns: tuple[RolloutTurn, ...]
 
     def within(self, turns: int) -> Sample:
         """As if it had been given so many turns: right where any of them is, with the best speed of them."""
@@ -74,7 +74,7 @@ def read_rollouts(
     ]  # fmt: skip
 
 
-def _turned(turn: Turn, known: str | None) -> Turned:
+def _turned(turn: Turn, known: str | None) -> RolloutTurn:
     report, completion = turn.report, turn.completion
     assert report is not None
     built, source = compiled(report), turn.source
@@ -86,7 +86,7 @@ def _turned(turn: Turn, known: str | None) -> Turned:
             compiled=built,
             correct=report.correct,
         )
-    return Turned(
+    return RolloutTurn(
         compiled=built, correct=report.correct, speedup=report.speedup if report.judged_on not in ("", "cpu") else None,
         judged_on=report.judged_on, fault=report.failure.fault.value if report.failure else "",
         prompt_tokens=completion.usage.prompt_tokens if completion else 0,
@@ -95,6 +95,6 @@ def _turned(turn: Turn, known: str | None) -> Turned:
     )  # fmt: skip
 
 
-def drafts(rollouts: Iterable[Rollout]) -> Sequence[Turned]:
+def drafts(rollouts: Iterable[Rollout]) -> Sequence[RolloutTurn]:
     """The first turn of each."""
     return [rollout.turns[0] for rollout in rollouts if rollout.turns]

@@ -16,7 +16,7 @@ from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter, Turn
 
 
-class OfDepth(Value):
+class DepthStats(Value):
     """Turns that far from their draft."""
 
     depth: int
@@ -28,7 +28,7 @@ class OfDepth(Value):
     tokens: float
 
 
-class OfPolicy(Value):
+class PolicyStats(Value):
     """What one revision of a policy has left in a log."""
 
     policy: str
@@ -41,7 +41,7 @@ class OfPolicy(Value):
     last: float
 
 
-class OfPart(Value):
+class RewardPartStats(Value):
     """One part of the reward over a log."""
 
     part: str
@@ -60,7 +60,7 @@ class RewardStats(Value):
     """Variance of the groups' means."""
     within: float
     """Mean variance inside groups: what an advantage lives on."""
-    parts: tuple[OfPart, ...]
+    parts: tuple[RewardPartStats, ...]
 
 
 class LogStats(Value):
@@ -79,9 +79,9 @@ class LogStats(Value):
     trainable: int
     """Turns with a gradient for exact GRPO."""
     refused: tuple[RefusalCount, ...]
-    depths: tuple[OfDepth, ...]
+    depths: tuple[DepthStats, ...]
     faults: dict[str, int]
-    policies: tuple[OfPolicy, ...]
+    policies: tuple[PolicyStats, ...]
     rewards: RewardStats | None
     distinct: float
     """Share of candidates whose program no other has."""
@@ -136,9 +136,9 @@ class _Tally:
         total = sum(self._sources.values())
         return len(self._sources) / total if total else 0.0
 
-    def policies(self) -> tuple[OfPolicy, ...]:
+    def policies(self) -> tuple[PolicyStats, ...]:
         found = [
-            OfPolicy(
+            PolicyStats(
                 policy=policy, revision=revision, turns=len(rows), exact=sum(exact for exact, _, _ in rows),
                 correct=_mean([correct for _, correct, _ in rows]), first=min(t for _, _, t in rows),
                 last=max(t for _, _, t in rows),
@@ -148,12 +148,12 @@ class _Tally:
         return tuple(sorted(found, key=lambda row: row.first))
 
 
-def _depths(samples: Sequence[Sample]) -> tuple[OfDepth, ...]:
+def _depths(samples: Sequence[Sample]) -> tuple[DepthStats, ...]:
     depths: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
         depths[sample.depth].append(sample)
     return tuple(
-        OfDepth(
+        DepthStats(
             depth=depth, turns=len(rows), compiled=_mean([s.compiled for s in rows]),
             correct=_mean([s.correct for s in rows]),
             reward=_mean([s.reward for s in rows]), deviation=_deviation([s.reward for s in rows]),
@@ -179,7 +179,7 @@ def reward_stats(formula: Formula, log: Log) -> RewardStats | None:
         between=statistics.pvariance([_mean(rewards) for rewards in groups.values()]),
         within=_mean([statistics.pvariance(rewards) for rewards in several]),
         parts=tuple(
-            OfPart(
+            RewardPartStats(
                 part=part,
                 mean=_mean([s.parts[part] for s in samples]),
                 deviation=_deviation([s.parts[part] for s in samples]),

@@ -139,7 +139,7 @@ def test_on_a_gpu_the_ring_of_windows_says_greedily_what_the_plain_batch_says(tm
     folder, questions = str(save_tiny_model(tmp_path / "tiny")), asked(48, 0.0)
     policy = InProcessPolicy(folder, device="cuda", dtype=dtype, places=16)
     running = policy.sample(questions)
-    assert policy._ring._attention is not None
+    assert policy._batch._attention is not None
     plain = TransformersPolicy(folder, device="cuda", dtype=dtype).sample(questions)
     pairs = list(zip(running, plain, strict=True))
     assert sum(one.token_ids == other.token_ids for one, other in pairs) >= same

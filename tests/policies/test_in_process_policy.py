@@ -42,7 +42,7 @@ def requests(count=23):
 
 def test_rows_that_come_and_go_say_what_they_would_say_alone(tiny):
     asked = requests()
-    running = InProcessPolicy(tiny, device="cpu", places=4, ring=True).sample(asked)
+    running = InProcessPolicy(tiny, device="cpu", places=4, continuous=True).sample(asked)
     plain = TransformersPolicy(tiny, device="cpu").sample(asked)
     for one, other in zip(running, plain, strict=True):
         assert one.token_ids == other.token_ids
@@ -51,17 +51,17 @@ def test_rows_that_come_and_go_say_what_they_would_say_alone(tiny):
         assert one.exact == other.exact
 
 
-def test_a_ring_that_has_gone_round_many_times_is_still_right(tiny):
-    policy = InProcessPolicy(tiny, device="cpu", places=2, ring=True)
+def test_a_batch_that_has_gone_round_many_times_is_still_right(tiny):
+    policy = InProcessPolicy(tiny, device="cpu", places=2, continuous=True)
     asked = [request(WORDS[n % 5], n, tokens=40) for n in range(30)]
     running = policy.sample(asked)
-    assert policy._ring.steps > 2 * policy._ring.length
+    assert policy._batch.steps > 2 * policy._batch.length
     plain = TransformersPolicy(tiny, device="cpu").sample(asked)
     assert [one.token_ids for one in running] == [other.token_ids for other in plain]
 
 
 def test_many_threads_get_their_own_answers(tiny):
-    policy, asked, answers = InProcessPolicy(tiny, device="cpu", places=8, ring=True), requests(40), {}
+    policy, asked, answers = InProcessPolicy(tiny, device="cpu", places=8, continuous=True), requests(40), {}
     threads = [
         threading.Thread(target=lambda n=n: answers.update({n: policy.sample([asked[n]])[0]})) for n in range(40)
     ]
@@ -73,32 +73,32 @@ def test_many_threads_get_their_own_answers(tiny):
     assert [answers[n].token_ids for n in range(40)] == [completion.token_ids for completion in plain]
 
 
-def test_what_the_ring_cannot_sample_goes_the_plain_way_beside_it(tiny):
+def test_what_the_batch_cannot_sample_goes_the_plain_way_beside_it(tiny):
     asked = [request("add", 1), request("add", 2, top_p=0.5), request("add", 3, stop=("e",))]
-    running = InProcessPolicy(tiny, device="cpu", places=4, ring=True).sample(asked)
+    running = InProcessPolicy(tiny, device="cpu", places=4, continuous=True).sample(asked)
     plain = TransformersPolicy(tiny, device="cpu").sample(asked)
     assert [one.token_ids for one in running] == [other.token_ids for other in plain]
 
 
 def test_a_prompt_that_does_not_fit_is_refused_and_takes_no_other_with_it(tiny):
-    policy = InProcessPolicy(tiny, device="cpu", places=4, ring=True)
+    policy = InProcessPolicy(tiny, device="cpu", places=4, continuous=True)
     with pytest.raises(PolicyRefused) as refused:
         policy.sample([request("add", 1), request("word " * 600, 2)])
     assert refused.value.trouble is Trouble.CONTEXT
     assert policy.sample([request("add", 1)])[0].token_ids
 
 
-def test_a_longer_question_gets_a_longer_ring(tiny):
-    policy = InProcessPolicy(tiny, device="cpu", places=4, ring=True)
+def test_a_longer_question_gets_a_longer_batch(tiny):
+    policy = InProcessPolicy(tiny, device="cpu", places=4, continuous=True)
     policy.sample([request("add", 1, tokens=4)])
-    short = policy._ring.length
+    short = policy._batch.length
     long = policy.sample([request("add", 2, tokens=400)])[0]
-    assert policy._ring.length > short
+    assert policy._batch.length > short
     assert long.token_ids == TransformersPolicy(tiny, device="cpu").sample([request("add", 2, tokens=400)])[0].token_ids
 
 
 def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tiny):
-    policy = InProcessPolicy(tiny, device="cpu", places=16, ring=True)
+    policy = InProcessPolicy(tiny, device="cpu", places=16, continuous=True)
     first, late = QueuedRequest(request("add", 1, tokens=4)), QueuedRequest(request("x", 2, tokens=4))
     others = [QueuedRequest(request("add", seed, tokens=200, temperature=0.0)) for seed in range(15)]
     policy._waiting.append(first)
@@ -113,9 +113,9 @@ def test_who_asks_alone_is_let_in_at_once_and_beside_many_after_a_few_bursts(tin
     assert not any(question.answered for question in others)
 
 
-@pytest.mark.parametrize("ring", [True, False])
-def test_weights_move_in_place_and_the_revision_with_them(tiny, tmp_path, ring):
-    policy = InProcessPolicy(tiny, device="cpu", places=4, ring=ring)
+@pytest.mark.parametrize("continuous", [True, False])
+def test_weights_move_in_place_and_the_revision_with_them(tiny, tmp_path, continuous):
+    policy = InProcessPolicy(tiny, device="cpu", places=4, continuous=continuous)
     before = policy.sample([request("add", 1)])[0]
     other = transformers.AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path / "other", seed=7))
     revision = policy.update(other.state_dict())
@@ -145,10 +145,12 @@ def test_the_replayed_graph_says_what_the_plain_batch_says_on_a_gpu(tiny):
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
 
 
-@pytest.mark.parametrize("ring", [True, False])
-def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tmp_path, ring):
+@pytest.mark.parametrize("continuous", [True, False])
+def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tmp_path, continuous):
     policy, ended = (
-        InProcessPolicy(str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, ring=ring),
+        InProcessPolicy(
+            str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, continuous=continuous
+        ),
         [],
     )
     endless = [request("add", n, tokens=5_000, temperature=0.0) for n in range(12)]  # greedily it never ends by itself
@@ -166,4 +168,4 @@ def test_who_waits_leaves_when_it_is_told_to_and_not_when_the_batch_is_drawn(tmp
     for thread in threads:
         thread.join(500)
     assert len(ended) == 4
-    assert (policy._ring is not None) == ring
+    assert (policy._batch is not None) == continuous

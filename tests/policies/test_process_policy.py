@@ -27,7 +27,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def apart(tiny):
-    policy = ProcessPolicy(tiny, device="cpu", places=4, ring=True)
+    policy = ProcessPolicy(tiny, device="cpu", places=4, continuous=True)
     yield policy
     policy.close()
 
@@ -39,7 +39,7 @@ def request(word, seed, tokens=24, **more):
 
 def test_many_threads_get_what_a_policy_in_this_process_says(tiny, apart):
     asked = [request("softmax " * (1 + n % 3), n, 3 + n % 20) for n in range(24)]
-    here = InProcessPolicy(tiny, device="cpu", places=4, ring=True)
+    here = InProcessPolicy(tiny, device="cpu", places=4, continuous=True)
     assert (apart.name, apart.prompt_form) == (here.name, here.prompt_form)
     answers, before = {}, apart.drawn[0]
     threads = [
@@ -88,7 +88,7 @@ def test_a_model_that_is_not_there_is_refused_as_it_would_be_here(tmp_path):
 
 
 def test_whoever_waits_is_told_when_the_process_has_ended(tiny):
-    policy = ProcessPolicy(tiny, device="cpu", places=4, ring=True)
+    policy = ProcessPolicy(tiny, device="cpu", places=4, continuous=True)
     told = []
 
     def ask():
@@ -112,7 +112,7 @@ def test_whoever_waits_is_told_when_the_process_has_ended(tiny):
 def test_who_waits_leaves_when_it_is_told_to(tmp_path):
     """Greedily the tiny model never ends by itself."""
     policy, ended = (
-        ProcessPolicy(str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, ring=True),
+        ProcessPolicy(str(save_tiny_model(tmp_path / "long", context=8192)), device="cpu", places=4, continuous=True),
         [],
     )
 

@@ -13,8 +13,8 @@ from kernelwright.rl.training.report import draw_curves, series_of
 from kernelwright.rl.training.safety.alarms import (
     Alarm,
     Limits,
-    Seen,
     TrainingAlarm,
+    WatchedCandidate,
     check_drift,
     check_entropy,
     check_step,
@@ -25,7 +25,7 @@ LIMITS = Limits()
 
 def seen(count=32, **changes):
     return [
-        Seen(candidate_id=n, problem_hash=f"p{n % 8}", source_hash=f"s{n}", correct=n % 2 == 0, **changes)
+        WatchedCandidate(candidate_id=n, problem_hash=f"p{n % 8}", source_hash=f"s{n}", correct=n % 2 == 0, **changes)
         for n in range(count)
     ]
 
@@ -43,7 +43,9 @@ def test_an_honest_step_raises_no_alarm():
 
 
 def test_a_speed_over_physics_stops_the_training_at_the_first_candidate():
-    assert raised([Seen(candidate_id=1, problem_hash="p", correct=True, speed_of_light=1.3)]) is Alarm.PHYSICS
+    assert (
+        raised([WatchedCandidate(candidate_id=1, problem_hash="p", correct=True, speed_of_light=1.3)]) is Alarm.PHYSICS
+    )
 
 
 def test_many_cheats_stop_it():

@@ -8,7 +8,7 @@ import pytest
 from kernelwright.agent.problems.finding import find
 from kernelwright.errors import InputError
 from kernelwright.rl.data.cleaning.labelling import Unlabelled, label
-from kernelwright.rl.data.cleaning.near import Near, signature
+from kernelwright.rl.data.cleaning.near import NearDuplicates, signature
 from kernelwright.rl.data.cleaning.programs import programs_in
 from kernelwright.rl.data.cleaning.running import clean
 from kernelwright.rl.data.cleaning.suites import Benchmarks, problems_of
@@ -183,7 +183,7 @@ def test_exact_and_near_duplicates_go_and_another_graph_stays(tmp_path):
 
 
 def test_signatures_tell_likeness():
-    near = Near()
+    near = NearDuplicates()
     text = " ".join(f"word{i}" for i in range(200))
     assert not near.seen("a", signature(text))
     assert near.seen("a", signature(text.replace("word50 ", "")))

@@ -13,7 +13,7 @@ from kernelwright.errors import InputError
 from kernelwright.rl.data.rows import Split
 from kernelwright.rl.evaluating.measures import evaluation_of
 from kernelwright.rl.evaluating.page import text
-from kernelwright.rl.evaluating.rollouts import Rollout, Turned
+from kernelwright.rl.evaluating.rollouts import Rollout, RolloutTurn
 from kernelwright.rl.evaluating.suites import open_suite
 from kernelwright.rl.evaluating.text_checks import TextChecked, has_patterns, light_figures, overlap, separation
 from kernelwright.rl.training.sft.card import put_evaluation
@@ -81,7 +81,7 @@ def test_it_leaves_a_page_figures_and_a_database_and_the_same_command_adds_nothi
 
 def rollout(problem, sample, *turns):
     turned = tuple(
-        Turned(compiled=right, correct=right, judged_on="H200" if right else "", speedup=1.5 if right else None)
+        RolloutTurn(compiled=right, correct=right, judged_on="H200" if right else "", speedup=1.5 if right else None)
         for right in turns
     )
     return Rollout(

@@ -24,7 +24,7 @@ from kernelwright.rl.training.online.judges import JudgePool  # noqa: E402
 from kernelwright.rl.training.online.options import OnlineOptions  # noqa: E402
 from kernelwright.rl.training.online.problem_source import ProblemSource, held_out  # noqa: E402
 from kernelwright.rl.training.online.rounds import Rounds, judge_options  # noqa: E402
-from kernelwright.rl.training.online.sampler import InPlace, open_samplers, whole_weights  # noqa: E402
+from kernelwright.rl.training.online.sampler import InProcessSampler, open_samplers, whole_weights  # noqa: E402
 from kernelwright.rl.training.online.training import formula_of, train_online  # noqa: E402
 from kernelwright.rl.training.options import LogOptions, Method  # noqa: E402
 from kernelwright.rl.training.safety.alarms import Alarm, TrainingAlarm  # noqa: E402
@@ -92,7 +92,7 @@ def round_of_the_novice(novice, judges, problems, tmp_path_factory):
     asked = options(novice, problems, tmp_path_factory.mktemp("round") / "out", group=10)
     subject = open_subject(asked.policy)
     with Store.open(asked.db) as store:
-        rounds = Rounds(store, InPlace(subject, asked).policy, judges, asked, PRESETS["execution"], "first")
+        rounds = Rounds(store, InProcessSampler(subject, asked).policy, judges, asked, PRESETS["execution"], "first")
         yield asked, rounds.run(0, ProblemSource(asked.problems, 0).at(0, 3)), rounds, store
 
 
@@ -242,7 +242,7 @@ def test_an_adapter_is_folded_into_the_weights_that_sample(novice, tmp_path):
     for name, weight in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=0.2)
-    sampler = InPlace(subject, options(novice, "synth", tmp_path / "out"))
+    sampler = InProcessSampler(subject, options(novice, "synth", tmp_path / "out"))
     sampler.follow(model)
     ids = torch.tensor([[3, 4, 5, 6]])
     sampled = sampler.policy._loaded.base

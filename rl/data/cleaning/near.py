@@ -35,7 +35,7 @@ def signature(text: str) -> Any:
     return sketch.hashvalues.astype(np.uint32)
 
 
-class Near:
+class NearDuplicates:
     """Rows that were kept so far. About 800 bytes a row."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from kernelwright.errors import InputError
 from kernelwright.rl.data.cleaning.analysing import FORM, analyse, cleaned, open_worker, read_analysis
 from kernelwright.rl.data.cleaning.known import known
-from kernelwright.rl.data.cleaning.near import Near
+from kernelwright.rl.data.cleaning.near import NearDuplicates
 from kernelwright.rl.data.cleaning.suites import Comparison, problems_of
 from kernelwright.rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
 from kernelwright.rl.worker_pool import pool_of
@@ -145,7 +145,7 @@ def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], N
     with flagged.open("w", encoding="utf-8") as review:
 
         def chosen() -> Iterator[Row]:
-            exact, near = set[str](), Near()
+            exact, near = set[str](), NearDuplicates()
             for number, (shard, analysis) in enumerate(zip(there, made, strict=True), 1):
                 signatures, facts = read_analysis(analysis)
                 for row, signature, (texts, group, graph, held) in zip(

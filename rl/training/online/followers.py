@@ -22,7 +22,7 @@ KEPT_ADAPTERS = 3
 """Adapters of past rounds that are kept for an engine that still reads one."""
 ENGINE_MEMORY_SHARE = 0.4
 """Of the GPU's memory, for an engine beside the training."""
-SERVED = "openai:"
+SERVER_PREFIX = "openai:"
 """An engine that is a server is named as that policy is."""
 
 
@@ -153,7 +153,7 @@ def open_served(subject: Subject, options: OnlineOptions, lora: bool) -> ByFolde
     from kernelwright.policies.retrying import RetryingPolicy
     from kernelwright.policies.vllm.server import VLLMServerPolicy
 
-    model, url = model_and_url(options.engine.removeprefix(SERVED))
+    model, url = model_and_url(options.engine.removeprefix(SERVER_PREFIX))
     policy = OpenAIPolicy(model, url, key=options.key, at_once=min(512, options.prompts * options.group))
     try:
         refuse_other_model(policy, model, url, subject)

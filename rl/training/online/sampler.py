@@ -11,7 +11,7 @@ from kernelwright.policies.local.in_process_policy import InProcessPolicy
 from kernelwright.policies.local.process_policy import ProcessPolicy
 from kernelwright.policies.local.ray_policy import RayPolicy
 from kernelwright.policies.small.quantised_weights import has_int8
-from kernelwright.rl.training.online.followers import SERVED, open_served, open_vllm
+from kernelwright.rl.training.online.followers import SERVER_PREFIX, open_served, open_vllm
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.rl.training.subject import Subject
 
@@ -50,7 +50,7 @@ LivePolicy = InProcessPolicy | ProcessPolicy | RayPolicy
 """Whose weights can be moved."""
 
 
-class InPlace:
+class InProcessSampler:
     """A live policy in this process: whole weights, copied over the old ones; an adapter is folded in."""
 
     together = False
@@ -86,7 +86,7 @@ class InPlace:
         self._policy.close()
 
 
-class Apart(InPlace):
+class ProcessSampler(InProcessSampler):
     """The same in a process of its own, on a GPU of its own where there is one for it; the weights travel through a
     file.
     """
@@ -95,7 +95,7 @@ class Apart(InPlace):
         return ProcessPolicy(path, gpu=options.sampling_gpu, **how)
 
 
-class OnRay(InPlace):
+class RaySampler(InProcessSampler):
     """The same in actors on a Ray cluster; the weights travel through its object store."""
 
     def _opened(self, options: OnlineOptions, path: str, how: dict[str, Any]) -> LivePolicy:
@@ -109,7 +109,7 @@ def open_samplers(subject: Subject, options: OnlineOptions, world: int = 1) -> l
     `world`: processes of this training. Raises InputError, PolicyError.
     """
     engine, lora = engine_of(subject, options, world), trains_adapters(subject, options)
-    if engine.startswith(SERVED):
+    if engine.startswith(SERVER_PREFIX):
         return [open_served(subject, options, lora)]
     if engine == "vllm":
         return [open_vllm(subject, options, lora)]
@@ -128,7 +128,7 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
         raise InputError(f"--engine {engine} and --ray: on a cluster actors sample with transformers; leave it out")
     if options.ray is not None:
         return "transformers"
-    if engine not in ENGINES and not (engine.startswith(SERVED) and "@http" in engine):
+    if engine not in ENGINES and not (engine.startswith(SERVER_PREFIX) and "@http" in engine):
         raise InputError(f"--engine {engine!r}: choose {', '.join(ENGINES)} or openai:MODEL@http://HOST:PORT/v1")
     if engine == "auto":
         small = _is_small(subject, options) and not trains_adapters(subject, options)
@@ -149,7 +149,7 @@ def engine_of(subject: Subject, options: OnlineOptions, world: int = 1) -> str:
 
 def refuse_engine(subject: Subject, options: OnlineOptions, world: int = 1) -> None:
     """Before anything is started. Raises InputError and PolicyError."""
-    if engine_of(subject, options, world).startswith(SERVED):
+    if engine_of(subject, options, world).startswith(SERVER_PREFIX):
         open_served(subject, options, trains_adapters(subject, options)).close()
 
 
@@ -158,7 +158,7 @@ def trains_adapters(subject: Subject, options: OnlineOptions) -> bool:
     return options.lora or subject.adapter is not None
 
 
-def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace:
+def whole_sampler(subject: Subject, options: OnlineOptions) -> InProcessSampler:
     """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for
     the loop and the weights are few.
     """
@@ -167,8 +167,8 @@ def whole_sampler(subject: Subject, options: OnlineOptions) -> InPlace:
         or options.sampling_gpu is not None
         or (options.engine == "auto" and _is_small(subject, options))
     ):
-        return Apart(subject, options)
-    return InPlace(subject, options)
+        return ProcessSampler(subject, options)
+    return InProcessSampler(subject, options)
 
 
 def _is_small(subject: Subject, options: OnlineOptions) -> bool:

@@ -44,7 +44,7 @@ from kernelwright.rl.training.processes import (
     shared,
 )
 from kernelwright.rl.training.report import TrainingResult
-from kernelwright.rl.training.safety.alarms import Seen, check_step
+from kernelwright.rl.training.safety.alarms import WatchedCandidate, check_step
 from kernelwright.rl.training.safety.exam import refuse_a_blind_judge
 from kernelwright.rl.training.safety.suspects import suspects_of
 from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
@@ -202,7 +202,7 @@ class OnlineBatches:
         run = self._slot(found.step).rounds.run_name(found.step, "step")
         faults = faults_of(self._store, run)
         seen = [
-            Seen(
+            WatchedCandidate(
                 candidate_id=s.candidate_id, problem_hash=s.problem_hash, source_hash=s.source_hash, correct=s.correct,
                 cheat=s.candidate_id in faults.cheats, speed_of_light=faults.light.get(s.candidate_id),
             )

@@ -58,7 +58,7 @@ class Limits(Value):
     """Candidates before a share means anything."""
 
 
-class Seen(Value):
+class WatchedCandidate(Value):
     """One judged candidate, as far as an alarm looks at it."""
 
     candidate_id: int
@@ -69,7 +69,7 @@ class Seen(Value):
     speed_of_light: float | None = None
 
 
-def check_step(seen: Sequence[Seen], limits: Limits) -> None:
+def check_step(seen: Sequence[WatchedCandidate], limits: Limits) -> None:
     """Raises TrainingAlarm for what no honest step looks like."""
     for one in seen:
         if one.correct and one.speed_of_light is not None and one.speed_of_light > limits.speed_of_light:
@@ -92,7 +92,7 @@ def check_step(seen: Sequence[Seen], limits: Limits) -> None:
     _check_taken_over(seen, limits)
 
 
-def _check_taken_over(seen: Sequence[Seen], limits: Limits) -> None:
+def _check_taken_over(seen: Sequence[WatchedCandidate], limits: Limits) -> None:
     """One program that is right for many different problems is no kernel for any of them."""
     problems: dict[str, set[str]] = {}
     for one in seen:

@@ -129,7 +129,13 @@ def _fixed(options: Options, preset: Preset) -> dict[str, Any]:
 def _run(
     options: Options, preset: Preset, base: Base, rows: Encoded, config: Any, resumes: bool, say: Say
 ) -> tuple[KernelSFTTrainer, FineTuned]:
-    from kernelwright.rl.training.sft.trainer import Clock, Speaking, make_trainer, newest_checkpoint, seconds_of
+    from kernelwright.rl.training.sft.trainer import (
+        Clock,
+        ProgressCallback,
+        make_trainer,
+        newest_checkpoint,
+        seconds_of,
+    )
 
     clock = Clock(None if options.max_minutes is None else options.max_minutes * 60)
     model, lora = _with_adapter(options, preset, base)
@@ -139,7 +145,7 @@ def _run(
     )  # fmt: skip
     steps_an_epoch = max(1, len(trainer.get_train_dataloader()) // config.gradient_accumulation_steps)
     a_step = len(rows.train.ids) / steps_an_epoch
-    trainer.add_callback(Speaking(say, clock, lambda step: a_step * step))
+    trainer.add_callback(ProgressCallback(say, clock, lambda step: a_step * step))
     checkpoint = newest_checkpoint(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else seconds_of(checkpoint)
     begun = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])

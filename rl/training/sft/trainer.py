@@ -223,7 +223,7 @@ class _Ending(TrainerCallback):
             control.should_training_stop = True
 
 
-class Speaking(TrainerCallback):
+class ProgressCallback(TrainerCallback):
     """A line for people whenever trl logs."""
 
     def __init__(self, say: Callable[[str], None], clock: Clock, tokens_seen: Callable[[int], float]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kernelwright.agent.export.inspect_log import inspect_log
 from kernelwright.agent.export.kernelbench import pass_at_k_results, write_layout
-from kernelwright.agent.export.training import Left, dpo_lines, grpo_lines, sft_lines, trainable
+from kernelwright.agent.export.training import LeftOutCounts, dpo_lines, grpo_lines, sft_lines, trainable
 from kernelwright.agent.problems.finding import find
 from kernelwright.agent.selecting import references, samples_of
 from kernelwright.errors import InputError
@@ -71,7 +71,7 @@ def judged(store, problem, report, *, text="```python\nx = 1\n```", sample=0, ru
 
 
 def fit(store):
-    left = Left()
+    left = LeftOutCounts()
     return list(trainable(store.samples(), references(store, None, None), left)), left
 
 

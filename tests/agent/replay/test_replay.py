@@ -15,7 +15,7 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.replay.drift import Aspect, drift
 from kernelwright.agent.replay.rejudging import ReplayRequest, replay_all
-from kernelwright.agent.replay.replaying import Anew, FromRecord, replay
+from kernelwright.agent.replay.replaying import JudgedAgain, StoredVerdicts, replay
 from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.policies.base import Completion, FinishReason, Usage
 from kernelwright.store.database import Store
@@ -74,7 +74,9 @@ def test_todays_tools_find_what_the_stored_verdicts_say(begin, store, scratch, e
     kept = []
 
     def judge(turns):
-        return Anew(turns, row.id, judging, lambda turn: False, lambda turn, report: kept.append(turn.candidate_id))
+        return JudgedAgain(
+            turns, row.id, judging, lambda turn: False, lambda turn, report: kept.append(turn.candidate_id)
+        )
 
     replayed = replay(store, row, scratch, judge)
     assert [turn.judged for turn in replayed.turns] == [True, True]
@@ -171,7 +173,7 @@ def test_where_todays_machine_would_go_another_way_is_said(store, scratch, path,
     trajectory = store.begin(Settings(policy="scripted:test").start(problem))
     for turn in range(2):
         draft_again(store, trajectory, turn, evaluator.evaluate(problem, f"import triton\nx = {turn}\n"))
-    replayed = replay(store, store.trajectory(trajectory.id), scratch, FromRecord)
+    replayed = replay(store, store.trajectory(trajectory.id), scratch, StoredVerdicts)
     assert [turn.departure for turn in replayed.turns] == ["repair of turn 1", ""]
 
 

@@ -16,8 +16,8 @@ RESIDUAL_SHARE = 0.06
 """Of training's steps: those after which the value is kept, and joined again by the step after the next."""
 
 TAKES_A_TENSOR = ("scale", "shift", "subtract", "divide")
-KEPT = ("identity", "residual", "skip", "original", "before", "saved")
-JOINS = tuple(op for op in BINARY if op.name in ("add", "multiply"))
+KEPT_TENSOR_NAMES = ("identity", "residual", "skip", "original", "before", "saved")
+JOINING_OPERATIONS = tuple(op for op in BINARY if op.name in ("add", "multiply"))
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ def draw_steps(
     kept = ""
     for at in range(count):
         if kept and steps[-1].along != "kept":
-            step, kept = Step(sketch.rng.choices(JOINS, (4, 1))[0], operand=kept, along="again"), ""
+            step, kept = Step(sketch.rng.choices(JOINING_OPERATIONS, (4, 1))[0], operand=kept, along="again"), ""
         else:
             step = _other(sketch, steps, channels, tensors, binary)
         _take(sketch, steps, step)
         if sketch.wild and not kept and at + 2 < count and sketch.chance(RESIDUAL_SHARE):
-            kept = sketch.free(sketch.pick(KEPT))
+            kept = sketch.free(sketch.pick(KEPT_TENSOR_NAMES))
             steps.append(Step(step.op, operand=kept, along="kept"))
             sketch.reference.append(f"{kept} = x")
     return steps

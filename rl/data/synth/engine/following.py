@@ -15,15 +15,15 @@ IMAGE = {"pool": 2.0, "reduce": 2.0, "softmax": 1.5, "norm": 0.7, "image norm": 
 ROWS = {"reduce": 2.0, "softmax": 1.5, "norm": 1.5, "image norm": 1.2, "column norm": 1.2}
 LATE = {"pool": 1, "reduce": 2}
 """A norm of an image needs more than one pixel, and what is reduced has no axes to go on with."""
-SECOND = 0.45
-THIRD = 0.35
+SECOND_PART_SHARE = 0.45
+THIRD_PART_SHARE = 0.35
 
 
 def draw_parts(sketch: Sketch, depth: int) -> list[int]:
     """Operations of each kernel, `depth` in all, one at least each; sets the sketch's stages."""
     count = 1
-    if depth > 1 and sketch.chance(SECOND):
-        count = 3 if depth > 2 and sketch.chance(THIRD) else 2
+    if depth > 1 and sketch.chance(SECOND_PART_SHARE):
+        count = 3 if depth > 2 and sketch.chance(THIRD_PART_SHARE) else 2
     parts = [1] * count
     for _ in range(depth - count):
         parts[sketch.rng.randrange(count)] += 1

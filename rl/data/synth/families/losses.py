@@ -9,7 +9,7 @@ from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
-TOTAL = [
+SUM_KERNEL_LINES = [
     "    acc = tl.zeros((BLOCK,), tl.float32)",
     "    for start in range(0, n, BLOCK):",
     "        offs = start + tl.arange(0, BLOCK)",
@@ -112,7 +112,7 @@ def _kernels(sketch: Sketch, chosen: Loss, steps: list, factor: str, names: tupl
 def add_up(sketch: Sketch, factor: str = "") -> None:
     """The second kernel: the sum of n parts over `count`, times the factor."""
     scaled = f"{factor} * " if factor else ""
-    body = [*TOTAL, f"    tl.store(out_ptr, {scaled}tl.sum(acc, axis=0) / count)"]
+    body = [*SUM_KERNEL_LINES, f"    tl.store(out_ptr, {scaled}tl.sum(acc, axis=0) / count)"]
     sketch.kernels.append(kernel("total_kernel", ["part_ptr", "out_ptr", "n", "count", "BLOCK"], body))
 
 

@@ -124,8 +124,7 @@ def _launch(sketch: Sketch, product: Product, extra: Extra) -> None:
 
 
 # -------------------------------------------------------------- forms
-SQUARE = (1024, 2048, 4096)
-LONG = (8192, 16384)
+SQUARE_SIDES = (1024, 2048, 4096)
 
 
 def matmul(sketch: Sketch, depth: int) -> Program:
@@ -161,7 +160,7 @@ def _names(sketch: Sketch) -> tuple[str, str]:
 def _sides(sketch: Sketch) -> tuple[str, str, str]:
     """M, K, N: square, long, thin or as it comes."""
     m, k, n = sketch.rng.choices(
-        ((SQUARE, SQUARE, SQUARE), ((16384, 32768), (32, 64, 128), (16384,)), ((256, 512), (131072, 262144), (256,)),
+        ((SQUARE_SIDES,) * 3, ((16384, 32768), (32, 64, 128), (16384,)), ((256, 512), (131072, 262144), (256,)),
         ((8205, 5000), (2949, 1111), (5921, 777)), ((32768,), (512, 1024), (16, 32, 64))),
         (5, 1, 1, 1, 1),
     )[0]  # fmt: skip

@@ -159,11 +159,13 @@ REDUCTIONS = (
     "torch.linalg.norm(x, dim={d}{k})"), _l2),
     Reduction("mean_square", ("torch.mean(x ** 2, dim={d}{k})", "x.pow(2).mean(dim={d}{k})"), _mean_square, weight=0.7),
 )  # fmt: skip
-PLANES = tuple(r for name in ("mean", "sum", "max", "min", "logsumexp") for r in REDUCTIONS if r.name == name)
+OVER_SEVERAL_AXES = tuple(
+    r for name in ("mean", "sum", "max", "min", "logsumexp") for r in REDUCTIONS if r.name == name
+)
 """Which take several axes."""
 PER_SAMPLE_SHARE = 0.3
 """Of training's reductions over several axes: those that leave one number a sample."""
-LONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
+NEVER_ALONE = {"var", "std", "logsumexp", "l1_norm", "l2_norm", "mean_square"}
 """Which no benchmark asks for alone."""
 
 
@@ -179,7 +181,7 @@ def reduction(sketch: Sketch, depth: int) -> Program:
 def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> None:
     """A reduction of the current tensor with depth - 1 element-wise steps around it."""
     planes = len(sketch.shape) > 3 and (depth > 1 or bool(sketch.ops)) and sketch.chance(0.5)
-    chosen = sketch.rng.choices(PLANES, (3, 1, 1, 1, 1))[0] if planes else _chosen(sketch, depth)
+    chosen = sketch.rng.choices(OVER_SEVERAL_AXES, (3, 1, 1, 1, 1))[0] if planes else _chosen(sketch, depth)
     around = depth - 1
     first = sketch.rng.randint(0, around) if before is None else before
     if chosen.integer:
@@ -244,7 +246,7 @@ def _adaptive(sketch: Sketch, kind: str, keep: bool) -> None:
 
 
 def _chosen(sketch: Sketch, depth: int) -> Reduction:
-    pool = [r for r in REDUCTIONS if depth > 1 or sketch.ops or r.name in LONE]
+    pool = [r for r in REDUCTIONS if depth > 1 or sketch.ops or r.name in NEVER_ALONE]
     return sketch.rng.choices(pool, [r.weight for r in pool])[0]
 
 

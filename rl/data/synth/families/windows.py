@@ -8,7 +8,7 @@ from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
 AXES = {1: ("L",), 2: ("H", "W"), 3: ("D", "H", "W")}
-LOW = '-float("inf")'
+LOWEST_VALUE = '-float("inf")'
 FLAG_SHARE = 0.3
 
 
@@ -127,7 +127,7 @@ def _body(sketch: Sketch, names: tuple[str, ...], largest: bool, tail: list[str]
         "offs = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)",
         f"mask = offs < {total}",
         *_coordinates(names),
-        f"y = tl.full((BLOCK,), {LOW if largest else '0.0'}, tl.float32)",
+        f"y = tl.full((BLOCK,), {LOWEST_VALUE if largest else '0.0'}, tl.float32)",
     ]
     indent = ""
     for name in names:
@@ -142,12 +142,12 @@ def _body(sketch: Sketch, names: tuple[str, ...], largest: bool, tail: list[str]
     planes = " * ".join(names)
     value = (
         f"tl.load(x_ptr + plane * {planes} + {place}, mask=mask & {inside}, "
-        f"other={LOW if largest else '0.0'}){sketch.cast}"
+        f"other={LOWEST_VALUE if largest else '0.0'}){sketch.cast}"
     )
     if len(names) > 1:
         value = (
             f"tl.load(x_ptr + plane * ({planes}) + {place}, mask=mask & {inside}, "
-            f"other={LOW if largest else '0.0'}){sketch.cast}"
+            f"other={LOWEST_VALUE if largest else '0.0'}){sketch.cast}"
         )
     lines += [f"{indent}x = {value}", f"{indent}y = tl.maximum(y, x)" if largest else f"{indent}y += x"]
     if not largest:
