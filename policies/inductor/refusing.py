@@ -50,7 +50,8 @@ def reason_of(error: BaseException, source: str) -> str:
     where = line_of(error, source)
     at = f" at {where}" if where else ""
     if isinstance(error, Refused):
-        return f"{error}{at}"
+        said = next(iter(str(error).splitlines()), "")  # an interpreter of graphs adds what it was executing
+        return f"{said}{at}"
     names = [type(e).__name__ for e in (error, error.__cause__, error.__context__) if e is not None]
     if any(name.startswith(DEPENDS_ON_DATA) for name in names):
         return f"what forward does depends on the values of a tensor{at}"

@@ -183,10 +183,12 @@ def ordering_functions() -> dict[str, Any]:
 def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
     """The largest, smallest or product of what is scattered to one place: each place looks at all that is scattered.
 
-    Sums and means are left to Inductor, which has atomic additions for them.
+    Sums are left to Inductor, which has atomic additions for them; a mean is two of them.
     """
     import torch
 
+    if reduce == "mean" and x.dim() and x.dtype.is_floating_point:
+        return _scattered_mean(x, dim, index, src, include_self)
     if reduce not in ("amax", "amin", "prod") or x.dim() == 0:
         return NotImplemented
     dim = dim % x.dim()
@@ -205,6 +207,16 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
     else:
         both = torch.where(here.to(torch.int32).sum(-1) > 0, made, moved)
     return both.movedim(-1, dim)
+
+
+def _scattered_mean(x: Any, dim: int, index: Any, src: Any, include_self: bool) -> Any:
+    """The sum of what is scattered to one place by its number; a place that nothing comes to stays."""
+    import torch
+
+    total = torch.scatter_add(x if include_self else torch.zeros_like(x), dim, index, src)
+    own = torch.ones_like(x) if include_self else torch.zeros_like(x)
+    count = torch.scatter_add(own, dim, index, torch.ones_like(src))
+    return total / count if include_self else torch.where(count > 0, total / count, x)
 
 
 def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:

@@ -42,6 +42,8 @@ BY_PARTS = {
     "new_empty",
 }  # fmt: skip
 """Operators that do to each part what they do to the whole."""
+TURNED = {"transpose_", "t_", "squeeze_", "unsqueeze_"}
+"""Operators that give their operand another form in place; a graph goes on with what they give."""
 MADE = {"zeros", "ones", "full", "empty", "ones_like", "full_like", "new_ones", "new_full", "scalar_tensor"}
 """Operators that make a tensor of numbers: the imaginary part is zero, or the number's own."""
 PRODUCTS = {"mul", "mm", "bmm", "dot", "mv"}
@@ -90,6 +92,8 @@ class ByParts(Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         packet = getattr(target, "overloadpacket", None)
         name = packet.__name__ if packet is not None else ""
+        if name in TURNED:
+            target, name = getattr(aten, name.removesuffix("_")), name.removesuffix("_")
         wanted = kwargs.get("dtype")
         paired = tree_any(lambda leaf: isinstance(leaf, Pair), (args, kwargs), is_leaf=_leaf)
         numbers = any(isinstance(leaf, complex) for leaf in args)
@@ -135,7 +139,7 @@ def _zero(value: Any) -> Any:
 
 
 def _by_parts(target: Any, args: Any, kwargs: Any) -> Any:
-    name = target.overloadpacket.__name__
+    name = getattr(target, "overloadpacket", target).__name__
     real = tree_map(lambda v: _part(v, 0), (args, kwargs), is_leaf=_leaf)
     imaginary = tree_map(
         lambda v: _part(v, 1) if isinstance(v, Pair | complex) else _zero(v), (args, kwargs), is_leaf=_leaf

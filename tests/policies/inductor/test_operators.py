@@ -33,7 +33,7 @@ def test_the_largest_are_those_of_a_stable_sort(k: int, largest: bool):
         torch.testing.assert_close(indices, expected.indices[:, :k])
 
 
-@pytest.mark.parametrize("reduce", ["amax", "amin", "prod"])
+@pytest.mark.parametrize("reduce", ["amax", "amin", "prod", "mean"])
 @pytest.mark.parametrize("include_self", [False, True])
 def test_scattered_elements_are_reduced_where_they_meet(reduce: str, include_self: bool):
     x, index, source = torch.randn(5, 3), torch.randint(0, 5, (9, 3)), torch.randn(9, 3)

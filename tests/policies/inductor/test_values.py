@@ -27,6 +27,8 @@ CASES = {
     "a transform over two axes": lambda z, w: torch.fft.ifft2(torch.fft.fft2(z) * z),
     "a real transform over two axes": lambda z, w: torch.fft.irfft2(torch.fft.rfft2(z.real, norm="ortho"), s=(4, 6),
         norm="ortho"),
+    "windows of a signal": lambda z, w: torch.stft(w.real, 4, 2, window=torch.hann_window(4), center=False,
+        return_complex=True).abs(),
     "frequencies in the middle": lambda z, w: torch.fft.fftshift(torch.fft.fft(z, dim=0), dim=0),
 }  # fmt: skip
 
