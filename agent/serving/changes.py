@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +14,8 @@ class Changes:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self.streams: Counter[str] = Counter()
+        """Open streams of events by client."""
         self.closing = False
         """Whether whoever waits is to leave."""
 
@@ -43,6 +45,15 @@ class Changes:
             self._waiting[verdict_id].discard(event)
             if not self._waiting[verdict_id]:
                 del self._waiting[verdict_id]
+
+    @contextmanager
+    def stream(self, client: str) -> Iterator[None]:
+        """While a stream of events of this client is open."""
+        self.streams[client] += 1
+        try:
+            yield
+        finally:
+            self.streams[client] -= 1
 
     def _wake(self, verdict_id: str) -> None:
         for event in self._waiting.get(verdict_id, ()):

@@ -196,8 +196,8 @@ class Record:
             return connection.execute(sa.select(sa.func.max(VERDICT.c.sequence))).scalar() or 0
 
     # -------------------------------------------------------------- writing
-    def queue(self, kept: RememberedVerdict, texts: VerdictTexts) -> None:
-        """A verdict that is new, or that is to be judged anew."""
+    def queue(self, kept: RememberedVerdict, texts: VerdictTexts, client: str, group: str | None) -> None:
+        """A verdict that is new or is to be judged anew, and the submission that asked for it, in one transaction."""
         values = {
             "id": kept.id, "sequence": kept.sequence, "state": State.QUEUED.value, "problem": kept.problem,
             "problem_hash": kept.problem_hash, "candidate_hash": kept.candidate_hash, "device": kept.device.value,
@@ -207,12 +207,12 @@ class Record:
         }  # fmt: skip
         with self.write() as connection:
             connection.execute(_QUEUE, values)
+            _submit(connection, kept.id, client, group)
 
     def submission(self, verdict_id: str, client: str, group: str | None) -> None:
-        """Somebody wants this verdict."""
+        """Somebody wants a verdict that is known."""
         with self.write() as connection:
-            values = {"verdict_id": verdict_id, "client": client, "group": group, "at": time.time()}
-            connection.execute(_SUBMISSION, {"withdrawn": False, **values})
+            _submit(connection, verdict_id, client, group)
 
     def withdraw(self, verdict_id: str, client: str) -> None:
         """A client wants this verdict no more."""
@@ -258,6 +258,11 @@ def failed(code: Code, message: str) -> dict[str, Any]:
     """The columns of a verdict that has none."""
     ended = {"state": State.FAILED.value, "ended": time.time()}
     return {**ended, "error_code": code.value, "error_message": message}
+
+
+def _submit(connection: sa.Connection, verdict_id: str, client: str, group: str | None) -> None:
+    values = {"verdict_id": verdict_id, "client": client, "group": group, "at": time.time()}
+    connection.execute(_SUBMISSION, {"withdrawn": False, **values})
 
 
 def _set(connection: sa.Connection, verdict_id: str, **changes: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,12 @@ from kernelwright.agent.judging.pool import JudgePool
 from kernelwright.agent.serving.app import make_app
 from kernelwright.agent.serving.content import Preparing
 from kernelwright.agent.serving.record import Record
-from kernelwright.agent.serving.routes.connections import BODY_SECONDS, READER_SECONDS, Connection
+from kernelwright.agent.serving.routes.connections import (
+    BODY_SECONDS,
+    MOST_CONNECTIONS,
+    READER_SECONDS,
+    Connection,
+)
 from kernelwright.agent.serving.routes.context import Context
 from kernelwright.agent.serving.routes.quotas import Limits
 from kernelwright.agent.serving.routes.tokens import Tokens
@@ -22,6 +28,7 @@ from kernelwright.agent.serving.service import Service
 from kernelwright.agent.serving.statistics.metrics import ServiceMetrics
 from kernelwright.agent.serving.statistics.trajectories import Trajectories
 from kernelwright.errors import InputError
+from kernelwright.tools.hardware.open_files import allow_many
 
 GRACE_SECONDS = 5
 """That answers under way are given when the server is stopped."""
@@ -50,6 +57,8 @@ class Plan(BaseModel):
     body_seconds: float = BODY_SECONDS
     header_seconds: float = BODY_SECONDS
     reader_seconds: float = READER_SECONDS
+    most_connections: int | None = None
+    """None: as many as MOST_CONNECTIONS and this process's open files allow."""
 
 
 class Server(uvicorn.Server):
@@ -83,6 +92,7 @@ def listen(plan: Plan) -> socket.socket:
 
 def serve(plan: Plan, open_pool: Callable[[], JudgePool], said: Callable[[str], None]) -> None:
     """Until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
+    allow_many()
     tokens = Tokens.read(plan.token_file)
     listening = listen(plan)
     with listening:
@@ -111,13 +121,22 @@ def _context(plan: Plan, record: Record, pool: JudgePool, tokens: Tokens) -> Con
 
 
 def _config(plan: Plan, context: Context) -> uvicorn.Config:
-    deadlines = {"header_seconds": plan.header_seconds, "reader_seconds": plan.reader_seconds}
-    protocol: type[Connection] = type("TimedConnection", (Connection,), deadlines)
+    bounds = {
+        "header_seconds": plan.header_seconds, "reader_seconds": plan.reader_seconds,
+        "most_connections": plan.most_connections or most_connections(),
+    }  # fmt: skip
+    protocol: type[Connection] = type("BoundedConnection", (Connection,), bounds)
     return uvicorn.Config(
         make_app(context, plan.body_seconds), http=protocol, ws="none", loop="asyncio", lifespan="on",
         log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=GRACE_SECONDS,
         timeout_keep_alive=IDLE_SECONDS, backlog=MAX_WAITING_CONNECTIONS,
     )  # fmt: skip
+
+
+def most_connections() -> int:
+    """Half of the files that this process may open at most: judges and the record need some, too."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if files == resource.RLIM_INFINITY else max(1, min(MOST_CONNECTIONS, files // 2))
 
 
 def devices_of(asked: Sequence[str]) -> list[str]:

@@ -28,12 +28,23 @@ from kernelwright.agent.serving.record import Record, RememberedVerdict, Verdict
 from kernelwright.agent.serving.routes.quotas import Limits, Quotas
 from kernelwright.agent.serving.scoring import score_of
 from kernelwright.agent.serving.waiting_line import WaitingLine
-from kernelwright.agent.serving.wire import Attempt, Code, Outcome, State, Status, Submission, first_line
+from kernelwright.agent.serving.wire import (
+    Attempt,
+    Code,
+    Outcome,
+    ProblemReference,
+    State,
+    Status,
+    Submission,
+    first_line,
+)
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Report
 
 log = logging.getLogger(__name__)
+FIRST_PROBLEM = "fused_silu"
+"""Of the catalogue; what a server prepares before anybody asks for anything."""
 VERDICTS_OF_AN_ESTIMATE = 50
 """Verdicts that an estimate is made of."""
 
@@ -73,6 +84,13 @@ class Service:
                     self._line.add(kept.id, kept.device, kept.sequence)
             self._dispatch()
 
+    def warm(self) -> None:
+        """What the first submission would wait for: modules, the catalogue, and the statements of the record."""
+        candidate = "import triton\nimport triton.language as tl\n"
+        self.preparing.prepare(Submission(problem=ProblemReference(name=FIRST_PROBLEM), candidate=candidate))
+        self.record.find(FIRST_PROBLEM)
+        self.record.attempts([FIRST_PROBLEM])
+
     def close(self) -> None:
         """Ends the judges. What was under way is queued in the record, and begun again by the next server."""
         with self._lock:
@@ -93,9 +111,10 @@ class Service:
             known = kept is not None
             if kept is None or _may_be_judged_anew(kept):
                 kept = self._queue(client, ready)
+            else:
+                self.record.submission(kept.id, client, ready.group)
             if not kept.state.ended:
                 self._quotas.add(client, kept.id)
-            self.record.submission(kept.id, client, ready.group)
             self._observe.submitted(client, known)
             self._dispatch()
             if kept.id in self._line:  # nothing has happened to it since: nothing is read again
@@ -117,9 +136,8 @@ class Service:
             submitted=time.time(),
         )  # fmt: skip
         options = ready.options.model_dump_json()
-        self.record.queue(
-            kept, VerdictTexts(problem=ready.problem.model_dump_json(), candidate=ready.candidate, options=options)
-        )
+        texts = VerdictTexts(problem=ready.problem.model_dump_json(), candidate=ready.candidate, options=options)
+        self.record.queue(kept, texts, client, ready.group)
         self._line.add(kept.id, kept.device, kept.sequence)
         return kept
 

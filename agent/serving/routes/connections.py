@@ -18,6 +18,8 @@ BODY_SECONDS = 30.0
 """Until the whole body has arrived; then 408."""
 READER_SECONDS = 30.0
 """That a reader may take nothing; then the connection is closed."""
+MOST_CONNECTIONS = 4096
+"""At once; a server of fewer descriptors has half of those."""
 
 
 class BodyLimits:
@@ -71,21 +73,29 @@ def _refusal(status: int, why: str) -> HTTPException:
 
 
 class Connection(H11Protocol):
-    """uvicorn's, with deadlines for headers and for readers, and answers to clients that half-close."""
+    """uvicorn's, with deadlines for headers and for readers, answers to clients that half-close, and a bound on their
+    number: one too many takes the place of the one that has been idle for longest, or is closed where none is.
+    """
 
     header_seconds = HEADER_SECONDS
     reader_seconds = READER_SECONDS
+    most_connections = MOST_CONNECTIONS
+    _heard = 0.0
+    """When something arrived last, by the loop's clock."""
     _header_deadline: asyncio.TimerHandle | None = None
     _reader_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begins the time that the first header has."""
         super().connection_made(transport)
+        self._heard = self.loop.time()
         self._header_deadline = self.loop.call_later(self.header_seconds, self._no_header)
+        if len(self.connections) > self.most_connections:
+            self._longest_idle().transport.close()
 
     def data_received(self, data: bytes) -> None:
         """A header that has begun has its deadline, also the second one of a connection, which ends its idle time."""
-        answered, before = self._answered, self.cycle
+        answered, before, self._heard = self._answered, self.cycle, self.loop.time()
         super().data_received(data)
         if self.cycle is not before:
             self._drop_deadline()
@@ -118,6 +128,12 @@ class Connection(H11Protocol):
     def _answered(self) -> bool:
         """Whether nothing is under way on this connection."""
         return self.cycle is None or self.cycle.response_complete
+
+    def _longest_idle(self) -> Connection:
+        """Of the others that no request is being answered on; this one where there is none."""
+        others = (one for one in self.connections if isinstance(one, Connection) and one is not self)
+        idle = [one for one in others if one._answered and not one.transport.is_closing()]
+        return min(idle, key=lambda one: one._heard, default=self)
 
     def _no_header(self) -> None:
         if self._answered and not self.transport.is_closing():

@@ -21,6 +21,8 @@ class Limits(Message):
     """Verdicts of one client that wait or are under way."""
     client_per_minute: int | None = None
     """Submissions of one client within a minute."""
+    client_streams: int = 256
+    """Streams of events of one client that are open."""
 
 
 class Quotas:

@@ -29,6 +29,8 @@ from kernelwright.agent.serving.wire import (
 router = APIRouter(prefix="/v1", tags=["verdicts"])
 SMALL_SUBMISSION_CHARACTERS = 32 * 1024
 """Characters of a submission that is taken within the event loop, in a millisecond; larger ones take a thread."""
+STREAM_SECONDS = 5
+"""Until a client that has too many streams of events may ask for one again."""
 POSITION_SECONDS = 1.0
 """Between two looks at the place of a verdict that waits."""
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hex digits.")]
@@ -117,19 +119,22 @@ async def cancel(verdict_id: Id, client: Client, here: Here) -> Status:
 
 
 async def _existing(verdict_id: Id, client: Client, here: Here) -> str:
-    """A dependency, so that a verdict that is not there is a 404 and not a stream."""
+    """A dependency, so that a verdict that is not there is a 404, and one stream too many a 429, and no stream."""
     here.service.status(client, verdict_id, with_report=False)
+    if here.changes.streams[client] >= (most := here.service.limits.client_streams):
+        why = f"{most} streams of yours are open: close some, or ask again in {STREAM_SECONDS} s"
+        raise RequestRefused(Code.QUOTA, why, STREAM_SECONDS)
     return verdict_id
 
 
-@router.get("/verdicts/{verdict_id}/events", response_class=EventSourceResponse, responses=errors(401, 404, 422))
+@router.get("/verdicts/{verdict_id}/events", response_class=EventSourceResponse, responses=errors(401, 404, 422, 429))
 async def events(
     verdict_id: Annotated[str, Depends(_existing)], client: Client, here: Here
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events until the verdict has ended: status, progress, and end with the report."""
     told: Status | None = None
     doing, began = "", time.monotonic()
-    with here.changes.of(verdict_id) as changed:
+    with here.changes.of(verdict_id) as changed, here.changes.stream(client):
         while not here.changes.closing:
             changed.clear()
             now = here.service.status(client, verdict_id, with_report=False)

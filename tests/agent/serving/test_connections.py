@@ -15,16 +15,19 @@ uvicorn = pytest.importorskip("uvicorn", reason="pip install kernelwright[serve]
 SECONDS = 2.0
 """Every deadline of the server in these tests: what a test sends at once has to arrive within it."""
 PATIENCE_SECONDS = 300.0
+MOST = 8
+"""Connections of the server in these tests."""
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     """Of a server of this process whose deadlines are short; it has a real judge, which is never asked."""
     from kernelwright.agent.serving import server
+    from kernelwright.agent.serving.routes.quotas import Limits
 
     plan = server.Plan(
         port=0, store=tmp_path_factory.mktemp("short") / "service.db", body_seconds=SECONDS, header_seconds=SECONDS,
-        reader_seconds=SECONDS,
+        reader_seconds=SECONDS, most_connections=MOST, limits=Limits(client_streams=2),
     )  # fmt: skip
     listening = server.listen(plan)
     context = server._context(plan, server.Record(Path(plan.store)), LocalPool(["cpu"], 1), server.Tokens.read(None))
@@ -159,3 +162,47 @@ def test_a_body_that_is_too_large_is_answered_before_it_has_arrived(connection):
 def test_what_is_no_http_is_answered_with_400(connection):
     connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
     assert everything(connection).startswith(b"HTTP/1.1 400 ")
+
+
+def asked_once(address):
+    """A connection that has had an answer and is kept."""
+    found = socket.create_connection(address, timeout=PATIENCE_SECONDS)
+    found.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    answer = b""
+    while b"uptime_seconds" not in answer:
+        answer += found.recv(2**16)
+    return found
+
+
+def test_one_connection_too_many_takes_the_place_of_the_one_that_has_been_idle_for_longest(address, connection):
+    connection.sendall(head(1000).encode())  # the oldest, but its request is under way
+    with contextlib.ExitStack() as open_ones:
+        kept = [open_ones.enter_context(asked_once(address)) for _ in range(MOST)]
+        assert everything(kept[0]) == b""
+        for one in kept[1:]:
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.recv(1)
+    assert everything(connection).startswith(b"HTTP/1.1 408 "), "it was not closed for the others"
+
+
+def test_one_stream_of_events_too_many_is_refused_until_another_is_closed(address, connection, hangs):
+    with httpx2.Client(base_url=f"http://127.0.0.1:{address[1]}", timeout=PATIENCE_SECONDS) as http:
+        body = {"problem": {"name": "fused_silu"}, "candidate": hangs("streams"), "options": {"compile_seconds": 600}}
+        verdict = http.post("/v1/verdicts", json=body).json()["verdict_id"]
+        place = f"/v1/verdicts/{verdict}/events"
+        with http.stream("GET", place) as first:
+            assert first.status_code == 200
+            with http.stream("GET", place) as second:
+                assert second.status_code == 200
+                refused = http.get(place)
+                assert (refused.status_code, refused.json()["error"]["code"]) == (429, "quota")
+                assert int(refused.headers["retry-after"]) > 0
+            ends = time.monotonic() + PATIENCE_SECONDS
+            while True:
+                with http.stream("GET", place) as third:
+                    if third.status_code == 200:
+                        break
+                assert time.monotonic() < ends
+                time.sleep(0.1)
+        http.delete(f"/v1/verdicts/{verdict}")
