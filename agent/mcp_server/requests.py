@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from kernelwright.errors import InputError
@@ -10,6 +11,8 @@ from kernelwright.tools.report import Value
 
 MAX_SOURCE_BYTES = 2 * 2**20
 """Bytes of a candidate or of a reference."""
+MAX_NAME = 1000
+"""Characters of a problem's name, of a path, and of words to look for."""
 BASELINES = ("eager", "compile")
 
 
@@ -35,8 +38,11 @@ def find_problem(asked: str, access: Access) -> Problem:
         _need_size(asked, "the reference")
         check_form(asked)
         return Problem(name="given", source=asked)
+    if len(asked) > MAX_NAME:
+        raise InputError(f"a problem's name has {MAX_NAME} characters at most: a reference's text has several lines")
     if asked.endswith(".py") or "/" in asked.removeprefix("kernelbench:") or Path(asked).is_file():
         _need_local(access, "a file")
+        _need_text_file(Path(asked.strip()).expanduser())
     return find(asked, kernelbench=access.kernelbench, tritonbench=access.tritonbench)
 
 
@@ -47,9 +53,11 @@ def read_source(asked: str, access: Access) -> str:
     """
     from kernelwright.agent.command_line.arguments import read_candidate
 
-    if "\n" not in asked and asked.strip().endswith(".py"):
+    if "\n" not in asked and asked.strip().endswith(".py") and len(asked) <= MAX_NAME:
         _need_local(access, "a file")
-        return read_candidate(Path(asked.strip()).expanduser())
+        file = Path(asked.strip()).expanduser()
+        _need_text_file(file)
+        return read_candidate(file)
     _need_size(asked, "the candidate")
     if "\0" in asked:
         raise InputError("the candidate is not Python: it holds null bytes")
@@ -59,6 +67,18 @@ def read_source(asked: str, access: Access) -> str:
 def _need_size(text: str, what: str) -> None:
     if len(text.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
         raise InputError(f"{what} has more than {MAX_SOURCE_BYTES:,} bytes: hand in one Python file of source text")
+
+
+def _need_text_file(path: Path) -> None:
+    """Neither a device nor a pipe, which may have no end, nor a file of data. What is not there its reader tells."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        raise InputError(f"{path} is no file of text: name a .py file")
+    if found.st_size > MAX_SOURCE_BYTES:
+        raise InputError(f"{path} has more than {MAX_SOURCE_BYTES:,} bytes: name one Python file of source text")
 
 
 def _need_local(access: Access, what: str) -> None:

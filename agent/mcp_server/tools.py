@@ -19,7 +19,7 @@ from kernelwright.agent.mcp_server.answers import (
     VerdictAnswer,
 )
 from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
-from kernelwright.agent.mcp_server.requests import find_problem
+from kernelwright.agent.mcp_server.requests import MAX_NAME, find_problem
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.report import InfrastructureError
@@ -43,7 +43,7 @@ TargetsArgument = Annotated[
 ]
 SeedArgument = Annotated[int | None, Field(ge=0, description="Repeats the verdict that told this seed.")]
 BaselineArgument = Annotated[Literal["eager", "compile"], Field(description="PyTorch eager or torch.compile.")]
-VerdictId = Annotated[str, Field(description="As an earlier answer named it.")]
+VerdictId = Annotated[str, Field(max_length=MAX_NAME, description="As an earlier answer named it.")]
 
 CONTRACT = (
     "One Python file. `class ModelNew(torch.nn.Module)` takes the arguments of `Model.__init__` (get_init_inputs) and "
@@ -80,7 +80,7 @@ class Tools:
     # -------------------------------------------------------------- problems
     def problem_list(
         self,
-        query: Annotated[str, Field(description="Words to look for; all where empty.")] = "",
+        query: Annotated[str, Field(max_length=MAX_NAME, description="Words to look for; all where empty.")] = "",
         limit: Annotated[int, Field(ge=1, le=500)] = 100,
     ) -> CallToolResult:
         """List the problems of the catalogue by name, title and family; with a query the nearest first."""

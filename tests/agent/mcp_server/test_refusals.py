@@ -56,6 +56,11 @@ def call(judging: ServerJudge, tool: str, **arguments: Any) -> dict[str, Any]:
         ("result", {"verdict_id": "0123", "wait_seconds": 1e9}, "wait_seconds"),
         ("submit", {"question": "guess", "problem": "fused silu", "source": RIGHT}, "question"),
         ("problem_show", {"problem": ""}, "no problem was named"),
+        ("problem_show", {"problem": "x" * 2**20}, "1000 characters at most"),
+        ("problem_list", {"query": "x" * 2**20}, "query"),
+        ("result", {"verdict_id": "x" * 2**20}, "verdict_id"),
+        ("history", {"problem": "x" * 2**20}, "1000 characters at most"),
+        ("compile", {"problem": "fused silu", "source": "x" * 2**22 + ".py"}, "2,097,152 bytes"),
         ("history", {"problem": "no such problem at all"}, "near ones are"),
     ],
 )
@@ -64,7 +69,22 @@ def test_a_request_that_cannot_be_used_is_an_answer_that_says_what_to_do(tmp_pat
         answer = call(judging, tool, **arguments)
     assert said in answer["error"]
     assert "\n" not in answer["error"]
+    assert len(answer["error"]) < 500
     assert answer["budget"]["verdicts"] == 5
+
+
+def test_what_is_no_file_of_text_is_not_read(tmp_path):
+    """A pipe that nobody writes to, a device without end, and a file of data, all named as Python files."""
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "endless.py").symlink_to("/dev/zero")
+    (tmp_path / "data.py").write_bytes(b" " * (2**21 + 1))
+    with serving(tmp_path) as judging:
+        for name, said in (("pipe.py", "no file of text"), ("endless.py", "no file of text"), ("data.py", "2,097,152")):
+            path = str(tmp_path / name)
+            assert said in call(judging, "problem_show", problem=path)["error"]
+            assert said in call(judging, "check", problem="fused silu", source=path)["error"]
+            assert said in call(judging, "history", problem=path)["error"]
+        assert "no file of text" in call(judging, "problem_show", problem="/dev/zero")["error"]
 
 
 @pytest.mark.parametrize("source", ["/etc/hostname.py", "candidate.py"])
