@@ -195,14 +195,6 @@ def _just_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: in
     return tuple(nearest[n] for n in sorted(nearest, key=lambda n: -full.get(n, 0)))
 
 
-def _well_beyond(problem: Problem, base: tuple[tuple[str, int], ...], number: int, budget: Budget) -> tuple[Drawn, ...]:
-    """One size whose largest dimension exceeds a number by as much as there is room for: half of it, a quarter, or
-    least. Beyond a window something is left out only where a whole block lies beyond it.
-    """
-    reached = (_just_beyond(problem, base, number + more, budget) for more in (number // 2, number // 4, 0))
-    return next(filter(None, reached), ())[:1]
-
-
 def thresholds_in(source: str) -> tuple[int, ...]:
     """Of the numbers in a text those over 16 that are no power of two: sizes at which it may do something else."""
     return tuple(n for n in numbers_in(source) if n > 16 and n & (n - 1))[:MOST_THRESHOLDS]
