@@ -26,14 +26,15 @@ inputs are near 0, an output is what the biases make of it, one number a channel
 """
 TF32_MOST_RMS = 1.2
 """Times the RMS of that error, over the whole output: what a candidate's own may be. It is 0.15 to 1 with operands in
-tf32, rounded or cut, and 1.22 to 5.6 with operands in bf16.
+tf32, rounded or cut, and 1.22 to 5.6 with operands in bf16 (the cases of tests/tools/comparing/test_by_draw.py).
 """
 
 LARGEST_SQUARED = 1e19
 """Whose square float32 still holds: larger errors are left out of a mean."""
 TINIEST_RMS = 1e-300
+"""Stands for the RMS of an error that is 0, where something is divided by it."""
 PIECE_ELEMENTS = 1 << 26
-"""That are computed with at a time."""
+"""Elements of an output that are computed with at a time."""
 
 
 def measure_by_draw(

@@ -7,9 +7,9 @@ The process is a `kernelwright.worker_process.WorkerProcess` that serves one pro
 takes up to a quarter of a minute to import. It says READY_MESSAGE when it has imported that, then answers each
 BaselineRequest with a Baseline (both as JSON).
 
-Compiling takes from a second to a minute, and none of it needs the GPU (tools/timing/compile_ahead.py): it is done
-ahead, in processes of the same kind, while others are judged. Timing is done where nobody else is on the GPU. Kept by
-problem, GPU and versions.
+Compiling takes from a second to a minute. A reference's first graph is compiled ahead on tensors without data
+(tools/timing/compile_ahead.py), in processes of the same kind, while others are judged. What is left of compiling, and
+timing, is done where nobody else is on the GPU. Kept by problem, GPU and versions.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Baselines:
             if known := self._find(key):
                 return known
             self._compiler = self._compiler or _Compiler(self._device)
-            found = self._compiler.timed(problem)
+            found = self._compiler.answer(problem)
             if not self._compiler.usable:
                 self._compiler.close()
                 self._compiler = None
@@ -162,20 +162,20 @@ class _Compiler:
         """Waits until it has imported what it needs."""
         if not self._ready:
             self._ready = True
-            self._answer(lambda: self._worker.receive(BASELINE_SECONDS))
+            self._received(lambda: self._worker.receive(BASELINE_SECONDS))
 
-    def timed(self, problem: Problem, *, ahead: bool = False) -> Baseline:
-        """What it finds; where it has ended, or is ended for being late, the note says why.
+    def answer(self, problem: Problem, *, ahead: bool = False) -> Baseline:
+        """What the process finds; where it has ended, or is ended for being late, the note says why.
 
         ahead: nothing is timed, only compiled.
         """
         self.get_ready()
         self._problems += 1
         message = BaselineRequest(problem=problem, ahead=ahead).model_dump_json().encode()
-        answer = b"" if self._trouble else self._answer(lambda: self._worker.ask(message, BASELINE_SECONDS))
+        answer = b"" if self._trouble else self._received(lambda: self._worker.ask(message, BASELINE_SECONDS))
         return Baseline(note=self._trouble) if self._trouble else Baseline.model_validate_json(answer)
 
-    def _answer(self, ask: Callable[[], bytes]) -> bytes:
+    def _received(self, ask: Callable[[], bytes]) -> bytes:
         try:
             return ask()
         except WorkerTimedOut:
@@ -209,7 +209,7 @@ class _Ahead:
         self._places = threading.BoundedSemaphore(_ahead_processes())
         self._lock = threading.Lock()
         self._idle: list[_Compiler] = []
-        self._all: list[_Compiler] = []
+        self._busy: list[_Compiler] = []
         self._by_key: dict[str, threading.Lock] = {}
         self._done: set[str] = set()
         self._closed = False
@@ -222,29 +222,32 @@ class _Ahead:
             if key in self._done:
                 return
             with self._places, self._borrowed() as compiler:
-                compiler.timed(problem, ahead=True)
+                compiler.answer(problem, ahead=True)
             self._done.add(key)
 
     @contextmanager
     def _borrowed(self) -> Iterator[_Compiler]:
         with self._lock:
             compiler = self._idle.pop() if self._idle else _Compiler(self._device)
-            self._all.append(compiler)
+            self._busy.append(compiler)
             if self._closed:
                 compiler.end()
-        yield compiler
-        with self._lock:
-            self._all.remove(compiler)
-            if compiler.usable and not self._closed:
-                self._idle.append(compiler)
-                return
-        compiler.close()
+        try:
+            yield compiler
+        finally:
+            with self._lock:
+                self._busy.remove(compiler)
+                again = compiler.usable and not self._closed
+                if again:
+                    self._idle.append(compiler)
+            if not again:
+                compiler.close()
 
     def close(self) -> None:
         """Ends every process, whatever it is at."""
         with self._lock:
             self._closed = True
-            for compiler in (*self._idle, *self._all):
+            for compiler in (*self._idle, *self._busy):
                 compiler.end()
 
 
