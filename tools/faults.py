@@ -30,6 +30,7 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     def with_(self, **changes: Any) -> Any:
+        """A copy with these fields changed. The changes are not validated."""
         return self.model_copy(update=changes)
 
 

@@ -129,4 +129,5 @@ class ProfileResult(Value):
 
     @property
     def passed(self) -> bool:
+        """Whether the candidate was timed to the end without a failure."""
         return self.failure is None

@@ -33,11 +33,13 @@ class CompilerPolicy:
     prompt_form = PromptForm.CHAT
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Raises PolicyRefused: the compiler answers first turns only."""
         raise PolicyRefused(
             "the compiler gives one draft and repairs none: name a policy with --policy to go on", Trouble.REQUEST
         )
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class DraftedTurn(Forwarding):
@@ -66,6 +68,7 @@ class DraftedTurn(Forwarding):
         self._make_exact = make_exact
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """One completion for each request, in their order."""
         return [completion for request in requests for completion in self._one(request)]
 
     def _one(self, request: Request) -> list[Completion]:

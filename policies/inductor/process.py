@@ -25,7 +25,8 @@ class OutOfTime(BaseException):
 class Channel(Protocol):
     """The sandbox's way to its owner."""
 
-    def send(self, message: dict[str, Any]) -> None: ...
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends one message, JSON values."""
 
 
 EXAMPLE = """

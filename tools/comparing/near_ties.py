@@ -43,6 +43,7 @@ class Taken:
 
     @property
     def length(self) -> int:
+        """How many elements each index was chosen from: those of one slice, or all where `dim` is None."""
         return int(self.values.numel() if self.dim is None else self.values.shape[self.dim])
 
     def _kept(self) -> list[int]:
@@ -58,6 +59,7 @@ class IndexRecorder:
     calls: list[Taken] = field(default_factory=list)
 
     def noting(self) -> Any:
+        """A torch function mode; while it is entered, `calls` grows by one entry for each call that gives indices."""
         from torch.overrides import TorchFunctionMode
 
         calls = self.calls

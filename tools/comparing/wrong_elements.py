@@ -32,6 +32,7 @@ class Sample:
 
     @property
     def gap(self) -> Tensor:
+        """What was computed minus what is wanted, float64, of the shape of `got`."""
         return self.got - self.want
 
 

@@ -46,6 +46,7 @@ class Cache:
         return found
 
     def put(self, key: str, outcome: CompileOutcome) -> None:
+        """Keeps an outcome under the key that `find` is asked for, in memory and, where there is a folder, on disk."""
         self._hold(key, outcome)
         if self._folder is not None:
             self._write(self._folder / key[:2], key, outcome)

@@ -17,4 +17,5 @@ class PretendedDriver:
         self._target = target
 
     def get_current_target(self) -> Any:
+        """Triton's GPUTarget of the target that is compiled for."""
         return self._target.gpu_target()

@@ -35,10 +35,12 @@ class VerdictCache:
         self._folder = folder / "verdicts"
 
     def key(self, candidate: str, problem: str, environment: Environment, rules: str) -> str:
+        """SHA-256 in hex over both texts, the environment without its host name, and the rules."""
         parts = (candidate, problem, environment.model_dump_json(exclude={"host"}), rules)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def find(self, key: str) -> Report | None:
+        """The report with `cached` set; None where none is kept, or what is kept cannot be read as a report."""
         path = self._path(key)
         try:
             return Report.model_validate_json(path.read_bytes()).with_(cached=True)

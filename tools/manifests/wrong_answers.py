@@ -75,6 +75,9 @@ class Trial:
     """The reference writes to its inputs."""
 
     def again(self, model: Any = None, inputs: list[Any] | None = None) -> list[Any]:
+        """The reference's outputs with the same generator state, of this model and these inputs where they are given.
+        It writes to copies of the inputs.
+        """
         import torch
 
         given = self.inputs if inputs is None else inputs
@@ -83,10 +86,12 @@ class Trial:
         return self.reference.run(model or self.model, given, self.rng)
 
     def shaken(self) -> list[Any]:
+        """The reference's outputs for inputs that differ by about a rounding."""
         return self.again(inputs=shake(self.inputs, self.rng))
 
     @property
     def finite(self) -> bool:
+        """Whether no floating-point output of eager holds an infinity or a NaN."""
         import torch
 
         return all(bool(torch.isfinite(o).all()) for o in tensors_of(self.eager) if o.is_floating_point())
@@ -97,6 +102,7 @@ class Trial:
         return pairs is not None and all(close(a, e, tolerance) for a, e in pairs)
 
     def passes_ours(self, outputs: list[Any] | None) -> bool:
+        """Whether the judge's comparison takes these outputs. None, or outputs of other shapes, fail."""
         if (pairs := _pairs(outputs, self.eager)) is None:
             return False
         exact = self.exact or [None] * len(pairs)

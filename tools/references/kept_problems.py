@@ -90,6 +90,9 @@ class KeptProblems:
         return self._problems.get(key)
 
     def keep(self, key: Key, prepared: PreparedProblem) -> None:
+        """Keeps a prepared problem as the last used one; what was used longest ago goes where there are too many, or
+        too many bytes.
+        """
         while len(self._problems) >= KEPT_PROBLEMS:
             self.drop_oldest()
         self._problems[key] = prepared
@@ -101,6 +104,7 @@ class KeptProblems:
         self._keep_within_bounds()
 
     def find_draw(self, key: DrawKey) -> Expected | None:
+        """What eager gave for a draw, which is the last used one now; None where it is not kept."""
         if key in self._draws:
             self._draws.move_to_end(key)
         return self._draws.get(key)
@@ -157,6 +161,7 @@ class KeptProblems:
         return True
 
     def clear(self) -> None:
+        """Lets go of every problem and draw."""
         self._problems.clear()
         self._draws.clear()
         self._drawn.clear()

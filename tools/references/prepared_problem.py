@@ -126,6 +126,7 @@ class PreparedProblem:
 
     @property
     def has_weights(self) -> bool:
+        """Whether the model has a parameter with at least one element."""
         return any(p.numel() for p in self.model.parameters())
 
 

@@ -51,12 +51,15 @@ class Shared:
 
     @property
     def nbytes(self) -> int:
+        """From the tensor's first byte to its last, gaps between its elements included."""
         return self.spec["span"]
 
     def margins(self) -> tuple[Any, Any]:
+        """The bytes before and after the tensor, as uint8 views of `memory`."""
         return self.memory[: self.start], self.memory[self.start + self.nbytes :]
 
     def fill_margins(self, byte: int) -> None:
+        """Sets every byte of both margins."""
         for margin in self.margins():
             margin.fill_(byte)
 
@@ -211,6 +214,7 @@ class Buffers:
         return not self.device.startswith("cuda") and sum(len(kept) for kept in self._free.values()) > KEPT_BLOCKS
 
     def close(self) -> None:
+        """Takes everything back and gives all memory back to the system."""
         self.release()
         self.trim()
 

@@ -63,6 +63,9 @@ class Service:
         """What the candidate's own memory held, the last two times that it was noted."""
 
     def answer(self) -> None:
+        """Answers messages, each with the nonce that it came with, until "stop" or an answer that says the process is
+        dead.
+        """
         while True:
             message = self._channel.receive()
             if message["do"] == "stop":
@@ -98,6 +101,7 @@ class Service:
 
     # ------------------------------------------------------------------ a trace
     def do_open(self, message: Message) -> Message:
+        """Opens a trace with its weights and runs its preparation, whose time is told in seconds."""
         self._replay = self._stopwatch = None
         self._noted = []
         self._traced = Traced.model_validate_json(message["traced"])
@@ -109,6 +113,7 @@ class Service:
         return {"seconds": self._prepared(), "prepares": bool(self._replay.preparation)}
 
     def do_prepare(self, message: Message) -> Message:
+        """Runs the preparation of the opened trace once more; its time in seconds."""
         return {"seconds": self._prepared()}
 
     def _prepared(self) -> float:
@@ -151,6 +156,9 @@ class Service:
 
     # ------------------------------------------------------------------ a call
     def do_call(self, message: Message) -> Message:
+        """Runs forward once and copies its outputs to the judge's places; tells their form, what they share memory
+        with, which were copied, and what was written or read outside of tensors.
+        """
         replay = self._opened()
         inputs = wire.restore(message["inputs"], self._mapped.tensor)
         places = [self._mapped.tensor(spec) for spec in message["places"]]

@@ -62,6 +62,7 @@ class Call:
     """The one that is running, for whoever explains an exception."""
 
     def chosen(self, index: int, count: int) -> int:
+        """The alternative of choice number `index`, of which there are `count`."""
         wanted = self.choices if isinstance(self.choices, int) else self.choices.get(index, 0)
         return wanted % count
 
@@ -193,6 +194,7 @@ class OperatorArguments:
         self._names = [(k, a.value) for k, a in self._kwargs.items() if not a.constant]
 
     def read(self, table: Table) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and named arguments, with the tensors that the table holds now."""
         args, kwargs = self._fixed.copy(), self._named.copy()
         for place, get in self._places:
             args[place] = get(table)

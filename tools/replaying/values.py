@@ -48,6 +48,7 @@ class Reader:
     """The value itself, or a function of the table."""
 
     def read(self, table: Table) -> Any:
+        """The value, with the tensors that the table holds now."""
         return self.value if self.constant else self.value(table)
 
 

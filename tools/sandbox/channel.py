@@ -58,6 +58,7 @@ class Channel:
         self.descriptors: list[int] = []
 
     def fileno(self) -> int:
+        """The socket's descriptor, so that `select` takes a channel."""
         return self._sock.fileno()
 
     @contextmanager
@@ -152,6 +153,7 @@ class Channel:
         return taken
 
     def close(self) -> None:
+        """Closes this end; the other one meets ChannelClosed."""
         self._sock.close()
 
 

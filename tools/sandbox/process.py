@@ -53,6 +53,7 @@ class ProcessDied(Exception):
         super().__init__(self.describe())
 
     def describe(self) -> str:
+        """One clause that says how it ended, as far as that is known."""
         if self.limit:
             return f"the process was ended because it {self.limit}"
         if self.signal_number is not None:
@@ -145,6 +146,9 @@ class Process:
         self._ready = True
 
     def start(self, entry: str, payload: Message, fds: Sequence[int] = ()) -> None:
+        """Calls `entry` ("package.module:function") in the process, once it is ready. Raises InfrastructureError where
+        it does not come up.
+        """
         self.wait_ready()
         self.send({"entry": entry, "payload": payload}, fds)
 

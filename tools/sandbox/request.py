@@ -33,9 +33,11 @@ class Request:
     """Folders of control groups that the process enters."""
 
     def as_message(self) -> Message:
+        """The request as JSON values."""
         return asdict(self)
 
     @staticmethod
     def from_message(message: Message) -> Request:
+        """The request that `as_message` wrote."""
         made = {"limits": Limits(**message["limits"]), "groups": tuple(message["groups"])}
         return Request(**message | made | {"handed_out": tuple(message["handed_out"])})

@@ -244,6 +244,7 @@ class Zygote:
                     self._given.remove(process)
 
     def close(self) -> None:
+        """Ends the warm process and every candidate that it has forked."""
         if not self._warm:
             self._process.kill()  # who waits for it holds the lock
         with self._lock:

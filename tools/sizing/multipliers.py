@@ -126,6 +126,7 @@ class Chooser:
         return found
 
     def affordable(self, multipliers: Sequence[int]) -> bool:
+        """Whether the budget admits these multipliers, one for each dimension."""
         return self.budget.admits(self.structure.load(multipliers))
 
     def cap(self, chosen: Sequence[int], index: int) -> int:

@@ -59,6 +59,7 @@ class Search:
         self.weight = self._weigh({})
 
     def run(self) -> None:
+        """Makes sizes smaller until the reference fits, or nothing more can be made smaller."""
         if self.weight is None and not self._jump():
             return
         if self.weight is not None and fits(self.weight):
@@ -82,6 +83,7 @@ class Search:
         self.sizes, self.weight = after_first
 
     def value(self, name: str) -> int:
+        """The size of this name as it is now."""
         return self.sizes.get(name, self.original[name])
 
     def _jump(self) -> bool:

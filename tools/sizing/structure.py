@@ -39,13 +39,16 @@ class Budget(Value):
     """aten calls of the reference: a recurrence makes some for every step, and so do its kernels."""
 
     def times(self, factor: float) -> Budget:
+        """The budget with every bound multiplied, rounded down."""
         values = {name: int(value * factor) for name, value in self}
         return Budget(**values)
 
     def holds(self, weight: Weight) -> bool:
+        """Whether a reference of this weight lies within all bounds."""
         return self.admits(Load.of(weight))
 
     def admits(self, load: Load) -> bool:
+        """Whether this load lies within all bounds."""
         fits = load.elements <= self.elements and load.operations <= self.operations and load.calls <= self.calls
         return fits and (not self.rows or load.rows <= self.rows)
 
@@ -61,6 +64,7 @@ class Load:
 
     @classmethod
     def of(cls, weight: Weight) -> Load:
+        """The load that a dry run weighed."""
         rows = max((math.prod(shape[:-1]) for shape in weight.inputs + weight.outputs), default=0)
         return cls(weight.elements, weight.operations, rows, weight.ops)
 
@@ -89,9 +93,11 @@ class Term:
     dimensions: tuple[int, ...]
 
     def value(self, multipliers: Sequence[int]) -> int:
+        """The number that these multipliers, one for each dimension of the structure, give."""
         return self.factor * math.prod(multipliers[d] for d in self.dimensions)
 
     def replacing(self, old: int, new: int) -> Term:
+        """The term with dimension `new` wherever it has `old`."""
         return Term(self.factor, tuple(new if d == old else d for d in self.dimensions))
 
 
@@ -127,10 +133,12 @@ class SizeStructure:
 
     @property
     def bases(self) -> list[int]:
+        """Each dimension's multiplier at the sizes at which the structure was learned."""
         return [d.base for d in self.dimensions]
 
     @property
     def floors(self) -> list[int]:
+        """The smallest multiplier of each dimension."""
         return [d.floor for d in self.dimensions]
 
     def sizes(self, multipliers: Sequence[int]) -> dict[str, int]:

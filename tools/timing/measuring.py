@@ -75,16 +75,21 @@ class TimedReference(Protocol):
     graphs: bool
     why: str
 
-    def open(self, graphs: bool = True) -> None: ...
+    def open(self, graphs: bool = True) -> None:
+        """Makes the reference ready to be timed, captured in CUDA graphs where `graphs` and where it can be."""
 
-    def block(self, calls: int) -> list[float]: ...
+    def block(self, calls: int) -> list[float]:
+        """Milliseconds of each of so many calls."""
 
     @property
-    def record(self) -> Timing: ...
+    def record(self) -> Timing:
+        """The reference's time of record, measured where it is not known."""
 
-    def time_anew(self) -> None: ...
+    def time_anew(self) -> None:
+        """Measures the time of record again, because the clocks of the GPU have changed."""
 
-    def release_if_large(self) -> None: ...
+    def release_if_large(self) -> None:
+        """Gives the memory of captured graphs back where it is much."""
 
 
 class TimedGpu(Protocol):
@@ -95,9 +100,11 @@ class TimedGpu(Protocol):
     """Empty where the driver does not tell."""
     flush_ms: float
 
-    def refuse_a_shared_gpu(self) -> None: ...
+    def refuse_a_shared_gpu(self) -> None:
+        """Raises InfrastructureError where another program's work lies in every measurement."""
 
-    def neighbours(self) -> tuple[Neighbour, ...]: ...
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """Other GPUs of this machine that are at work now."""
 
 
 class Measuring:
@@ -118,6 +125,9 @@ class Measuring:
         self._turn = 0
 
     def run(self, places: Sequence[Any], compare: Callable[[int], None] | None, begun: float) -> Measurement:
+        """Times the candidate in turns with the reference. places, compare: as `Clock.measure` takes them; begun: by
+        `time.monotonic`. Raises Failed for a wrong output and for times that cannot be believed.
+        """
         host_ms = self._open()
         self._alternate()
         if self._disturbed(places, compare):

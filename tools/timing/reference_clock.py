@@ -160,6 +160,7 @@ class ReferenceClock:
         return sum(t.untyped_storage().nbytes() for c in self._captured for t in tensors_of(c.outputs) if t.is_cuda)
 
     def release(self) -> None:
+        """Lets go of the captured graphs and of their outputs."""
         for captured in self._captured:
             captured.release()
         self._captured, self._outputs = [], {}

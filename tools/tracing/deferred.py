@@ -43,7 +43,7 @@ class Deferred:
         self._key: str | None = None
 
     def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> None:
-        return None
+        """No hook is called round a launch that only the tape sees."""
 
     def run(
         self,
@@ -238,21 +238,26 @@ class Graph:
         self._held: Any = None
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
+        """Steps go to the graph's own list from here on."""
         self._held = self.tape.diverted()
         self._steps = self._held.__enter__()
 
     def capture_end(self) -> None:
+        """Steps go to the tape again."""
         if self._held is not None:
             self._held.__exit__(None, None, None)
             self._held = None
 
     def replay(self) -> None:
+        """Puts the captured steps on the tape once more."""
         self.tape.steps.extend(self._steps)
 
     def reset(self) -> None:
+        """Forgets what was captured."""
         self._steps = []
 
     def pool(self) -> tuple[int, int]:
+        """A handle of the kind that torch.cuda.graph_pool_handle gives."""
         return (0, 0)
 
 

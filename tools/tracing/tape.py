@@ -61,6 +61,7 @@ class Tape(TorchDispatchMode):
         return number
 
     def tensor(self, number: int) -> torch.Tensor:
+        """The tensor of this number."""
         return self._alive[number]
 
     def _write_data(self, number: int, tensor: torch.Tensor) -> None:
@@ -145,11 +146,15 @@ class Tape(TorchDispatchMode):
         return 0
 
     def launched(self, kernel: str, grid: tuple[int, int, int], args: dict[str, Any]) -> None:
+        """Writes one launch down. kernel: its key in the trace; args: by parameter."""
         written = {name: self.value(v) for name, v in args.items()}
         self.launches += 1
         self._append({"kernel": kernel, "grid": list(grid), "args": written})
 
     def choice(self, name: str, alternatives: list[list[Step]], labels: list[str]) -> None:
+        """Writes down that one of these lists of steps is to be run. Name and labels are shortened to 120 and 200
+        characters.
+        """
         self._append({"name": name[:120], "alternatives": alternatives, "labels": [text[:200] for text in labels]})
 
     @contextlib.contextmanager

@@ -53,6 +53,7 @@ class CompileScore(Value):
 
     @property
     def passed(self) -> bool:
+        """Whether every kernel compiles with this configuration."""
         return not self.failure
 
     @property

@@ -27,6 +27,7 @@ class LaunchFacts(Value):
 
     @property
     def programs(self) -> int:
+        """How many programs the grid has."""
         x, y, z = self.grid
         return x * y * z
 

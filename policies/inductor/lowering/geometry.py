@@ -36,6 +36,7 @@ class Geometry:
 
     @property
     def axes(self) -> range:
+        """The indices of the spatial axes."""
         return range(len(self.kernel))
 
     @property

@@ -65,6 +65,7 @@ class Traced:
 
     @property
     def fixed(self) -> tuple[str, ...]:
+        """Paths of sizes that tracing turned into numbers."""
         return tuple(self.sizes.fixed())
 
 

@@ -162,12 +162,14 @@ class Stacked(list[Any]):
         self.steps = steps
 
     def stack(self, dim: int = 0) -> Any:
+        """`torch.stack` of the list: what was in it before the loop, then one entry for each step."""
         import torch
 
         made = self.steps.movedim(0, dim)
         return torch.cat([torch.stack(list(self), dim), made], dim) if len(self) else made
 
     def cat(self, dim: int = 0) -> Any:
+        """`torch.cat` of the list along `dim` of its entries."""
         import torch
 
         dim = dim % (self.steps.dim() - 1)
@@ -185,6 +187,7 @@ class Stacked(list[Any]):
         raise Unsuited("a second loop over a list that a loop over a size fills")
 
     def reverse(self) -> None:
+        """Turns the order of the steps round, as `list.reverse` does."""
         self.steps = self.steps.flip(0)
 
 

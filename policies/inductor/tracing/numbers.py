@@ -61,6 +61,7 @@ class Real(metaclass=_Standing):
     """`float`, which keeps symbols."""
 
     def __new__(cls, *given: Any) -> Any:
+        """`float(x)`: of a symbolic number the symbolic number in floating point."""
         import torch
 
         if given and isinstance(given[0], torch.SymInt | torch.SymFloat):

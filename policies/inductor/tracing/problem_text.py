@@ -37,6 +37,7 @@ class ProblemText:
 
     @property
     def forward(self) -> ast.FunctionDef:
+        """The definition of Model.forward. Raises Refused where Model has none of its own."""
         found = self.method("forward")
         if found is None:
             raise Refused("Model has no forward of its own")

@@ -44,6 +44,9 @@ class Sizes:
         self._tensors = 0
 
     def symbol(self, value: int, path: str, name: str = "") -> Any:
+        """A symbolic integer for the size at `path`, whose hint is `value`. name: what the draft calls it, where it
+        says so.
+        """
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
         from torch.utils._sympy.numbers import int_oo

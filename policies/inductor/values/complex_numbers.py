@@ -90,6 +90,7 @@ class ByParts(Interpreter):
         self._library = library
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """One node of the graph, with pairs for complex arguments. Raises Refused where no rule is known."""
         packet = getattr(target, "overloadpacket", None)
         name = packet.__name__ if packet is not None else ""
         if name in TURNED:

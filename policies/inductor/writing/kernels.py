@@ -72,10 +72,12 @@ class Kernel:
 
     @property
     def parameters(self) -> list[str]:
+        """The names of all parameters, in their order."""
         return [a.arg for a in self.function.args.args]
 
     @property
     def blocks(self) -> list[str]:
+        """The parameters that are block sizes."""
         return [p for p in self.parameters if p.endswith("BLOCK")]
 
     @property
@@ -91,6 +93,7 @@ class Kernel:
 
     @property
     def text(self) -> str:
+        """The kernel's source, without its decorators where they were taken off."""
         return ast.unparse(self.function)
 
 

@@ -27,6 +27,7 @@ class LoopReading:
         self._kernels, self._names, self._taken = kernels, names, taken
 
     def __call__(self, call: ast.Call) -> tuple[Loop, list[str]]:
+        """The loop that this call of its operator stands for, and the names of what it gives."""
         carried, given, count, which = call.args
         assert isinstance(carried, ast.List)
         assert isinstance(given, ast.List)

@@ -126,4 +126,5 @@ class Names:
         return "outer_index"
 
     def __call__(self, name: str) -> str:
+        """The readable name, or the name itself where none is known."""
         return self._known.get(name, name)

@@ -28,12 +28,14 @@ class Rewriter(ast.NodeTransformer):
         self._names, self._bound = names, bound
 
     def visit_For(self, node: ast.For) -> ast.AST:
+        """`for i in range(...)` counts in tensors: the call of `range` becomes one of this module's loop."""
         self.generic_visit(node)
         if isinstance(node.iter, ast.Call) and self._is_range(node.iter.func):
             node.iter.func = ast.copy_location(ast.Name(_PREFIX + "loop", ast.Load()), node.iter.func)
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        """`x += 1` becomes `x = x + 1`, which Triton's own rewriting makes a tensor."""
         self.generic_visit(node)
         if not isinstance(node.target, ast.Name):
             return node
@@ -42,6 +44,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """What is assigned becomes a tensor where Triton's own rewriting would leave a number."""
         self.generic_visit(node)
         if not isinstance(
             node.value, ast.BinOp | ast.Compare | ast.Constant
@@ -50,27 +53,32 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.AST:
+        """What `:=` binds becomes a tensor."""
         self.generic_visit(node)
         node.value = _call("assigned", node.value, node.value)
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """`a if c else b` becomes a call that evaluates the branch that is chosen and gives it as a tensor."""
         self.generic_visit(node)
         if _binds(node):
             return node
         return _call("chosen", node, node.test, _delayed(node.body), _delayed(node.orelse))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """`a and b`, `a or b` become calls whose operands are evaluated as late as Python does."""
         self.generic_visit(node)
         if _binds(node):
             return node
         return _call("both" if isinstance(node.op, ast.And) else "either", node, *map(_delayed, node.values))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """`not a` becomes a call; other operators of one operand stay."""
         self.generic_visit(node)
         return _call("negated", node, node.operand) if isinstance(node.op, ast.Not) else node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """`c.value` that is read becomes a call, which gives a constexpr's number."""
         self.generic_visit(node)
         if node.attr == "value" and isinstance(node.ctx, ast.Load):
             return _call("value_of", node, node.value)

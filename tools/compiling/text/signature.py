@@ -58,6 +58,7 @@ class Defaults:
 
     @classmethod
     def of(cls, definition: ast.FunctionDef) -> Defaults:
+        """The defaults of one definition, positional and keyword-only."""
         args = definition.args
         named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
         return cls(tuple(args.defaults), tuple((a.arg, d) for a, d in named if d is not None))

@@ -166,6 +166,7 @@ class LoadedKernel:
         check(cuda.cuFuncSetAttribute(self._function, _DYNAMIC_SHARED, rest), "cuFuncSetAttribute")
 
     def attribute(self, key: int) -> int:
+        """One of CUfunction_attribute, by its number. Raises DriverError."""
         value = ctypes.c_int()
         check(driver().cuFuncGetAttribute(ctypes.byref(value), key, self._function), "cuFuncGetAttribute")
         return value.value

@@ -58,6 +58,7 @@ class OnGpu:
             self._binaries.reverse = bool(shuffle & 1)
 
     def call_of_setup(self) -> Call:
+        """What the preparation is run with. Its memory stays between margins as long as the trace is open."""
         self._in_order()
         self._allocations = self._fresh(POISON_BYTE)
         self._lasting = [self._allocations]
@@ -68,6 +69,9 @@ class OnGpu:
         self._allocations = self._fresh(POISON_BYTE)
 
     def call(self, replay: Replay, which: str, *, poison: int, shuffle: int) -> Call:
+        """What a call of forward is run with. which: "later" for one that goes on with what a first call left. shuffle:
+        odd numbers turn the order of the programs round.
+        """
         if which != "later" or not replay.has_later:
             replay.forget_first()
             self._lasting = self._lasting[:1]
@@ -88,12 +92,15 @@ class OnGpu:
             give_back_unused()
 
     def finish(self) -> None:
+        """Waits until the device has done everything that it was given."""
         gpu.synchronize()
 
     def noted(self) -> dict[str, Any]:
+        """Whether a margin round the call's memory was written to; a GPU does not show reads outside."""
         outside = any(one.written_outside() for one in (self._allocations, *self._lasting))
         return {"written_outside": "a kernel writes outside of its tensors" if outside else "", "read_outside": ""}
 
     def explained(self, error: BaseException, failure: Failure) -> tuple[Failure, bool]:
+        """The failure as the driver's error tells it, and whether the process's context is lost."""
         told, dead = gpu.failure_of(error)
         return (told.with_(where=failure.where) if dead or told.fault is not failure.fault else failure), dead

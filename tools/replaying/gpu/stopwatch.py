@@ -92,6 +92,9 @@ class StepTimes:
         """Pairs of events with nothing between: what a pair costs."""
 
     def __call__(self, step: Any) -> AbstractContextManager[None]:
+        """A context manager round one step, which records events where the step is chosen and not too many were timed
+        before.
+        """
         timed = self._chosen(step) and len(self._events) < MOST_TIMED_STEPS
         return self._timed(step) if timed else nullcontext()
 

@@ -40,7 +40,8 @@ class Run(Protocol):
         allocations: Allocations,
         choices: Mapping[int, int],
         around: Callable[[Any], AbstractContextManager[Any]] | None = None,
-    ) -> Any: ...
+    ) -> Any:
+        """What forward returns. choices: number of the choice -> alternative."""
 
 
 class TimedTrace:

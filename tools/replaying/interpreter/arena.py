@@ -37,6 +37,7 @@ class Arena:
         self.poison = 0xFF
 
     def mark(self) -> int:
+        """Bytes from the arena's beginning to the first that is free; `reset` takes it."""
         return self._top
 
     def reset(self, mark: int, poison: int) -> None:

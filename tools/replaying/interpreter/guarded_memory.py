@@ -62,6 +62,7 @@ class Guard:
         return loaded
 
     def store(self, addresses: Any, values: Any, mask: Any) -> None:
+        """Writes the values where the mask holds. Raises OutOfBounds where that is outside of every tensor."""
         size = values.dtype.itemsize
         storage = self._one_storage(addresses, size)
         active = None
@@ -84,6 +85,9 @@ class Guard:
                 self.races.release(active)
 
     def atomic(self, addresses: Any, mask: Any | None, size: int, operation: Callable[[], Any]) -> Any:
+        """The result of `operation`, which reads and writes `size` bytes at each active address. The program goes on
+        seeing what those wrote that were at the same addresses before it. Raises OutOfBounds.
+        """
         active = addresses.reshape(-1) if mask is None else addresses[mask]
         if not active.size:
             return operation()

@@ -72,6 +72,7 @@ class OnCpu:
         raise RuntimeError("there is no clock for interpreted kernels")
 
     def call_of_setup(self) -> Call:
+        """What the preparation is run with; the arena is empty then."""
         self._arena.reset(0, POISON_BYTE)
         self._kernels.begin_call(0)
         return Call(self._kernels.launch, self._arena, poison=POISON_BYTE)
@@ -81,6 +82,9 @@ class OnCpu:
         self._prepared = self._first = self._arena.mark()
 
     def call(self, replay: Replay, which: str, *, poison: int, shuffle: int) -> Call:
+        """What a call of forward is run with, on memory above what the preparation made, and above what a first call
+        left for later ones. shuffle: seed of the order of programs.
+        """
         if which == "later" and replay.has_later:
             self._arena.reset(self._first, poison)
         else:
@@ -98,7 +102,9 @@ class OnCpu:
         """Nothing runs in the background."""
 
     def noted(self) -> dict[str, Any]:
+        """Where kernels read outside of tensors, in at most 300 characters. A write outside ends the call at once."""
         return {"written_outside": "", "read_outside": "; ".join(sorted(set(self._kernels.read_outside)))[:300]}
 
     def explained(self, error: BaseException, failure: Failure) -> tuple[Failure, bool]:
+        """The failure as it is: no fault of a kernel ends this process."""
         return failure, False

@@ -54,6 +54,7 @@ class Shadow:
         """The last segment that wrote an element; 0 for none."""
 
     def places(self, addresses: Any) -> Any:
+        """The index in `writers` of the element at each address."""
         return (addresses - np.uint64(self.start)) // np.uint64(self.grain)
 
     def old(self, addresses: Any, dtype: Any) -> Any:
@@ -79,6 +80,7 @@ class Races:
         self.now = Program(-1, (0, 0, 0))
 
     def begin(self, program: Program) -> None:
+        """Makes this program the current one, in a segment of its own."""
         self.now = program
         self._new_segment()
 
@@ -100,6 +102,7 @@ class Races:
         shadow.writers[shadow.places(addresses)] = self.now.segment
 
     def is_written(self, storage: int) -> bool:
+        """Whether the launch has written to the storage, or is about to."""
         return storage in self._shadows
 
     def stale(self, storage: int, addresses: Any, dtype: Any) -> tuple[Any, Any] | None:

@@ -55,6 +55,7 @@ class UsageWatch:
         self._next_walk = 0.0
 
     def exceeded(self) -> Bound | None:
+        """The first bound that is exceeded now; None where all hold."""
         pids = self._processes()
         if len(pids) > self._limits.processes:
             return Bound.PROCESSES

@@ -78,6 +78,7 @@ class Groups:
 
     @property
     def bound_memory(self) -> bool:
+        """Whether a group made here can limit memory."""
         return any("memory" in hierarchy.controllers for hierarchy in self.hierarchies)
 
     def create(self, memory: int, processes: int) -> Group:

@@ -31,6 +31,9 @@ class Layers:
     missing: list[str] = field(default_factory=list)
 
     def enter(self, name: str, action: Callable[[], object]) -> bool:
+        """Tries one layer and notes how that went; whether it holds. Errors that are no refusal of the system pass
+        through.
+        """
         try:
             action()
         except (OSError, ValueError, KeyError) as error:
@@ -40,9 +43,11 @@ class Layers:
         return True
 
     def lack(self, name: str, error: Exception) -> None:
+        """Notes that a layer does not hold, and why."""
         self.missing.append(f"{name}: {getattr(error, 'strerror', None) or error}")
 
     def as_message(self) -> dict[str, list[str]]:
+        """Both lists, as JSON values."""
         return {"active": self.active, "missing": self.missing}
 
 

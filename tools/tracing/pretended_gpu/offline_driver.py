@@ -27,6 +27,9 @@ class OfflineUtils:
         self._target = target
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        """The target's limits, under the names that Triton's driver gives them. Clocks are in kHz, shared memory in
+        bytes.
+        """
         t = self._target
         return {
             "max_shared_mem": t.shared_per_block, "max_num_regs": t.registers,
@@ -43,7 +46,8 @@ class OfflineUtils:
         words = (usage.spills or 0) // 4
         return _LOADED, _LOADED, usage.registers or 0, words, most_threads(usage.registers or 0, self._target)
 
-    def unload_module(self, module: Any) -> None: ...
+    def unload_module(self, module: Any) -> None:
+        """Nothing was loaded."""
 
 
 _LOADED = 1
@@ -95,6 +99,9 @@ class OfflineLauncher:
         leave: Any,
         *args: Any,
     ) -> None:
+        """Notes one launch, with the arguments of Triton's launcher. Raises LaunchRefused for what a driver would
+        refuse.
+        """
         grid = check_grid((x, y, z), self._metadata.name)
         check_arguments(self._names, args, self._metadata.name)
         self._allocate(grid, stream)
@@ -141,29 +148,38 @@ class OfflineDriver:
         self.utils = OfflineUtils(target)
 
     def get_current_target(self) -> Any:
+        """Triton's GPUTarget of the target that is pretended."""
         return self._target.gpu_target()
 
     def get_current_device(self) -> int:
+        """0, the only device."""
         return 0
 
-    def set_current_device(self, device: int) -> None: ...
+    def set_current_device(self, device: int) -> None:
+        """There is one device, which is always current."""
 
     def get_current_stream(self, device: int | None = None) -> int:
+        """0, the default stream."""
         return 0
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """The target's compute capability, (major, minor)."""
         return self._target.capability
 
     def get_active_torch_device(self) -> torch.device:
+        """cuda:0, which torch is made to believe in."""
         return torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
+        """torch.cuda, as far as the tracer pretends it."""
         return torch.cuda
 
     def map_python_to_cpp_type(self, name: str) -> str:
+        """The name itself: no launcher is compiled."""
         return name
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
+        """What `triton.autotune` times configurations with."""
         return self.benchmark
 
     def benchmark(self, call: Callable[[], Any], *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
@@ -172,6 +188,8 @@ class OfflineDriver:
         return [1.0] * len(quantiles) if quantiles else 1.0
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
+        """One element: nothing is measured, so no cache has to be flushed."""
         return torch.empty(1)
 
-    def clear_cache(self, cache: Any) -> None: ...
+    def clear_cache(self, cache: Any) -> None:
+        """There is no cache."""

@@ -43,6 +43,7 @@ class KernelSyntax:
 
     @property
     def name(self) -> str:
+        """The function's name."""
         return self.node.name
 
     def default_of(self, parameter: str) -> ast.expr | None:
