@@ -78,12 +78,13 @@ def unmap(address: int) -> None:
     _check(_driver().cuIpcCloseMemHandle(ctypes.c_uint64(address)), "cuIpcCloseMemHandle")
 
 
-def as_bytes(address: int, nbytes: int) -> Any:
-    """A uint8 tensor over device memory, nothing copied, nothing owned."""
-    import torch
+class DeviceMemory:
+    """Bytes of device memory that somebody else owns, as torch.as_tensor takes them. A tensor that is made of it holds
+    it for as long as the tensor, or a view of it, is there.
+    """
 
-    class Memory:
-        __cuda_array_interface__ = {
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {
             "shape": (nbytes,),
             "typestr": "|u1",
             "data": (address, False),
@@ -91,4 +92,17 @@ def as_bytes(address: int, nbytes: int) -> Any:
             "strides": None,
         }
 
-    return torch.as_tensor(Memory(), device="cuda")
+
+def lend(address: int, nbytes: int) -> tuple[Any, Any]:
+    """A uint8 tensor over device memory, nothing copied, nothing owned; and what it holds for as long as it, or a view
+    of it, is there.
+    """
+    import torch
+
+    memory = DeviceMemory(address, nbytes)
+    return torch.as_tensor(memory, device="cuda"), memory
+
+
+def as_bytes(address: int, nbytes: int) -> Any:
+    """The tensor of `lend` alone."""
+    return lend(address, nbytes)[0]

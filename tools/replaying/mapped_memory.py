@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import mmap
 import os
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,11 +20,16 @@ class Mapped:
     def __init__(self) -> None:
         self._blocks: dict[str, mmap.mmap] = {}
         self._devices: dict[str, int] = {}
+        self._lent: dict[str, weakref.WeakSet[Any]] = {}
+        """What the tensors that lie in an allocation on a GPU hold."""
+        self._leaving: set[str] = set()
+        """Allocations on a GPU that the judge has let go of, and that tensors lie in."""
 
     def receive(self, names: Sequence[str], descriptors: Sequence[int]) -> None:
         """Maps new allocations: on a CPU each by its descriptor, which is closed; on a GPU each by its name, which is
         the handle.
         """
+        self._leaving.difference_update(names)
         if not descriptors:
             for name in (n for n in names if n not in self._devices):
                 self._devices[name] = cuda_driver.map_handle(base64.b64decode(name))
@@ -35,11 +41,16 @@ class Mapped:
                 os.close(descriptor)
 
     def forget(self, names: Sequence[str]) -> None:
-        """Unmaps allocations. On a CPU one stays mapped for as long as a tensor lies in it."""
+        """Unmaps allocations, each when no tensor lies in it any more: what a first call kept of its inputs, and what
+        the clock restores from, is read after messages that do not name it.
+        """
         for name in names:
             self._blocks.pop(name, None)
-            if name in self._devices:
-                cuda_driver.unmap(self._devices.pop(name))
+        self._leaving.update(name for name in names if name in self._devices)
+        for name in [one for one in self._leaving if not self._lent.get(one)]:
+            self._leaving.discard(name)
+            self._lent.pop(name, None)
+            cuda_driver.unmap(self._devices.pop(name))
 
     def tensor(self, spec: dict[str, Any]) -> Any:
         """The tensor of a spec (tools/references/shared_tensors.py).
@@ -53,7 +64,8 @@ class Mapped:
         if "ipc" in spec:
             if not span:
                 return torch.empty_strided(shape, stride, dtype=dtype, device="cuda")
-            flat = cuda_driver.as_bytes(self._devices[spec["ipc"]] + spec["start"], span)
+            flat, holder = cuda_driver.lend(self._devices[spec["ipc"]] + spec["start"], span)
+            self._lent.setdefault(spec["ipc"], weakref.WeakSet()).add(holder)
         elif span:
             flat = torch.frombuffer(self._blocks[spec["block"]], dtype=torch.uint8, count=span, offset=spec["start"])
         else:

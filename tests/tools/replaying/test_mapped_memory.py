@@ -1,0 +1,126 @@
+"""Memory of the judge in a replaying process on a GPU: it stays mapped for as long as anything there may read it. The
+driver's mappings are stood in for by arrays of the host.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kernelwright.tools.hardware import cuda_driver
+from kernelwright.tools.references.shared_tensors import Shared
+from kernelwright.tools.replaying.mapped_memory import Mapped
+from kernelwright.tools.replaying.replayer import MOST_MAPPED, Replayer
+
+SIZE = 64
+
+
+class Bytes(np.ndarray):
+    """An array that may lie in a set, as what stands for it on a GPU may."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+class Driver:
+    """Which handles are mapped, at what addresses."""
+
+    def __init__(self) -> None:
+        self.mapped: dict[int, str] = {}
+        self._next = 1 << 20
+
+    def map_handle(self, raw: bytes) -> int:
+        self._next += 1 << 20
+        self.mapped[self._next] = raw.decode()
+        return self._next
+
+    def unmap(self, address: int) -> None:
+        del self.mapped[address]
+
+    def lend(self, address: int, nbytes: int) -> tuple[Any, Any]:
+        assert any(begin <= address and address + nbytes <= begin + SIZE for begin in self.mapped)
+        array = np.zeros(nbytes, dtype=np.uint8).view(Bytes)
+        return torch.from_numpy(array), array
+
+    @property
+    def names(self) -> set[str]:
+        return set(self.mapped.values())
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    made = Driver()
+    for name in ("map_handle", "unmap", "lend"):
+        monkeypatch.setattr(cuda_driver, name, getattr(made, name))
+    return made
+
+
+def handle(name: str) -> str:
+    return base64.b64encode(name.encode()).decode()
+
+
+def spec(name: str) -> dict[str, Any]:
+    form = {"shape": [4], "stride": [1], "dtype": "float32", "size": SIZE, "start": 16, "span": 16}
+    return form | {"ipc": handle(name)}
+
+
+def test_an_allocation_is_unmapped_when_no_tensor_lies_in_it_any_more(driver):
+    mapped = Mapped()
+    mapped.receive([handle("x")], [])
+    view = mapped.tensor(spec("x"))[1:3].unsqueeze(0)
+    mapped.forget([handle("x")])
+    assert driver.names == {"x"}
+    del view
+    mapped.forget([])
+    assert driver.names == set()
+
+
+def test_an_allocation_without_tensors_is_unmapped_at_once(driver):
+    mapped = Mapped()
+    mapped.receive([handle("x"), handle("y")], [])
+    mapped.tensor(spec("x"))
+    mapped.forget([handle("x")])
+    assert driver.names == {"y"}
+
+
+def test_an_allocation_that_is_let_go_of_and_lent_again_is_mapped_once_and_stays(driver):
+    mapped = Mapped()
+    mapped.receive([handle("x")], [])
+    kept = mapped.tensor(spec("x"))
+    mapped.forget([handle("x")])
+    mapped.receive([handle("x")], [])
+    again = mapped.tensor(spec("x"))
+    del kept, again
+    mapped.forget([])
+    assert list(driver.mapped.values()) == ["x"]
+
+
+def lent(name: str) -> Shared:
+    nothing = torch.empty(0)
+    return Shared(nothing, nothing, 0, spec(name))
+
+
+@pytest.mark.parametrize("weights", [MOST_MAPPED // 2, MOST_MAPPED - 2, 2 * MOST_MAPPED])
+def test_what_the_clock_is_timed_on_stays_mapped_however_many_weights_a_model_has(driver, weights):
+    replayer, mapped = Replayer("cuda:0", None), Mapped()  # type: ignore[arg-type]
+
+    def message(*shared: Shared) -> list[Any]:
+        blocks, forgotten, _ = replayer._lent(shared)
+        mapped.forget(forgotten)
+        mapped.receive(blocks, [])
+        return [mapped.tensor(one.spec) for one in shared]
+
+    state = message(*(lent(f"weight {i}") for i in range(weights)))
+    replayer._pinned = [handle(f"weight {i}") for i in range(weights)]
+    message(lent("input"), lent("place"))
+    timed_on = message(lent("first set"), lent("second set"))
+    message()
+    message(lent("place"))
+    assert driver.names >= {"first set", "second set", *(f"weight {i}" for i in range(weights))}
+    del timed_on, state
+    message(*(lent(f"later {i}") for i in range(MOST_MAPPED)))
+    message()
+    assert not driver.names & {"input", "first set", "second set"}
