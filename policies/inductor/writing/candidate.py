@@ -26,6 +26,7 @@ from kernelwright.policies.inductor.writing.launches import (
 from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.lines import broken, short_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
+from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
 
 SPLIT = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
@@ -34,7 +35,7 @@ SPLIT = '''def split(blocks):
 BLOCK_FOR = '''def block_for(extent, most, least=1):
     """A power of two that holds the extent, within bounds."""
     return min(most, max(least, triton.next_power_of_2(extent)))'''
-TAKEN = {"device", "self", "block", "split", "block_for", "torch", "nn", "triton", "tl", "libdevice", "math", "inf",
+TAKEN = {"device", "self", "block", "split", "block_for", "index_type", "torch", "nn", "triton", "tl", "libdevice", "math", "inf",
     "nan", "range"}  # fmt: skip
 """Names in forward that nothing else may have."""
 IMPORTS = {
@@ -91,6 +92,7 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     texts += (
         [SPLIT] * ("*split(" in model)
         + [BLOCK_FOR] * ("block_for(" in model)
+        + [INDEX_TYPE] * ("index_type(" in model)
         + [n for n in needed if not _is_import(n)]
         + [model]
     )

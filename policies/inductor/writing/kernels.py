@@ -61,6 +61,8 @@ class Kernel:
     """Inductor's name for how programs are counted."""
     grouped: bool = False
     """Its programs take tiles in groups."""
+    indexed: bool = False
+    """It is given the type of its indices."""
     single: bool = True
     """What it multiplies is fp32."""
     in_parts: bool = False

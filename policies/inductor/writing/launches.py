@@ -21,6 +21,7 @@ from kernelwright.policies.inductor.writing.plain import plain_function, renamed
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.grouping import grouped
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
+from kernelwright.policies.inductor.writing.products.index_type import by_index_type
 from kernelwright.policies.inductor.writing.products.input_precision import by_tf32
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
 from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
@@ -242,6 +243,7 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
         if kernel.by_tf32:
             by_tf32(function)
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and grouped(function)
+        kernel.indexed = by_index_type(function)
     numbers_spread(function)
     extents = {parameters[p] for p in ("xnumel", "r0_numel") if kernel.convolves and p in parameters}
     divisors_as_constants(function, extents)
@@ -319,6 +321,9 @@ def launch_lines(launch: Launch, written: Written) -> list[str]:
         options.append(f"num_stages={number}")
     if kernel.grouped:
         options.insert(0, f"GROUP={GROUP}")
+    if kernel.indexed:
+        reached = dict.fromkeys(given[p] for p in written.parameters if "ptr" in p)
+        options.insert(0, f"INDEX=index_type({', '.join(reached)})")
     grid = _grid(kernel, extents, counts, names)
     arguments = folded("", passed, "", " " * 12)
     arguments = [f"    {passed_line.strip()}" for passed_line in arguments if passed_line.strip()]

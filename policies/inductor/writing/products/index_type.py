@@ -1,0 +1,65 @@
+"""The type of a product's indices. Inductor counts the multiplications of a product when it chooses one, and takes 64
+bits for all but the smallest; what an index has to reach are the elements of the tensors, for which 32 bits mostly do.
+"""
+
+from __future__ import annotations
+
+import ast
+
+INDEX_TYPE = '''def index_type(*tensors):
+    """The type of indices: of 32 bits, which are faster, where these reach every element."""
+    last = max(sum((size - 1) * step for size, step in zip(x.shape, x.stride())) for x in tensors)
+    return tl.int32 if last < 2**31 - 2**20 else tl.int64'''
+"""The last block may reach beyond the last element, where masks are; hence the distance to 2**31."""
+
+
+def by_index_type(function: ast.FunctionDef) -> bool:
+    """Whether the kernel has indices of 64 bits; they are given the type INDEX then, a constant of the kernel."""
+    casting = _Casting()
+    casting.visit(function)
+    if casting.wide:
+        function.args.args.append(ast.arg("INDEX", ast.parse("tl.constexpr", mode="eval").body))
+    ast.fix_missing_locations(function)
+    return bool(casting.wide)
+
+
+class _Casting(ast.NodeTransformer):
+    """Replaces tl.int64 in the casts of indices, and drops the casts of what has the type already."""
+
+    def __init__(self) -> None:
+        self.places: set[str] = set()
+        """Names of arithmetic of the numbers of programs, such as the tile of a program in a group."""
+        self.wide: set[str] = set()
+        """Names of what has the type INDEX."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        named = {n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+        place = _is_place(node.value, self.places)
+        self.generic_visit(node)
+        if place:
+            self.places |= named
+            if "INDEX" in _names(node.value) or _names(node.value) & self.wide:
+                self.wide |= named
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        cast = isinstance(node.func, ast.Attribute) and node.func.attr == "to"
+        if not (cast and isinstance(node.func, ast.Attribute) and [ast.unparse(a) for a in node.args] == ["tl.int64"]):
+            return node
+        if not _is_place(node.func.value, self.places):
+            return node
+        if _names(node.func.value) & self.wide:
+            return node.func.value
+        node.args = [ast.Name("INDEX", ast.Load())]
+        return node
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _is_place(node: ast.expr, known: set[str]) -> bool:
+    """Whether it is arithmetic, at least in part, of where a program or an element of a block is, and loads nothing."""
+    calls = {ast.unparse(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
+    return not calls & {"tl.load", "tl.dot"} and bool(calls & {"tl.program_id", "tl.arange"} or _names(node) & known)
