@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -118,10 +117,9 @@ class Measuring:
         row = f"{self._shape} {number} {key}"
         found: Any = self._journal.find(KIND, row)
         if found is None:
-            begun = time.monotonic()
             trial = self._clock.time(rewrite(self._file.source, self._space, configuration), calls)
             found = {
-                "ms": list(trial.milliseconds), "failure": trial.failure, "seconds": time.monotonic() - begun,
+                "ms": list(trial.milliseconds), "failure": trial.failure, "seconds": trial.seconds,
                 "eager": trial.eager.model_dump(mode="json") if trial.eager is not None else None,
             }  # fmt: skip
             self._journal.add(KIND, row, found)

@@ -32,6 +32,7 @@ class TrialTimes(Value):
     failure: str = ""
     """Why it was not timed, one line: wrong, or it cannot be launched."""
     seconds: Number = 0.0
+    """Of the GPU, for this text: without compiling it, waiting for a turn, and what the reference's first needs."""
 
 
 def time_trial(
@@ -41,12 +42,13 @@ def time_trial(
 
     A wrong answer is a value. Raises what the judge raises for trouble that is not the candidate's.
     """
-    begun = time.monotonic()
     profiler = judge.profiler
     assert profiler is not None
+    begun = time.monotonic()
     try:
         prepared = judge.prepared(base.problem, seed)
         timed = profiler.reference(judge, base.problem, prepared, seed)
+        begun = time.monotonic()
         checks = SizeChecks(prepared, candidate.traced, base.index, judge.replayer, judge.buffers, [])
         checks.open(prepared.weights_seed, SECONDS, binaries)
         judge.replayer.set_up()

@@ -35,8 +35,8 @@ SPLIT = '''def split(blocks):
 BLOCK_FOR = '''def block_for(extent, most, least=1):
     """A power of two that holds the extent, within bounds."""
     return min(most, max(least, triton.next_power_of_2(extent)))'''
-TAKEN = {"device", "self", "block", "split", "block_for", "index_type", "torch", "nn", "triton", "tl", "libdevice", "math", "inf",
-    "nan", "range"}  # fmt: skip
+TAKEN = {"device", "self", "block", "split", "block_for", "index_type", "torch", "nn", "triton", "tl", "libdevice",
+    "math", "inf", "nan", "range"}  # fmt: skip
 """Names in forward that nothing else may have."""
 IMPORTS = {
     "import math": r"(?<!\.)\bmath\.", "import torch": r"\btorch\.",
