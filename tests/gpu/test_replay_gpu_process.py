@@ -70,10 +70,31 @@ def rig() -> Any:
         yield tracing, Compiler(tracing), Replayer("cuda:0", running), Buffers("cuda:0")
 
 
-def replayed(rig: Any, wild: str, seconds: float = 60.0) -> tuple[Any, Any, Any]:
+TIMES = 3
+SEVERAL = """
+@triton.jit
+def stray(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i + (1 << 44), 1.0, mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        grid = (triton.cdiv(x.numel(), 1024),)
+        for _ in range(TIMES):
+            relu[grid](x, out, x.numel(), BLOCK=1024)
+        stray[grid](out, x.numel(), BLOCK=1024)
+        out = torch.neg(out)
+        relu[grid](x, out, x.numel(), BLOCK=1024)
+        return out
+"""
+"""In the place of CANDIDATE's model."""
+
+
+def replayed(rig: Any, wild: str, seconds: float = 60.0, candidate: str = CANDIDATE) -> tuple[Any, Any, Any]:
     """The reply to one call, what came, and what should have come."""
     tracing, compiler, replayer, buffers = rig
-    source = CANDIDATE.replace("WILD", wild or "pass")
+    source = candidate.replace("WILD", wild or "pass")
     spec = input_spec(Problem(name="relu", source=PROBLEM))
     found = trace_candidate(tracing, source, "sm_90", [SizeRequest(spec=spec)], seconds=60)
     assert found.failures == (None,), found.failures
@@ -113,4 +134,23 @@ def test_a_kernel_that_ends_its_process_is_named_and_the_next_candidate_is_repla
     reply, got, wanted = replayed(rig, NOTHING)
     print(f"{fault}: the next candidate after {time.monotonic() - begun:.2f} s")
     assert torch.equal(got, wanted)
+    assert not reply.written_outside
+
+
+def test_the_launch_among_several_that_ended_the_process_is_named_with_its_line(rig):
+    kernel = CANDIDATE[: CANDIDATE.index("class ModelNew")]
+    source = kernel + SEVERAL.replace("TIMES", str(TIMES))
+    begun = time.monotonic()
+    with pytest.raises(Failed) as failed:
+        replayed(rig, NOTHING, candidate=source)
+    failure = failed.value.failure
+    print(f"named after {time.monotonic() - begun:.2f} s: {failure.message}")
+    assert failure.fault is Fault.OUT_OF_BOUNDS
+    wanted = f"stray (launch {TIMES + 1} of {TIMES + 2}) read or wrote an illegal address"
+    assert failure.message == f"{wanted} (CUDA_ERROR_ILLEGAL_ADDRESS)"
+    line = source.splitlines().index("        stray[grid](out, x.numel(), BLOCK=1024)") + 1
+    assert failure.where is not None
+    assert failure.where.line == line
+    reply, got, expected = replayed(rig, NOTHING)
+    assert torch.equal(got, expected)
     assert not reply.written_outside

@@ -69,6 +69,11 @@ class Replay:
         """Whether later calls ask for something else than the first."""
         return self._later is not None
 
+    def steps(self, which: str) -> Sequence[Step]:
+        """What a call asks for. which: first or later."""
+        later = self._trace.later
+        return self._trace.first if later is None or which != "later" else later
+
     def prepare(self, call: Call) -> None:
         """The set-up, over the weights as they are now. Raises Failed, and whatever torch raises."""
         import torch

@@ -7,25 +7,27 @@ then replaced, and the next `open` works.
 
 from __future__ import annotations
 
-import base64
 import os
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, ValidationError
 
 from kernelwright.tools.comparing.comparison import Described
 from kernelwright.tools.references.shared_tensors import Shared
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
-from kernelwright.tools.report import Cheat, Failed, Failure, Fault, InfrastructureError, Value, clean_text
+from kernelwright.tools.replaying.messages import binaries_of, capped, died, forged, part_of, seconds_of
+from kernelwright.tools.report import Failed, Failure, Fault, InfrastructureError, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
-from kernelwright.tools.tracing.trace import Json, Launch, Trace, Traced, every
+from kernelwright.tools.tracing.trace import Json, Traced
 
 SERVICE_ENTRY = "kernelwright.tools.replaying.service:serve"
 MOST_MAPPED = 64
 """Allocations of the judge that a process keeps mapped; the ones used longest ago are unmapped first."""
+ONE_BY_ONE_SECONDS = 30.0
+"""For a replay that looks for the step which has ended the GPU's context."""
 
 
 class Alias(Value):
@@ -76,6 +78,22 @@ class Reply(Value):
     """Of a call that was watched."""
 
 
+class _ContextDied(Exception):
+    """A kernel has ended the GPU's context, and with it the process."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class _Exchange(NamedTuple):
+    """A message that may be sent once more."""
+
+    message: dict[str, Any]
+    shared: Sequence[Shared]
+    doing: str
+
+
 class Replayer:
     """One process at a time, taken from a zygote, over any number of candidates. A context manager. For one thread."""
 
@@ -86,6 +104,10 @@ class Replayer:
         self._mapped: OrderedDict[str, None] = OrderedDict()
         self._pinned: list[str] = []
         """Allocations of the weights that are bound."""
+        self._opening: _Exchange | None = None
+        self._calls: list[_Exchange] = []
+        """On a GPU, what the trace that is open was opened with, and its last call; before a later call the first."""
+        self._on_gpu, self._one_by_one = device != "cpu", False
         self._until, self._budget = 0.0, 0.0
         self._opened = False
         self._prepares = False
@@ -110,9 +132,11 @@ class Replayer:
         self._start()
         message = {"traced": part_of(traced, trace), "seed": seed, "state": {n: s.spec for n, s in state.items()}}
         if binaries is not None:
-            message["binaries"] = _as_messages(traced, trace, binaries)
-        self._pinned = []
-        reply = self._asked({"do": "open", **message}, list(state.values()), "prepare the model")
+            message["binaries"] = binaries_of(traced, trace, binaries)
+        self._pinned, self._calls = [], []
+        exchange = _Exchange({"do": "open", **message}, list(state.values()), "prepare the model")
+        self._opening = exchange if self._on_gpu else None
+        reply = self._asked(*exchange)
         self._pinned = list({_name(shared): None for shared in state.values()})
         self._opened = True
         self._prepares = bool(reply.get("prepares"))
@@ -124,7 +148,7 @@ class Replayer:
         self._check_open()
         if not self._prepares:
             return 0.0
-        return _seconds(self._asked({"do": "prepare"}, (), "prepare the model"))
+        return seconds_of(self._asked({"do": "prepare"}, (), "prepare the model"))
 
     def call(
         self, inputs: Json, shared: Sequence[Shared], places: Sequence[Shared], *, which: str = "first",
@@ -146,7 +170,10 @@ class Replayer:
             "shuffle": shuffle,
             "choices": choices, "launches": launches, "seed": self._seed if seed is None else seed, "watch": watch,
         }  # fmt: skip
-        reply = self._asked(message, [*shared, *places], "run forward")
+        exchange = _Exchange(message, [*shared, *places], "run forward")
+        if self._on_gpu:
+            self._calls = [*self._calls[:1], exchange] if which == "later" else [exchange]
+        reply = self._asked(*exchange)
         try:
             told = Reply.model_validate({k: reply[k] for k in Reply.model_fields if k in reply})
         except (KeyError, ValidationError) as error:
@@ -220,7 +247,7 @@ class Replayer:
             process.send(whole, descriptors)
             reply = process.receive(max(self._until - time.monotonic(), 0.05))
         except ProcessDied as death:
-            raise self._over(_died(death, process, doing)) from death
+            raise self._over(died(death, process, doing)) from death
         except ProcessTimedOut as error:
             told = (
                 f"no answer within {self._budget:g} s while the judge asked to {doing}: an endless loop, or "
@@ -239,8 +266,33 @@ class Replayer:
             for name in blocks:  # which may not have been mapped
                 self._mapped.pop(name, None)
             raise
+        except _ContextDied as death:
+            self._end()
+            raise Failed(self._step_named(death.failure)) from death
+
+    def _step_named(self, failure: Failure) -> Failure:
+        """The failure of a GPU's context, with the step that did it: a fresh process repeats the last call and waits
+        for the device after every step. As it was where that ends otherwise.
+        """
+        if self._one_by_one or self._opening is None or failure.fault is Fault.TIMEOUT:
+            return failure
+        until, budget, self._one_by_one = self._until, self._budget, True
+        self._until, self._budget = time.monotonic() + ONE_BY_ONE_SECONDS, ONE_BY_ONE_SECONDS
+        try:
+            self._start()
+            for message, shared, doing in (self._opening, *self._calls):
+                self._asked({**message, "one_by_one": True, "watch": False}, shared, doing)
+        except Failed as again:
+            return again.failure if again.failure.fault is failure.fault else failure
+        except (NeedsGpu, InfrastructureError):
+            return failure
+        finally:
+            self._end()
+            self._until, self._budget, self._one_by_one = until, budget, False
+        return failure.with_(message=f"{failure.message}; not when each step was waited for")
 
     def _read(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """Raises Failed, NeedsGpu and _ContextDied."""
         if "needs_gpu" in reply:
             raise NeedsGpu(clean_text(reply["needs_gpu"], 200).replace("\n", " "))
         if "failure" not in reply:
@@ -249,7 +301,7 @@ class Replayer:
             failure = capped(Failure.model_validate(reply["failure"]))
         except ValidationError as error:
             raise self._over(forged("an answer has not the form of one: ValidationError")) from error
-        raise self._over(failure) if reply.get("dead") else Failed(failure)
+        raise _ContextDied(failure) if reply.get("dead") else Failed(failure)
 
     def _lent(self, shared: Iterable[Shared]) -> tuple[list[str], list[str], list[int]]:
         """Names of allocations that the process has not mapped yet, names that it may unmap, and the descriptors of the
@@ -277,54 +329,3 @@ def _name(shared: Shared) -> str:
         return str(shared.spec["ipc"])
     shared.spec["block"] = str(os.fstat(shared.fds[0]).st_ino)
     return str(shared.spec["block"])
-
-
-def part_of(traced: Traced, trace: Trace) -> str:
-    """One trace with the kernels that it launches, as text."""
-    steps = [*trace.setup, *trace.first, *(trace.later or ())]
-    launched = {step.kernel for step in every(steps) if isinstance(step, Launch)}
-    part = Traced(
-        version=traced.version, functions=traced.functions, kernels={k: traced.kernels[k] for k in launched},
-        traces=(trace,)
-    )  # fmt: skip
-    return part.model_dump_json()
-
-
-def _as_messages(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Compiled kernels of one trace (tools/compiling/compiler.py): the process cannot read the judge's files."""
-    steps = [*trace.setup, *trace.first, *(trace.later or ())]
-    launched = {step.kernel for step in every(steps) if isinstance(step, Launch)}
-    return {
-        key: {
-            "binary": base64.b64encode(binaries[key].binary).decode(),
-            "reversed": base64.b64encode(binaries[key].reversed).decode(),
-            "metadata": binaries[key].metadata,
-            "signature": traced.kernels[key].signature,
-            "failure": failure.model_dump(mode="json") if (failure := binaries[key].failure) else None,
-        }
-        for key in launched
-    }
-
-
-def _seconds(reply: Mapping[str, Any]) -> float:
-    value = reply.get("seconds")
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def forged(message: str) -> Failure:
-    """Returns the failure of a trace that no honest tracer writes."""
-    return Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=message)
-
-
-def capped(failure: Failure) -> Failure:
-    """What the process says of the candidate is data: capped text, and no claim to be a mismatch."""
-    return Failure(
-        fault=failure.fault, cheat=failure.cheat, message=clean_text(failure.message, 700), where=failure.where,
-        trace=clean_text(failure.trace, 2000)
-    )  # fmt: skip
-
-
-def _died(death: ProcessDied, process: Process, doing: str) -> Failure:
-    said = process.output.strip().splitlines()
-    tail = f"; last output: {said[-1][:200]}" if said else ""
-    return Failure(fault=Fault.CRASH, message=f"{death.describe()} while the judge asked to {doing}{tail}")

@@ -19,6 +19,7 @@ from kernelwright.tools.comparing.comparison import describe
 from kernelwright.tools.comparing.forms_of_outputs import shared_memory
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.replaying.explanation import failure_of
+from kernelwright.tools.replaying.gpu.one_by_one import OneByOne, count_launches
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.mapped_memory import Mapped
 from kernelwright.tools.replaying.replay import Replay
@@ -110,16 +111,18 @@ class Service:
         state = {name: self._mapped.tensor(spec) for name, spec in message["state"].items()}
         self._replay = Replay(trace, state, self._device, message["seed"])
         self._machine.open(self._traced, message.get("binaries") or {})
-        return {"seconds": self._prepared(), "prepares": bool(self._replay.preparation)}
+        around = OneByOne(self._traced, "the set-up", self._machine.finish) if message.get("one_by_one") else None
+        return {"seconds": self._prepared(around), "prepares": bool(self._replay.preparation)}
 
     def do_prepare(self, message: Message) -> Message:
         """Runs the preparation of the opened trace once more; its time in seconds."""
         return {"seconds": self._prepared()}
 
-    def _prepared(self) -> float:
+    def _prepared(self, around: OneByOne | None = None) -> float:
         began = time.perf_counter()
         replay = self._opened()
         call = self._call = self._machine.call_of_setup()
+        call.around = around
         replay.prepare(call)
         self._machine.finish()
         self._machine.prepared()
@@ -166,6 +169,9 @@ class Service:
             replay, message["which"], poison=message["poison"], shuffle=message["shuffle"]
         )
         call.choices, call.launches = message["choices"], message["launches"]
+        if message.get("one_by_one"):
+            of = count_launches(replay.steps(message["which"]), call.chosen)
+            call.around = OneByOne(self._traced, str(of), self._machine.finish)
         watch = Watch(inputs, replay.state) if message.get("watch") else None
         if watch is not None:
             call.launch = watch.launching(call.launch)

@@ -21,16 +21,16 @@ MOST_SCRATCH = 4 << 30
 """Bytes of scratch memory that one launch may ask for."""
 
 _DEAD = {
-    700: (Fault.OUT_OF_BOUNDS, "a kernel read or wrote an illegal address"),
-    717: (Fault.OUT_OF_BOUNDS, "a kernel used an address of the wrong address space"),
-    716: (Fault.OUT_OF_BOUNDS, "a kernel used a misaligned address"),
-    710: (Fault.RUNTIME, "a device-side assertion of a kernel failed"),
-    702: (Fault.TIMEOUT, "the driver ended a kernel that ran for too long"),
-    714: (Fault.CRASH, "a kernel overran its stack"),
-    715: (Fault.CRASH, "a kernel ran an illegal instruction"),
-    718: (Fault.CRASH, "a kernel jumped to an illegal address"),
-    719: (Fault.CRASH, "a kernel failed while it ran"),
-    721: (Fault.CRASH, "a kernel was ended: its cluster failed"),
+    700: (Fault.OUT_OF_BOUNDS, "{} read or wrote an illegal address"),
+    717: (Fault.OUT_OF_BOUNDS, "{} used an address of the wrong address space"),
+    716: (Fault.OUT_OF_BOUNDS, "{} used a misaligned address"),
+    710: (Fault.RUNTIME, "a device-side assertion of {} failed"),
+    702: (Fault.TIMEOUT, "the driver ended {}: it ran for too long"),
+    714: (Fault.CRASH, "{} overran its stack"),
+    715: (Fault.CRASH, "{} ran an illegal instruction"),
+    718: (Fault.CRASH, "{} jumped to an illegal address"),
+    719: (Fault.CRASH, "{} failed while it ran"),
+    721: (Fault.CRASH, "{} was ended: its cluster failed"),
 }
 """CUresult -> what a kernel did. The context is dead afterwards."""
 _REFUSED = {
@@ -217,15 +217,16 @@ def _refused(error: DriverError, name: str) -> Failed:
 class DeviceDied(Failed):
     """A kernel has ended the CUDA context: nothing runs in this process any more."""
 
-    def __init__(self, code: int) -> None:
-        fault, told = _DEAD.get(code, (Fault.CRASH, "the GPU's context is dead"))
-        super().__init__(Failure(fault=fault, message=f"{told} ({cuda_kernels.name_of(code)})"))
+    def __init__(self, code: int, what: str = "a kernel") -> None:
+        """what: that did it; the driver does not say which kernel it was."""
+        fault, told = _DEAD.get(code, (Fault.CRASH, "{} ended the GPU's context"))
+        super().__init__(Failure(fault=fault, message=f"{told.format(what)} ({cuda_kernels.name_of(code)})"))
 
 
-def synchronize() -> None:
-    """Waits until the device has done everything. Raises DeviceDied for what a kernel did."""
+def synchronize(what: str = "a kernel") -> None:
+    """Waits until the device has done everything. Raises DeviceDied for what a kernel did, which is called `what`."""
     if code := cuda_kernels.device_error():
-        raise DeviceDied(code)
+        raise DeviceDied(code, what)
 
 
 def failure_of(error: BaseException) -> tuple[Failure, bool]:

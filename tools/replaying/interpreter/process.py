@@ -98,7 +98,7 @@ class OnCpu:
         if replay.has_later and which != "later":
             self._first = self._arena.mark()
 
-    def finish(self) -> None:
+    def finish(self, what: str = "a kernel") -> None:
         """Nothing runs in the background."""
 
     def noted(self) -> dict[str, Any]:
