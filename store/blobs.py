@@ -144,7 +144,7 @@ def keep(connection: Connection, table: str, rows: Sequence[dict[str, Any]]) -> 
     dialect = connection.dialect.name
     new = {row["hash"]: row for row in rows}
     there = {} if dialect in ("sqlite", "postgresql") else ids_by_hash(connection, table, new)
-    if missing := [row for hash, row in new.items() if hash not in there]:
+    if missing := [new[hash] for hash in sorted(new.keys() - there.keys())]:  # in one order: no deadlock on a server
         there.update((hash, id) for hash, id in connection.execute(_insert(table, dialect), missing))
     return there | ids_by_hash(connection, table, new.keys() - there.keys())
 

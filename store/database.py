@@ -71,6 +71,11 @@ class Store:
         """The path, or the URL without its password."""
         return self._engines.where
 
+    @property
+    def address(self) -> str:
+        """What opens it again. A server's has the password: neither show nor store it."""
+        return self._engines.address
+
     def close(self) -> None:
         """Lets go of what it holds, whether or not that could be written."""
         self._retire()

@@ -96,8 +96,7 @@ _ADVICE: dict[StoreTrouble, str] = {
     "kept)",
     StoreTrouble.CORRUPT: "is damaged: keep a copy, then save what can be read with `sqlite3 FILE .recover`",
     StoreTrouble.UNREACHABLE: "does not answer or refuses the login: check that the server runs, and the URL's "
-    "user, host and "
-    "port",
+    "user, password, host, port and name of the database",
     StoreTrouble.INVALID: "refused a row that contradicts those it has",
 }
 
@@ -109,7 +108,8 @@ def trouble_of(error: BaseException) -> StoreTrouble:
     if isinstance(code, int):
         return _SQLITE.get(code & 0xFF, StoreTrouble.OTHER)
     state = getattr(cause, "sqlstate", None) or ""
-    if not state and isinstance(error, DBAPIError) and type(cause).__name__ == "OperationalError":
+    kinds = {kind.__name__ for kind in type(cause).__mro__}
+    if not state and isinstance(error, DBAPIError) and "OperationalError" in kinds:
         return StoreTrouble.UNREACHABLE  # libpq gives no code where there was no connection
     return _SQLSTATES.get(state) or _SQLSTATES.get(state[:2]) or StoreTrouble.OTHER
 

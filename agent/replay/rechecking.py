@@ -148,10 +148,10 @@ def recheck(asked: RecheckRequest, db: str | None, say: Callable[[str], None]) -
             only_on_a_gpu=len(kept), changed=tuple(_changed(store, entries, on_gpu)), not_judged=tuple(work.not_judged),
             interrupted=interrupted,
         )  # fmt: skip
-        formulas = store.formulas(chosen)
+        formulas, address = store.formulas(chosen), store.address
     if formulas and not interrupted:
         say("computing the rewards of the new verdicts")
-        found = found.with_(rewards=rewards_again(found.database, asked.run, formulas))
+        found = found.with_(rewards=rewards_again(address, asked.run, formulas))
     return found
 
 

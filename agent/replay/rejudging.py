@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from kernelwright.agent.selecting import candidate_filter, trajectory_id
 from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
+from kernelwright.store.connection.server import password_apart, without_password
 from kernelwright.store.database import Store
 from kernelwright.store.models import Trajectory
 from kernelwright.store.records import TrajectoryFilter, Turn, fingerprint
@@ -213,21 +215,14 @@ def _one(database: str, run: str | None, formula: str) -> RewardsAgain:
     name, _, version = formula.partition("@")
     chosen = ["--run", run] if run is not None else []
     if "+" in version:
-        again = f"rl rewards --db {database} --reward FILE.json"
+        again = f"rl rewards --db {without_password(database)} --reward FILE.json"
         return RewardsAgain(formula=formula, note=f"its weights are in a file of yours: {again} computes them")
-    command = [
-        sys.executable,
-        "-m",
-        "kernelwright.rl",
-        "rewards",
-        "--db",
-        database,
-        "--reward",
-        name,
-        *chosen,
-        "--json",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=REWARDS_TIMEOUT_SECONDS, check=False)
+    bare, secret = password_apart(database)
+    words = ["rewards", "--db", bare, "--reward", name, *chosen, "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "kernelwright.rl", *words], capture_output=True, text=True,
+        timeout=REWARDS_TIMEOUT_SECONDS, check=False, env={**os.environ, **secret},
+    )  # fmt: skip
     try:
         told = json.loads(done.stdout)
         return RewardsAgain(formula=str(told["formula"]), stored=int(told["stored"]))

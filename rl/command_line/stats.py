@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ from kernelwright.rl.command_line.options.shared import AsJson, Debug
 
 
 def stats(
-    db: Annotated[Path, typer.Argument(help="The database that the agent logged to.")],
+    db: Annotated[str, typer.Argument(help="The database that the agent logged to: a file, or the URL of a server.")],
     run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
     problem: Annotated[str | None, typer.Option(help="Only this problem.")] = None,
     revision: Annotated[str | None, typer.Option(help="Only turns of this policy revision.")] = None,
@@ -31,11 +30,11 @@ def stats(
     from kernelwright.store.records import CandidateFilter
 
     chosen = CandidateFilter(run=run, problem=problem, policy_revision=revision)
-    with Store.open(str(db), create=False, readonly=True) as store:
+    with Store.open(db, create=False, readonly=True) as store:
         found = stats_of(store, choose_formula(store, reward, chosen), chosen)
     if found.turns == 0:
         narrow = " with this filter" if run or problem or revision else ""
-        raise InputError(f"{db} holds no turn{narrow}: agent solve and agent batch write them")
+        raise InputError(f"{store.where} holds no turn{narrow}: agent solve and agent batch write them")
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:

@@ -23,6 +23,7 @@ from kernelwright.rl.training.safety.alarms import Limits, TrainingAlarm
 from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
 from kernelwright.rl.training.trl_settings import warm_up_steps
 from kernelwright.rl.training.watching import Watch, Watching, unwatched
+from kernelwright.store.connection.server import without_password
 from kernelwright.store.database import Store
 from kernelwright.tools.report import InfrastructureError
 
@@ -64,7 +65,7 @@ def _train(
         trainer, rows = build(options, subject, model, material)
     checkpoint = newest(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"])
-    facts = {"method": str(plan.method), "formula": plan.formula, "trained_from": options.db}
+    facts = {"method": str(plan.method), "formula": plan.formula, "trained_from": without_password(options.db)}
     watching = Watching(
         subject, options.work, watch, _limits(options), max_minutes=options.max_minutes, earlier=earlier, facts=facts
     )

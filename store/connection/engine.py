@@ -1,4 +1,4 @@
-"""SQLAlchemy engines for SQLite files and PostgreSQL servers, and the check for network file systems.
+"""SQLAlchemy engines for SQLite files (server.py: for servers), and the check for network file systems.
 
 SQLite runs in WAL mode with foreign keys and a busy timeout. The single writer begins with BEGIN IMMEDIATE, and readers
 set `query_only`. Every commit survives kill -9. Transactions that finish a turn run with `synchronous=FULL`, so that
@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Engine, create_engine, make_url
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from kernelwright.store.errors import StoreError, StoreTrouble
@@ -44,6 +42,8 @@ class Engines:
 
     where: str
     """The path, or the URL without its password."""
+    address: str
+    """What opens it again: the path, or the URL with its password."""
     path: Path | None
     """None for a server."""
     writer: Engine | None
@@ -55,42 +55,6 @@ class Engines:
         self.reader.dispose()
         if self.writer is not None:
             self.writer.dispose()
-
-
-def address_of(where: str | Path) -> Path | URL:
-    """A path, or the URL of a server. Raises StoreError for a database in memory: nothing would be kept."""
-    text = str(where)
-    if "://" not in text and text != ":memory:":
-        return Path(text).expanduser()
-    try:
-        url = make_url(text if "://" in text else "sqlite://")
-    except ArgumentError as error:
-        raise StoreError(
-            f"{text} is no database URL: give FILE.db or postgresql://USER@HOST/NAME", StoreTrouble.INVALID
-        ) from error
-    if url.get_backend_name() != "sqlite":
-        return url
-    if not url.database or url.database == ":memory:":
-        raise StoreError("a database in memory would be lost: give the path of a file", StoreTrouble.INVALID)
-    return Path(url.database).expanduser()
-
-
-def open_server(url: URL, readonly: bool) -> Engines:
-    """PostgreSQL, or whatever SQLAlchemy has a driver for."""
-    if url.drivername == "postgresql":
-        url = url.set(drivername="postgresql+psycopg")
-    try:
-        engine = create_engine(url, pool_pre_ping=True)
-    except (NoSuchModuleError, ModuleNotFoundError) as error:
-        raise StoreError(
-            f"no driver for {url.drivername}: pip install 'kernelwright[postgres]' for PostgreSQL, "
-            "SQLAlchemy's own for "
-            "others",
-            StoreTrouble.UNREACHABLE,
-        ) from error
-    return Engines(
-        where=url.render_as_string(hide_password=True), path=None, writer=None if readonly else engine, reader=engine
-    )
 
 
 def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engines:
@@ -108,7 +72,7 @@ def open_file(path: Path, *, create: bool, readonly: bool, wait: float) -> Engin
         )
     reader = _sqlite_engine(path, _reading_mode(path, readonly), wait, query_only=True)
     writer = None if readonly else _sqlite_engine(path, "mode=rwc" if create else "mode=rw", wait, query_only=False)
-    return Engines(where=str(path), path=path, writer=writer, reader=reader)
+    return Engines(where=str(path), address=str(path), path=path, writer=writer, reader=reader)
 
 
 def _reading_mode(path: Path, readonly: bool) -> str:

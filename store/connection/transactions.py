@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import configure_mappers
 from sqlmodel import Session
 
-from kernelwright.store.connection.engine import DURABLE, Engines, address_of, open_file, open_server, set_journal
+from kernelwright.store.connection.engine import DURABLE, Engines, open_file, set_journal
+from kernelwright.store.connection.server import address_of, open_server
 from kernelwright.store.errors import StoreError, StoreTrouble, explained
 from kernelwright.store.migrations import CURRENT, migrate, version_of
 
@@ -89,20 +90,26 @@ def open_engines(where: str | Path, *, create: bool, readonly: bool, wait: float
     if isinstance(address, Path):
         engines = open_file(address, create=create, readonly=readonly, wait=wait)
     else:
-        engines = open_server(address, readonly)
+        engines = open_server(address, readonly, wait)
     try:
         with explained(engines.where):
-            _prepare(engines, wait)
+            _prepare(engines, wait, create)
     except StoreError:
         engines.dispose()
         raise
     return engines
 
 
-def _prepare(engines: Engines, wait: float) -> None:
+def _prepare(engines: Engines, wait: float, create: bool) -> None:
     """Checks whose database it is before anything is changed, then brings it to the current version."""
     with (engines.writer or engines.reader).begin() as connection:
         version = version_of(connection, engines.where)
+    if version == 0 and engines.path is None and (engines.writer is None or not create):
+        raise StoreError(
+            f"the database {engines.where} holds nothing yet: agent solve and agent batch write to it; --db names "
+            "another",
+            StoreTrouble.MISSING,
+        )
     if engines.writer is None:
         if version < CURRENT:
             raise StoreError(

@@ -49,11 +49,11 @@ def worth(completion: Completion) -> bool:
     return sum(token < LOW for token in completion.token_ids or ()) >= 5
 
 
-def logged(folder: Path, model: Path, samples: int = 24, **changes) -> Path:
+def logged(folder: Path, model: Path, samples: int = 24, where: str | None = None, **changes) -> Path:
     """What the tiny policy really says to a few prompts, judged by the toy task."""
     path = folder / "runs.db"
     policy = open_policy(f"transformers:{model}", device="cpu", at_once=64)
-    with Store.open(path) as store:
+    with Store.open(where or path) as store:
         for number, name in enumerate(PROMPTS):
             for sample, (request, completion) in enumerate(
                 ask(policy, name, range(1000 * number, 1000 * number + samples))

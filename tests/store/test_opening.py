@@ -4,7 +4,6 @@ lost.
 
 import os
 import shutil
-import socket
 import sqlite3
 import subprocess
 import tempfile
@@ -115,21 +114,10 @@ def test_nonsense_urls_and_missing_drivers_are_told_apart():
     assert "no driver for nosuch" in refused(StoreTrouble.UNREACHABLE, "nosuch://host/name")
 
 
-def test_a_server_that_is_down_or_lets_nobody_in_says_so_without_the_password():
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    line = refused(StoreTrouble.UNREACHABLE, f"postgresql://me:secret@127.0.0.1:{port}/runs")
-    assert "does not answer" in line
-    assert "secret" not in line
+def test_tables_of_another_program_on_a_server_are_left_alone(postgres_url):
+    import psycopg
 
-
-def test_a_server_without_that_database_says_so(postgres):
-    refused(StoreTrouble.UNREACHABLE, f"{postgres[0]}/nosuch")
-
-
-def test_tables_of_another_program_on_a_server_are_left_alone(postgres_url, postgres):
-    with postgres[1].connect(postgres_url, autocommit=True) as other:
+    with psycopg.connect(postgres_url, autocommit=True) as other:
         other.execute("CREATE TABLE run (id INTEGER)")
     assert "belongs to another program" in refused(StoreTrouble.FOREIGN, postgres_url)
 

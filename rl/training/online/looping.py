@@ -156,7 +156,7 @@ def _from_its_log(own: OnlineOptions, name: str, judges: Judges, say: Say, watch
         label = f"collect-{own.output.parent.name}-{name}-{subject.revision[:8]}"
         rounds = Rounds(store, sampler.policy, judges, own, formula_of(own), label)
         rounds.run(0, ProblemSource(own.problems, own.seed, own.against).at(0, own.prompts))
-        run, where = rounds.run_name(0, "step"), store.where
+        run, where = rounds.run_name(0, "step"), store.address
     fields = {name: getattr(own, name) for name in LogOptions.model_fields if name in OnlineOptions.model_fields}
     fields |= {"db": where, "filters": (f"run={run}",), "method": method}
     train_from_log(LogOptions(**fields), show=lambda plan: say(f"{plan.method}: {plan.why}"), say=say, watch=watch)
