@@ -79,6 +79,9 @@ def _wished(kernel: Kernel, depth: int) -> dict[str, int]:
         return {"X": tile.columns, "Y": tile.rows, "R0": tile.depth}
     if kernel.kind == "pointwise":
         line = 256 if kernel.text.count("tl.load(") >= MANY_LOADS else 1024
+        if len(kernel.blocks) == 2 and not _side_by_side_in_rows(kernel):
+            columns = min(line, kernel.hints.get("X", line))
+            return {"X": columns, "Y": line // columns}
         return [{"X": line}, {"X": 32, "Y": 32}, {"X": 16, "Y": 16, "Z": 4}][len(kernel.blocks) - 1]
     if kernel.persistent:
         return {"X": max(1, 1024 // depth) if depth <= 256 else 1}
@@ -86,6 +89,24 @@ def _wished(kernel: Kernel, depth: int) -> dict[str, int]:
         return {"X": max(1, 2048 // min(2048, kernel.hints.get("R0", 2048))), "R0": 2048}
     outer = kernel.hints.get("X", 1) >= kernel.hints.get("R0", 1)
     return {"X": 64, "R0": 16} if outer else {"X": 8, "R0": 256}
+
+
+def _side_by_side_in_rows(kernel: Kernel) -> bool:
+    """Whether the elements of some tensor lie side by side where the second index runs, as in a transposition: a block
+    needs many rows then, and else none but what fills it.
+    """
+    for call in ast.walk(kernel.function):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("tl.load", "tl.store"):
+            terms: list[ast.expr] = [call.args[0]]
+            while terms:
+                term = terms.pop()
+                if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Add):
+                    terms += [term.left, term.right]
+                elif isinstance(term, ast.Name) and re.fullmatch(r"y\d+|yindex", term.id):
+                    return True
+                elif isinstance(term, ast.Call) and ast.unparse(term.func) == "tl.broadcast_to":
+                    terms.append(term.args[0])
+    return False
 
 
 def fitted(kernel: Kernel, block: str, size: int, extent: str) -> str:
