@@ -50,6 +50,10 @@ class Draw(StrEnum):
     """
 
 
+FEWEST_WITH_INFINITIES, MOST_WITHOUT_ONE = 64, 1 << 14
+"""Elements of a tensor: fewer need hold no infinity, and more hold both by themselves."""
+
+
 def apply(draw: Draw, inputs: list[Any]) -> None:
     """Maps the floating tensors of an own draw in place. Whole numbers and booleans stay."""
     import torch
@@ -120,9 +124,25 @@ def _map(tensor: Any, draw: Draw) -> None:
     if flat is None:
         tensor.copy_(_mapped(tensor.contiguous(), _MAPS[draw]))
     _map_flat(flat, draw)
+    if draw is Draw.INFINITE and FEWEST_WITH_INFINITIES <= tensor.numel() < MOST_WITHOUT_ONE:
+        _both_infinities(tensor)
     if draw is Draw.ZERO_ROWS and tensor.dim() and not _symmetric(tensor):
         rows = flat.view(-1, tensor.shape[-1]) if flat is not None else tensor.movedim(0, 0)
         rows[::3] = 0
+
+
+def _both_infinities(tensor: Any) -> None:
+    """Of 335 values one in 97 may hold no infinity of one sign, in place: the largest that is not huge becomes one
+    then, or the smallest, unless that is a number which many elements are.
+    """
+    for sign in (1.0, -1.0):
+        if bool((tensor == sign * float("inf")).any()):
+            continue
+        plain = tensor * sign
+        largest = plain[plain < _huge(tensor)]
+        same = plain == largest.max() if largest.numel() else plain != plain
+        if 0 < int(same.sum()) <= 1 + tensor.numel() // 97 and bool((plain[same] != 0).all()):
+            tensor[same] = sign * float("inf")
 
 
 def _symmetric(tensor: Any) -> bool:
@@ -205,11 +225,16 @@ def _zero(x: Any, h: Any) -> Any:
     return torch.zeros_like(x) * _sign(h >> 9)
 
 
+def _huge(x: Any) -> float:
+    import torch
+
+    return 1e3 if x.dtype == torch.float16 else 4e6
+
+
 def _infinite(x: Any, h: Any) -> Any:
     import torch
 
-    huge = 1e3 if x.dtype == torch.float16 else 4e6
-    grown = torch.where((h >> 1) % 41 == 0, x.sign() * huge, x)
+    grown = torch.where((h >> 1) % 41 == 0, x.sign() * _huge(x), x)
     return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("inf")), grown) * _sign(h)
 
 
