@@ -102,3 +102,96 @@ def test_problems_that_take_a_tenth_of_the_memory_in_and_out_are_judged_in_a_bat
             )
         )
     assert [r.correct for r in reports] == [True] * len(sizes), [r.failure and r.failure.message for r in reports]
+
+
+WIDENING = """
+import torch
+import torch.nn as nn
+
+batch_size = BATCH
+in_channels = 64
+out_channels = 128
+
+
+class Model(nn.Module):
+    def __init__(self, in_channels, out_channels):
+        super().__init__()
+        self.widen = nn.Conv2d(in_channels, out_channels, 1, bias=False)
+
+    def forward(self, x):
+        return self.widen(x)
+
+
+def get_inputs():
+    return [torch.rand(batch_size, in_channels, 1024, 1024)]
+
+
+def get_init_inputs():
+    return [in_channels, out_channels]
+"""
+WIDENED = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copied(x, y, count, block: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    tl.store(y + i, tl.load(x + i, mask=i < count), mask=i < count)
+
+
+@triton.jit
+def widened(
+    x, weight, out, pixels, inside, outside, rows: tl.constexpr, columns: tl.constexpr, steps: tl.constexpr,
+):
+    image = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * rows + tl.arange(0, rows)
+    column = tl.program_id(2).to(tl.int64) * columns + tl.arange(0, columns)
+    total = tl.zeros((rows, columns), dtype=tl.float32)
+    for first in range(0, inside, steps):
+        step = first + tl.arange(0, steps)
+        left = tl.load(
+            weight + row[:, None] * inside + step[None, :], (row < outside)[:, None] & (step < inside)[None, :], 0.0
+        )
+        right = tl.load(
+            x + (image * inside + step[:, None]) * pixels + column[None, :],
+            (step < inside)[:, None] & (column < pixels)[None, :], 0.0,
+        )
+        total += tl.dot(left, right, input_precision="tf32")
+    tl.store(
+        out + (image * outside + row[:, None]) * pixels + column[None, :], total,
+        (row < outside)[:, None] & (column < pixels)[None, :],
+    )
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_channels, out_channels):
+        super().__init__()
+        self.widen = nn.Conv2d(in_channels, out_channels, 1, bias=False)
+
+    def forward(self, x):
+        weight = self.widen.weight
+        batch, inside, height, width = x.shape
+        outside, pixels = weight.shape[0], height * width
+        y = torch.empty_like(x)
+        copied[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), block=1024)
+        out = torch.empty((batch, outside, height, width), device=x.device, dtype=x.dtype)
+        grid = (batch, triton.cdiv(outside, 128), triton.cdiv(pixels, 128))
+        widened[grid](y, weight, out, pixels, inside, outside, rows=128, columns=128, steps=32, num_warps=8)
+        return out
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.1, 0.15])
+def test_a_convolution_in_tf32_whose_inputs_and_outputs_take_a_seventh_of_the_memory_is_judged_and_timed(share):
+    """Its answers are compared by how far the reference itself is off in tf32: several outputs more."""
+    whole = torch.cuda.get_device_properties(0).total_memory
+    batch = int(share * whole) // (4 * (64 + 128) << 20)
+    large = Problem(name=f"convolution of {batch} images", source=WIDENING.replace("BATCH", str(batch)))
+    with Evaluator("cuda:0", workers=1) as evaluator:
+        report = evaluator.evaluate(large, WIDENED, Options(torch_compile=False))
+    assert report.correct, report.failure
+    assert report.profile is not None

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.comparison import ComparedOutput, measure, measure_finite_part, measure_with_nan
+from kernelwright.tools.comparing.pieces import PIECE_ELEMENTS, pieces
 from kernelwright.tools.comparing.tolerance import Tensor, Tolerance
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.references.input_distributions import Draw
@@ -33,8 +34,6 @@ LARGEST_SQUARED = 1e19
 """Whose square float32 still holds: larger errors are left out of a mean."""
 TINIEST_RMS = 1e-300
 """Stands for the RMS of an error that is 0, where something is divided by it."""
-PIECE_ELEMENTS = 1 << 26
-"""Elements of an output that are computed with at a time."""
 
 
 def measure_by_draw(
@@ -94,10 +93,11 @@ def _off_by(base: Tensor, errors: Tensor, shaken: Tensor | None) -> Tensor:
     errors.nan_to_num_(nan=0.0, posinf=0.0)  # they are nobody else's
     some = sum(int(((piece > 0) & (piece < LARGEST_SQUARED)).sum()) for piece in _pieces(errors))
     least = TF32_LEAST_RMS * _rms(errors) * (errors.numel() / max(some, 1)) ** 0.5
-    off = errors.clamp(min=least).mul_(TF32_SHARE)
+    off = errors.clamp_(min=least).mul_(TF32_SHARE)
     if shaken is not None:
-        gap = (shaken - base).abs_().nan_to_num_(nan=0.0, posinf=0.0)
-        off = torch.maximum(off, gap, out=off if off.dtype == gap.dtype else None)
+        for most, moved, right in pieces(off, shaken, base):
+            gap = (moved - right).abs_().nan_to_num_(nan=0.0, posinf=0.0)
+            torch.maximum(most, gap.to(most.dtype), out=most)
     return off.add_(base) if off.dtype == base.dtype else base + off
 
 

@@ -138,7 +138,7 @@ def measure(
     exact: the reference in float64 on the same inputs. None: eager stands in, and `tolerance` from another draw says
     how wrong eager itself is.
     shaken: the reference again, on inputs moved by a few ulps: where its output jumps, the problem is ill-conditioned
-    there and the candidate may move too. The judge's own (prepared.moved_outputs) is also off by what eager is off by
+    there and the candidate may move too. The judge's own (perturbed_outputs.py) is also off by what eager is off by
     nearby.
     draw: whose inputs they come from; rows that are one number each have a scale of their own
     (tools/comparing/tolerance.py).

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.own_work import judge as judge_work
-from kernelwright.tools.judging.size_checks import POISON_BYTES, SizeChecks
+from kernelwright.tools.judging.size_checks import MARGIN_BYTE, POISON_BYTES, SizeChecks
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.kept_problems import GpuMemory, nbytes_of
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem
 from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.references.shared_tensors import Buffers, Shared
@@ -37,6 +38,8 @@ PROFILE_SECONDS = 120.0
 """For everything that the candidate's process does while it is timed."""
 KEPT_SHARE = 10
 """Inputs of timed references are kept for the next candidate up to this part of the GPU's memory."""
+SPARING_PARTS = 16
+"""Inputs and expected outputs over this part of the GPU's memory are compared while nothing else takes memory."""
 MOST_KEPT = 24
 """References whose timing is kept."""
 
@@ -50,11 +53,19 @@ class Timed:
     expected: list[Expected]
     buffers: Buffers
     nbytes: int
-    """Of inputs and expected outputs."""
+    """Of inputs and expected outputs, those in float64 among them."""
 
     def held(self) -> int:
         """Bytes, with those of its graphs."""
         return self.nbytes + self.clock.held()
+
+    def put_inputs_back(self, changed: Iterable[int]) -> None:
+        """The inputs at these places of the first set hold what they held before a call changed them."""
+        import torch
+
+        for place in changed:
+            self.sets[0].values[place].copy_(self.expected[0].inputs[place])
+        torch.cuda.synchronize()  # the other process reads them next
 
     def release(self) -> None:
         """Gives its memory back."""
@@ -106,16 +117,28 @@ class Profiler:
         begun = time.monotonic()
         prepared = judge.prepared(base.problem, seed)
         timed = self.reference(judge, base.problem, prepared, seed)  # may replace the replayer's process
-        checks = SizeChecks(prepared, candidate.traced, base.index, judge.replayer, judge.buffers, [])
+        first = timed.sets[0]
+        for shared in first.shared:
+            shared.fill_margins(MARGIN_BYTE)
+        checks = SizeChecks(
+            prepared, candidate.traced, base.index, judge.replayer, judge.buffers, [],
+            inputs=(first.described, first.shared),
+        )  # fmt: skip
         checks.open(prepared.weights_seed, PROFILE_SECONDS, binaries)
         set_up_ms = judge.replayer.set_up() * 1e3
         checks.check(timed.expected[0], POISON_BYTES[0], 1, name="timed")
+        timed.put_inputs_back(prepared.mutated)
         judge.leave_room()
         places = checks.places
         choices = self.choices(judge, checks, timed)
+
+        def compare(index: int) -> None:
+            checks.compare([p.tensor for p in places], timed.expected[index], "timed")
+            judge.leave_room()  # what follows is timed in the candidate's process
+
         found = self.clock.measure(
-            judge.replayer, timed.clock, timed.sets, choices=choices, places=places,
-            compare=lambda index: checks.compare([p.tensor for p in places], timed.expected[index], "timed"),
+            judge.replayer, timed.clock, timed.sets, choices=choices, places=places, compare=compare,
+            sparing=SPARING_PARTS * timed.nbytes > GpuMemory(self.device).total(),
         )  # fmt: skip
         share = sum(step.share for step in found.steps if step.launch)
         if work is not None:
@@ -139,7 +162,7 @@ class Profiler:
         key = (problem.hash, seed >> 16)
         if key not in self._timed:
             first = judge.expected(problem, seed, Draw.OWN, 0)
-            nbytes = sum(t.nbytes for t in (*first.inputs, *first.eager) if hasattr(t, "nbytes"))
+            nbytes = nbytes_of(first)
             self._make_room(judge, nbytes)
             count = self.clock.sets_for(nbytes)
             expected = [first, *(judge.expected(problem, seed, Draw.OWN, 1) for _ in range(count - 1))]
@@ -197,7 +220,7 @@ def _input_set(buffers: Buffers, expected: Expected) -> InputSet:
 
     def place(tensor: Any) -> dict[str, Any]:
         made = buffers.together([tensor])[0]
-        made.fill_margins(0xFF)
+        made.fill_margins(MARGIN_BYTE)
         made.tensor.copy_(tensor)
         shared.append(made)
         return made.spec

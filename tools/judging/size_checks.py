@@ -5,6 +5,7 @@ Trusted side; raises Failed at the first thing that is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -14,6 +15,8 @@ from kernelwright.tools.comparing.by_draw import measure_by_draw
 from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, form, right
 from kernelwright.tools.comparing.comparison import describe as described
 from kernelwright.tools.comparing.forms_of_outputs import difference, overlaps, shared_memory
+from kernelwright.tools.comparing.on_the_host import asked_with_room, with_room
+from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.judging.state import (
     buffers_of,
     changed_weight,
@@ -27,8 +30,8 @@ from kernelwright.tools.references.prepared_problem import (
     Expected,
     PreparedProblem,
     names_an_equal,
-    outputs_of_perturbed_inputs,
     run_on,
+    tensors_of_run,
 )
 from kernelwright.tools.references.shared_tensors import Buffers, Shared
 from kernelwright.tools.references.weights import match
@@ -52,15 +55,12 @@ class SizeChecks:
     """Calls of one trace, compared with what one prepared problem expects."""
 
     def __init__(
-        self,
-        prepared: PreparedProblem,
-        traced: Traced,
-        index: int,
-        replayer: Replayer,
-        buffers: Buffers,
-        tolerances: list[Any],
-    ) -> None:
-        """index: which of the traces. tolerances: eager's own error by output, where float64 is; filled here."""
+        self, prepared: PreparedProblem, traced: Traced, index: int, replayer: Replayer, buffers: Buffers,
+        tolerances: list[Any], inputs: tuple[list[Any], Sequence[Shared]] = ([], ()),
+    ) -> None:  # fmt: skip
+        """index: which of the traces. tolerances: eager's own error by output, where float64 is; filled here. inputs:
+        described, and the memory for them that there is already.
+        """
         trace = traced.traces[index]
         assert trace is not None
         self.prepared, self.trace = prepared, trace
@@ -71,9 +71,8 @@ class SizeChecks:
         """The reference whose weights the candidate has."""
         self._weights: dict[str, tuple[str, Shared]] = {}
         self.bound: frozenset[str] = frozenset()  # the candidate's parameters and buffers that the judge loads
-        self._inputs: list[Shared] = []
         self._places: list[Shared] = []
-        self._tree: list[Any] = []
+        self._tree, self._inputs = inputs[0], list(inputs[1])
         self._tolerances = tolerances
         self.watched: Watched | None = None
         self.first: Expected | None = None
@@ -180,18 +179,16 @@ class SizeChecks:
         self._buffers.leave_room()
         which = "later" if self.trace.later is not None and not self._fresh else "first"
         self._fresh = False
-        reply = self._replayer.call(
-            self._tree,
-            self._inputs,
-            self._places,
-            which=which,
-            poison=poison,
-            shuffle=shuffle,
-            choices=shuffle if self.configuration is None else self.configuration,
-            launches=launches,
-            seed=expected.rng,
-            watch=watch,
-        )
+        choices = shuffle if self.configuration is None else self.configuration
+        reply = asked_with_room(
+            lambda: self._replayer.call(
+                self._tree, self._inputs, self._places, which=which, poison=poison, shuffle=shuffle, choices=choices,
+                launches=launches, seed=expected.rng, watch=watch,
+            ),
+            idle=lambda: [*expected.inputs, *expected.eager, *(expected.exact or ())],
+            needed=lambda: state_of(self.model).values(),
+            again=lambda: which == "first" and self._replayer.process is not None,
+        )  # fmt: skip
         places = iter(self._places)
         outputs = (next(places).tensor if isinstance(o, torch.Tensor) else None for o in self.returned(expected))
         inputs = [self._input(i) for i in sorted(self.prepared.mutated)]
@@ -202,11 +199,12 @@ class SizeChecks:
         import torch
 
         tensors = [v for v in expected.inputs if isinstance(v, torch.Tensor)]
+        if not self._places:
+            self._places = self._shared([o for o in self.returned(expected) if isinstance(o, torch.Tensor)])
         if not self._tree:
             self._inputs = self._shared(tensors)
             waiting = iter(self._inputs)
             self._tree = [wire.describe(v, lambda _: next(waiting).spec) for v in expected.inputs]
-            self._places = self._shared([o for o in self.returned(expected) if isinstance(o, torch.Tensor)])
             return
         for shared, value in zip(self._inputs, tensors, strict=True):
             shared.tensor.copy_(value)
@@ -285,9 +283,7 @@ class SizeChecks:
 
         Where an answer is wrong only by what the reference itself moves by, it is right. Raises Failed.
         """
-        moved = cache(lambda: outputs_of_perturbed_inputs(self.prepared, expected))
-        run = partial(run_on, self.prepared, expected, expected.weights, expected.inputs)
-        tf32_errors = cache(lambda: errors_of_tf32_convolutions(run, expected.exact))
+        moved, tf32_errors = self._how_far_off(expected)
         updated = self.prepared.reference.updated
         buffers = dict(enumerate(updated, len(expected.eager) - len(updated)))
         for number, mine in enumerate(got):
@@ -310,6 +306,21 @@ class SizeChecks:
             self.checks.append(measured.check)
             if failure := failure_of(measured):
                 raise Failed(in_buffer(failure, buffers[number]) if number in buffers else failure)
+
+    def _how_far_off(self, expected: Expected) -> tuple[Callable[[], list[Any]], Callable[[], list[Any] | None]]:
+        """Two functions that each give one number an element, worked out when first asked for: the outputs off by what
+        the reference moves by, and by how much they are off in tf32.
+        """
+        needed = partial(tensors_of_run, expected)
+        perturbed = partial(outputs_of_perturbed_inputs, self.prepared, expected)
+        moved = cache(lambda: with_room(perturbed, lambda: expected.eager, needed))
+        run = partial(run_on, self.prepared, expected, expected.weights, expected.inputs)
+        in_tf32 = partial(errors_of_tf32_convolutions, run, expected.exact)
+
+        def idle() -> list[Any]:
+            return [*expected.eager, *(moved() if moved.cache_info().currsize else ())]
+
+        return moved, cache(lambda: with_room(in_tf32, idle, needed))
 
     def _diagnosed(self, failure: Failure, reply: Reply, expected: Expected, shuffle: int) -> Failure:
         """Why an answer is wrong: kernels that read beyond their tensors, or programs whose order decides."""

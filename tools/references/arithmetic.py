@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kernelwright.tools.comparing.pieces import pieces
+
 TF32_DROPPED_BITS = 13
 """Of fp32's mantissa: tensor cores read an operand's upper 19 bits (PTX ISA, wgmma and mma with .tf32)."""
 CHANCE_SEED = 1910
@@ -78,23 +80,30 @@ def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] |
         with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False):
             exact = run()
     errors = _distances(cut, exact)
-    by_chance = _distances(with_tf32_convolutions(run, _rounded_by_chance) or list(exact), exact)
-    for error, other in zip(errors, by_chance, strict=True):
+    by_chance = with_tf32_convolutions(run, _rounded_by_chance) or list(exact)
+    for error, other, plain in zip(errors, by_chance, exact, strict=True):
         if error is not None:
-            torch.maximum(error, other.nan_to_num_(nan=0.0, posinf=0.0), out=error)
+            for found, one, right in pieces(error, other, plain):
+                torch.maximum(found, (one - right).abs_().nan_to_num_(nan=0.0, posinf=0.0).to(found.dtype), out=found)
     return errors
 
 
 def _distances(made: list[Any], exact: list[Any]) -> list[Any]:
-    """Of each floating output; None for others. `made` is emptied: outputs of gigabytes are held no longer than
-    they are needed.
+    """Of each floating output, in its own type or float32; None for others. `made` is emptied: outputs of gigabytes are
+    held no longer than they are needed.
     """
     import torch
 
     found: list[Any] = []
     for place, plain in enumerate(exact):
         one, made[place] = made[place], None
-        found.append((one - plain).abs_() if isinstance(one, torch.Tensor) and one.is_floating_point() else None)
+        if not isinstance(one, torch.Tensor) or not one.is_floating_point():
+            found.append(None)
+            continue
+        wide = torch.promote_types(one.dtype, torch.float32)
+        found.append(torch.empty_like(one, dtype=wide, memory_format=torch.contiguous_format))
+        for gap, here, right in pieces(found[-1], one, plain):
+            gap.copy_((here - right).abs_())
     return found
 
 
@@ -140,9 +149,12 @@ def _rounded_by_chance(tensor: Any) -> Any:
     import torch
 
     chance = torch.Generator(tensor.device).manual_seed(CHANCE_SEED)
-    below = torch.randint(
-        1 << TF32_DROPPED_BITS, tensor.shape, generator=chance, device=tensor.device, dtype=torch.int32
-    )
-    whole = tensor.contiguous()
-    moved = (below.add_(whole.view(torch.int32)).bitwise_and_(-(1 << TF32_DROPPED_BITS))).view(torch.float32)
-    return torch.where(whole.isfinite() & moved.isfinite(), moved, whole)
+    rounded = torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    for out, piece in pieces(rounded, tensor):
+        below = torch.randint(
+            1 << TF32_DROPPED_BITS, piece.shape, generator=chance, device=piece.device, dtype=torch.int32
+        )
+        whole = piece.contiguous()
+        moved = (below.add_(whole.view(torch.int32)).bitwise_and_(-(1 << TF32_DROPPED_BITS))).view(torch.float32)
+        out.copy_(torch.where(whole.isfinite() & moved.isfinite(), moved, whole))
+    return rounded

@@ -12,8 +12,8 @@ from typing import Any
 
 from kernelwright.tools.comparing.bits import Remembered, same_bits
 from kernelwright.tools.comparing.comparison import Described, describe
-from kernelwright.tools.comparing.near_ties import IndexRecorder, as_good, naming_equals
-from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows, widened
+from kernelwright.tools.comparing.near_ties import IndexRecorder, as_good
+from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import (
@@ -30,8 +30,6 @@ EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
 MOST_MEMORY_SHARE_FOR_FLOAT64 = 16
 """Inputs and outputs of more than this part of a GPU's memory are not computed in float64."""
-ULPS, ROW_SHAKES = 16, 3
-"""How far inputs are moved to see what the reference makes of it, and how often as whole rows."""
 
 
 class DoesNotFit(InfrastructureError):
@@ -300,36 +298,6 @@ def precise(prepared: PreparedProblem, expected: Expected) -> list[Any] | None:
     return _answer(prepared, double(expected.weights), copies, expected.rng)
 
 
-def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -> list[Any]:
-    """The expected outputs, off by what an honest candidate may at least be off by: `measure` takes them as `shaken`.
-
-    The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs: each element
-    its own way, and each row as one, as rounding moves a sum of equal terms. One such move may leave a row by luck
-    where it was, hence several. None shows what is lost on the way: of 1 + tanh(x) near -1 little is left, and where a
-    row is one number eager may be right in all of it by luck. So floating outputs are off by no less than eager is on
-    inputs nearby, where the reference can be run on those. Nor by less than what follows from which of equal values
-    `topk` names.
-    """
-    import torch
-
-    shaken = run_on(prepared, expected, expected.weights, shake(expected.inputs, expected.rng, ULPS))
-    if expected.exact is None:
-        return shaken
-    try:
-        for seed in range(expected.rng + 1, expected.rng + 1 + ROW_SHAKES):
-            other = run_on(prepared, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
-            shaken = [_off_by(r, s, _gap(r, o)) for r, s, o in zip(expected.exact, shaken, other, strict=True)]
-        for last in (False, True):
-            with (naming := naming_equals(last)):
-                other = run_on(prepared, expected, expected.weights, expected.inputs)
-            if naming.seen:
-                shaken = [_off_by(r, s, _gap(r, o)) for r, s, o in zip(expected.exact, shaken, other, strict=True)]
-        errors = _errors_nearby(prepared, expected)
-        return [_off_by(r, s, error) for r, s, error in zip(expected.exact, shaken, errors, strict=True)]
-    except (ProblemError, torch.cuda.OutOfMemoryError):
-        return shaken
-
-
 def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, index: Any) -> bool:
     """Whether a candidate's whole numbers are indices of values as good as those that the reference's name
     (tools/comparing/near_ties.py).
@@ -351,14 +319,6 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
         return False
 
 
-def _errors_nearby(prepared: PreparedProblem, expected: Expected) -> list[Any]:
-    """|eager - float64| of each output, both on the same lessened inputs; None for whole numbers."""
-    nearby = lessen(expected.inputs, expected.rng)
-    exact = run_on(prepared, expected, double(expected.weights), doubled(nearby))
-    eager = run_on(prepared, expected, expected.weights, nearby)
-    return [_gap(r, e) for r, e in zip(exact, eager, strict=True)]
-
-
 def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:
     """Outputs, then the inputs that the reference changes (copies of those given), then the buffers that it updates."""
     import torch
@@ -367,19 +327,13 @@ def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: li
     return _answer(prepared, model, given, expected.rng)
 
 
-def _gap(a: Any, b: Any) -> Any:
-    """|a - b|, 0 where it is not finite; None for whole numbers and for what is no tensor."""
+def tensors_of_run(expected: Expected) -> list[Any]:
+    """All that is read where a draw's reference is run again, or its outputs are compared with float64's."""
     import torch
 
-    if not isinstance(a, torch.Tensor) or not (a.is_floating_point() or a.is_complex()):
-        return None
-    return (a - b).abs().nan_to_num_(nan=0.0, posinf=0.0)
-
-
-def _off_by(exact: Any, shaken: Any, error: Any) -> Any:
-    import torch
-
-    return shaken if error is None else exact + torch.maximum(_gap(exact, shaken), error)
+    held = [v for module in expected.weights.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
+    state = (*expected.weights.parameters(), *expected.weights.buffers())
+    return [*expected.inputs, *(expected.exact or ()), *state, *held]
 
 
 def perturbed_model(prepared: PreparedProblem, seed: int) -> Any:

@@ -185,7 +185,8 @@ class Service:
         if watch is not None:
             watch.ends_with(outputs)
             reply["watched"] = watch.as_message()
-        del outputs
+        del outputs, watch, call
+        self._call = None  # it holds the memory of the call
         self._machine.called(replay, message["which"])
         return reply
 

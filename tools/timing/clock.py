@@ -40,7 +40,8 @@ class Clock:
         self.uuid = _uuid_of(device)
 
     def sets_for(self, nbytes: int) -> int:
-        """How many sets of inputs there is room for, 2 at most. nbytes: inputs and outputs of one call.
+        """How many sets of inputs there is room for, 2 at most. nbytes: inputs and outputs of one call, in float64 too
+        where that is computed.
 
         Both processes hold outputs of every set, and the candidate's holds a copy of the inputs too.
         """
@@ -73,18 +74,20 @@ class Clock:
         choices: Mapping[int, int] | None = None,
         places: Sequence[Any] = (),
         compare: Callable[[int], None] | None = None,
+        sparing: bool = False,
     ) -> Measurement:
         """Times the opened trace, which passed every check, against its reference.
 
         choices: the alternative of each choice. places: shared memory for the outputs; `compare(index)` is called when
-        the outputs of a timed call on that set lie there, and raises Failed for wrong ones. Raises Failed, and
-        InfrastructureError where another program is at work on this GPU.
+        the outputs of a timed call on that set lie there, and raises Failed for wrong ones. sparing: it finds as much
+        memory as when nothing is timed. Raises Failed, and InfrastructureError where another program is at work on this
+        GPU.
         """
         import torch
 
         begun = time.monotonic()
         with torch.cuda.device(self.device):
-            return Measuring(self, process, reference, sets, choices or {}).run(places, compare, begun)
+            return Measuring(self, process, reference, sets, choices or {}, sparing).run(places, compare, begun)
 
     def neighbours(self) -> tuple[Neighbour, ...]:
         """Other GPUs of this machine that are at work now."""

@@ -88,6 +88,9 @@ class TimedReference(Protocol):
     def time_anew(self) -> None:
         """Measures the time of record again, because the clocks of the GPU have changed."""
 
+    def release(self) -> None:
+        """Gives the memory of captured graphs back."""
+
     def release_if_large(self) -> None:
         """Gives the memory of captured graphs back where it is much."""
 
@@ -117,9 +120,11 @@ class Measuring:
         reference: TimedReference,
         sets: Sequence[InputSet],
         choices: Mapping[int, int],
+        sparing: bool = False,
     ) -> None:
+        """sparing: what is captured on either side gives its memory back while answers are compared."""
         self._clock, self._process, self._reference = clock, process, reference
-        self._sets, self._choices = sets, choices
+        self._sets, self._choices, self._sparing = sets, choices, sparing
         self._blocks, self._eager = _Blocks(), list[float]()
         self._notes: list[str] = []
         self._turn = 0
@@ -170,6 +175,9 @@ class Measuring:
     def _open(self, everything: bool = False) -> float:
         """Both sides in the same mode. Milliseconds that the candidate's host code would take without a graph."""
         self._reference.open()
+        return self._open_candidate(everything)
+
+    def _open_candidate(self, everything: bool = False) -> float:
         message = {
             "do": "clock_open", "sets": [s.described for s in self._sets], "choices": list(self._choices.items()),
             "graphs": self._reference.graphs, "everything": everything,
@@ -257,10 +265,23 @@ class Measuring:
         specs = [[{"tensor": place.spec} for place in places]]
         message = {"do": "clock_check", "index": last, "sets": specs}
         reply = self._process.ask(message, seconds=ANSWER_SECONDS, shared=list(places))
-        if compare is not None:
-            _compare_timed(compare, last)
         with well_formed():
-            return bool(reply["disturbed"])
+            disturbed = bool(reply["disturbed"])
+        if compare is not None:
+            with self._room_meanwhile():
+                _compare_timed(compare, last)
+        return disturbed
+
+    @contextmanager
+    def _room_meanwhile(self) -> Iterator[None]:
+        """No graph nor copy of inputs takes memory, on either side, where there is to be room for what follows."""
+        if not self._sparing:
+            yield
+            return
+        self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
+        self._reference.release()
+        yield
+        self._open_candidate()
 
     # -------------------------------------------------------------- the rest
     def _steps(self) -> tuple[StepTime, ...]:

@@ -14,9 +14,10 @@ from torch.overrides import TorchFunctionMode
 
 from bench.tolerance import bf16, constant_rows, exp2_approx, fp16, headrooms, tf32, within
 from kernelwright.tools.comparing.comparison import measure
+from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw, apply
-from kernelwright.tools.references.prepared_problem import expect, outputs_of_perturbed_inputs, perturbed_model, set_up
+from kernelwright.tools.references.prepared_problem import expect, perturbed_model, set_up
 
 CATALOGUE = sorted((Path(__file__).parents[3] / "agent" / "problems" / "catalogue").glob("[!_]*.py"))
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from kernelwright.tools.comparing.near_ties import IndexRecorder, as_good, naming_equals
+from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.input_distributions import Draw
-from kernelwright.tools.references.prepared_problem import expect, outputs_of_perturbed_inputs, set_up
+from kernelwright.tools.references.prepared_problem import expect, set_up
 from kernelwright.tools.report import Fault
 
 REFERENCE = """

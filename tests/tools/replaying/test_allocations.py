@@ -10,9 +10,12 @@ torch = pytest.importorskip("torch")
 
 from kernelwright.tools.replaying import allocations as module  # noqa: E402
 from kernelwright.tools.replaying.allocations import Allocations, _Part  # noqa: E402
+from kernelwright.tools.replaying.gpu import process  # noqa: E402
 from kernelwright.tools.replaying.gpu.persistent_memory import merged  # noqa: E402
+from kernelwright.tools.replaying.replayer import part_of  # noqa: E402
+from kernelwright.tools.replaying.service import Service  # noqa: E402
 from kernelwright.tools.replaying.steps import Call, Steps  # noqa: E402
-from kernelwright.tools.tracing.trace import Operator  # noqa: E402
+from kernelwright.tools.tracing.trace import Operator, Trace  # noqa: E402
 
 
 def made(allocations, *shape, dtype=torch.float32):
@@ -142,3 +145,57 @@ def test_memory_between_margins_on_a_gpu_is_held_by_nothing_that_points_at_itsel
         assert alive() is None
     finally:
         gc.enable()
+
+
+class NoChannel:
+    """Of a process that is asked directly."""
+
+    def take_descriptors(self):
+        return []
+
+
+class NoKernels:
+    """Launches that do nothing."""
+
+    reverse = False
+
+    def __init__(self, *_):
+        pass
+
+    def load(self):
+        pass
+
+    def launch(self, *_):
+        pass
+
+
+def test_the_memory_of_a_call_is_given_back_before_it_is_answered(large_is_anything, monkeypatch, write):
+    """A call's output of gigabytes would lie there while the judge computes what it compares it with."""
+    memory, left = [], []
+    fresh = Allocations.fresh
+
+    def noted(self, form, fill):
+        tensor = fresh(self, form, fill)
+        memory.extend(weakref.ref(one) for one, _, _ in self._large[-1:])
+        return tensor
+
+    monkeypatch.setattr(Allocations, "fresh", noted)
+    monkeypatch.setattr(process.gpu, "Binaries", NoKernels)
+    monkeypatch.setattr(process.gpu, "synchronize", lambda: None)
+    machine = process.OnGpu("cpu")
+    monkeypatch.setattr(process, "LARGE_CALL_BYTES", 1)
+    monkeypatch.setattr(process, "give_back_unused", lambda: left.append([one() is not None for one in memory]))
+    service = Service(NoChannel(), "cpu", machine)
+    steps = (write.empty(1, 3, 5), write.op("relu_", {"t": 1}, out=1), write.empty(2, 3, 5))
+    trace = Trace(first=steps, inputs=(), first_outputs={"t": 2})
+    opened = {"do": "open", "traced": part_of(write.traced(trace), trace), "seed": 1, "state": {}, "binaries": {}}
+    assert "failure" not in service._reply(opened)
+    left.clear()
+    asked = {
+        "do": "call", "inputs": [], "places": [], "which": "first", "poison": 0xFF, "shuffle": 0, "choices": 0,
+        "launches": True, "seed": 1,
+    }  # fmt: skip
+    for _ in range(2):
+        reply = service._reply(asked)
+        assert reply.get("count") == 1, reply
+    assert left == [[False, False], [False] * 4]

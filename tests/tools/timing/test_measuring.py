@@ -57,7 +57,7 @@ class Reference:
     def __init__(self, ms=2.0, now=None, *, capturable=True):
         self.now, self.capturable = now or ms, capturable
         self.graphs, self.why = True, ""
-        self._record, self.anew = timing([ms] * 20), 0
+        self._record, self.anew, self.released = timing([ms] * 20), 0, 0
 
     def open(self, graphs=True):
         self.graphs = graphs and self.capturable
@@ -73,6 +73,9 @@ class Reference:
     def time_anew(self):
         self.anew += 1
         self._record = timing([self.now] * 20)
+
+    def release(self):
+        self.released += 1
 
     def release_if_large(self):
         pass
@@ -93,7 +96,7 @@ class Gpu:
 
 
 def measured(process, reference, gpu=None, **named):
-    found = Measuring(gpu or Gpu(), process, reference, SETS, {0: 2})
+    found = Measuring(gpu or Gpu(), process, reference, SETS, {0: 2}, named.get("sparing", False))
     return found.run((), named.get("compare"), time.monotonic())
 
 
@@ -198,3 +201,20 @@ def test_the_interval_holds_the_median_and_the_bound_is_least_kind():
     a, b = timing([1.0, 1.1, 0.9, 1.0, 1.05]), timing([2.0, 2.2, 1.9])
     assert a.low <= a.median <= a.high
     assert ratio(b, a) == (2.0, 1.9 / 1.1)
+
+
+def test_a_large_answer_is_compared_while_neither_side_keeps_graphs_and_then_the_launches_are_timed():
+    process, reference, seen = Process(), Reference(), []
+
+    def compare(index):
+        seen.append((process.asked[-1]["do"], reference.released))
+
+    found = measured(process, reference, compare=compare, sparing=True)
+    assert seen == [("clock_close", 1)]
+    after = [message["do"] for message in process.asked]
+    assert after[after.index("clock_check") :] == [
+        "clock_check", "clock_close", "clock_open", "clock_launches", "clock_close",
+    ]  # fmt: skip
+    assert found.steps
+    measured(process, reference, compare=compare)
+    assert seen[1:] == [("clock_check", 1)], "a small one beside them"

@@ -12,6 +12,7 @@ from typing import Any
 from kernelwright.tools.faults import clean_text
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.seeds import undisturbed
+from kernelwright.tools.replaying.gpu.persistent_memory import give_back_unused
 
 
 class CaptureFailed(Exception):
@@ -54,6 +55,7 @@ class Captured:
             with torch.cuda.stream(pool.stream):
                 self.lasting = _storages(call())
             torch.cuda.synchronize()
+            give_back_unused()  # of that call: a capture has memory of its own, and frees none for it
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(pool.stream), undisturbed():
             self._graph.capture_begin(pool.handle, capture_error_mode="thread_local")

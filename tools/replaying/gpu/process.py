@@ -7,7 +7,8 @@ from typing import Any
 
 from kernelwright.tools.replaying.allocations import Allocations
 from kernelwright.tools.replaying.gpu import launching as gpu
-from kernelwright.tools.replaying.gpu.timing import give_back_unused, timing_of
+from kernelwright.tools.replaying.gpu.persistent_memory import give_back_unused
+from kernelwright.tools.replaying.gpu.timing import timing_of
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
 from kernelwright.tools.replaying.values import Table

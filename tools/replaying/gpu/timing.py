@@ -17,15 +17,12 @@ from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.allocations import Allocations
 from kernelwright.tools.replaying.gpu.autotune_choice import as_rows, choices_of, ranked, time_alternatives
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
-from kernelwright.tools.replaying.gpu.persistent_memory import Survivors, merged, poison, poison_free
+from kernelwright.tools.replaying.gpu.persistent_memory import Survivors, give_back_unused, merged, poison, poison_free
 from kernelwright.tools.replaying.gpu.stopwatch import StepTimes, flush, host_time, keep_waiting, timed_block
 from kernelwright.tools.tracing.trace import Launch, Operator, Step, Traced
 
 MOST_REPORTED = 256
 """Rows of the table of launches."""
-
-KEPT_SHARE = 64
-"""The part of the GPU's memory that torch's allocator may keep unused in this process, for the next candidate."""
 
 Inputs = Sequence[Any]
 
@@ -179,15 +176,6 @@ class TimedTrace:
         for call in self._calls:
             call.release()
         self._calls = []
-
-
-def give_back_unused() -> None:
-    """Memory that torch's allocator keeps unused goes back to the device where it is much."""
-    import torch
-
-    unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    if unused > torch.cuda.mem_get_info()[1] // KEPT_SHARE:
-        torch.cuda.empty_cache()
 
 
 def _has_work(step: Any) -> bool:

@@ -1,0 +1,86 @@
+"""What the reference makes of inputs beside a draw's: how far off an honest candidate may be where a problem is
+ill-conditioned. In pieces, and with no more tensors at a time than it takes: each may take gigabytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from kernelwright.tools.comparing.near_ties import naming_equals
+from kernelwright.tools.comparing.pieces import pieces
+from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows
+from kernelwright.tools.problem import ProblemError
+from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
+from kernelwright.tools.references.reference import double, doubled
+
+ULPS, ROW_SHAKES = 16, 3
+"""How far inputs are moved to see what the reference makes of it, and how often as whole rows."""
+
+
+def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -> list[Any]:
+    """The expected outputs, off by what an honest candidate may at least be off by: `measure` takes them as `shaken`.
+
+    The reference on inputs moved by a few ulps shows where the problem is ill-conditioned in its inputs: each element
+    its own way, and each row as one, as rounding moves a sum of equal terms. One such move may leave a row by luck
+    where it was, hence several. None shows what is lost on the way: of 1 + tanh(x) near -1 little is left, and where a
+    row is one number eager may be right in all of it by luck. So floating outputs are off by no less than eager is on
+    inputs nearby, where the reference can be run on those. Nor by less than what follows from which of equal values
+    `topk` names.
+    """
+    import torch
+
+    shaken = run_on(prepared, expected, expected.weights, shake(expected.inputs, expected.rng, ULPS))
+    if expected.exact is None:
+        return shaken
+    try:
+        off = [_gap(r, s) for r, s in zip(expected.exact, shaken, strict=True)]
+    except torch.cuda.OutOfMemoryError:
+        return shaken
+    shaken = [s if gap is None else None for s, gap in zip(shaken, off, strict=True)]
+    with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
+        for seed in range(expected.rng + 1, expected.rng + 1 + ROW_SHAKES):
+            other = run_on(prepared, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
+            _raise_to(off, expected.exact, other)
+        for last in (False, True):
+            with (naming := naming_equals(last)):
+                other = run_on(prepared, expected, expected.weights, expected.inputs)
+            if naming.seen:
+                _raise_to(off, expected.exact, other)
+        del other
+        _raise_to(off, *_both_nearby(prepared, expected))
+    return [s if gap is None else _beside(r, gap) for r, s, gap in zip(expected.exact, shaken, off, strict=True)]
+
+
+def _both_nearby(prepared: PreparedProblem, expected: Expected) -> tuple[list[Any], list[Any]]:
+    """Float64's outputs and eager's, both on the same lessened inputs."""
+    nearby = lessen(expected.inputs, expected.rng)
+    exact = run_on(prepared, expected, double(expected.weights), doubled(nearby))
+    return exact, run_on(prepared, expected, expected.weights, nearby)
+
+
+def _gap(a: Any, b: Any) -> Any:
+    """|a - b|, 0 where it is not finite; None for whole numbers and for what is no tensor."""
+    import torch
+
+    if not isinstance(a, torch.Tensor) or not (a.is_floating_point() or a.is_complex()):
+        return None
+    gap = a - b
+    return (gap.abs() if gap.is_complex() else gap.abs_()).nan_to_num_(nan=0.0, posinf=0.0)
+
+
+def _raise_to(gaps: list[Any], exact: list[Any], other: list[Any]) -> None:
+    """Each gap, where there is one, to no less than what lies between the other two. In pieces: each of these may take
+    gigabytes.
+    """
+    import torch
+
+    for gap, r, o in zip(gaps, exact, other, strict=True):
+        if gap is not None:
+            for most, one, two in pieces(gap, r, o):
+                torch.maximum(most, _gap(one, two), out=most)
+
+
+def _beside(exact: Any, gap: Any) -> Any:
+    """The exact output and the gap, which is no longer needed, added."""
+    return gap.add_(exact) if gap.dtype == exact.dtype else exact + gap

@@ -1,0 +1,25 @@
+"""Tensors of gigabytes gone through a part at a time, so that beside them little more is needed than they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+PIECE_ELEMENTS = 1 << 26
+"""Elements of each tensor in one part."""
+
+
+def pieces(*tensors: Any) -> Iterator[tuple[Any, ...]]:
+    """Tensors of one shape, cut alike along their first axes into views of at most PIECE_ELEMENTS each. They may lie in
+    memory in any way.
+    """
+    first = tensors[0]
+    if first.numel() <= PIECE_ELEMENTS or not first.dim():
+        yield tensors
+        return
+    rows = PIECE_ELEMENTS * len(first) // first.numel()
+    if not rows:
+        for row in range(len(first)):
+            yield from pieces(*(t[row] for t in tensors))
+        return
+    yield from zip(*(t.split(rows) for t in tensors), strict=True)
