@@ -27,6 +27,7 @@ from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.lines import broken, short_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
+from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
 
 SPLIT = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
@@ -69,6 +70,7 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     taken = {*names.values(), *TAKEN, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
     looped = LoopReading(traced, generated, kernels, names, taken)
     host = read_call(generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names))
+    merge_kernels(kernels, host)
     if generated.channels_last:
         keep_channels_last(host)
     name_buffers(host, taken)
@@ -85,7 +87,7 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     head, between, forward = model.partition("\n\n    def forward(")
     model = short_lines(head) + between + forward
     others = dict.fromkeys(
-        f"@triton.jit\n{ast.unparse(f)}" for k in kernels.values() for f in map(_without_decorators, k.others)
+        f"@triton.jit\n{ast.unparse(f)}" for k in written for f in map(_without_decorators, kernels[k].others)
     )
     bodies = [w.text for w in written.values()]
     texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
