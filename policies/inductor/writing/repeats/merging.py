@@ -1,5 +1,5 @@
-"""Kernels that differ in whole numbers alone (64 channels in one block of a network, 128 in the next) as one kernel that
-is given them.
+"""Kernels that differ in whole numbers alone (64 channels in one block of a network, 128 in the next) as one kernel
+that is given them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _form(kernel: Kernel) -> str:
 
 
 def _merge(group: list[Kernel], host: Host) -> None:
-    first, *others = group
+    first = group[0]
     places = [_numbers(kernel.function) for kernel in group]
     values = [tuple(_at(*place) for place in found) for found in zip(*places, strict=True)]
     given: dict[tuple[int, ...], str] = {}
@@ -60,12 +60,12 @@ def _merge(group: list[Kernel], host: Host) -> None:
     _take(first.function, list(given.values()), extents)
     first.operators = tuple(dict.fromkeys(o for kernel in group for o in kernel.operators))
     first.common = tuple(o for o in first.operators if all(o in kernel.operators for kernel in group))
-    by_kernel = {kernel.original: place for place, kernel in enumerate(group)}
+    by_kernel = {kernel.original: i for i, kernel in enumerate(group)}
     hints = [dict(kernel.hints) for kernel in group]
     for launch in host.launches():
-        if (place := by_kernel.get(launch.kernel.original)) is not None:
-            launch.given |= {name: str(numbers[place]) for numbers, name in given.items()}
-            launch.kernel, launch.hints = first, hints[place]
+        if (which := by_kernel.get(launch.kernel.original)) is not None:
+            launch.given |= {name: str(numbers[which]) for numbers, name in given.items()}
+            launch.kernel, launch.hints = first, hints[which]
 
 
 def _numbers(function: ast.FunctionDef) -> Places:
