@@ -82,10 +82,10 @@ def check(
     targets = choose_targets(target or [], place)
     failure = read_source(source, packages)
     trace = None
-    if show_trace and _runs(failure):
-        trace = _trace(found, source, targets[0], place, packages, quiet=as_json)
     if failure is not None:
         report = _unreadable(found, source, failure)
+        if show_trace and _runs(failure):
+            trace = _trace(found, source, targets[0], place, packages, quiet=as_json)
     else:
         from kernelwright.tools.pipeline import Options
 
@@ -93,7 +93,7 @@ def check(
             targets=targets, own_work=asked, profile=profile, ncu=ncu, sanitizer=sanitizer, seed=seed, sizes=sizes,
             allow_import=packages,
         )  # fmt: skip
-        report = _judge(found, source, place, options, cache, quiet=as_json)
+        report, trace = _judge(found, source, place, options, cache, show_trace, quiet=as_json)
     _show(report, trace, source, asked_again(context), as_json)
     raise typer.Exit(0 if report.correct else 1)
 
@@ -175,7 +175,10 @@ def _unreadable(problem: Problem, source: str, failure: Failure) -> Report:
     )
 
 
-def _judge(problem: Problem, source: str, device: str, options: Options, cache: Path | None, quiet: bool) -> Report:
+def _judge(
+    problem: Problem, source: str, device: str, options: Options, cache: Path | None, show_trace: bool, quiet: bool
+) -> tuple[Report, CandidateTrace | None]:  # fmt: skip
+    """The report, and the trace where it is asked for: the processes that make the one make the other."""
     from kernelwright.agent.interrupts import deferred
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.tools.pipeline import Evaluator
@@ -183,7 +186,14 @@ def _judge(problem: Problem, source: str, device: str, options: Options, cache: 
     with progress(quiet) as say, Evaluator(device=device, cache_dir=cache) as evaluator:
         with deferred():
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
-        return evaluator.evaluate(problem, source, options, progress=say)
+        trace = None
+        if show_trace:
+            from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code
+
+            say("tracing the host code")
+            warm = evaluator.front().zygote
+            trace = trace_host_code(problem, source, options.targets[0], device, options.allow_import, warm)
+        return evaluator.evaluate(problem, source, options, progress=say), trace
 
 
 def _trace(

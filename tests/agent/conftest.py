@@ -16,9 +16,38 @@ from kernelwright.agent.prompts import Prompts
 from kernelwright.policies.base import Completion, Policy
 from kernelwright.policies.scripted import ScriptedPolicy, open_scripted
 from kernelwright.store.database import Store
-from kernelwright.tools.pipeline import Evaluator, Options
+from kernelwright.tools import pipeline
+from kernelwright.tools.pipeline import Evaluator, Options, new_zygote
+from kernelwright.tools.sandbox import Kind, Limits, Zygote
 
 GOOD = Path(__file__).parents[1] / "kernels" / "good" / "fused_silu.py"
+
+
+@pytest.fixture(scope="session")
+def kept_processes() -> Iterator[dict[Kind, Zygote]]:
+    """Warm processes by kind, which candidates are forked from: to start both takes five seconds of a core."""
+    kept: dict[Kind, Zygote] = {}
+    yield kept
+    for zygote in kept.values():
+        Zygote.close(zygote)
+
+
+@pytest.fixture
+def warm_processes(kept_processes, monkeypatch) -> None:
+    """Evaluators that a command makes in this process go on with the warm processes of those before them."""
+
+    class Kept(Zygote):
+        def close(self) -> None:
+            """It stays for the next evaluator."""
+
+    def kept(kind: Kind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
+        assert (gpu, limits) == (None, None)
+        if kind not in kept_processes:
+            made = kept_processes[kind] = new_zygote(kind)
+            made.__class__ = Kept
+        return kept_processes[kind]
+
+    monkeypatch.setattr(pipeline, "new_zygote", kept)
 
 
 @pytest.fixture(scope="session")

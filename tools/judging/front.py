@@ -50,6 +50,11 @@ class Front:
         self._zygote, self._compiler, self._device, self._own_target = zygote, compiler, device, own_target
 
     @property
+    def zygote(self) -> Zygote:
+        """The warm process that candidates' own processes are forked from, of kind COMPILE."""
+        return self._zygote
+
+    @property
     def _on_gpu(self) -> bool:
         return self._device != "cpu"
 

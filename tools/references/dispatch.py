@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any, TypeVar
 
 Mode = TypeVar("Mode", bound=type)
@@ -18,6 +19,15 @@ _SAME_TYPE = """
 """Elementwise operators whose results have the type of their floating operands."""
 _COMPARISONS = "eq ge gt le lt ne"
 _DRAWS = "rand randn"
+_SETS: dict[str, Callable[..., bool]] = {
+    "fill_": lambda value: True,
+    "normal_": lambda mean=0.0, std=1.0: std >= 0,
+    "uniform_": lambda low=0.0, high=1.0: low <= high,
+    "zero_": lambda: True,
+}
+"""Operators that set what a tensor holds and give that tensor, and which numbers torch takes."""
+_WRAPPED = ("f", "fn")
+"""What torch's wrappers call the function that they wrap."""
 
 
 def without_dynamo(cls: Mode) -> Mode:
@@ -30,6 +40,31 @@ def without_dynamo(cls: Mode) -> Mode:
     if raw is not None:
         setattr(raw, "__dynamo_disable", raw)  # a name that the class body would mangle
     return cls
+
+
+@functools.cache
+def spare_dynamo() -> None:
+    """To be called before operators run on meta tensors: torch answers many of them by functions in Python that dynamo
+    skips, and the first of these imports dynamo to say so. They are told that this is done, as in `without_dynamo`.
+    """
+    import torch
+    from torch._decomp import global_decomposition_table
+
+    skipping = torch._disable_dynamo(lambda: None).__code__
+    tables: list[Mapping[Any, Any]] = [*global_decomposition_table.values()]
+    tables += [vars(place) for place in (torch._refs, torch._refs.nn.functional, torch._refs.special)]
+    waiting: list[Any] = [one for table in tables for one in table.values()]
+    seen = set()
+    while waiting:
+        function = waiting.pop()
+        if not isinstance(function, FunctionType) or function in seen:
+            continue
+        seen.add(function)
+        within = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        waiting += [cell.cell_contents for name, cell in within.items() if name in _WRAPPED]
+        if function.__code__ is skipping:
+            raw = within["fn"].cell_contents
+            setattr(raw, "__dynamo_disable", raw)
 
 
 Answer = Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
@@ -46,6 +81,7 @@ def quick_answers() -> dict[Any, Answer]:
     aten = torch.ops.aten
     found = dict.fromkeys((getattr(aten, name) for name in _SAME_TYPE.split()), _of_the_same_type)
     found |= dict.fromkeys((getattr(aten, name) for name in _COMPARISONS.split()), _comparison)
+    found |= {getattr(aten, name): functools.partial(_set, fits=fits) for name, fits in _SETS.items()}
     return found | dict.fromkeys((getattr(aten, name) for name in _DRAWS.split()), _draw)
 
 
@@ -135,3 +171,15 @@ def _draw(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         return None
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
     return torch.empty(args[0], dtype=dtype, device="meta") if dtype.is_floating_point else None
+
+
+def _set(args: tuple[Any, ...], kwargs: Mapping[str, Any], *, fits: Callable[..., bool]) -> Any:
+    """The tensor itself, whose values are set by plain numbers that fit."""
+    import torch
+
+    tensor, *numbers = args
+    others = {name for name, value in kwargs.items() if value is not None} - {"generator"}
+    if others or not all(isinstance(number, bool | int | float) for number in numbers) or not fits(*numbers):
+        return None
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "meta"
+    return tensor if plain and tensor.dtype in _arithmetic_types() else None

@@ -16,7 +16,7 @@ from pydantic import Field
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.dispatch import quick_mode, without_dynamo
+from kernelwright.tools.references.dispatch import quick_mode, spare_dynamo, without_dynamo
 from kernelwright.tools.report import Value
 
 log = logging.getLogger(__name__)
@@ -99,16 +99,20 @@ def _spec(problem: Problem, sizes: tuple[tuple[str, int], ...], as_it_is: bool =
 def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
     from kernelwright.tools.references.reference import Reference
 
+    if tensors == "meta":
+        spare_dynamo()
+    quick = quick_mode() if tensors == "meta" else contextlib.nullcontext
     reference = Reference(problem, tensors)
-    with ranges.watching():
+    with quick(), ranges.watching():
         positional, named = reference.init_arguments()
         inputs = reference.inputs(SEED)
-    model = reference.model(SEED)
+    with quick():
+        model = reference.model(SEED)
     if tensors == "meta":
         _shorten_recurrences(model)
     describe = functools.partial(_tensor, ranges=ranges, real=tensors == "cpu")
     given = wire.describe(inputs, describe)  # before the reference may write to them
-    with quick_mode()() if tensors == "meta" else contextlib.nullcontext():
+    with quick():
         outputs = reference.run(model, inputs, SEED)
     weights = [*_named("parameter", model.named_parameters()), *_named("buffer", model.named_buffers())]
     held = [t for t in (*inputs, *model.parameters(), *model.buffers()) if hasattr(t, "nbytes")]

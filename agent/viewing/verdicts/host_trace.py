@@ -5,6 +5,7 @@ where that is another.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from kernelwright.agent.viewing.verdicts.trace import CandidateTrace, TracedSize
 from kernelwright.tools.problem import Problem
@@ -15,9 +16,12 @@ TRACE_TIMEOUT_SECONDS = 60.0
 
 
 def trace_host_code(
-    problem: Problem, source: str, target: str, device: str, allow_import: Sequence[str] = ()
-) -> CandidateTrace:
+    problem: Problem, source: str, target: str, device: str, allow_import: Sequence[str] = (),
+    zygote: Zygote | None = None,
+) -> CandidateTrace:  # fmt: skip
     """What the candidate's own process asked for. `device` decides which size is judged first: cpu or cuda:N.
+
+    zygote: of kind COMPILE, which stays open; None starts one for this.
 
     A candidate that fails is a value. Raises ProblemError where the reference itself cannot be used,
     InfrastructureError where no process could be started.
@@ -28,8 +32,9 @@ def trace_host_code(
 
     selection = select(problem, source, device, seed=0, count=0)
     asked = requests(problem, selection, device, seed=0)
-    with Zygote(Kind.COMPILE, warm=WARM_KINDS[Kind.COMPILE], spare=False) as zygote:
-        found = trace_candidate(zygote, source, target, asked, seconds=TRACE_TIMEOUT_SECONDS, allow_import=allow_import)
+    own = Zygote(Kind.COMPILE, warm=WARM_KINDS[Kind.COMPILE], spare=False) if zygote is None else nullcontext(zygote)
+    with own as warm:
+        found = trace_candidate(warm, source, target, asked, seconds=TRACE_TIMEOUT_SECONDS, allow_import=allow_import)
     labels = [({}, "the problem's own"), *((size.sizes, size.why) for size in selection.every)]
     traces = found.traced.traces or (None,) * len(found.failures)
     at = tuple(

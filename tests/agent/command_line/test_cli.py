@@ -106,17 +106,22 @@ def test_a_syntax_error_is_a_report_in_json_too(tmp_path):
     assert not report.compiles
 
 
-def checked(kernel: str, problem: str, *options: str) -> Report:
-    """The report of a check on the CPU."""
-    done = agent("check", kernel, "--problem", problem, "--device", "cpu", "--json", *options)
+@pytest.fixture(scope="module")
+def told_in_json() -> str:
+    """What a check prints that was asked for its trace and for JSON."""
+    asked = ("--device", "cpu", "--sizes", "3", "--show-trace", "--json")
+    done = agent("check", SILU, "--problem", "fused silu", *asked)
     assert done.stderr == ""
-    return Report.model_validate_json(done.stdout)
+    return done.stdout
 
 
-def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many(evaluator):
-    first = checked(SILU, "fused_silu", "--sizes", "3")
+def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many(evaluator, told_in_json):
+    first = Report.model_validate_json(told_in_json)
     seed = first.interpreted.seed
-    again = checked(SILU, "fused_silu", "--sizes", "3", "--seed", str(seed))
+    options = ("--device", "cpu", "--sizes", "3", "--seed", str(seed), "--json")
+    done = agent("check", SILU, "--problem", "fused_silu", *options)
+    assert done.stderr == ""
+    again = Report.model_validate_json(done.stdout)
     assert again.interpreted.seed == seed
     assert again.interpreted.tried == first.interpreted.tried
     assert again.interpreted.checks == first.interpreted.checks
@@ -140,13 +145,11 @@ def test_a_trace_is_shown_before_the_verdict_which_prints_the_command_that_repea
     assert " ".join(command.split()) in " ".join(verdict.split())
 
 
-def test_the_json_of_a_check_is_a_report_with_the_trace_as_a_key_and_nothing_else():
-    done = agent("check", SILU, "--problem", "fused silu", "--device", "cpu", "--sizes", "0", "--show-trace", "--json")
-    told = json.loads(done.stdout)
+def test_the_json_of_a_check_is_a_report_with_the_trace_as_a_key_and_nothing_else(told_in_json):
+    told = json.loads(told_in_json)
     report = Report.model_validate(told)
     assert report.correct
     assert report.compile.target == "sm_90"
-    assert done.stderr == ""
     own, small = told["trace"]["at"]
     assert (own["sizes"], bool(small["sizes"])) == ({}, True)
     assert any("kernel" in step for step in own["trace"]["first"])

@@ -19,6 +19,7 @@ from kernelwright.tools.report import CorrectnessResult, Failure, Fault, Rung
 
 ROOT = Path(__file__).parents[3]
 OLD = "an older one"
+pytestmark = pytest.mark.usefixtures("warm_processes")
 
 
 @pytest.fixture

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from kernelwright.tools.references.dispatch import quick_answers, quick_mode
 
 SHAPES = ((), (1,), (4,), (3, 4), (3, 1), (1, 4), (2, 3, 4), (2, 1, 4), (0, 4))
-NUMBERS = {"clamp": (0.0, 1.0), "leaky_relu": (0.1,), "elu": (0.5,), "hardtanh": (-1.0, 1.0), "softplus": ()}
+NUMBERS = {
+    "clamp": (0.0, 1.0),
+    "leaky_relu": (0.1,),
+    "elu": (0.5,),
+    "hardtanh": (-1.0, 1.0),
+    "softplus": (),
+    "fill_": (2.0,),
+    "normal_": (3.0, 0.5),
+    "uniform_": (-1.0, 1.0),
+}
 OF_TENSORS = ("maximum", "minimum")
 BINARY = (*OF_TENSORS, "add", "sub", "mul", "div", "rsub", "eq", "ge", "gt", "le", "lt", "ne", "clamp_min", "clamp_max")
 
@@ -77,3 +89,36 @@ def test_operands_that_do_not_fit_each_other_are_left_to_torch() -> None:
         other = torch.empty(shape, device="meta")
         assert multiply((whole, other), {}) is None
         assert multiply((other, whole), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "dtype"),
+    [
+        ("normal_", (0.0, -1.0), torch.float32),
+        ("uniform_", (1.0, -1.0), torch.float32),
+        ("normal_", (0.0, 1.0), torch.int32),
+        ("uniform_", (0.0, 1.0), torch.int64),
+    ],
+)
+def test_numbers_that_torch_refuses_are_left_to_it(name: str, numbers: tuple[float, ...], dtype: torch.dtype) -> None:
+    packet, tensor = getattr(torch.ops.aten, name), torch.empty(3, 4, dtype=dtype, device="meta")
+    assert quick_answers()[packet]((tensor, *numbers), {}) is None
+
+
+IMPORTS = """
+import sys
+import torch
+from kernelwright.agent.problems.finding import find
+from kernelwright.tools.references.input_spec import input_spec
+
+for name in sys.argv[1:]:
+    assert input_spec(find(name)).tensors == "meta"
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def test_describing_a_problem_does_not_import_dynamo() -> None:
+    """Over a second of every judge's start."""
+    command = [sys.executable, "-c", IMPORTS, "fused_silu", "fused_softmax", "layer_norm", "linear_gelu"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=True)
+    assert done.stdout == "False\n"
