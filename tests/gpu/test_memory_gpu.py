@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from kernelwright.tools.comparing.on_the_host import set_aside  # noqa: E402
 from kernelwright.tools.judging.options import Options  # noqa: E402
 from kernelwright.tools.pipeline import Evaluator  # noqa: E402
 from kernelwright.tools.problem import Problem  # noqa: E402
@@ -86,6 +87,17 @@ def test_a_dropped_tensor_of_a_replay_gives_its_memory_back_at_once():
         assert not allocations.written_outside()
     finally:
         gc.enable()
+
+
+def test_a_tensor_that_is_set_aside_leaves_its_memory_to_others_and_comes_back():
+    tensor = torch.randn(1 << 28, device="cuda:0")
+    view, before = tensor[5:], tensor.cpu()
+    held, (free, _) = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()
+    with set_aside([view]):
+        assert held - torch.cuda.memory_allocated() >= tensor.numel() * 4
+        assert torch.cuda.mem_get_info()[0] - free >= tensor.numel() * 4
+    assert torch.equal(tensor.cpu(), before)
+    assert torch.equal(view.cpu(), before[5:])
 
 
 @pytest.mark.slow

@@ -66,7 +66,8 @@ def set_aside(tensors: Iterable[Any], besides: Iterable[Any] = ()) -> Iterator[i
     try:
         for address, storage in storages.items():
             if address not in stay:
-                away.append((storage, _bytes_of(storage).cpu().clone()))
+                held = torch.empty(storage.nbytes(), dtype=torch.uint8, device="cpu").copy_(_bytes_of(storage))
+                away.append((storage, held))
                 storage.resize_(0)
         if any(storage.device.type == "cuda" for storage, _ in away):
             torch.cuda.empty_cache()  # the other process is to find it

@@ -18,6 +18,7 @@ from kernelwright.policies.inductor.lowering.geometry import (
 )
 from kernelwright.policies.inductor.lowering.phases import by_phases, has_phases
 from kernelwright.policies.inductor.lowering.split_products import hint_of
+from kernelwright.policies.inductor.window_sizes import window_size
 
 MIN_DOT = 16
 """The least side of a product by tl.dot: fewer output channels leave the rest of it idle."""
@@ -33,6 +34,13 @@ def own_convolutions() -> None:
     lowering.lowerings[aten.convolution.default] = convolution
     lowering._maybe_layout_constraints[aten.convolution.default] = None
     lowering.lowerings[aten.avg_pool3d.default] = _average_pooling(pool)
+    windowed_pooling()
+
+
+def windowed_pooling() -> None:
+    """Lets pooling round its windows up, and give sizes that have symbols, for the rest of this process."""
+    from torch._inductor import lowering
+
     if not hasattr(lowering.pooling_size, "plain"):
         lowering.pooling_size = _pooling_size(lowering.pooling_size)
 
@@ -45,6 +53,7 @@ def library_convolutions() -> None:
     from torch._inductor import lowering
     from torch._inductor.virtualized import V
 
+    windowed_pooling()
     plain = lowering.lowerings[torch.ops.aten.convolution.default]
 
     def lowered(*args: Any, **kwargs: Any) -> Any:
@@ -206,8 +215,9 @@ def _pooling_size(plain: Any) -> Any:
         reach = (dilation or [1] * len(padding))[i] * (kernel_size[i] - 1)
         known = all(isinstance(v, int | sympy.Integer) for v in (reach, stride[i], padding[i]))
         if not ceil_mode or isinstance(x, int | sympy.Integer) or not known or padding[i] + stride[i] > reach + 1:
-            return plain(x, i, kernel_size, stride, padding, ceil_mode, dilation=dilation)
-        return FloorDiv(x + 2 * padding[i] - reach + 2 * (stride[i] - 1), stride[i]), True
+            size, rounded = plain(x, i, kernel_size, stride, padding, ceil_mode, dilation=dilation)
+            return window_size(size), rounded
+        return window_size(FloorDiv(x + 2 * padding[i] - reach + 2 * (stride[i] - 1), stride[i])), True
 
     pooling_size.plain = plain  # type: ignore[attr-defined]
     return pooling_size

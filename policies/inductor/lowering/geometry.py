@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kernelwright.policies.inductor.window_sizes import window_size
+
 WRITTEN_OUT = 27
 """Terms: as many as a window of three by three by three has. Neighbouring elements are then loaded side by side, where
 a loop over the window loads each window by itself.
@@ -66,7 +68,7 @@ def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, tran
         out = [(size[i] - 1) * stride[i] - 2 * padding[i] + reach[i] + extra[i] + 1 for i in axes]
     else:
         wide = FloorDiv(first, groups)
-        out = [FloorDiv(size[i] + 2 * padding[i] - reach[i] - 1, stride[i]) + 1 for i in axes]
+        out = [window_size(FloorDiv(size[i] + 2 * padding[i] - reach[i] - 1, stride[i]) + 1) for i in axes]
     known = not transposed and isinstance(second, int | sympy.Integer)
     return Geometry(
         batch,

@@ -118,11 +118,11 @@ def trace(source: str, free: Callable[[int, str], bool], *, partial: bool = Fals
 
 
 def _trace(source: str, free: Callable[[int, str], bool], unrolling: bool, partial: bool) -> Traced:
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    from kernelwright.policies.inductor.window_sizes import WindowedMode
 
     text = ProblemText(source)
     sizes = Sizes(text, free)
-    traced = Traced(text, sizes, FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes.env))
+    traced = Traced(text, sizes, WindowedMode(sizes.env))
     module, inputs, init = examples(source, traced.mode)
     named = _constructor(text, init)
     names = list(init) if isinstance(init, dict) else text.constructor_names()

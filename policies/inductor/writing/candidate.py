@@ -27,6 +27,7 @@ from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.lines import broken, short_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
+from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
 
 SPLIT = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
@@ -69,6 +70,7 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     taken = {*names.values(), *TAKEN, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
     looped = LoopReading(traced, generated, kernels, names, taken)
     host = read_call(generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names))
+    merge_kernels(kernels, host)
     if generated.channels_last:
         keep_channels_last(host)
     name_buffers(host, taken)
@@ -85,7 +87,7 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     head, between, forward = model.partition("\n\n    def forward(")
     model = short_lines(head) + between + forward
     others = dict.fromkeys(
-        f"@triton.jit\n{ast.unparse(f)}" for k in kernels.values() for f in map(_without_decorators, k.others)
+        f"@triton.jit\n{ast.unparse(f)}" for k in written for f in map(_without_decorators, kernels[k].others)
     )
     bodies = [w.text for w in written.values()]
     texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
@@ -168,6 +170,23 @@ def _symbol_names(traced: Traced) -> dict[str, str]:
             made, number = f"{base or 'size'}_{number}", number + 1
         taken.add(made)
         found[symbol] = by_place[place] = made
+    return found | _window_names(traced, found, taken)
+
+
+def _window_names(traced: Traced, names: dict[str, str], taken: set[str]) -> dict[str, str]:
+    """The same of the sizes that windows leave: `height_2` of a `height`."""
+    bases, found = dict(names), {}
+    for expression, symbol in traced.mode.windows.symbols.items():
+        if str(symbol) in names:  # tracing found it equal to another one
+            continue
+        roots = {bases.get(str(s), "") for s in expression.free_symbols}
+        base = next(iter(roots)) if len(roots) == 1 else ""
+        bases[str(symbol)] = base = base if base.isidentifier() else "extent"
+        number = 2
+        while (made := f"{base}_{number}") in taken:
+            number += 1
+        taken.add(made)
+        found[str(symbol)] = made
     return found
 
 
@@ -194,9 +213,11 @@ def _device(traced: Traced) -> str:
 
 def _size_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
     """Where the sizes come from: one line a tensor."""
+    windows = _window_lines(traced, names, text)
+    text = "\n".join([text, *windows])
     used: dict[str, str] = {}
     for symbol, name in names.items():
-        if re.search(rf"(?<![\w.]){name}\b(?!\s*=)", text):
+        if symbol in traced.symbols and re.search(rf"(?<![\w.]){name}\b(?!\s*=)", text):
             used.setdefault(name, traced.symbols[symbol])
     ranks = {bare(p): rank(p, v) for p, v in zip(traced.arguments, traced.flat, strict=True) if hasattr(v, "dim")}
     by_tensor: dict[str, dict[int, str]] = {}
@@ -213,7 +234,21 @@ def _size_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
             grouped.append(f"{size} = {tensor}.shape[{axis}]")
         else:
             grouped.append(f"{', '.join(places.get(i, '_') for i in range(ranks[tensor]))} = {tensor}.shape")
-    return grouped + lines
+    return grouped + lines + windows
+
+
+def _window_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]:
+    """`height_2 = (height + 1) // 2`, each before what is computed of it."""
+    from torch.utils._sympy.printers import PythonPrinter
+
+    lines: list[str] = []
+    for expression, symbol in reversed(traced.mode.windows.symbols.items()):
+        name = names[str(symbol)]
+        if str(symbol) in traced.symbols or not re.search(rf"(?<![\w.]){name}\b", "\n".join([text, *lines])):
+            continue
+        value = re.sub(r"\b[a-z]+\d+\b", lambda m: names.get(m[0], m[0]), PythonPrinter().doprint(expression))
+        lines.insert(0, f"{name} = {ast.unparse(ast.parse(value))}")
+    return lines
 
 
 def _returned(form: object, made: object) -> str:

@@ -69,6 +69,8 @@ class Kernel:
     """It multiplies high and low parts of fp32."""
     splits: bool = False
     """It splits an operand into them."""
+    common: tuple[str, ...] = ()
+    """Of the operators, those that all kernels have that are merged in it; empty where it is one kernel."""
     library_tf32: bool = False
     """torch.backends.cudnn.allow_tf32, as the problem leaves it."""
 
@@ -131,7 +133,7 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     apart = splits(body) and all(o in QUIET or re.match(MATMUL_OPERATOR, o) for o in operators)
     return Kernel(
         original=original,
-        name=_unique(f"{'parts' if apart else _family(operators, KINDS[heuristic], dot)}_kernel", taken),
+        name=_unique(_plain_name(operators, KINDS[heuristic], dot, apart), taken),
         function=function,
         others=others,
         kind=KINDS[heuristic],
@@ -143,6 +145,19 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
         inner="INNER" in ast.unparse(words["reduction_hint"]) if "reduction_hint" in words else False,
         grid=(re.search(r"'grid_type': '(\w+)'", meta) or ["", "Grid1D"])[1],
     )
+
+
+def named_again(kernels: list[Kernel]) -> None:
+    """Names for the kernels that are left, after what all their launches do; in place."""
+    taken = {other.name for kernel in kernels for other in kernel.others}
+    for kernel in kernels:
+        kernel.name = _unique(
+            _plain_name(kernel.common or kernel.operators, kernel.kind, kernel.dot, kernel.splits), taken
+        )
+
+
+def _plain_name(operators: tuple[str, ...], kind: str, dot: bool, splits: bool) -> str:
+    return f"{'parts' if splits else _family(operators, kind, dot)}_kernel"
 
 
 def _plain_scans(function: ast.FunctionDef, others: list[ast.FunctionDef], taken: set[str]) -> list[ast.FunctionDef]:

@@ -15,6 +15,8 @@ class Launch:
     kernel: Kernel
     given: dict[str, str]
     """Parameter -> expression."""
+    hints: dict[str, int] | None = None
+    """Extents, as the kernel has them; None where it is the kernel's only ones."""
 
 
 @dataclass

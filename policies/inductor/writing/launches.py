@@ -24,6 +24,7 @@ from kernelwright.policies.inductor.writing.products.hoisting import hoist_divis
 from kernelwright.policies.inductor.writing.products.index_type import by_index_type
 from kernelwright.policies.inductor.writing.products.input_precision import by_tf32
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
+from kernelwright.policies.inductor.writing.repeats.merging import sized
 from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
 
 SKIPPED = re.compile(
@@ -307,7 +308,7 @@ def _numbered(word: str, numbers: dict[str, int]) -> str:
 
 def launch_lines(launch: Launch, written: Written) -> list[str]:
     """The launch as lines of forward."""
-    kernel, given = launch.kernel, launch.given
+    kernel, given = sized(launch.kernel, launch.hints), launch.given
     roles = roles_of(kernel)
     sizes = block_sizes(kernel)
     extents = {letter: given.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}

@@ -1,0 +1,102 @@
+"""What a window leaves of a size (`(height + 1) // 2`) as a size of its own: a network's later sizes are quotients of
+quotients, and an index with four of them fills a page, where one with names is a line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+WINDOWED = re.compile(r"conv|pool")
+"""Operators whose results have such sizes."""
+
+
+class WindowSizes:
+    """The quotients that have a symbol, in the order in which they were met."""
+
+    def __init__(self, env: Any) -> None:
+        """env: the symbols that there are, to which those of quotients are added."""
+        self._env = env
+        self.symbols: dict[Any, Any] = {}
+        """Expression -> its symbol, both of sympy."""
+
+    def symbol(self, size: Any) -> Any:
+        """The symbol for a size, where it has a quotient in it; else the size. Both are of sympy."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+        from torch.utils._sympy.functions import FloorDiv
+
+        if not getattr(size, "free_symbols", None) or not self._env.replace(size).has(FloorDiv):
+            return size
+        plain = plain_quotients(self._env.replace(size))
+        if plain not in self.symbols:
+            hint = int(self._env.size_hint(plain))
+            source = ConstantSource(f"window_{len(self.symbols)}")
+            made = self._env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None,
+                do_not_specialize_zero_one=True)  # fmt: skip
+            self._env.var_to_range[made] = self._env.bound_sympy(plain)
+            self.symbols[plain] = made
+        return self.symbols[plain]
+
+    def integer(self, size: Any) -> Any:
+        """The same of a symbolic integer."""
+        import torch
+
+        if not isinstance(size, torch.SymInt):
+            return size
+        named = self.symbol(size.node.expr)
+        return size if named is size.node.expr else self._env.create_symintnode(named, hint=size.node.hint)
+
+
+def plain_quotients(size: Any) -> Any:
+    """The size with its quotients written in one way: `(x + 1) // 2` for `(x - 1) // 2 + 1`."""
+    import sympy
+    from torch.utils._sympy.functions import FloorDiv
+
+    def plain(dividend: Any, divisor: Any) -> Any:
+        dividend = sympy.expand(dividend)
+        if not divisor.is_Integer:
+            return FloorDiv(dividend, divisor)
+        number, _ = dividend.as_coeff_Add()
+        whole = number // divisor
+        return FloorDiv(dividend - whole * divisor, divisor) + whole
+
+    return sympy.expand(size.replace(FloorDiv, plain))
+
+
+class WindowedMode(FakeTensorMode):
+    """Tensors without values, where what a convolution or a pooling gives has sizes with symbols of their own."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(allow_non_fake_inputs=True, shape_env=env)
+        self.windows = WindowSizes(env)
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Dispatches the operator, and gives its tensors with symbols for quotients."""
+        import torch
+        from torch.utils._pytree import tree_map_only
+
+        made = super().dispatch(func, types, args, kwargs or {})
+        return tree_map_only(torch.Tensor, self._named, made) if WINDOWED.search(str(func)) else made
+
+    def _named(self, tensor: Any) -> Any:
+        import torch
+
+        sizes = [self.windows.integer(n) for n in tensor.shape]
+        if all(a is b for a, b in zip(sizes, tensor.shape, strict=True)):
+            return tensor
+        hints = [int(getattr(getattr(n, "node", None), "hint", n)) for n in tensor.stride()]
+        order = sorted(range(len(sizes)), key=lambda i: -hints[i])
+        with self:
+            made = torch.empty([sizes[i] for i in order], dtype=tensor.dtype, device=tensor.device)
+            return made.permute([order.index(i) for i in range(len(sizes))])
+
+
+def window_size(size: Any) -> Any:
+    """Inductor's size of what it lowers: a symbol for a quotient, as tracing has it."""
+    from torch._inductor.virtualized import V
+
+    windows = getattr(V.graph.fake_mode, "windows", None)
+    return size if windows is None else windows.symbol(size)

@@ -1,0 +1,135 @@
+"""Kernels that differ in whole numbers alone (64 channels in one block of a network, 128 in the next) as one kernel
+that is given them.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from dataclasses import replace
+
+from kernelwright.policies.inductor.writing.kernels import Kernel, named_again
+from kernelwright.policies.inductor.writing.launch import Host
+
+NUMEL = re.compile(r"[xyz]numel|r\d_numel")
+ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Div)
+Places = list[tuple[ast.AST, str, int | None]]
+"""Node, its field, and which of the field's elements a constant is."""
+
+
+def merge_kernels(kernels: dict[str, Kernel], host: Host) -> None:
+    """Lets all launches of kernels that are one but for numbers launch the first of them, in place; kernels that are
+    left over have no launches.
+    """
+    groups: dict[str, list[Kernel]] = {}
+    launched = {launch.kernel.original for launch in host.launches()}
+    for kernel in kernels.values():
+        if kernel.original in launched:
+            groups.setdefault(_form(kernel), []).append(kernel)
+    for group in groups.values():
+        if len(group) > 1:
+            _merge(group, host)
+    left = {launch.kernel.original: launch.kernel for launch in host.launches()}
+    named_again([kernel for original, kernel in kernels.items() if original in left])
+
+
+def _form(kernel: Kernel) -> str:
+    """What kernels have in common that can be one: all but the numbers that a size would stand for as well."""
+    if kernel.others:
+        return kernel.original
+    function = copy.deepcopy(kernel.function)
+    function.name, function.decorator_list = "_", []
+    for node, field, at in _numbers(function):
+        _put(node, field, at, ast.Name("number"))
+    kinds = (kernel.kind, kernel.dot, kernel.persistent, kernel.inner, kernel.grid, kernel.splits, kernel.convolves)
+    return f"{kinds} {ast.dump(function)}"
+
+
+def _merge(group: list[Kernel], host: Host) -> None:
+    first = group[0]
+    places = [_numbers(kernel.function) for kernel in group]
+    values = [tuple(_at(*place) for place in found) for found in zip(*places, strict=True)]
+    given: dict[tuple[int, ...], str] = {}
+    for place, numbers in zip(places[0], values, strict=True):
+        if len(set(numbers)) > 1 and not _is_extent(place[0]):
+            name = given.setdefault(numbers, f"ks{1000 + len(given)}")
+            _put(*place, ast.Name(name, ast.Load()))
+    extents = {name for kernel in group[1:] for name in _other_extents(first, kernel)}
+    first.function.body = [s for s in first.function.body if not (_is_extent(s) and _extent(s)[0] in extents)]
+    _take(first.function, list(given.values()), extents)
+    first.operators = tuple(dict.fromkeys(o for kernel in group for o in kernel.operators))
+    first.common = tuple(o for o in first.operators if all(o in kernel.operators for kernel in group))
+    by_kernel = {kernel.original: i for i, kernel in enumerate(group)}
+    hints = [dict(kernel.hints) for kernel in group]
+    for launch in host.launches():
+        if (which := by_kernel.get(launch.kernel.original)) is not None:
+            launch.given |= {name: str(numbers[which]) for numbers, name in given.items()}
+            launch.kernel, launch.hints = first, hints[which]
+
+
+def _numbers(function: ast.FunctionDef) -> Places:
+    """Whole numbers in arithmetic and comparisons, and extents of sides; not those of shapes, blocks and axes."""
+    found: Places = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC):
+            found += [(node, side, None) for side in ("left", "right") if _whole(getattr(node, side))]
+        elif isinstance(node, ast.Compare):
+            found += [(node, "left", None)] * _whole(node.left)
+            found += [(node, "comparators", i) for i, c in enumerate(node.comparators) if _whole(c)]
+        elif _is_extent(node):
+            found.append((node, "value", None))
+    return found
+
+
+def _whole(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _at(node: ast.AST, field: str, at: int | None) -> int:
+    value = getattr(node, field)
+    return int((value if at is None else value[at]).value)
+
+
+def _put(node: ast.AST, field: str, at: int | None, new: ast.expr) -> None:
+    if at is None:
+        setattr(node, field, new)
+    else:
+        getattr(node, field)[at] = new
+
+
+def _is_extent(node: ast.AST) -> bool:
+    """Whether it is `xnumel = 64`."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+        return False
+    return bool(NUMEL.fullmatch(node.targets[0].id)) and _whole(node.value)
+
+
+def _extent(node: ast.stmt) -> tuple[str, int]:
+    assert isinstance(node, ast.Assign)
+    return ast.unparse(node.targets[0]), _at(node, "value", None)
+
+
+def _other_extents(first: Kernel, other: Kernel) -> set[str]:
+    """The extents that the two do not share."""
+    own = dict(_extent(s) for s in first.function.body if _is_extent(s))
+    return {name for s in other.function.body if _is_extent(s) for name, n in [_extent(s)] if own.get(name) != n}
+
+
+def _take(function: ast.FunctionDef, names: list[str], extents: set[str]) -> None:
+    """Gives the function these parameters, before its blocks, and makes constants of them and of extents: each launch
+    then compiles to what it was before.
+    """
+    constant = ast.parse("tl.constexpr", mode="eval").body
+    arguments = function.args.args
+    for argument in arguments:
+        if argument.arg in extents:
+            argument.annotation = constant
+    place = next((i for i, a in enumerate(arguments) if a.arg.endswith("BLOCK")), len(arguments))
+    arguments[place:place] = [ast.arg(name, constant) for name in names]
+    ast.fix_missing_locations(function)
+
+
+def sized(kernel: Kernel, hints: dict[str, int] | None) -> Kernel:
+    """The kernel with the extents of one of its launches."""
+    return kernel if hints is None else replace(kernel, hints=hints)
