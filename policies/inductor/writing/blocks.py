@@ -97,16 +97,20 @@ def _side_by_side_in_rows(kernel: Kernel) -> bool:
     """
     for call in ast.walk(kernel.function):
         if isinstance(call, ast.Call) and ast.unparse(call.func) in ("tl.load", "tl.store"):
-            terms: list[ast.expr] = [call.args[0]]
-            while terms:
-                term = terms.pop()
-                if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Add):
-                    terms += [term.left, term.right]
-                elif isinstance(term, ast.Name) and re.fullmatch(r"y\d+|yindex", term.id):
+            terms = [ast.unparse(term) for term in _terms(call.args[0])]
+            for term in terms:  # `row + 2 * width * row`, of a row of 1 + 2 * width elements, has others with its name
+                if re.fullmatch(r"y\d+|yindex", term) and sum(bool(re.search(rf"\b{term}\b", t)) for t in terms) == 1:
                     return True
-                elif isinstance(term, ast.Call) and ast.unparse(term.func) == "tl.broadcast_to":
-                    terms.append(term.args[0])
     return False
+
+
+def _terms(place: ast.expr) -> list[ast.expr]:
+    """What is added up to an address."""
+    if isinstance(place, ast.BinOp) and isinstance(place.op, ast.Add):
+        return _terms(place.left) + _terms(place.right)
+    if isinstance(place, ast.Call) and ast.unparse(place.func) == "tl.broadcast_to":
+        return _terms(place.args[0])
+    return [place]
 
 
 def fitted(kernel: Kernel, block: str, size: int, extent: str) -> str:

@@ -20,8 +20,9 @@ def kernel(in_ptr0, out_ptr0, ynumel, xnumel, YBLOCK, XBLOCK):
 
 @pytest.mark.parametrize(
     ("place", "columns", "wanted"),
-    [("y0 + ynumel * x1", 4096, {"YBLOCK": 32, "XBLOCK": 32}), ("2 * x1 + 9 * y0", 4096, {"YBLOCK": 1, "XBLOCK": 1024}),
-     ("2 * x1 + 9 * y0", 16, {"YBLOCK": 64, "XBLOCK": 16})],
+    [("y0 + ynumel * x1", 4096, {"YBLOCK": 32, "XBLOCK": 32}),
+     ("x1 + y0 + ks0 * y0", 4096, {"YBLOCK": 1, "XBLOCK": 1024}),
+     ("2 * x1 + 9 * y0", 4096, {"YBLOCK": 1, "XBLOCK": 1024}), ("2 * x1 + 9 * y0", 16, {"YBLOCK": 64, "XBLOCK": 16})],
 )  # fmt: skip
 def test_a_block_has_many_rows_only_where_rows_lie_side_by_side(place, columns, wanted):
     function = ast.parse(TEXT.format(place=place)).body[0]
