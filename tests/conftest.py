@@ -1,5 +1,6 @@
 """What every test may rely on."""
 
+import gc
 import operator
 import os
 import random
@@ -28,6 +29,7 @@ def pytest_configure() -> None:
     if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
         # Of the cores, a worker's own share: threads of torch that wait for each other's core spin, and take its time.
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+    gc.disable()  # until all tests are collected: what is imported meanwhile stays
     # The same examples in every run, and none is too slow: how long one takes is this machine's load.
     settings.register_profile("repeatable", deadline=None, derandomize=True)
     settings.load_profile("repeatable")
@@ -47,6 +49,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if marked and not gpu_present():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no GPU here"))
+
+
+def pytest_collection_finish() -> None:
+    """What imports have made, a million objects, is not looked through again whenever garbage is sought."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Extensions count what is left of theirs as the process ends."""
+    gc.unfreeze()
+    gc.enable()
 
 
 verdicts: Counter[str] = Counter()
