@@ -29,7 +29,7 @@ from kernelwright.policies.inductor.values.complex_numbers import (
 )
 from kernelwright.policies.inductor.values.known import KnownValues
 
-MOST_OPERATORS = 4000
+MOST_OPERATORS = 8000
 """Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
 
 

@@ -12,7 +12,7 @@ from kernelwright.policies.inductor.lowering.generating import Generated
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import Traced
 from kernelwright.policies.inductor.values.complex_numbers import COMPLEX, bare, rank
-from kernelwright.policies.inductor.writing.helpers import helpers_for
+from kernelwright.policies.inductor.writing.helpers import BODIES, helpers_for
 from kernelwright.policies.inductor.writing.keeping import model_and_what_it_needs
 from kernelwright.policies.inductor.writing.kernels import covered, kernels_of
 from kernelwright.policies.inductor.writing.launch import Host
@@ -27,6 +27,7 @@ from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.lines import broken, short_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
+from kernelwright.policies.inductor.writing.repeats.blocks_of_forward import with_functions
 from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
 
 SPLIT = '''def split(blocks):
@@ -80,7 +81,8 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     written = {
         k: write_kernel(kernels[k], launches[k], f"# Covers {covered(kernels[k])}.") for k in kernels if launches[k]
     }
-    lines = [part for line in _forward_lines(traced, host, written, names) for part in broken(line, 8)]
+    lines, functions = _forward_lines(traced, host, written, names)
+    lines = [part for line in lines for part in broken(line, 8)]
     lines, constants = _constants(lines, generated)
     needed, model = model_and_what_it_needs(traced, lines, constants)
     needed = [short_lines(n) for n in needed]
@@ -90,11 +92,14 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
         f"@triton.jit\n{ast.unparse(f)}" for k in written for f in map(_without_decorators, kernels[k].others)
     )
     bodies = [w.text for w in written.values()]
+    functions = [short_lines(f) for f in functions]
+    called = "\n".join([*functions, model])
     texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
     texts += (
-        [SPLIT] * ("*split(" in model)
-        + [BLOCK_FOR] * ("block_for(" in model)
-        + [INDEX_TYPE] * ("index_type(" in model)
+        [SPLIT] * ("*split(" in called)
+        + [BLOCK_FOR] * ("block_for(" in called)
+        + [INDEX_TYPE] * ("index_type(" in called)
+        + functions
         + [n for n in needed if not _is_import(n)]
         + [model]
     )
@@ -190,7 +195,10 @@ def _window_names(traced: Traced, names: dict[str, str], taken: set[str]) -> dic
     return found
 
 
-def _forward_lines(traced: Traced, host: Host, written: Mapping[str, Written], names: dict[str, str]) -> list[str]:
+def _forward_lines(
+    traced: Traced, host: Host, written: Mapping[str, Written], names: dict[str, str]
+) -> tuple[list[str], list[str]]:
+    """The lines of forward, and the texts of the functions that they call for what is repeated in them."""
     body = host_lines(host, written)
     made = iter(host.returned)
     body.append("return " + _returned(traced.form, made))
@@ -200,7 +208,11 @@ def _forward_lines(traced: Traced, host: Host, written: Mapping[str, Written], n
     ]
     if re.search(r"\bdevice=device\b", text):
         lines.append(f"device = {_device(traced)}")
-    return lines + _size_lines(traced, names, text) + body
+    taken = {*TAKEN, *(launch.kernel.name for launch in host.launches()), *BODIES}
+    taken |= {n.id for n in ast.walk(traced.text.tree) if isinstance(n, ast.Name)}
+    taken |= {n.name for n in ast.walk(traced.text.tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    body, functions = with_functions(body, taken)
+    return lines + _size_lines(traced, names, text) + body, functions
 
 
 def _device(traced: Traced) -> str:

@@ -1,0 +1,266 @@
+"""Blocks of launches that forward repeats, as functions: the statements of one block are those of another but for the
+layer, the tensors and the sizes, which become the function's parameters.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+LARGE = 12_000
+"""Characters of a forward from which on its repeated blocks become functions."""
+LEAST_SAVED = 1_500
+"""Characters that a function has to save."""
+MOST_FUNCTIONS = 12
+LENGTHS = range(4, 160)
+"""Statements of a block."""
+TRIED = 150
+"""Blocks that are looked at closely, of those that may save most."""
+PATH = re.compile(r"\bself(?:\.\w+\b(?!\()|\[\d+\])+")
+"""A parameter, a buffer or a layer: `self.layers[0].conv.weight`."""
+COMPONENT = re.compile(r"\.\w+|\[\d+\]")
+WORD = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*\b(?!=[^=]|['\"])")
+LAYER = "layer"
+
+
+@dataclass
+class Statement:
+    """One statement of forward: its text, with marks in the place of names and of layers."""
+
+    lines: list[str]
+    form: str = ""
+    names: list[str] = field(default_factory=list)
+    """Local names, in the order of the text."""
+    paths: list[str] = field(default_factory=list)
+    stored: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
+
+    @property
+    def size(self) -> int:
+        """Characters of the statement."""
+        return sum(map(len, self.lines))
+
+
+@dataclass
+class Block:
+    """Statements that are found at several places."""
+
+    length: int
+    places: list[int]
+    names: list[list[str]]
+    """Of each place, its local names, in the order in which they are met."""
+    paths: list[list[str]]
+    prefixes: list[str]
+    """Of each place, the layer that all its paths begin with; empty where they do not differ by a layer alone."""
+    inputs: list[int]
+    """Which of the names are there before."""
+    outputs: list[int]
+    """Which of them are read afterwards."""
+    saved: int = 0
+
+
+def with_functions(lines: list[str], taken: set[str]) -> tuple[list[str], list[str]]:
+    """Lines of forward with calls in the place of repeated blocks, and the texts of the functions. taken: names that
+    neither a function nor what it holds may have, to which those of the functions are added.
+    """
+    functions: list[str] = []
+    while sum(map(len, lines)) > LARGE and len(functions) < MOST_FUNCTIONS:
+        statements = _statements(lines)
+        block = _best(statements)
+        if block is None:
+            break
+        name = _function_name(block, taken)
+        functions.append(_function(name, block, statements, taken))
+        for which in reversed(range(len(block.places))):
+            start = block.places[which]
+            statements[start : start + block.length] = [Statement([_call(name, block, which)])]
+        lines = [line for statement in statements for line in statement.lines]
+    return lines, functions
+
+
+def _statements(lines: list[str]) -> list[Statement]:
+    tree = ast.parse("\n".join(lines))
+    local = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - _callables(tree)
+    found = []
+    for node in tree.body:
+        made = Statement(lines[node.lineno - 1 : node.end_lineno])
+        names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in local]
+        made.stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        made.loaded = {n.id for n in names if isinstance(n.ctx, ast.Load)}
+        text = "\n".join(made.lines)
+        if isinstance(node, ast.Assign | ast.Expr) and "constant" not in text:
+            made.paths = PATH.findall(text)
+            bare = PATH.sub("@", text)
+            made.names = [w for w in WORD.findall(bare) if w in local]
+            made.form = re.sub(r"\s+", " ", WORD.sub(lambda m: "?" if m[0] in local else m[0], bare))
+        found.append(made)
+    return found
+
+
+def _callables(tree: ast.AST) -> set[str]:
+    """Names that are functions, modules, or arguments of a function in place; not what forward holds."""
+    called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    arguments = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    launched = {n.value.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)
+        and n.value.id.endswith("_kernel")}  # fmt: skip
+    return called | arguments | launched | {"torch", "triton", "tl", "math", "inf", "nan", "self"}
+
+
+def _best(statements: list[Statement]) -> Block | None:
+    """The block that saves most; None where none saves enough."""
+    found = [block for candidate in _candidates(statements) if (block := _block(statements, *candidate)) is not None]
+    best = max(found, key=lambda block: block.saved, default=None)
+    return best if best is not None and best.saved >= LEAST_SAVED else None
+
+
+def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
+    """Lengths and places of runs of statements of the same form, those first that may save most."""
+    numbers: dict[str, int] = {}
+    forms = [numbers.setdefault(s.form, len(numbers) + 1) if s.form else -i - 1 for i, s in enumerate(statements)]
+    counted = Counter(forms)
+    sizes = [0]
+    for statement in statements:
+        sizes.append(sizes[-1] + statement.size)
+    rated = []
+    runs: dict[int, tuple[int, ...]] = {i: () for i in range(len(forms))}
+    for length in range(1, LENGTHS.stop):
+        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for start, run in list(runs.items()):  # a run is repeated only where its beginning is
+            last = start + length - 1
+            if last >= len(forms) or counted[forms[last]] < 2:
+                del runs[start]
+            else:
+                groups[hash(run), forms[last]].append(start)
+        for (before, last), starts in groups.items():
+            apart = _apart(starts, length)
+            if len(starts) < 2:
+                del runs[starts[0]]
+                continue
+            for start in starts:
+                runs[start] = (before, last)
+            if len(apart) > 1 and length in LENGTHS:
+                saved = (len(apart) - 1) * (sizes[starts[0] + length] - sizes[starts[0]])
+                rated.append((saved, length, starts))
+    rated.sort(key=lambda one: -one[0])
+    return [(length, starts) for saved, length, starts in rated[:TRIED] if saved >= LEAST_SAVED]
+
+
+def _apart(starts: list[int], length: int) -> list[int]:
+    """Those that do not overlap, from the first on."""
+    found: list[int] = []
+    for start in starts:
+        if not found or start >= found[-1] + length:
+            found.append(start)
+    return found
+
+
+def _block(statements: list[Statement], length: int, starts: list[int]) -> Block | None:
+    """The block at those of the places where the same names meet in the same way; of several ways, the one that saves
+    most.
+    """
+    ways: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
+    for start in starts:
+        some = statements[start : start + length]
+        ways[_pattern([n for s in some for n in s.names]), _pattern([p for s in some for p in s.paths])].append(start)
+    made = [_made(statements, length, _apart(places, length)) for places in ways.values()]
+    return max((b for b in made if b is not None), key=lambda block: block.saved, default=None)
+
+
+def _pattern(words: list[str]) -> tuple[int, ...]:
+    first: dict[str, int] = {}
+    return tuple(first.setdefault(word, len(first)) for word in words)
+
+
+def _made(statements: list[Statement], length: int, places: list[int]) -> Block | None:
+    if len(places) < 2:
+        return None
+    windows = [statements[start : start + length] for start in places]
+    names = [list(dict.fromkeys(n for s in some for n in s.names)) for some in windows]
+    paths = [list(dict.fromkeys(p for s in some for p in s.paths)) for some in windows]
+    there: set[str] = set()
+    inputs: dict[str, None] = {}
+    for statement in windows[0]:
+        inputs |= dict.fromkeys(n for n in names[0] if n in statement.loaded and n not in there)
+        there |= statement.stored
+    outputs: set[int] = set()
+    for own, some, start in zip(names, windows, places, strict=True):
+        stored = {n for s in some for n in s.stored}
+        later = {n for s in statements[start + length :] for n in s.loaded}
+        outputs |= {i for i, n in enumerate(own) if n in stored & later}
+    block = Block(length, places, names, paths, _prefixes(paths), [names[0].index(n) for n in inputs], sorted(outputs))
+    handed = len(block.inputs) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs)
+    launches = sum("_kernel[" in s.lines[0] for s in windows[0])
+    if launches < 2 or not outputs:
+        return None
+    size = sum(s.size for s in windows[0])
+    block.saved = (len(places) - 1) * size - 18 * handed * (len(places) + 1) - 100
+    return block
+
+
+def _prefixes(paths: list[list[str]]) -> list[str]:
+    """Of each place, the layer of its paths, where what follows it is the same at all places; else nothing."""
+    found, rest = [], []
+    for own in paths:
+        parts = [COMPONENT.findall(path) for path in own]
+        if not parts:
+            return []
+        same = 0
+        while all(len(p) > same + 1 and p[same] == parts[0][same] for p in parts):
+            same += 1
+        found.append("self" + "".join(parts[0][:same]))
+        rest.append([p[same:] for p in parts])
+    return found if all(r == rest[0] for r in rest) and "self" not in found else []
+
+
+def _function_name(block: Block, taken: set[str]) -> str:
+    """`layer3_block`, after the layer of its first place."""
+    words = re.findall(r"\.([A-Za-z]\w*)", block.prefixes[0]) if block.prefixes else []
+    return _unique(f"{words[-1].strip('_')}_block" if words else "block", taken)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    made, number = name, 2
+    while made in taken:
+        made, number = f"{name}_{number}", number + 1
+    taken.add(made)
+    return made
+
+
+def _function(name: str, block: Block, statements: list[Statement], taken: set[str]) -> str:
+    """The function's text, with names of its own."""
+    own = {*taken, LAYER, "block", "device"}
+    new = {n: "device" if n == "device" else _unique(re.sub(r"(_\d+)+$", "", n), own) for n in block.names[0]}
+    paths, extra = block.paths[0], {}
+    if block.prefixes:
+        extra = {p: LAYER + p[len(block.prefixes[0]) :] for p in paths}
+    else:
+        extra = {p: _unique("_".join(re.findall(r"[A-Za-z_]\w*|\d+", p)[-2:]), own) for p in paths}
+    lines = []
+    for statement in statements[block.places[0] : block.places[0] + block.length]:
+        for line in statement.lines:
+            parts = re.split(f"({PATH.pattern})", line)
+            lines.append("".join(
+                extra[part] if part in extra else WORD.sub(lambda m: new.get(m[0], m[0]), part) for part in parts
+            ))  # fmt: skip
+    given = [LAYER] if block.prefixes else list(extra.values())
+    given += [new[block.names[0][i]] for i in block.inputs]
+    made = ", ".join(new[block.names[0][i]] for i in block.outputs)
+    told = _told(block)
+    return "\n".join([f"def {name}({', '.join(given)}):", f'    """{told}"""', *(f"    {line}" for line in lines),
+        f"    return {made}"])  # fmt: skip
+
+
+def _told(block: Block) -> str:
+    if not block.prefixes:
+        return f"What forward does {len(block.places)} times."
+    first, last = (p.removeprefix("self.") for p in (block.prefixes[0], block.prefixes[-1]))
+    return f"What forward does for {len(block.places)} layers, from {first} to {last}."
+
+
+def _call(name: str, block: Block, which: int) -> str:
+    names = block.names[which]
+    given = [block.prefixes[which]] if block.prefixes else list(block.paths[which])
+    given += [names[i] for i in block.inputs]
+    return f"{', '.join(names[i] for i in block.outputs)} = {name}({', '.join(given)})"
