@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from kernelwright.policies.inductor.lowering.concatenations import nested_concatenations
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import Traced
 from kernelwright.policies.inductor.tracing.loops import tracing_loops
@@ -57,6 +58,7 @@ def _generated(graph: Any, flat: list[Any], traced: Traced) -> tuple[str, dict[s
     from torch._inductor.virtualized import V
 
     with V.set_fake_mode(traced.mode), torch.no_grad():
+        nested_concatenations(graph)
         _recursive_post_grad_passes(graph, is_inference=True)
         _plain_output_strides(graph, traced)
         lowering = GraphLowering(

@@ -22,7 +22,10 @@ PATH = re.compile(r"\bself(?:\.\w+\b(?!\()|\[\d+\])+")
 """A parameter, a buffer or a layer: `self.layers[0].conv.weight`."""
 COMPONENT = re.compile(r"\.\w+|\[\d+\]")
 WORD = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*\b(?!=[^=]|['\"])")
+NUMBER = re.compile(r"(?<![\w.=])(?:1[6-9]|[2-9]\d|\d{3,})(?![\w.])")
+"""From 16 on: smaller ones are strides, axes and windows, and those of options are the launch's own."""
 LAYER = "layer"
+EXTENT = "extent"
 
 
 @dataclass
@@ -34,6 +37,7 @@ class Statement:
     names: list[str] = field(default_factory=list)
     """Local names, in the order of the text."""
     paths: list[str] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)
     stored: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
 
@@ -58,7 +62,14 @@ class Block:
     """Which of the names are there before."""
     outputs: list[int]
     """Which of them are read afterwards."""
+    numbers: list[tuple[str, ...]]
+    """Of each number of the text, what it is at each place."""
     saved: int = 0
+
+    @property
+    def extents(self) -> list[tuple[str, ...]]:
+        """The numbers that are not the same at all places, each once."""
+        return [n for n in dict.fromkeys(self.numbers) if len(set(n)) > 1]
 
 
 def with_functions(lines: list[str], taken: set[str]) -> tuple[list[str], list[str]]:
@@ -94,7 +105,9 @@ def _statements(lines: list[str]) -> list[Statement]:
             made.paths = PATH.findall(text)
             bare = PATH.sub("@", text)
             made.names = [w for w in WORD.findall(bare) if w in local]
-            made.form = re.sub(r"\s+", " ", WORD.sub(lambda m: "?" if m[0] in local else m[0], bare))
+            made.numbers = NUMBER.findall(bare)
+            form = NUMBER.sub("#", WORD.sub(lambda m: "?" if m[0] in local else m[0], bare))
+            made.form = re.sub(r"\s+", "", form)
         found.append(made)
     return found
 
@@ -189,8 +202,10 @@ def _made(statements: list[Statement], length: int, places: list[int]) -> Block 
         stored = {n for s in some for n in s.stored}
         later = {n for s in statements[start + length :] for n in s.loaded}
         outputs |= {i for i, n in enumerate(own) if n in stored & later}
-    block = Block(length, places, names, paths, _prefixes(paths), [names[0].index(n) for n in inputs], sorted(outputs))
-    handed = len(block.inputs) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs)
+    numbers = list(zip(*([n for s in some for n in s.numbers] for some in windows), strict=True))
+    read = [names[0].index(n) for n in inputs]
+    block = Block(length, places, names, paths, _prefixes(paths), read, sorted(outputs), numbers)
+    handed = len(read) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs) + len(block.extents)
     launches = sum("_kernel[" in s.lines[0] for s in windows[0])
     if launches < 2 or not outputs:
         return None
@@ -237,15 +252,19 @@ def _function(name: str, block: Block, statements: list[Statement], taken: set[s
         extra = {p: LAYER + p[len(block.prefixes[0]) :] for p in paths}
     else:
         extra = {p: _unique("_".join(re.findall(r"[A-Za-z_]\w*|\d+", p)[-2:]), own) for p in paths}
+    extents = {numbers: _unique(EXTENT, own) for numbers in block.extents}
+    texts = iter([extents.get(numbers, numbers[0]) for numbers in block.numbers])
+
+    def renamed(text: str) -> str:
+        if text in extra:
+            return extra[text]
+        return NUMBER.sub(lambda _: next(texts), WORD.sub(lambda m: new.get(m[0], m[0]), text))
+
     lines = []
     for statement in statements[block.places[0] : block.places[0] + block.length]:
-        for line in statement.lines:
-            parts = re.split(f"({PATH.pattern})", line)
-            lines.append("".join(
-                extra[part] if part in extra else WORD.sub(lambda m: new.get(m[0], m[0]), part) for part in parts
-            ))  # fmt: skip
+        lines += ["".join(map(renamed, re.split(f"({PATH.pattern})", line))) for line in statement.lines]
     given = [LAYER] if block.prefixes else list(extra.values())
-    given += [new[block.names[0][i]] for i in block.inputs]
+    given += [*(new[block.names[0][i]] for i in block.inputs), *extents.values()]
     made = ", ".join(new[block.names[0][i]] for i in block.outputs)
     told = _told(block)
     return "\n".join([f"def {name}({', '.join(given)}):", f'    """{told}"""', *(f"    {line}" for line in lines),
@@ -262,5 +281,5 @@ def _told(block: Block) -> str:
 def _call(name: str, block: Block, which: int) -> str:
     names = block.names[which]
     given = [block.prefixes[which]] if block.prefixes else list(block.paths[which])
-    given += [names[i] for i in block.inputs]
+    given += [*(names[i] for i in block.inputs), *(numbers[which] for numbers in block.extents)]
     return f"{', '.join(names[i] for i in block.outputs)} = {name}({', '.join(given)})"

@@ -1,0 +1,24 @@
+"""Concatenations that begin with another one: a network whose layers read all that was made before them concatenates it
+anew for each of them, and copies every part each time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def nested_concatenations(graph: Any) -> None:
+    """Lets a concatenation whose first parts are another one's take them as a whole, in place."""
+    import torch
+
+    known: dict[tuple[Any, ...], Any] = {}
+    for node in graph.graph.nodes:
+        if node.target is not torch.ops.aten.cat.default:
+            continue
+        parts, axis = tuple(node.args[0]), node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        for count in range(len(parts) - 1, 1, -1):
+            if (first := known.get((axis, *parts[:count]))) is not None:
+                node.args = ([first, *parts[count:]], axis)
+                node.kwargs = {}
+                break
+        known.setdefault((axis, *parts), node)
