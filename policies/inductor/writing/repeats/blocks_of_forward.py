@@ -14,6 +14,8 @@ LARGE = 12_000
 LEAST_SAVED = 1_500
 """Characters that a function has to save."""
 MOST_FUNCTIONS = 12
+MOST_HANDED = 24
+"""What a function is given and gives, at most, for somebody to read its calls."""
 LENGTHS = range(4, 160)
 """Statements of a block."""
 TRIED = 150
@@ -83,7 +85,7 @@ def with_functions(lines: list[str], taken: set[str]) -> tuple[list[str], list[s
         if block is None:
             break
         name = _function_name(block, taken)
-        functions.append(_function(name, block, statements, taken))
+        functions.append(_function(name, block, statements))
         for which in reversed(range(len(block.places))):
             start = block.places[which]
             statements[start : start + block.length] = [Statement([_call(name, block, which)])]
@@ -137,7 +139,7 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
     for statement in statements:
         sizes.append(sizes[-1] + statement.size)
     rated = []
-    runs: dict[int, tuple[int, ...]] = {i: () for i in range(len(forms))}
+    runs: dict[int, tuple[int, ...]] = dict.fromkeys(range(len(forms)), ())
     for length in range(1, LENGTHS.stop):
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for start, run in list(runs.items()):  # a run is repeated only where its beginning is
@@ -207,7 +209,7 @@ def _made(statements: list[Statement], length: int, places: list[int]) -> Block 
     block = Block(length, places, names, paths, _prefixes(paths), read, sorted(outputs), numbers)
     handed = len(read) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs) + len(block.extents)
     launches = sum("_kernel[" in s.lines[0] for s in windows[0])
-    if launches < 2 or not outputs:
+    if launches < 2 or not outputs or handed > MOST_HANDED:
         return None
     size = sum(s.size for s in windows[0])
     block.saved = (len(places) - 1) * size - 18 * handed * (len(places) + 1) - 100
@@ -243,15 +245,17 @@ def _unique(name: str, taken: set[str]) -> str:
     return made
 
 
-def _function(name: str, block: Block, statements: list[Statement], taken: set[str]) -> str:
+def _function(name: str, block: Block, statements: list[Statement]) -> str:
     """The function's text, with names of its own."""
-    own = {*taken, LAYER, "block", "device"}
+    places = range(block.places[0], block.places[0] + block.length)
+    read = {word for i in places for line in statements[i].lines for word in WORD.findall(line)}
+    own = {*(read - set(block.names[0])), name, LAYER, "block", "device"}
     new = {n: "device" if n == "device" else _unique(re.sub(r"(_\d+)+$", "", n), own) for n in block.names[0]}
     paths, extra = block.paths[0], {}
     if block.prefixes:
         extra = {p: LAYER + p[len(block.prefixes[0]) :] for p in paths}
     else:
-        extra = {p: _unique("_".join(re.findall(r"[A-Za-z_]\w*|\d+", p)[-2:]), own) for p in paths}
+        extra = {p: _unique(_path_word(p), own) for p in paths}
     extents = {numbers: _unique(EXTENT, own) for numbers in block.extents}
     texts = iter([extents.get(numbers, numbers[0]) for numbers in block.numbers])
 
@@ -261,14 +265,21 @@ def _function(name: str, block: Block, statements: list[Statement], taken: set[s
         return NUMBER.sub(lambda _: next(texts), WORD.sub(lambda m: new.get(m[0], m[0]), text))
 
     lines = []
-    for statement in statements[block.places[0] : block.places[0] + block.length]:
-        lines += ["".join(map(renamed, re.split(f"({PATH.pattern})", line))) for line in statement.lines]
+    for i in places:
+        lines += ["".join(map(renamed, re.split(f"({PATH.pattern})", line))) for line in statements[i].lines]
     given = [LAYER] if block.prefixes else list(extra.values())
     given += [*(new[block.names[0][i]] for i in block.inputs), *extents.values()]
     made = ", ".join(new[block.names[0][i]] for i in block.outputs)
     told = _told(block)
     return "\n".join([f"def {name}({', '.join(given)}):", f'    """{told}"""', *(f"    {line}" for line in lines),
         f"    return {made}"])  # fmt: skip
+
+
+def _path_word(path: str) -> str:
+    """`conv_weight` of `self.layers[0].conv.weight`, `bn_0_weight` of `self.bn[0].weight`."""
+    words = re.findall(r"[A-Za-z_]\w*|\d+", path)
+    first = next(i for i in reversed(range(len(words))) if words[i].isidentifier() and (i < len(words) - 1 or i == 0))
+    return "_".join(words[first:])
 
 
 def _told(block: Block) -> str:
