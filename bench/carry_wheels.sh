@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches the wheels that a lent GPU machine (Python 3.12, no network) lacks into the ignored folder .whl. Versions are those of constraints.txt.
-# There: python3 -m pip install -q --no-index --no-deps --no-compile --upgrade --target /tmp/site .whl/*.whl; export PYTHONPATH=/tmp/site:$PWD
+# There: python3 -m pip install -q --no-index --no-deps --no-compile --upgrade --target /tmp/site .whl/*.whl; export PYTHONPATH=/tmp/site:$PWD/src
 set -euo pipefail
 cd "$(dirname "$0")/.."
 names=(pydantic pydantic_core annotated-types typing-inspection sqlmodel SQLAlchemy tenacity trl datasets dill multiprocess
