@@ -4,7 +4,8 @@
         [--out bench/results/ray_kills.md]
 
 First `--verdicts` distinct candidates are judged while `--kills` judges (Ray workers) are killed in the middle of their
-work; then `--compare` distinct candidates are judged by two judges here and by two judges on Ray, warm, without kills.
+work; then `--compare` distinct candidates are judged by two judges here and by two judges on Ray, warm, without kills,
+in pairs of turns, all at the same priority.
 Every candidate is right, compiled, and interpreted at its own size, and for the comparison once more at the eight sizes
 of a verdict that says nothing of sizes. `--verdicts 0` and `--compare 0` leave a part out.
 With --scaling 1, 2 and 4 judges that are actors as ever, but whose verdicts wait as for a GPU: the host code of the
@@ -23,6 +24,7 @@ import os
 import platform
 import random
 import signal
+import statistics
 import sys
 import threading
 import time
@@ -32,6 +34,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from kernelwright.agent.judging import local_judge
 from kernelwright.agent.judging.evaluating import PoolEvaluator
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
@@ -46,6 +49,8 @@ WAIT_SECONDS = 8.0
 """Of a simulated verdict: what a large problem takes on a GPU."""
 TRACED_SECONDS = 4.0
 """That the host code of a simulated verdict sleeps with --tasks."""
+PAIRS = 10
+"""Of turns, here and on Ray, that are compared."""
 WAITS = f"\nimport time\ntime.sleep({WAIT_SECONDS})\nraise ValueError('waited')\n"
 
 
@@ -138,22 +143,32 @@ def timed(pool: JudgePool, texts: Sequence[str], sizes: int = 0) -> float:
 
 
 def compared(pool: RayPool, count: int, sizes: int) -> dict[str, Any]:
-    """In turns, so that whatever else this machine does meets both."""
+    """In turns, so that whatever else this machine does meets both; who begins a pair of turns changes."""
+    began = local_judge.WorkerProcess
+    local_judge.WorkerProcess = lambda module, *words: began("bench.plain_judge", *words)  # type: ignore[misc,assignment]
     local = LocalPool(["cpu"], pool.capacity(DeviceKind.CPU))
+    local_judge.WorkerProcess = began  # type: ignore[misc]
+    each = max(1, count // PAIRS)
+    seconds: dict[str, list[float]] = {"here": [], "there": []}
     try:
         warm(local)
         warm(pool)
-        here = there = 0.0
-        for turn in range(4):
-            here += timed(local, candidates(count // 4, f"here {sizes} {turn}"), sizes)
-            there += timed(pool, candidates(count // 4, f"there {sizes} {turn}"), sizes)
+        for pair in range(PAIRS):
+            places = [("here", local), ("there", pool)]
+            for name, place in places if pair % 2 else reversed(places):
+                seconds[name].append(timed(place, candidates(each, f"{name} {sizes} {pair}"), sizes))
     finally:
         local.close()
+    here, there = (statistics.median(seconds[name]) / each for name in ("here", "there"))
+    ratios = sorted(one / other for other, one in zip(seconds["here"], seconds["there"], strict=True))
     return {
-        f"verdicts each, {sizes} sizes": 4 * (count // 4),
-        f"two local judges, {sizes} sizes (s)": f"{here:.1f}",
-        f"two judges on Ray, {sizes} sizes (s)": f"{there:.1f}",
-        f"Ray over local, {sizes} sizes": f"{100 * (there / here - 1):+.1f} %",
+        f"verdicts each, {sizes} sizes, in {PAIRS} pairs of turns": PAIRS * each,
+        f"two local judges, {sizes} sizes, median turn (s a verdict)": f"{here:.4f}",
+        f"two judges on Ray, {sizes} sizes, median turn (s a verdict)": f"{there:.4f}",
+        f"Ray over local, {sizes} sizes, of the medians": f"{100 * (there / here - 1):+.1f} %",
+        f"Ray over local, {sizes} sizes, median of the pairs, quartiles": ", ".join(
+            f"{100 * (ratios[round(part * (PAIRS - 1))] - 1):+.1f} %" for part in (0.5, 0.25, 0.75)
+        ),
     }  # fmt: skip
 
 

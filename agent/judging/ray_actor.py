@@ -1,20 +1,13 @@
-"""What runs inside a Ray actor: one evaluator, whose verdicts are streams of messages (messages.py, as JSON)."""
+"""What runs inside a Ray actor: one evaluator, asked and answering in the judges' messages (messages.py, as JSON)."""
 
 from __future__ import annotations
 
 import os
-import queue
 import threading
-import time
-from collections.abc import Iterator
 
-from kernelwright.agent.judging.messages import Ask, Judged, Ready, Step, Trouble
+from kernelwright.agent.judging.messages import Ask, Ready
 from kernelwright.agent.judging.ray_front import FrontTasks
 from kernelwright.agent.judging.verdict_maker import VerdictMaker
-
-Message = Step | Judged | Trouble
-STEP_SECONDS = 0.25
-"""Between two steps that are told."""
 
 
 class JudgeActor:
@@ -28,6 +21,7 @@ class JudgeActor:
         self._maker = VerdictMaker(device, workers, elsewhere=FrontTasks if elsewhere else None)
         self._device = device
         self._closed = threading.Event()
+        self._doing: dict[int, str] = {}
 
     def ready(self) -> tuple[str, str, int]:
         """Ready as JSON, the target of its device, and its process."""
@@ -40,26 +34,23 @@ class JudgeActor:
         """Returns when the actor is closed: who waits for it learns that the actor has died."""
         self._closed.wait()
 
-    def make(self, ask: str) -> Iterator[str]:
-        """The steps of a verdict, and at last the verdict, or why there is none.
-
-        Of steps that follow each other closely only the newest is told: a message costs Ray milliseconds.
+    def make(self, ask: str) -> str:
+        """The verdict, or why there is none, when it is made. A plain call: a stream of messages costs Ray milliseconds
+        for each, of which a small verdict has a hundred in all.
         """
         asked = Ask.model_validate_json(ask)
-        messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
-        def work() -> None:
-            step = lambda doing: messages.put(Step(number=asked.number, doing=doing))  # noqa: E731
-            messages.put(self._maker.make(asked, step))
+        def step(doing: str) -> None:
+            self._doing[asked.number] = doing
 
-        threading.Thread(target=work, daemon=True).start()
-        told = 0.0
-        while True:
-            message = _newest(messages, told + STEP_SECONDS)
-            yield message.model_dump_json()
-            if not isinstance(message, Step):
-                return
-            told = time.monotonic()
+        try:
+            return self._maker.make(asked, step).model_dump_json()
+        finally:
+            self._doing.pop(asked.number, None)
+
+    def doing(self, number: int) -> str:
+        """What the verdict of that number is at; empty before it begins and when it has ended."""
+        return self._doing.get(number, "")
 
     def stop(self, number: int) -> None:
         """The verdict of that number ends at its next step."""
@@ -69,14 +60,3 @@ class JudgeActor:
         """Ends the evaluator's processes."""
         self._closed.set()
         self._maker.close()
-
-
-def _newest(messages: queue.SimpleQueue[Message], until: float) -> Message:
-    """The newest step at that moment (time.monotonic), or the end as soon as it is there."""
-    message = messages.get()
-    while isinstance(message, Step) and (left := until - time.monotonic()) > 0:
-        try:
-            message = messages.get(timeout=left)
-        except queue.Empty:
-            break
-    return message

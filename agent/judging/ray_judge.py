@@ -9,17 +9,19 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from kernelwright.agent.judging.messages import Ask, FromJudge, Judged, Ready, Step, Trouble
+from kernelwright.agent.judging.messages import Ask, Judged, Ready, Trouble
 from kernelwright.agent.judging.placing import AtWork, Judge
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, JudgeState, PoolClosed
 from kernelwright.agent.judging.ray_actor import JudgeActor
 from kernelwright.agent.judging.verdict_maker import capacity_of, raised
 
-_READS: TypeAdapter[FromJudge] = TypeAdapter(FromJudge)
+_READS: TypeAdapter[Judged | Trouble] = TypeAdapter(Judged | Trouble)
+STEP_SECONDS = 0.25
+"""Between two looks at what a verdict is at."""
 CLOSING_SECONDS = 5.0
 """That an actor is given to end its processes."""
 OTHER_CALLS_AT_ONCE = 4
-"""Calls of an actor that are no verdicts: ready, live, stop, close."""
+"""Calls of an actor that are no verdicts: live, doing, stop, close."""
 
 
 class Place(NamedTuple):
@@ -114,17 +116,22 @@ class RayJudge:
         self._ended(self)
 
     def _follow(self, ask: Ask) -> None:
-        """One verdict: a stream of messages that is never asked for twice."""
+        """One verdict, which is never asked for twice, and meanwhile what it is at."""
         import ray
 
         try:
-            for reference in self._actor.make.options(num_returns="streaming").remote(ask.model_dump_json()):
-                self._take(ask.number, _READS.validate_json(ray.get(reference)))
+            made = self._actor.make.remote(ask.model_dump_json())
+            told = ""
+            while not ray.wait([made], timeout=STEP_SECONDS)[0]:
+                doing = ray.get(self._actor.doing.remote(ask.number))
+                if doing and doing != told and (work := self._work.get(ask.number)) is not None:
+                    work.progress(doing)
+                    told = doing
+            self._take(ask.number, _READS.validate_json(ray.get(made)))
         except (Exception, SystemExit) as error:
             if not isinstance(error, ray.exceptions.RayTaskError):
                 self._give_up()  # first: whoever asks again at once must not be given to this one
             self._finish(ask.number, self._loss(error))
-        self._finish(ask.number, self._loss(None))
 
     def _give_up(self) -> None:
         """The actor is dead, or cannot be reached and is to be."""
@@ -135,15 +142,8 @@ class RayJudge:
         with contextlib.suppress(Exception):
             ray.kill(self._actor)
 
-    def _take(self, number: int, message: FromJudge) -> None:
-        match message:
-            case Step():
-                if (work := self._work.get(number)) is not None:
-                    work.progress(message.doing)
-            case Judged():
-                self._finish(number, message.report)
-            case Trouble():
-                self._finish(number, raised(message))
+    def _take(self, number: int, message: Judged | Trouble) -> None:
+        self._finish(number, message.report if isinstance(message, Judged) else raised(message))
 
     def _finish(self, number: int, outcome: Any) -> None:
         with self._lock:

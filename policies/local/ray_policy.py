@@ -204,14 +204,14 @@ class RayPolicy:
                 if self._left:
                     raise KeyboardInterrupt
             return ray.get(asked)
-        except ray.exceptions.RayActorError:
+        except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError):  # the latter: a long answer went with it
             if self._left:
                 raise KeyboardInterrupt from None
             self._replace(place, actor)
             return None
 
     def _replace(self, place: int, dead: Any) -> None:
-        """Once for all who asked the dead one."""
+        """Once for all who asked the dead one. One that dies while it begins is replaced by who asks it next."""
         import ray
 
         with self._lock:
@@ -220,9 +220,10 @@ class RayPolicy:
             with contextlib.suppress(Exception):
                 ray.kill(dead)
             again = self._begun()
-            self._open(again)
-            if self._weights is not None:
-                self._take_weights(again)
+            with contextlib.suppress(ray.exceptions.RayActorError):
+                self._open(again)
+                if self._weights is not None:
+                    self._take_weights(again)
             tokens, seconds = self._drawn[place]
             self._before = (self._before[0] + tokens, self._before[1] + seconds)
             self._drawn[place], self._actors[place] = (0, 0.0), again

@@ -159,9 +159,11 @@ def trains_adapters(subject: Subject, options: OnlineOptions) -> bool:
 
 
 def whole_sampler(subject: Subject, options: OnlineOptions) -> InProcessSampler:
-    """Of whole weights, as they are now: in a process of its own where that is asked for, or where a GPU waits for
-    the loop and the weights are few.
+    """Of whole weights, as they are now: in actors where there is a cluster; in a process of its own where that is
+    asked for, or where a GPU waits for the loop and the weights are few.
     """
+    if options.ray is not None:
+        return RaySampler(subject, options)
     if (
         options.engine == "process"
         or options.sampling_gpu is not None
