@@ -183,6 +183,8 @@ def _check_address(address: str) -> None:
 def _connect(address: str) -> bool:
     """True where this is what connected. Raises InputError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray tells its makers what is run, unless it is told not to
+    # Read when Ray is imported. It prints on stdout, amid the JSON of a command, who died; that is told here already.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     try:
         import ray
     except ImportError:
