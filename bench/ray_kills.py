@@ -34,6 +34,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from kernelwright.agent.judging import local_judge
 from kernelwright.agent.judging.evaluating import PoolEvaluator
 from kernelwright.agent.judging.local_pool import LocalPool
@@ -150,16 +152,20 @@ def compared(pool: RayPool, count: int, sizes: int) -> dict[str, Any]:
     local_judge.WorkerProcess = began  # type: ignore[misc]
     each = max(1, count // PAIRS)
     seconds: dict[str, list[float]] = {"here": [], "there": []}
+    ran: dict[str, list[float]] = {"here": [], "there": []}
     try:
         warm(local)
         warm(pool)
         for pair in range(PAIRS):
             places = [("here", local), ("there", pool)]
             for name, place in places if pair % 2 else reversed(places):
+                before = ran_seconds(local, here=name == "here")
                 seconds[name].append(timed(place, candidates(each, f"{name} {sizes} {pair}"), sizes))
+                ran[name].append(ran_seconds(local, here=name == "here") - before)
     finally:
         local.close()
     here, there = (statistics.median(seconds[name]) / each for name in ("here", "there"))
+    own, rays = (statistics.median(ran[name]) / each for name in ("here", "there"))
     ratios = sorted(one / other for other, one in zip(seconds["here"], seconds["there"], strict=True))
     return {
         f"verdicts each, {sizes} sizes, in {PAIRS} pairs of turns": PAIRS * each,
@@ -169,7 +175,35 @@ def compared(pool: RayPool, count: int, sizes: int) -> dict[str, Any]:
         f"Ray over local, {sizes} sizes, median of the pairs, quartiles": ", ".join(
             f"{100 * (ratios[round(part * (PAIRS - 1))] - 1):+.1f} %" for part in (0.5, 0.25, 0.75)
         ),
+        f"processor time a verdict, {sizes} sizes, local and Ray (ms)": f"{1000 * own:.1f}, {1000 * rays:.1f}",
+        f"Ray over local, {sizes} sizes, processor time": f"{100 * (rays / own - 1):+.1f} %",
     }  # fmt: skip
+
+
+def ran_seconds(local: LocalPool, here: bool) -> float:
+    """Of a processor, by this process and the local judges with all that they began, or by it and everything else."""
+    judges = {child.pid for pid in _pids(local) for child in _tree(pid)}
+    every = {child.pid for child in _tree(os.getpid())}
+    wanted = judges | {os.getpid()} if here else every - judges
+    return sum(map(_ticks, wanted)) / os.sysconf("SC_CLK_TCK")
+
+
+def _pids(local: LocalPool) -> list[int]:
+    return [judge.process_id for judge in local._judges if isinstance(judge, local_judge.LocalJudge)]
+
+
+def _tree(root: int) -> list[psutil.Process]:
+    top = psutil.Process(root)
+    return [top, *top.children(recursive=True)]
+
+
+def _ticks(process: int) -> int:
+    """Its own, and those of its children that have ended (proc(5), fields 14 to 17)."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended, and its parent has its ticks
+        return 0
+    return sum(map(int, fields[11:15]))
 
 
 def scaling(counts: Sequence[int] = (1, 2, 4), each: int = 5) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class JudgeActor:
 
     def make(self, ask: str) -> str:
         """The verdict, or why there is none, when it is made. A plain call: a stream of messages costs Ray milliseconds
-        for each, of which a small verdict has a hundred in all.
+        for each, and a small verdict takes a tenth of a second in all.
         """
         asked = Ask.model_validate_json(ask)
 
