@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.tracing.kernels import NotPlain, Texts, plain
+from kernelwright.tools.tracing.pretended_gpu.known_values import VALUES
 from kernelwright.tools.tracing.trace import MOST_DATA, MOST_STEPS, Json
 
 Step = dict[str, Any]
@@ -133,6 +134,8 @@ class Tape(TorchDispatchMode):
     def _append(self, step: Step) -> None:
         if len(self.steps) >= MOST_STEPS:
             raise TooLong(f"more than {MOST_STEPS:,} steps in one call")
+        if "op" not in step and "data" not in step:  # a launch, or a choice of launches
+            VALUES.forget_all()
         step["line"] = self._line()
         self.steps.append(step)
 

@@ -23,6 +23,7 @@ from kernelwright.tools.hardware.targets import Target
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
 from kernelwright.tools.tracing.pretended_gpu import torch_cuda_answers as redirect
+from kernelwright.tools.tracing.pretended_gpu.known_values import VALUES, deep_copy
 
 CUDA = torch.device("cuda", 0)
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
@@ -47,6 +48,7 @@ def install(target: Target) -> None:
     replaced: list[tuple[Any, str, Any]] = [
         (torch._subclasses.fake_tensor, "init_gpu_context", lambda *args, **kwargs: None),
         (FakeTensor, "data_ptr", _address),
+        (FakeTensor, "__deepcopy__", deep_copy),
         (torch.nn.Module, "_apply", _apply),
         (torch, "compile", _not_compiled),
         (torch.library, "wrap_triton", lambda kernel: kernel),
@@ -171,6 +173,15 @@ class Fakes(FakeTensorMode):
 
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if (number := VALUES.number(func, args)) is not None:
+            return number
+        VALUES.forget_written(func, (*args, *kwargs.values()))
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        VALUES.give(func, args, kwargs, made)
+        return made
 
 
 class FirstDevice(TorchFunctionMode):
