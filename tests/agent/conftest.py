@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,28 +33,42 @@ def kept_processes() -> Iterator[dict[Kind, Zygote]]:
         Zygote.close(zygote)
 
 
-@pytest.fixture
-def warm_processes(kept_processes, monkeypatch) -> None:
-    """Evaluators that a command makes in this process go on with the warm processes of those before them."""
+class Kept(Zygote):
+    """Stays for the next evaluator when one is closed."""
 
-    class Kept(Zygote):
-        def close(self) -> None:
-            """It stays for the next evaluator."""
+    def close(self) -> None:
+        """Of `kept_processes`, which ends it."""
+
+
+@contextmanager
+def keeping(processes: dict[Kind, Zygote]) -> Iterator[None]:
+    """Inside, evaluators that this process makes go on with the warm processes of those before them."""
 
     def kept(kind: Kind, gpu: int | None = None, limits: Limits | None = None) -> Zygote:
         assert (gpu, limits) == (None, None)
-        if kind not in kept_processes:
-            made = kept_processes[kind] = new_zygote(kind)
+        if kind not in processes:
+            made = processes[kind] = new_zygote(kind)
             made.__class__ = Kept
-        return kept_processes[kind]
+        return processes[kind]
 
-    monkeypatch.setattr(pipeline, "new_zygote", kept)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "new_zygote", kept)
+        yield
+
+
+@pytest.fixture
+def warm_processes(kept_processes) -> Iterator[None]:
+    """See `keeping`: for tests of commands, each of which makes an evaluator of its own."""
+    with keeping(kept_processes):
+        yield
 
 
 @pytest.fixture(scope="session")
-def evaluator(tmp_path_factory) -> Iterator[Evaluator]:
+def evaluator(tmp_path_factory, kept_processes) -> Iterator[Evaluator]:
     """Starts once; a program that one test had judged is known to the others."""
-    with Evaluator(device="cpu", workers=1, cache_dir=tmp_path_factory.mktemp("verdicts")) as found:
+    with keeping(kept_processes):
+        found = Evaluator(device="cpu", workers=1, cache_dir=tmp_path_factory.mktemp("verdicts"))
+    with found:
         yield found
 
 
@@ -120,7 +135,7 @@ def batch_script(tmp_path_factory, does_not_compile, right) -> Path:
 
 
 @pytest.fixture(scope="session")
-def batched(tmp_path_factory, batch_script) -> Path:
+def batched(tmp_path_factory, batch_script, kept_processes) -> Path:
     """The database of a finished run `three`: three problems, two samples each, judged by the real tools.
 
     Beside it lies its report.
@@ -131,5 +146,7 @@ def batched(tmp_path_factory, batch_script) -> Path:
     problems = [find(name) for name in ("fused_silu", "vector_add", "row_sum")]
     policy = open_scripted(batch_script)
     settings = Settings(policy=policy.name)
-    run_batch(problems, policy, settings, name="three", samples=2, folder=folder / "report", db=str(folder / "runs.db"))
+    told = {"name": "three", "samples": 2, "folder": folder / "report", "db": str(folder / "runs.db")}
+    with keeping(kept_processes):
+        run_batch(problems, policy, settings, **told)
     return folder / "runs.db"

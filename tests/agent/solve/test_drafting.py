@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from kernelwright.agent.cli import main
 from kernelwright.agent.errors import InputError
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.solve.drafting import Drafter, DraftKind, draft_kind, varied_sources
@@ -91,6 +92,19 @@ def solve(problem: Path, folder: Path, *arguments: str) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.fixture
+def solve_here(tmp_path: Path, monkeypatch, capsys, warm_processes):
+    """`solve_here(problem, *arguments)`: as `solve`, in this process, which has torch and a judge already."""
+    monkeypatch.chdir(tmp_path)
+
+    def solved(problem: Path, *arguments: str) -> dict:
+        with pytest.raises(SystemExit):
+            main(["solve", str(problem), "--device", "cpu", "--json", *arguments])
+        return json.loads(capsys.readouterr().out)
+
+    return solved
+
+
 @pytest.mark.timeout(300)
 def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(tmp_path: Path):
     gated = next(p for p in MODULES if p.stem == "gated_mlp")
@@ -100,12 +114,12 @@ def test_the_compiler_alone_solves_a_module_that_no_policy_was_trained_on(tmp_pa
 
 
 @pytest.mark.timeout(300)
-def test_what_stays_in_torch_by_partial_is_said(tmp_path: Path):
+def test_what_stays_in_torch_by_partial_is_said(tmp_path: Path, solve_here):
     (tmp_path / "partly.py").write_text(PARTLY)
-    refused = solve(tmp_path / "partly.py", tmp_path, "--policy", "compiler")
+    refused = solve_here(tmp_path / "partly.py", "--policy", "compiler")
     assert not refused["correct"]
     assert any("--partial" in option for option in refused["next_steps"]["options"])
-    solved = solve(tmp_path / "partly.py", tmp_path, "--policy", "compiler", "--partial")
+    solved = solve_here(tmp_path / "partly.py", "--policy", "compiler", "--partial")
     assert solved["correct"], solved["report"]["failure"]
     assert "linalg_cholesky_ex" in solved["left_to_torch"]
     assert 0 < solved["own_share"] < 1

@@ -43,25 +43,33 @@ def refused(folder: Path, *arguments: str, code: Exit = Exit.BAD_INPUT) -> str:
     return done.stderr
 
 
-@pytest.fixture
-def script(tmp_path, unfinished, right):
+@pytest.fixture(scope="module")
+def script(tmp_path_factory, unfinished, right):
     """Eight answers: six that the text alone refuses, one without code, then the right one. Each takes a moment."""
     answers = [*(unfinished(k) for k in range(3)), "no code", *(unfinished(k) for k in range(3, 6)), right]
-    path = tmp_path / "script.json"
+    path = tmp_path_factory.mktemp("script") / "script.json"
     path.write_text(json.dumps({"answers": answers, "seconds": 0.3}))
     return path
 
 
-def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_was_verified(tmp_path, script):
-    done = solve(tmp_path, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--json")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, script):
+    """The folder in which the script was followed to its end, and what the command told."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = solve(folder, "fused silu", "--policy", f"scripted:{script}", "--device", "cpu", "--json")
     assert done.returncode == Exit.DONE, done.stderr
+    return folder, done
+
+
+def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_was_verified(tmp_path, script, whole):
+    folder, done = whole
     assert done.stderr == "", "progress is for terminals"
     solved = json.loads(done.stdout)
     assert solved["stop_reason"] == "target_reached"
     assert (solved["spent"]["turns"], solved["turn"], solved["speedup"]) == (8, 7, None)
     assert "not run on a GPU" in solved["verified"]
-    assert (tmp_path / ".kernelwright" / "runs.db").is_file()
-    text = (tmp_path / solved["output"]).read_text()
+    assert (folder / ".kernelwright" / "runs.db").is_file()
+    text = (folder / solved["output"]).read_text()
     assert text.startswith("# Written by kernelwright")
     assert f"# policy     scripted:{script}\n# origin     policy\n" in text
     assert solved["verified"] in text.replace("\n#            ", " "), "lines over 120 columns are folded"
@@ -73,11 +81,11 @@ def test_a_solve_ends_with_a_file_that_says_where_it_comes_from_and_how_far_it_w
     assert own.read_text() == "# mine\n"
 
 
-def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(tmp_path, script):
+def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs(tmp_path, script, whole):
     """`kill -9`; tests/agent/batch/test_batch_kills.py does this fifty times to a batch."""
-    whole, killed = tmp_path / "whole.db", tmp_path / "killed.db"
+    folder, _ = whole
+    killed = tmp_path / "killed.db"
     asked = ("fused silu", "--policy", f"scripted:{script}", "--device", "cpu")
-    assert solve(tmp_path, *asked, "--db", str(whole)).returncode == 0
     dice, kills = random.Random(5), 0
     while kills < 4 and not _finished(
         killed
@@ -92,7 +100,7 @@ def test_killed_at_random_moments_the_same_command_completes_and_nothing_differs
     assert kills
     if not _finished(killed):
         assert solve(tmp_path, *asked, "--db", str(killed)).returncode == 0
-    assert history(killed) == history(whole)
+    assert history(killed) == history(folder / ".kernelwright" / "runs.db")
 
 
 def test_an_interrupt_pauses_and_the_same_command_goes_on(tmp_path, script):
@@ -179,7 +187,7 @@ def test_a_dry_run_shows_the_prompt_and_does_nothing(tmp_path, script):
     assert done.returncode == Exit.DONE
     assert "class Model(nn.Module)" in done.stdout
     assert "nothing was asked" in done.stdout
-    assert list(tmp_path.iterdir()) == [script]
+    assert not list(tmp_path.iterdir())
     plan = json.loads(solve(tmp_path, "fused silu", "--policy", "openai:nobody@http://127.0.0.1:9/v1", "--device",
         "cpu", "--dry-run", "--json").stdout)  # fmt: skip
     assert plan["most_dollars"] is None, "an unknown price stays unknown"
