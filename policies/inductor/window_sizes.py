@@ -21,6 +21,15 @@ class WindowSizes:
         self._env = env
         self.symbols: dict[Any, Any] = {}
         """Expression -> its symbol, both of sympy."""
+        self._replace = env._set_replacement
+        env._set_replacement = self._replaced
+
+    def _replaced(self, size: Any, other: Any, *more: Any, **options: Any) -> None:
+        """Keeps torch from solving what it decides for these symbols: where an image is brought to the size of an
+        earlier one (`2 * (height // 2) == height`), its height would become twice a number that nothing gives.
+        """
+        if not {size, *other.free_symbols} & set(self.symbols.values()):
+            self._replace(size, other, *more, **options)
 
     def symbol(self, size: Any) -> Any:
         """The symbol for a size, where it has a quotient in it; else the size. Both are of sympy."""

@@ -42,6 +42,28 @@ def get_init_inputs():
     return []
 """
 
+UPSAMPLED = """
+import torch
+from torch import nn
+batch, channels, size = 4, 6, 32
+CPU_SIZES = {"batch": 2, "channels": 3, "size": 8}
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, 2 * channels, 3, padding=1)
+        self.up = nn.ConvTranspose2d(2 * channels, channels, 2, 2)
+        self.out = nn.Conv2d(2 * channels, channels, 3, padding=1)
+    def forward(self, x):
+        large = torch.relu(self.first(x))
+        small = torch.relu(self.second(nn.functional.max_pool2d(large, 2)))
+        return self.out(torch.cat((self.up(small), large), dim=1))
+def get_inputs():
+    return [torch.randn(batch, channels, size, size)]
+def get_init_inputs():
+    return [channels]
+"""
+
 
 @pytest.fixture(scope="module")
 def drafts():
@@ -87,4 +109,16 @@ def test_a_network_whose_kernels_are_shared_is_right_at_every_size(drafts: dict[
             Problem(name="p", source=NETWORK), drafts[mode].source, Options(own_work=mode, sizes=4)
         )
 
+    assert report.correct, report.failure or report.warnings
+
+
+@pytest.mark.slow
+def test_an_image_that_is_brought_to_an_earlier_size_keeps_its_sizes_free() -> None:
+    problem = Problem(name="p", source=UPSAMPLED)
+    with Drafter() as drafter, Evaluator("cpu") as evaluator:
+        draft = drafter.draft(problem, "share:0.001")
+        report = evaluator.evaluate(problem, draft.source, Options(own_work="share:0.001", sizes=0))
+
+    assert draft.usable, draft.refused
+    assert not draft.fixed_sizes
     assert report.correct, report.failure or report.warnings
