@@ -12,7 +12,7 @@ import sys
 import threading
 import types
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
@@ -24,6 +24,7 @@ from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, KeptSet
 from kernelwright.tools.report import clean_text
 
 _WIDENED = "_made_by_double"
+_COUNT = "num_batches_tracked"
 MOST_MODULES = 512
 _made: deque[tuple[str, str]] = deque()
 """Names and files of modules, in the order in which they were made."""
@@ -162,7 +163,7 @@ class Reference:
             for name, buffer in held.items():
                 _put_buffer(model, name, buffer)
         if self.changing is None:
-            self.changing = frozenset(n for n, b in held.items() if not _same(now.get(n), b))
+            self.changing = _written(held, now)
             self.updated = tuple(n for n in sorted(self.changing) if _of_one_form(now.get(n), held[n]))
         left += [now[n].detach() if n in now else None for n in self.updated]
 
@@ -194,6 +195,16 @@ def _moved(model: Any, device: str) -> Any:
 def _put_buffer(model: Any, name: str, value: Any) -> None:
     owner, _, last = name.rpartition(".")
     model.get_submodule(owner)._buffers[last] = value
+
+
+def _written(held: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str]:
+    """The buffers that a call changed, and the running statistics of every layer that counted it: a mean of exactly
+    what it was before is the luck of one draw.
+    """
+    changed = {n for n, b in held.items() if not _same(now.get(n), b)}
+    counted = [n.removesuffix(_COUNT) for n in changed if n.endswith(_COUNT)]
+    statistics = {f"{layer}{name}" for layer in counted for name in ("running_mean", "running_var")}
+    return frozenset(changed | (statistics & held.keys()))
 
 
 def _of_one_form(now: Any, before: Any) -> bool:
