@@ -26,6 +26,7 @@ def _forward(*lines: str) -> str:
         ("rates = [r.item() for r in torch.linspace(0, 0.1, 3)]", "assert 0.09 < rates[2] < 0.11", LAUNCH),
         ("assert int(torch.arange(7, device='cuda').sum()) == 21", LAUNCH),
         ("t = torch.full((4,), 3.0)", "assert float((t * 2)[1]) == 6.0", LAUNCH),
+        ("t = torch.ones(2).to(x.device)", "assert t.is_cuda and t[1].item() == 1", LAUNCH),
         ("import copy", "a = copy.deepcopy(nn.Linear(3, 5)).cuda()", "assert a.weight.shape == (5, 3)", LAUNCH),
     ],
 )  # fmt: skip

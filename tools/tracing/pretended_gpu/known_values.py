@@ -47,10 +47,10 @@ class KnownValues:
             return
         if any(self._of(tensor) is None for tensor in given):
             return
-        known = {k: self._value(v) for k, v in kwargs.items()}
-        if known.get("device") is not None:
-            known["device"] = torch.device("cpu")
-        values = func(*map(self._value, args), **known)
+        try:
+            values = func(*map(self._value, args), **{k: self._value(v) for k, v in kwargs.items()})
+        except (NotImplementedError, RuntimeError):  # for a GPU alone: its value is not known then
+            return
         for one, value in zip(results, values if isinstance(values, list | tuple) else [values], strict=True):
             storage = one.untyped_storage()
             self._by_storage.setdefault(int(storage._cdata), (storage, {}))[1][_place(one)] = value
@@ -74,6 +74,9 @@ class KnownValues:
         return None if found is None else found[1].get(_place(tensor))
 
     def _value(self, value: Any) -> Any:
+        """What stands for an argument where it is worked out: the value of a tensor, and this machine for a device."""
+        if isinstance(value, torch.device):
+            return torch.device("cpu")
         return self._of(value) if isinstance(value, FakeTensor) else value
 
 
