@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -22,10 +21,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bench.compiler_drafts_table import Row, best_of_modes
+from bench.compiler_drafts import machine_of
+from bench.compiler_drafts_table import Row, best_of_modes, geometric_mean
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.tools.problem import Problem
 
@@ -108,19 +109,17 @@ def run(row: Row, problem: Problem, folder: Path, device: str, ends: float) -> d
     }  # fmt: skip
 
 
-def mean(values: Sequence[float]) -> float:
-    """Geometric."""
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
-
-
 def text(rows: Sequence[dict[str, Any]], command: str, machine: str) -> str:
     """As Markdown."""
     right = [r for r in rows if "failure" not in r]
+    over, drafts, compiled = (
+        geometric_mean(r[name] for r in right)
+        for name in ("draft_over_max_autotune", "draft_over_eager", "max_autotune_over_eager")
+    )
     lines = [
         f"# The compiler's drafts beside `{MODE}`", "", f"`{command}`, {machine}.", "",
-        f"{len(right)} problems: the drafts {mean([r['draft_over_max_autotune'] for r in right]):.2f} times as fast "
-        f"by geometric mean ({mean([r['draft_over_eager'] for r in right]):.2f} and "
-        f"{mean([r['max_autotune_over_eager'] for r in right]):.2f} times eager).", "",
+        f"{len(right)} problems: the drafts {over} times as fast by geometric mean ({drafts} and {compiled} times "
+        "eager).", "",
         "| problem | mode | eager ms | max-autotune ms | max-autotune over eager | draft over eager | draft over "
         "max-autotune |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
@@ -134,12 +133,6 @@ def text(rows: Sequence[dict[str, Any]], command: str, machine: str) -> str:
             f"| {r['draft_over_max_autotune']:.2f} |"
         )
     return "\n".join(lines) + "\n"
-
-
-def machine_of(device: str) -> str:
-    import torch
-
-    return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -162,6 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = [Row.model_validate(r) for r in json.loads(asked.rows.read_text(encoding="utf-8"))]
     pairs = chosen(given, choose_problems([asked.folder], level=asked.level), asked.problems)
     ends, rows = time.monotonic() + asked.seconds, []
+    machine = f"{machine_of(asked.device)}, {date.today().isoformat()}"
     command = "python -m bench.max_autotune " + " ".join(argv or sys.argv[1:])
     with tempfile.TemporaryDirectory(prefix="max-autotune-") as folder, ThreadPoolExecutor(asked.workers) as pool:
         made = [pool.submit(run, row, problem, Path(folder), asked.device, ends) for row, problem in pairs]
@@ -169,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if (found := future.result()) is not None:
                 rows.append(found)
                 print(f"{number}/{len(made)} {json.dumps(found)}", flush=True)
-                asked.out.with_suffix(".md").write_text(text(rows, command, machine_of(asked.device)), encoding="utf-8")
+                asked.out.with_suffix(".md").write_text(text(rows, command, machine), encoding="utf-8")
     return 0 if rows else 1
 
 

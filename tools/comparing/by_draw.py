@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.tools.comparing.comparison import ComparedOutput, measure, measure_finite_part, measure_with_nan
-from kernelwright.tools.comparing.pieces import PIECE_ELEMENTS, pieces
+from kernelwright.tools.comparing.pieces import PIECE_ELEMENTS, raise_to_distance
 from kernelwright.tools.comparing.tolerance import Tensor, Tolerance
 from kernelwright.tools.faults import Fault
 from kernelwright.tools.references.input_distributions import Draw
@@ -88,16 +88,13 @@ def _off_by(base: Tensor, errors: Tensor, shaken: Tensor | None) -> Tensor:
     the scaled tf32 error there, of its RMS (behind a relu the error of one run may be 0 by luck), and of the distance
     of `shaken`.
     """
-    import torch
 
     errors.nan_to_num_(nan=0.0, posinf=0.0)  # they are nobody else's
     some = sum(int(((piece > 0) & (piece < LARGEST_SQUARED)).sum()) for piece in _pieces(errors))
     least = TF32_LEAST_RMS * _rms(errors) * (errors.numel() / max(some, 1)) ** 0.5
     off = errors.clamp_(min=least).mul_(TF32_SHARE)
     if shaken is not None:
-        for most, moved, right in pieces(off, shaken, base):
-            gap = (moved - right).abs_().nan_to_num_(nan=0.0, posinf=0.0)
-            torch.maximum(most, gap.to(most.dtype), out=most)
+        raise_to_distance(off, shaken, base)
     return off.add_(base) if off.dtype == base.dtype else base + off
 
 

@@ -8,7 +8,7 @@ import contextlib
 from typing import Any
 
 from kernelwright.tools.comparing.near_ties import naming_equals
-from kernelwright.tools.comparing.pieces import pieces
+from kernelwright.tools.comparing.pieces import distance, raise_to_distance
 from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
@@ -65,20 +65,14 @@ def _gap(a: Any, b: Any) -> Any:
 
     if not isinstance(a, torch.Tensor) or not (a.is_floating_point() or a.is_complex()):
         return None
-    gap = a - b
-    return (gap.abs() if gap.is_complex() else gap.abs_()).nan_to_num_(nan=0.0, posinf=0.0)
+    return distance(a, b)
 
 
 def _raise_to(gaps: list[Any], exact: list[Any], other: list[Any]) -> None:
-    """Each gap, where there is one, to no less than what lies between the other two. In pieces: each of these may take
-    gigabytes.
-    """
-    import torch
-
+    """Each gap, where there is one, to no less than what lies between the other two."""
     for gap, r, o in zip(gaps, exact, other, strict=True):
         if gap is not None:
-            for most, one, two in pieces(gap, r, o):
-                torch.maximum(most, _gap(one, two), out=most)
+            raise_to_distance(gap, r, o)
 
 
 def _beside(exact: Any, gap: Any) -> Any:

@@ -23,3 +23,17 @@ def pieces(*tensors: Any) -> Iterator[tuple[Any, ...]]:
             yield from pieces(*(t[row] for t in tensors))
         return
     yield from zip(*(t.split(rows) for t in tensors), strict=True)
+
+
+def distance(one: Any, other: Any) -> Any:
+    """|one - other| of two real or complex tensors, 0 where that is not finite."""
+    gap = one - other
+    return (gap.abs() if gap.is_complex() else gap.abs_()).nan_to_num_(nan=0.0, posinf=0.0)
+
+
+def raise_to_distance(most: Any, one: Any, other: Any) -> None:
+    """Raises each element of `most` to no less than the distance of the other two, in place and in parts."""
+    import torch
+
+    for found, here, there in pieces(most, one, other):
+        torch.maximum(found, distance(here, there).to(found.dtype), out=found)

@@ -48,7 +48,7 @@ def time_trial(
     try:
         prepared = judge.prepared(base.problem, seed)
         timed = profiler.reference(judge, base.problem, prepared, seed)
-        begun = time.monotonic()
+        begun = time.monotonic()  # what is above is made for the problem's first text, and kept
         checks = SizeChecks(prepared, candidate.traced, base.index, judge.replayer, judge.buffers, [])
         checks.open(prepared.weights_seed, SECONDS, binaries)
         judge.replayer.set_up()

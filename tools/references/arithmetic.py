@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.tools.comparing.pieces import pieces
+from kernelwright.tools.comparing.pieces import pieces, raise_to_distance
 
 TF32_DROPPED_BITS = 13
 """Of fp32's mantissa: tensor cores read an operand's upper 19 bits (PTX ISA, wgmma and mma with .tf32)."""
@@ -83,8 +83,7 @@ def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] |
     by_chance = with_tf32_convolutions(run, _rounded_by_chance) or list(exact)
     for error, other, plain in zip(errors, by_chance, exact, strict=True):
         if error is not None:
-            for found, one, right in pieces(error, other, plain):
-                torch.maximum(found, (one - right).abs_().nan_to_num_(nan=0.0, posinf=0.0).to(found.dtype), out=found)
+            raise_to_distance(error, other, plain)
     return errors
 
 

@@ -139,9 +139,11 @@ def _both_infinities(tensor: Any) -> None:
         if bool((tensor == sign * float("inf")).any()):
             continue
         plain = tensor * sign
-        largest = plain[plain < _huge(tensor)]
-        same = plain == largest.max() if largest.numel() else plain != plain
-        if 0 < int(same.sum()) <= 1 + tensor.numel() // 97 and bool((plain[same] != 0).all()):
+        others = plain[plain < _huge(tensor)]
+        if not others.numel() or (largest := others.max()) == 0:
+            continue
+        same = plain == largest
+        if int(same.sum()) <= 1 + tensor.numel() // 97:
             tensor[same] = sign * float("inf")
 
 

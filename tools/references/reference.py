@@ -24,7 +24,8 @@ from kernelwright.tools.references.torch_settings import DEFAULT_DEVICE, KeptSet
 from kernelwright.tools.report import clean_text
 
 _WIDENED = "_made_by_double"
-_COUNT = "num_batches_tracked"
+_CALLS = "num_batches_tracked"
+"""The buffer in which a batch norm counts its calls in training."""
 MOST_MODULES = 512
 _made: deque[tuple[str, str]] = deque()
 """Names and files of modules, in the order in which they were made."""
@@ -202,7 +203,7 @@ def _written(held: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str]:
     what it was before is the luck of one draw.
     """
     changed = {n for n, b in held.items() if not _same(now.get(n), b)}
-    counted = [n.removesuffix(_COUNT) for n in changed if n.endswith(_COUNT)]
+    counted = [n.removesuffix(_CALLS) for n in changed if n.endswith(_CALLS)]
     statistics = {f"{layer}{name}" for layer in counted for name in ("running_mean", "running_var")}
     return frozenset(changed | (statistics & held.keys()))
 

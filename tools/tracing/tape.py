@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.tracing.kernels import NotPlain, Texts, plain
-from kernelwright.tools.tracing.pretended_gpu.known_values import VALUES
+from kernelwright.tools.tracing.pretended_gpu.fake_gpu import VALUES
 from kernelwright.tools.tracing.trace import MOST_DATA, MOST_STEPS, Json
 
 Step = dict[str, Any]

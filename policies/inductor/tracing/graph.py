@@ -27,7 +27,7 @@ from kernelwright.policies.inductor.values.complex_numbers import (
     with_parts,
     without_complex_decompositions,
 )
-from kernelwright.policies.inductor.values.known import KnownValues
+from kernelwright.policies.inductor.values.known import KnownValuesMode
 
 MOST_OPERATORS = 8000
 """Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
@@ -128,7 +128,7 @@ def _trace(source: str, free: Callable[[int, str], bool], unrolling: bool, parti
     names = list(init) if isinstance(init, dict) else text.constructor_names()
     traced.keywords = {path.removeprefix("self."): name for (path, _), name in zip(named, names, strict=False)}
     paths = text.input_paths(len(inputs))
-    with traced.mode, KnownValues():
+    with traced.mode, KnownValuesMode():
         values = [sizes.argument(v, p, p.removeprefix("self.").rstrip("_")) for p, v in named]
         model = (
             module["Model"](**dict(zip(init, values, strict=True)))

@@ -6,7 +6,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.values.complex_numbers import ByParts, Pair, bare, has_complex, with_parts
-from kernelwright.policies.inductor.values.known import KnownValues
+from kernelwright.policies.inductor.values.known import KnownValuesMode
 
 Z = torch.randn(4, 6, dtype=torch.complex64)
 W = torch.randn(6, 5, dtype=torch.complex64)
@@ -78,7 +78,7 @@ def test_what_a_constructor_reads_from_numbers_is_known_and_nothing_else_is():
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    with FakeTensorMode(shape_env=ShapeEnv()), KnownValues():
+    with FakeTensorMode(shape_env=ShapeEnv()), KnownValuesMode():
         rates = torch.linspace(0, 0.5, 3)
         assert [x.item() for x in rates] == [0.0, 0.25, 0.5]
         assert bool((rates > 0.4).any())

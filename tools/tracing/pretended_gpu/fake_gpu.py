@@ -19,11 +19,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
+from kernelwright.known_values import KnownValues
 from kernelwright.tools.hardware.targets import Target
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.tracing.pretended_gpu import private_names as symbols
 from kernelwright.tools.tracing.pretended_gpu import torch_cuda_answers as redirect
-from kernelwright.tools.tracing.pretended_gpu.known_values import VALUES, deep_copy
 
 CUDA = torch.device("cuda", 0)
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
@@ -31,6 +31,8 @@ _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 _CUDA_INDEX, _META_INDEX = 1, 14
 """c10::DeviceType."""
 
+VALUES = KnownValues()
+"""Of the candidate's tensors."""
 _kept: list[torch.library.Library] = []
 """What a library registers lasts as long as it does."""
 ignored: Counter[str] = Counter()
@@ -48,7 +50,7 @@ def install(target: Target) -> None:
     replaced: list[tuple[Any, str, Any]] = [
         (torch._subclasses.fake_tensor, "init_gpu_context", lambda *args, **kwargs: None),
         (FakeTensor, "data_ptr", _address),
-        (FakeTensor, "__deepcopy__", deep_copy),
+        (FakeTensor, "__deepcopy__", _deep_copy),
         (torch.nn.Module, "_apply", _apply),
         (torch, "compile", _not_compiled),
         (torch.library, "wrap_triton", lambda kernel: kernel),
@@ -155,6 +157,17 @@ def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
         if buffer is not None:
             self._buffers[key] = fn(buffer)
     return self
+
+
+def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """`copy.deepcopy` of a tensor as operators: torch copies the storage, which no trace shows."""
+    if id(tensor) not in memo:
+        made = tensor.detach().clone()
+        if isinstance(tensor, torch.nn.Parameter):
+            made = torch.nn.Parameter(made, tensor.requires_grad)
+        memo[id(tensor)] = made
+    copied: torch.Tensor = memo[id(tensor)]
+    return copied
 
 
 def _not_compiled(model: Any = None, **options: Any) -> Any:

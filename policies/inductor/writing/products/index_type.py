@@ -14,7 +14,7 @@ INDEX_TYPE = '''def index_type(*tensors):
 
 
 def by_index_type(function: ast.FunctionDef) -> bool:
-    """Whether the kernel has indices of 64 bits; they are given the type INDEX then, a constant of the kernel."""
+    """Gives indices of 64 bits the type INDEX, a constant of the kernel, in place. Returns whether there were any."""
     casting = _Casting()
     casting.visit(function)
     if casting.wide:
