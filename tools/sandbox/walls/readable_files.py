@@ -14,8 +14,6 @@ import kernelwright
 from kernelwright.tools.sandbox.limits import Kind
 from kernelwright.tools.sandbox.walls import system_call_bindings as kernel
 
-OUR_READABLE_PARTS = ("__init__.py", "tools")
-"""Of our own package; a candidate has no business in the others."""
 SYSTEM_FOLDERS = (
     "/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/sys", "/etc/ld.so.cache", "/etc/alternatives",
     "/etc/nsswitch.conf", "/etc/localtime",
@@ -24,11 +22,13 @@ SYSTEM_FOLDERS = (
 
 
 def readable_paths() -> list[str]:
-    """Returns Python, its packages, system libraries and CUDA; of our own package only OUR_READABLE_PARTS."""
+    """Returns Python, its packages, system libraries and CUDA; of our own package only what the processes in a
+    sandbox import, `tools` and the modules below it.
+    """
     python = {sys.base_prefix, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), sys.base_exec_prefix}
     paths = [*SYSTEM_FOLDERS, *(p for p in python if p)]
     ours = Path(kernelwright.__file__).parent
-    paths += [str(ours / part) for part in OUR_READABLE_PARTS]
+    paths += [str(ours / "tools"), *map(str, sorted(ours.glob("*.py")))]
     for folder in _package_folders(ours):
         if (folder / ours.name).exists():
             paths += [str(folder / name) for name in os.listdir(folder) if name != ours.name]
