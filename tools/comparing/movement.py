@@ -2,77 +2,105 @@
 whatever they hold (a transposition, an upsampling, a window, a roll), perhaps rounded.
 
 There a kernel's work is the move, and operators of torch that lay values out anew do that work. Found by experiment:
-the places that the values of one draw tell must hold on another draw.
+each output must hold, on every draw, what one input holds.
 """
 
 from __future__ import annotations
 
+import itertools
+import random
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kernelwright.tools.references.prepared_problem import Expected
+from kernelwright.tools.comparing.tolerance import real_parts
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, expect
 
 MOST_ELEMENTS = 1 << 22
 """Of inputs and outputs together, over which nothing is found out."""
 ROUNDED = ("float32", "bfloat16", "float16")
 """Types that a value may have been rounded to on its way."""
+MOST_DRAWS = 24
+"""That are looked at where fewer do not tell the places of equal values apart: truths, small whole numbers."""
 
 
-def only_moves(first: Expected, second: Expected) -> bool:
-    """Two draws of one problem at one size, of the problem's own inputs."""
-    import torch
-
-    pairs = [[_floats(values) for values in (e.inputs, e.eager)] for e in (first, second)]
-    (given, made), (other_given, other_made) = pairs
-    same_forms = [t.shape for t in (*given, *made)] == [t.shape for t in (*other_given, *other_made)]
-    count = sum(t.numel() for t in (*given, *made))
-    if not given or not made or not same_forms or count > MOST_ELEMENTS or len(made) != len(first.eager):
-        return False
-    sources, others = _joined(given), _joined(other_given)
-    return any(
-        _moved(_through(sources, kind), _joined(made), _through(others, kind), _joined(other_made))
-        for kind in (getattr(torch, name) for name in ROUNDED)
-    )
+def only_moves(draws: Iterable[Expected]) -> bool:
+    """Two draws or more of one problem at one size, of whatever types; as many are taken as are needed."""
+    trails = [_Trail(name) for name in ROUNDED]
+    for count, draw in enumerate(itertools.islice(draws, MOST_DRAWS), 1):
+        given, made = _values(draw.inputs), _values(draw.eager)
+        if given is None or made is None or given.numel() + made.numel() > MOST_ELEMENTS:
+            return False
+        trails = [t for t in trails if t.follow(given, made) and (count < 2 or t.leads_everywhere())]
+        if not trails:
+            return False
+        if count > 1 and any(t.tells_places_apart() for t in trails):
+            return True
+    return True
 
 
-def gives_back_an_input(expected: Expected) -> bool:
-    """Whether some expected output holds just what an input holds, perhaps in another type: a kernel that copies
-    is right then.
+def draws_of(prepared: PreparedProblem, seed: int) -> Iterator[Expected]:
+    """As many draws of a problem at one size as anybody asks for, half of them signed."""
+    for number in itertools.count():
+        yield expect(prepared, Draw.SIGNED if number % 2 else Draw.OWN, seed + 7919 * number, exact=False)
+
+
+class _Trail:
+    """Each element's values over several draws, as one number: elements that always held the same have the same."""
+
+    def __init__(self, rounded: str) -> None:
+        self._rounded, self._random = rounded, random.Random(rounded)
+        self._source: Any = None
+        self._made: Any = None
+        self._constant: Any = None
+        self._first: Any = None
+
+    def follow(self, given: Any, made: Any) -> bool:
+        """Adds a draw; False where its outputs have another size than those before."""
+        import torch
+
+        weight = self._random.uniform(1, 2)
+        kind = getattr(torch, self._rounded)
+        source = (given if self._rounded == "float32" else given.to(kind).double()) * weight
+        if self._source is None:
+            self._source, self._made, self._first = source, made * weight, made
+            self._constant = torch.ones_like(made, dtype=torch.bool)
+            return True
+        if made.shape != self._made.shape or source.shape != self._source.shape:
+            return False
+        self._constant &= made == self._first
+        self._source, self._made = self._source + source, self._made + made * weight
+        return True
+
+    def leads_everywhere(self) -> bool:
+        """Whether each output held an input's values all along, or one value (padding); and not all only one."""
+        import torch
+
+        found = torch.isin(self._made, self._source)
+        return bool((found & ~self._constant).any()) and bool((found | self._constant).all())
+
+    def tells_places_apart(self) -> bool:
+        """Whether no two inputs held the same all along."""
+        import torch
+
+        return int(torch.unique(self._source).numel()) == self._source.numel()
+
+
+def gives_back_inputs(expected: Expected) -> bool:
+    """Whether every expected output holds just what an input holds, perhaps in another type: kernels that copy are
+    right then.
     """
     import torch
 
     given = [v.reshape(-1) for v in expected.inputs if isinstance(v, torch.Tensor)]
     wanted = [o.reshape(-1) for o in expected.eager if isinstance(o, torch.Tensor)]
-    return any(w.shape == g.shape and torch.equal(w, g.to(w.dtype)) for w in wanted for g in given)
+    return all(any(w.shape == g.shape and torch.equal(w, g.to(w.dtype)) for g in given) for w in wanted)
 
 
-def _floats(values: list[Any]) -> list[Any]:
+def _values(tensors: list[Any]) -> Any:
+    """All elements as float64, one after the other; NaN and infinities as numbers. None where there are none."""
     import torch
 
-    return [v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point()]
-
-
-def _joined(tensors: list[Any]) -> Any:
-    import torch
-
-    return torch.cat([t.detach().double().reshape(-1) for t in tensors])
-
-
-def _through(values: Any, kind: Any) -> Any:
-    import torch
-
-    return values if kind is torch.float32 else values.to(kind).double()
-
-
-def _moved(source: Any, made: Any, other_source: Any, other_made: Any) -> bool:
-    """Constants (padding) may stand among what is made, where they are the same in both draws."""
-    import torch
-
-    ordered, order = torch.sort(source)
-    place = torch.searchsorted(ordered, made).clamp_(max=ordered.numel() - 1)
-    found = ordered[place] == made
-    if not bool(found.any()) or not bool((found | (made == other_made)).all()):
-        return False
-    alike = other_source[order[place]] == other_made
-    rounded_alike = torch.unique(source).numel() < source.numel()  # equal values do not tell their places apart
-    held = alike[found]
-    return bool(held.all()) if not rounded_alike else bool(held.double().mean() > 0.5)
+    parts = [real_parts(v.detach()).double().reshape(-1) for v in tensors if isinstance(v, torch.Tensor)]
+    joined = torch.cat(parts) if parts else None
+    return None if joined is None or not joined.numel() else joined.nan_to_num_(nan=7.25e77)

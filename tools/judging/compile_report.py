@@ -16,8 +16,8 @@ from kernelwright.tools.tracing.trace import Choice, Form, Launch, Trace, Traced
 
 MOST_OUTPUTS = 64
 """Whose forms a trace tells."""
-MOST_KERNELS = 200
-"""Specialisations that are reported."""
+MOST_KERNELS = 48
+"""Specialisations that are reported: a report stays under 64 KiB."""
 NO_KERNEL = "no Triton kernel is launched: forward returns without one"
 
 

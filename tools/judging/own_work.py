@@ -131,17 +131,22 @@ def _floating(dtype: Any) -> bool:
     return not isinstance(dtype, dict) or str(dtype.get("dtype", "")).startswith(("float", "bfloat", "complex"))
 
 
-def first_call_computes_more(trace: Trace) -> bool:
-    """Whether the first call launches or computes what later calls do not: beside a layout copy of weights, that is
-    an answer worked out once.
+def first_call_works_ahead(trace: Trace, watched: Watched | None) -> bool:
+    """Whether the first call does work that later ones do not: beside a layout copy of weights, that is an answer
+    worked out once. It computes or launches more than they do, or a kernel writes to what they go on with.
+
+    watched: what the first call showed.
     """
 
-    def work(steps: Iterable[Step]) -> int:
+    def work(steps: Iterable[Step]) -> tuple[int, int]:
         flat = list(first_way(steps))
         computing = sum(isinstance(s, Operator) and kind_of(s) == "compute" for s in flat)
-        return computing + sum(isinstance(s, Launch) for s in flat)
+        return computing, sum(isinstance(s, Launch) for s in flat)
 
-    return trace.later is not None and work(trace.first) > work(trace.later)
+    if trace.later is None:
+        return False
+    more = any(first > later for first, later in zip(work(trace.first), work(trace.later), strict=True))
+    return more or (watched is not None and watched.writes_what_is_kept)
 
 
 def require_no_work_on_weights(trace: Trace, reloaded: bool | None, bound: Collection[str]) -> None:
@@ -277,7 +282,8 @@ def judge_watched(watched: Watched | None, rule: Rule, only_moves: Callable[[], 
         message = f"the problem only moves values to other places, and torch moves them: {named(watched.rearranged)}"
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     if watched.truncations and rule.mode == "strict":
-        message = f"torch turns floating values into whole numbers, which truncates them: {named(watched.truncations)}"
+        told = named(watched.truncations)
+        message = f"torch turns values into whole numbers that hold less, which truncates them: {told}"
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
 
 

@@ -75,8 +75,7 @@ class SizeChecks:
         self._tree, self._inputs = inputs[0], list(inputs[1])
         self._tolerances = tolerances
         self.watched: Watched | None = None
-        self.first: Expected | None = None
-        """The draw of the watched call."""
+        self.watched_draw: Expected | None = None
         self._fresh = True
         self.configuration: int | None = None  # of autotuned launches; None: one by the seed of the call
 
@@ -125,6 +124,8 @@ class SizeChecks:
     def follows_the_weights(self, expected: Expected, shuffle: int) -> bool:
         """Whether a later call is right on new weights without a first call on them."""
         before = self.model
+        if self._fresh:
+            self.call(expected, POISON_BYTES[0], shuffle)  # the first call, on the old weights
         self._put_weights(expected.weights)
         try:
             self.check(expected, POISON_BYTES[0], shuffle, name="other_weights")
@@ -235,7 +236,7 @@ class SizeChecks:
         """
         got, reply = self.call(expected, poison, shuffle, watch=watch)
         if watch:
-            self.watched, self.first = reply.watched, expected
+            self.watched, self.watched_draw = reply.watched, expected
         self.check_form(reply, expected)
         self.check_side_effects(reply, expected)
         try:
@@ -349,15 +350,15 @@ class SizeChecks:
         pairs = zip(got, expected.eager, expected.exact or [None] * len(got), strict=True)
         return all(g is None or right(g, e, x) for g, e, x in pairs)
 
-    def again(self, expected: Expected, outputs: list[Any], shuffle: int) -> bool:
+    def again(self, expected: Expected, outputs: list[Any], shuffle: int, watch: bool = False) -> bool:
         """The same inputs, other poison, programs in another order: both must be right.
 
-        Gives whether they agree bit for bit. Raises Failed.
+        watch: as in `check`. Gives whether they agree bit for bit. Raises Failed.
         """
 
         kept = [None if o is None else Remembered(o) for o in outputs]
         try:
-            second = self.check(expected, POISON_BYTES[1], shuffle, name="own, again")
+            second = self.check(expected, POISON_BYTES[1], shuffle, name="own, again", watch=watch)
         except Failed as failed:
             if failed.failure.fault not in NUMERIC_FAULTS:
                 raise

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.comparing.movement import gives_back_an_input, only_moves
+from kernelwright.tools.comparing.movement import draws_of, gives_back_inputs, only_moves
 from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import kernels_of
@@ -94,6 +94,8 @@ class Verdict:
         self._deterministic: bool | None = None
         self._reloaded: bool | None = None
         self._needs_gpu = ""
+        self._first_call_works_ahead = False
+        self._share: float | None = None
         self._prepared: PreparedProblem | None = None
         """The problem at the base size."""
 
@@ -170,11 +172,13 @@ class Verdict:
         if self._rules.own_work.mode != "report":
             own_work.require_no_work_on_weights(checks.trace, checks.reloaded, checks.bound)
         self._progress("checking own inputs")
-        outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=how is ALL)
-        own_work.require_inputs_left_alone(checks.watched, checks.prepared.mutated, checks.kept_names())
+        outputs = checks.check(first, POISON_BYTES[0], self._shuffle(0), watch=True)
         needed = self._work.needed if self._work is not None else None
+        self._first_call_works_ahead = own_work.first_call_works_ahead(checks.trace, checks.watched)
         self._work = self._own_work(checks, needed=needed)
-        self._deterministic = checks.again(first, outputs, self._shuffle(1))
+        self._deterministic = checks.again(first, outputs, self._shuffle(1), watch=checks.keeps_something)
+        if checks.keeps_something:
+            self._work = self._own_work(checks, needed=needed)
         if checks.keeps_something:
             like_first = self._judge.like(problem, self._seed, first)
             checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
@@ -189,9 +193,7 @@ class Verdict:
         """Raises Failed."""
         self._progress("checking other weights")
         expected = self._judge.expected(problem, self._seed, Draw.OWN, 1, shaken=True)
-        if own_work.first_call_computes_more(checks.trace) and not checks.follows_the_weights(
-            expected, self._shuffle(61)
-        ):
+        if self._first_call_works_ahead and not checks.follows_the_weights(expected, self._shuffle(61)):
             raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.WEIGHTS, message=FOLDED_WEIGHTS))
         checks.load_weights(expected.weights)
         checks.check(expected, NOISE, self._shuffle(3), name="other_weights")
@@ -278,19 +280,23 @@ class Verdict:
         )
         watched, operations = checks.watched, checks.prepared.operations
         if self._judge.device == "cpu" and work.census.launches and watched is not None and operations:
-            left = max(0.0, 1.0 - watched.operations / operations)
-            work = work.with_(share=left, share_of="operations")
+            self._share = max(0.0, 1.0 - watched.operations / operations)
+        if self._share is not None:
+            work = work.with_(share=self._share, share_of="operations")
         self._work = work
         judged = own_work.judge(work, self._rules.own_work, own_work.depends_on_a_launch(checks.trace))
-        if needed is None and checks.first is not None and not gives_back_an_input(checks.first):
-            first, problem = checks.first, checks.prepared.reference.problem
-            second = self._judge.expected
-            own_work.judge_watched(
-                checks.watched,
-                self._rules.own_work,
-                lambda: only_moves(first, second(problem, self._seed, Draw.OWN, 1)),
-            )
+        self._judge_watched(checks)
         return judged
+
+    def _judge_watched(self, checks: SizeChecks) -> None:
+        """What the last watched call showed, once. Raises Failed."""
+        watched, drawn = checks.watched, checks.watched_draw
+        checks.watched = None
+        own_work.require_inputs_left_alone(watched, checks.prepared.mutated, checks.kept_names())
+        if drawn is not None and not gives_back_inputs(drawn):
+            own_work.judge_watched(
+                watched, self._rules.own_work, lambda: only_moves(draws_of(checks.prepared, self._seed))
+            )
 
     # -------------------------------------------------------------- other sizes
     def _other(self, size: AtSize, how: Thoroughness = ONE_CALL) -> None:
@@ -341,7 +347,10 @@ class Verdict:
             expected = self._judge.expected(problem, self._seed, Draw.OWN, 0)
         checks = self._open(problem, prepared, size.index)
         try:
-            checks.check(expected, POISON_BYTES[size.index % 2], self._shuffle(size.index + 40), name=f"sizes: {told}")
+            for number in range(1 + checks.keeps_something):  # a later call may ask for something else
+                poison, shuffle = POISON_BYTES[(size.index + number) % 2], self._shuffle(size.index + 40 + 100 * number)
+                checks.check(expected, poison, shuffle, name=f"sizes: {told}", watch=True)
+                self._judge_watched(checks)
             self._own_work_elsewhere(checks)
         finally:
             self._take(checks)

@@ -33,14 +33,15 @@ class Replay:
         self._lasting: Table | None = None
         """What every later call begins with: what the first call has left."""
         wanted = _needed_from_outside(trace.first, trace.first_outputs, trace.inputs)
-        self._left_by_first: set[int] = set()
+        self.left_by_first: set[int] = set()
+        """Numbers of what later calls go on with."""
         later = trace.later
         if later is not None:
-            self._left_by_first = _needed_from_outside(later, trace.later_outputs, trace.later_inputs)
-            wanted |= self._left_by_first - _made_in(trace.first)
+            self.left_by_first = _needed_from_outside(later, trace.later_outputs, trace.later_inputs)
+            wanted |= self.left_by_first - _made_in(trace.first)
         self._wanted = wanted | self._weights.keys()
         self.preparation = Preparation(trace.setup, wanted, self._weights.keys(), device)
-        self._first = Steps(trace.first, {*tensors_in(trace.first_outputs), *self._left_by_first}, device)
+        self._first = Steps(trace.first, {*tensors_in(trace.first_outputs), *self.left_by_first}, device)
         self._later = None if later is None else Steps(later, set(tensors_in(trace.later_outputs)), device)
 
     def _lay_out_as_traced(self, strides: Mapping[int, tuple[int, ...]]) -> None:
@@ -113,7 +114,7 @@ class Replay:
         with torch.no_grad():
             (later or self._first).run(table, call)
         if later is None and self._later is not None:
-            self._lasting = self._kept | {n: table[n] for n in self._left_by_first if n in table}
+            self._lasting = self._kept | {n: table[n] for n in self.left_by_first if n in table}
         return [self._output(leaf, table) for leaf in leaves(outputs)]
 
     def _output(self, leaf: Json, table: Table) -> Any:

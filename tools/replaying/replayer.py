@@ -43,13 +43,15 @@ class Watched(Value):
     operations: int = 0
     """Floating-point operations of torch's operators."""
     truncations: dict[str, int] = {}
-    """Operators that turned floating values into whole numbers."""
+    """Operators that turned values into whole numbers or truths which hold less of them."""
     rearranged: dict[str, int] = {}
     """Operators that laid values out anew."""
     changed_inputs: tuple[int, ...] = ()
     changed_state: tuple[str, ...] = ()
     """Names of the judge's weights and buffers that were written to."""
     """Positions of arguments that were written to."""
+    writes_what_is_kept: bool = False
+    """Whether a launch wrote to what later calls go on with."""
     launches: int = 0
     copies: int = 0
     """Launches that did nothing but copy."""

@@ -172,7 +172,8 @@ class Service:
         if message.get("one_by_one"):
             of = count_launches(replay.steps(message["which"]), call.chosen)
             call.around = OneByOne(self._traced, str(of), self._machine.finish)
-        watch = Watch(inputs, replay.state) if message.get("watch") else None
+        kept = replay.left_by_first if message["which"] == "first" else ()
+        watch = Watch(inputs, replay.state, kept) if message.get("watch") else None
         if watch is not None:
             call.launch = watch.launching(call.launch)
         replay.take_weights()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,16 +20,20 @@ from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.operators import READS, moves, operations
 
-MOST_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 28}
-"""Elements of a launch's tensors over which contents are not compared, by the device that they lie on."""
+MOST_BYTES = 1 << 30
+"""Of a launch's tensors whose contents are compared: the smallest first. On a CPU a call allocates no more."""
 
 
 @without_dynamo
 class Watch(TorchDispatchMode):
     """Entered round one call. `launching` wraps what makes the launches."""
 
-    def __init__(self, inputs: Sequence[Any] = (), state: Mapping[str, Any] | None = None) -> None:
-        """inputs: the arguments of forward. state: the judge's weights and buffers by name."""
+    def __init__(
+        self, inputs: Sequence[Any] = (), state: Mapping[str, Any] | None = None, kept: Collection[int] = ()
+    ) -> None:
+        """inputs: the arguments of forward. state: the judge's weights and buffers by name. kept: numbers of the
+        tensors that later calls go on with.
+        """
         super().__init__()
         self._inputs = {t.untyped_storage().data_ptr(): n for n, t in enumerate(inputs) if _has_memory(t)}
         self._state = [(n, _extent(t)) for n, t in (state or {}).items() if _has_memory(t)]
@@ -41,15 +45,17 @@ class Watch(TorchDispatchMode):
         self.operations = 0
         """Floating-point operations of torch's operators, as tools.operators counts them."""
         self.truncations: Counter[str] = Counter()
-        """Operators that turn floating values into whole numbers."""
+        """Operators that turn values into whole numbers or truths which hold less of them."""
         self.rearranged: Counter[str] = Counter()
         """Operators that laid values out anew: other places, repeated, padded or rounded."""
+        self._kept, self.writes_what_is_kept = kept, False
         self.launches = 0
         self.copies = 0
         """Launches whose every changed tensor holds just what another tensor of the launch held."""
         self._off = 0
         self._given: list[Any] = []
         """What launches were given and no launch had written."""
+        self._room = MOST_BYTES
         self._written: set[int] = set()
         """Storages that a launch has changed, by their address."""
 
@@ -81,20 +87,22 @@ class Watch(TorchDispatchMode):
 
         def watched(kernel: str, grid: tuple[int, int, int], args: dict[str, Any], table: Any) -> None:
             with self.off():
-                given = _tensors(args)
-                most = min((MOST_ELEMENTS[t.device.type] for t in given), default=0)
-                small = sum(t.numel() for t in given) <= most
-                before = [(t, _memory(t).clone()) for t in given] if small else []
+                before = _held(_smallest(_tensors(args)))
                 launch(kernel, grid, args, table)
-                self._note(before)
+                self._note(before, [table[n] for n in self._kept if n in table])
 
         return watched
 
-    def _note(self, before: list[tuple[Any, Any]]) -> None:
+    def _note(self, before: list[tuple[Any, Any]], kept_later: list[Any]) -> None:
         self.launches += 1
         changed = [t for t, kept in before if not _same(_memory(t), kept)]
+        lasting = {t.untyped_storage().data_ptr() for t in kept_later if _has_memory(t)}
+        self.writes_what_is_kept |= any(t.untyped_storage().data_ptr() in lasting for t in changed)
         self._written_to(changed)
-        self._given += [kept for t, kept in before if t.untyped_storage().data_ptr() not in self._written]
+        for tensor, kept in before:
+            if tensor.untyped_storage().data_ptr() not in self._written and self._room >= kept.nbytes:
+                self._given.append(kept)
+                self._room -= kept.nbytes
         self._written |= {t.untyped_storage().data_ptr() for t in changed}
         if changed and all(any(_same(_memory(t), kept) for other, kept in before if other is not t) for t in changed):
             self.copies += 1
@@ -121,7 +129,7 @@ class Watch(TorchDispatchMode):
         return {
             "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches,
             "copies": self.copies, "rearranged": dict(self.rearranged), "changed_inputs": sorted(self.changed_inputs),
-            "changed_state": sorted(self.changed_state),
+            "changed_state": sorted(self.changed_state), "writes_what_is_kept": self.writes_what_is_kept,
         }  # fmt: skip
 
 
@@ -152,8 +160,10 @@ def _truncates(name: str, args: Any, made: Any) -> bool:
     target, source = (args[0], args[1]) if name == "copy_" else (made, args[0])
     if not isinstance(source, torch.Tensor) or not isinstance(target, torch.Tensor):
         return False
-    whole = not (target.is_floating_point() or target.is_complex())
-    return whole and (source.is_floating_point() or source.is_complex())
+    if target.is_floating_point() or target.is_complex() or target.dtype == source.dtype:
+        return False
+    floating = source.is_floating_point() or source.is_complex()
+    return floating or target.dtype == torch.bool or target.element_size() < source.element_size()
 
 
 def _rearranges(name: str, args: Any, made: Any) -> bool:
@@ -180,6 +190,27 @@ def _tensors(value: Any) -> list[Any]:
     """Every tensor among the arguments of a launch, each piece of memory once."""
     found = [t for t in tensors_of(value, wrapped_in="base") if t.numel()]
     return list({(t.data_ptr(), t.numel()): t for t in reversed(found)}.values())[::-1]
+
+
+def _held(tensors: list[Any]) -> list[tuple[Any, Any]]:
+    """Tensors and copies of what they hold; none where a GPU has no room for those."""
+    try:
+        return [(t, _memory(t).clone()) for t in tensors]
+    except torch.cuda.OutOfMemoryError:
+        return []
+
+
+def _smallest(tensors: list[Any]) -> list[Any]:
+    """Those that hold MOST_BYTES together, in their order. A view that shows its memory again and again counts as what
+    it shows, and hides no other tensor.
+    """
+    held, left = set[int](), MOST_BYTES
+    for tensor in sorted(tensors, key=lambda t: t.numel() * t.element_size()):
+        left -= tensor.numel() * tensor.element_size()
+        if left < 0:
+            break
+        held.add(id(tensor))
+    return [t for t in tensors if id(t) in held]
 
 
 def _memory(tensor: Any) -> Any:

@@ -19,10 +19,10 @@ from kernelwright.tools.tracing.pretended_gpu.offline_driver import (
     check_arguments,
     check_grid,
 )
-from kernelwright.tools.tracing.tape import Step, Tape
+from kernelwright.tools.tracing.tape import Step, Tape, TooLong
 
-MOST_ALTERNATIVES = 64
-"""Configurations of one autotuned launch that are written down."""
+MOST_ALTERNATIVES = 256
+"""Configurations of one autotuned launch, after pruning: all are written down, and checked."""
 
 
 class Deferred:
@@ -160,7 +160,12 @@ def _tuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]
     configs = tuner.__dict__.get("_written", {}).get(key, configs)
     done: list[tuple[list[Step], str, Any]] = []
     trouble: Exception | None = None
-    for config in configs[:MOST_ALTERNATIVES]:
+    if len(configs) > MOST_ALTERNATIVES:
+        raise TooLong(
+            f"{len(configs)} configurations of one autotuned launch: a verdict checks each of them, and at most "
+            f"{MOST_ALTERNATIVES}"
+        )
+    for config in configs:
         with tape.diverted() as steps:
             try:
                 if config.pre_hook is not None:

@@ -77,7 +77,7 @@ def test_parts_beside_each_other_share_no_memory_and_the_same_part_twice_does():
     ],
 )
 def test_a_problem_that_only_moves_values_is_known(reference):
-    assert only_moves(*drawn(reference, (13, 13)))
+    assert only_moves(drawn(reference, (13, 13)))
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_a_problem_that_only_moves_values_is_known(reference):
     ],
 )
 def test_a_problem_that_chooses_among_values_or_computes_moves_nothing(reference):
-    assert not only_moves(*drawn(reference, (13, 13)))
+    assert not only_moves(drawn(reference, (13, 13)))
