@@ -91,7 +91,9 @@ def _what_to_write(tree: ast.Module, missing: list[str]) -> str:
     module, inputs = next(((n, found) for n, found in reversed(classes) if found is not None), (None, None))
     if module is None or inputs is None:
         return ""
-    returned = {"get_inputs": inputs, "get_init_inputs": _arguments(module, "__init__") or []}
+    built = _arguments(module, "__init__") or []
+    called = f"{module.name}({', '.join(built)})({', '.join(inputs)})"
+    returned = {"get_inputs": inputs, "get_init_inputs": built}
     steps = [f"rename the class {module.name} to Model"] if "Model" in missing and module.name != "Model" else []
     steps += [
         f"add `def {name}(): return [{', '.join(given)}]` with values for these names"
@@ -100,13 +102,17 @@ def _what_to_write(tree: ast.Module, missing: list[str]) -> str:
         for name, given in returned.items()
         if name in missing
     ]
-    return f"; {', '.join(steps)}" if steps else ""
+    call = f"end the file with a call on example inputs, `{called}`, with values for these names; or "
+    return f"; {call if len(missing) > 1 else ''}{', '.join(steps)}" if steps else ""
 
 
 def _arguments(module: ast.ClassDef, method: str) -> list[str] | None:
-    """The names after `self` of a method that a class writes itself; None where it does not."""
+    """The names after `self` that a method needs, of a class that writes it itself; None where it does not."""
     found = next((n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == method), None)
-    return None if found is None else [a.arg for a in (*found.args.posonlyargs, *found.args.args)][1:]
+    if found is None:
+        return None
+    names = [a.arg for a in (*found.args.posonlyargs, *found.args.args)][1:]
+    return names[: max(len(names) - len(found.args.defaults), 0)]
 
 
 def module_integers(source: str) -> dict[str, int]:

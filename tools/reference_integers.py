@@ -153,15 +153,21 @@ def _names_of_arguments(tree: ast.Module, function: ast.FunctionDef) -> dict[int
     local = {name: n.value for n in function.body if isinstance(n, ast.Assign) and (name := assigned_name(n))}
     if isinstance(returned, ast.Name):
         returned = local.get(returned.id)
-    if not isinstance(returned, ast.List | ast.Tuple):
-        return {}
     found: dict[int, str] = {}
-    for place, element in enumerate(returned.elts):
-        argument = _parameter(tree, "__init__" if builds else "forward", place)
+    for argument, element in _given(tree, returned, "__init__" if builds else "forward"):
         value = local.get(element.id, element) if isinstance(element, ast.Name) else element
         if argument:
             found |= _names_within(value, f"Model.{argument}" if builds else argument, builds, local)
     return found
+
+
+def _given(tree: ast.Module, returned: ast.expr | None, method: str) -> list[tuple[str, ast.expr]]:
+    """What a list or a dict gives to which parameter of a method of Model."""
+    if isinstance(returned, ast.Dict):
+        keys = ((k.value if isinstance(k, ast.Constant) else "") for k in returned.keys)
+        return [(str(key), value) for key, value in zip(keys, returned.values, strict=True)]
+    elements = returned.elts if isinstance(returned, ast.List | ast.Tuple) else []
+    return [(_parameter(tree, method, place), element) for place, element in enumerate(elements)]
 
 
 def _parameter(tree: ast.Module, method: str, place: int) -> str:

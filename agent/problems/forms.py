@@ -6,7 +6,8 @@ What is understood where `Model`, `get_inputs` or `get_init_inputs` is missing:
   class the function that the file calls or tests. It becomes `Model`;
 - the inputs: a name or function such as `example_inputs`, else the first call (`block(x)`) at the top of the file, in
   `if __name__ == "__main__"` or a `test_*` function, with the statements that make its arguments;
-- the constructor's arguments: those with which the file builds the module.
+- the constructor's arguments: those with which the file builds the module, and what it does with the module before it
+  calls it (`.eval()`, `.half()`: prepared_modules.py), which the constructor then does.
 
 Statements that run the module are left out, and line numbers stay.
 """
@@ -18,9 +19,11 @@ import io
 import re
 import textwrap
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kernelwright.agent.problems.calls_as_lists import in_order, with_places
+from kernelwright.agent.problems.prepared_modules import preparations, with_preparations
 from kernelwright.agent.problems.tritonbench_cases import (
     Case,
     NotAProblem,
@@ -35,6 +38,10 @@ from kernelwright.tools.problem import ProblemError, parse
 NEEDED = ("Model", "get_inputs", "get_init_inputs")
 INPUTS = re.compile(r"(get_|make_|create_)?(example|sample|dummy|test)?_?(inputs?|args|data)$", re.IGNORECASE)
 """Names of inputs, and of functions that make them."""
+
+
+_Build = tuple[list[ast.stmt], ast.Call, list[ast.stmt]]
+"""A call that builds a module: the statements in which it is, the call, those before it."""
 
 
 @dataclass
@@ -104,18 +111,28 @@ def _parts(tree: ast.Module) -> _Parts:
     return found
 
 
-def _calls(statements: list[ast.stmt], called: set[str]) -> Iterator[tuple[ast.Call, list[ast.stmt]]]:
-    """Calls of these names, each with the statements before it; those inside `with torch.no_grad()` too."""
+def _calls(
+    statements: list[ast.stmt], called: set[str], builds: Sequence[ast.Call] = ()
+) -> Iterator[tuple[ast.Call, list[ast.stmt]]]:
+    """Calls of these names or of what these calls build (`Block(64).eval()(x)`), each with the statements before it;
+    those inside `with torch.no_grad()` too.
+    """
     before: list[ast.stmt] = []
     for statement in statements:
         if isinstance(statement, ast.With):
-            for call, inside in _calls(statement.body, called):
+            for call, inside in _calls(statement.body, called, builds):
                 yield call, [*before, *inside]
         elif isinstance(statement, ast.Assign | ast.Expr | ast.AnnAssign | ast.Return | ast.Assert):
             for node in ast.walk(statement):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in called:
+                if isinstance(node, ast.Call) and _is_called(node.func, called, builds):
                     yield node, list(before)
         before.append(statement)
+
+
+def _is_called(function: ast.expr, called: set[str], builds: Sequence[ast.Call]) -> bool:
+    while isinstance(function, ast.Call) and isinstance(function.func, ast.Attribute):
+        function = function.func.value
+    return function in builds or (isinstance(function, ast.Name) and function.id in called)
 
 
 def _of_module(source: str, parts: _Parts, names: set[str]) -> str | None:
@@ -123,39 +140,42 @@ def _of_module(source: str, parts: _Parts, names: set[str]) -> str | None:
     chosen = "Model" if "Model" in names else ""
     if not chosen:
         chosen = ast.unparse(builds[0][1].func) if builds else list(parts.modules)[-1]
+    module = parts.modules[chosen]
     own = [(run, call, before) for run, call, before in builds if ast.unparse(call.func) == chosen]
-    functions = []
+    functions, named = [], []
     if "get_init_inputs" not in names:
-        functions.append(_init_inputs(parts.modules[chosen], own[0][1:] if own else None))
+        functions.append(_init_inputs(module, own[0][1:] if own else None))
+        named.append("__init__")
     if "get_inputs" not in names:
-        instances = {n for run, call, _ in own for s in run if call in ast.walk(s) for n in stored(s)}
-        functions.append(_given_inputs(parts) or _called_inputs(parts, instances))
+        functions.append(_given_inputs(parts) or _called_inputs(parts, own, _method(module, "forward")))
+        named.append("forward")
     if any(f is None for f in functions):
         return None
     text = _without_runs(source, parts, {chosen})
+    for method in named:
+        text = with_places(text, _method(module, method))
+    if own:
+        text = with_preparations(text, chosen, preparations(own[0][0], own[0][1]))
     if chosen != "Model":
         text = _renamed(text, chosen) if "Model" not in names else text
     return _joined(text, [f for f in functions if f])
 
 
+def _method(module: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    return next((n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
+
+
 def _init_inputs(module: ast.ClassDef, build: tuple[ast.Call, list[ast.stmt]] | None) -> str | None:
     """The text of get_init_inputs; None where the constructor needs arguments and nothing gives them."""
+    init = _method(module, "__init__")
     if build is None:
-        init = next((n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
         needed = 0 if init is None else len(init.args.args) - 1 - len(init.args.defaults)
         return None if needed > 0 else "def get_init_inputs():\n    return []"
     call, before = build
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+    if (values := in_order(call, init)) is None:
         return None
-    values = [*call.args, *(k.value for k in call.keywords)]
     lines = _making(before, {n for v in values for n in loaded(v)})
-    if call.keywords:
-        names = [a.arg for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"
-                 for a in n.args.args[1:]]  # fmt: skip
-        pairs = [*zip(names, call.args, strict=False), *((k.arg, k.value) for k in call.keywords)]
-        lines.append(f"return {{{', '.join(f'{n!r}: {ast.unparse(v)}' for n, v in pairs)}}}")
-    else:
-        lines.append(f"return [{', '.join(map(ast.unparse, call.args))}]")
+    lines.append(f"return [{', '.join(map(ast.unparse, values))}]")
     return "def get_init_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
 
 
@@ -191,13 +211,16 @@ _LISTED = (
 )
 
 
-def _called_inputs(parts: _Parts, instances: set[str]) -> str | None:
-    """get_inputs from the first call of an instance."""
+def _called_inputs(parts: _Parts, own: list[_Build], forward: ast.FunctionDef | None) -> str | None:
+    """get_inputs from the first call of a module that these calls build."""
+    instances = {n for run, call, _ in own for s in run if call in ast.walk(s) for n in stored(s)}
+    builds = [call for _, call, _ in own]
     for run in parts.runs:
-        for call, before in _calls(run, instances):
-            if call.keywords or any(isinstance(a, ast.Starred) for a in call.args) or not call.args:
+        for call, before in _calls(run, instances, builds):
+            given = in_order(call, forward)
+            if not given:
                 continue
-            values = [OffDevice().visit(a) for a in call.args]
+            values = [OffDevice().visit(a) for a in given]
             kept = [s for s in before if not (stored(s) & instances)]
             lines = _making(kept, {n for v in values for n in loaded(v)})
             lines.append(f"return [{', '.join(map(ast.unparse, values))}]")

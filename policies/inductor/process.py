@@ -7,13 +7,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
-import re
 import signal
 import time
 import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from kernelwright.policies.inductor.attempts import attempt, attempts_at, freedom
 from kernelwright.policies.inductor.draft import SECONDS
 from kernelwright.policies.inductor.refusing import Refused, line_of, line_text, operator_of, reason_of
 
@@ -69,15 +69,14 @@ def _import_rooms() -> None:
 
 
 _prepared: list[bool] = []
-_LAST_INDEX = re.compile(r"\[\d+\]$")
 
 
 def _prepare() -> None:
     """Once a process: the patches stay."""
     if _prepared:
         return
+    from kernelwright.policies.inductor.functions.functional import replace_functions
     from kernelwright.policies.inductor.private_torch import accept_symbols, own_scatters, pretend_gpu
-    from kernelwright.policies.inductor.tracing.functional import replace_functions
 
     pretend_gpu()
     accept_symbols()
@@ -106,7 +105,8 @@ def answer(
     except OutOfTime as error:
         made = {"refused": f"no draft within {seconds:g} s{_place(error, source)}"}
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
-        made = {"refused": _reason(error, source)}
+        advice = error.advice if isinstance(error, Refused) else ""
+        made = {"refused": f"{_reason(error, source)}{f': {advice}' if advice else ''}"}
     return {**made, "seconds": time.monotonic() - start}
 
 
@@ -139,13 +139,13 @@ def drafted(
 ) -> dict[str, Any]:  # fmt: skip
     """Raises the first attempt's exception where no attempt gives a draft, or OutOfTime."""
     start = time.monotonic()
-    base, attempts = _attempts(source, varied)
+    asked = attempts_at(source, varied)
     first: BaseException | None = None
     best: dict[str, Any] | None = None
     with _lowerings(strict, split), _within(seconds):
-        for free in attempts:
+        for free in asked.guesses:
             try:
-                made = _attempt(base, free, strict and not partial, tf32)
+                made = attempt(asked, free, strict and not partial, tf32)
             except OutOfTime as error:
                 first = first or error
                 break
@@ -154,9 +154,9 @@ def drafted(
                 if isinstance(error, Refused) and not str(error).startswith("Inductor"):
                     break
                 continue
-            if best is None or _freedom(made) > _freedom(best):
+            if best is None or freedom(made) > freedom(best):
                 best = made
-            if not best["fixed_sizes"] or time.monotonic() - start > AGAIN:
+            if not best["wanting"] or time.monotonic() - start > AGAIN:
                 break
     if best is not None:
         return best
@@ -178,65 +178,6 @@ def _within(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _freedom(made: dict[str, Any]) -> tuple[int, int]:
-    """How free of sizes a draft is: few that tracing fixed, then many that it took for symbols."""
-    return -len(made["fixed_sizes"]), made["symbols"]
-
-
-def _attempts(source: str, varied: list[str]) -> tuple[str, list[Any]]:
-    """The text that is traced, and which numbers are sizes: as many as possible first."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    from kernelwright.policies.inductor.tracing.graph import numbers_of
-    from kernelwright.policies.inductor.tracing.sizes import sizes_among, sizes_over
-
-    mode, guesses = FakeTensorMode(allow_non_fake_inputs=True), [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
-    own, others = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
-    varying = _varying(own, others)
-    base, numbers = source, own
-    if any(own[p] == 1 for p in varying):  # what is one in the problem would be taken for a broadcast
-        fitting = ((v, o) for v, o in zip(varied, others, strict=True) if all(o.get(p) != 1 for p in varying))
-        base, numbers = next(fitting, (source, own))
-    if varied:
-        guesses = [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
-    return base, _different(guesses, numbers)
-
-
-def _different(guesses: list[Any], numbers: dict[str, int]) -> list[Any]:
-    """The first one of guesses that take the same numbers of the constructor for sizes: the others give the same."""
-    found: dict[frozenset[str], Any] = {}
-    for free in guesses:
-        built = frozenset(p for p, n in numbers.items() if p.startswith("self.") and free(n, p))
-        found.setdefault(built, free)
-    return list(found.values())
-
-
-def _varying(own: dict[str, int], others: list[dict[str, int]]) -> set[str]:
-    """Paths of the numbers that are not the same at every size. A list may be shorter at a small size, a network have
-    fewer layers: what it then lacks varies as the rest of the list does.
-    """
-    found = {p for p, n in own.items() if any(o.get(p, n) != n for o in others)}
-    lists = {_LAST_INDEX.sub("", p) for p in found if _LAST_INDEX.search(p) and ".shape[" not in p}
-    lacking = {p for p in own if any(p not in o for o in others)}
-    return found | {p for p in lacking if _LAST_INDEX.sub("", p) in lists}
-
-
-def _attempt(source: str, free: Any, strict: bool, tf32: bool) -> dict[str, Any]:
-    from kernelwright.policies.inductor.lowering.generating import generate
-    from kernelwright.policies.inductor.tracing.graph import trace
-    from kernelwright.policies.inductor.writing.candidate import write_candidate
-
-    traced = trace(source, free, partial=not strict)
-    made = write_candidate(traced, generate(traced), tf32)
-    if strict and made.library_calls:
-        left = dict.fromkeys(made.library_calls)
-        raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
-    return {
-        "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
-        "fixed_sizes": list(traced.fixed), "symbols": len(traced.sizes.where),
-    }  # fmt: skip
 
 
 class _lowerings:

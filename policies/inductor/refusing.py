@@ -18,14 +18,19 @@ DEPENDS_ON_DATA = (
 )
 """Exceptions of torch that mean: Python needs a value of a tensor to go on."""
 
+NO_DROPOUT = "call eval() on the module where the file builds it, or set p to 0"
+"""What to do about dropout."""
+
 
 class Refused(Exception):
     """There is no draft. The message is one line."""
 
-    def __init__(self, message: str, operator: str = "") -> None:
-        """operator: whose line the message lacks, such as `scatter_add`; empty where there is none."""
+    def __init__(self, message: str, operator: str = "", advice: str = "") -> None:
+        """operator: whose line the message lacks, such as `scatter_add`; empty where there is none. advice: what to do
+        about it, said after the line.
+        """
         super().__init__(message)
-        self.operator = operator
+        self.operator, self.advice = operator, advice
 
 
 def line_of(error: BaseException, source: str) -> str:

@@ -8,7 +8,7 @@ MODULE = """
 import torch
 
 class GatedBlock(torch.nn.Module):
-    def __init__(self, width=256):
+    def __init__(self, width, depth=2):
         super().__init__()
 
     def forward(self, x, gate):
@@ -27,12 +27,13 @@ def lacking(source: str) -> str:
 def test_a_plain_module_is_told_what_to_write():
     said = lacking(MODULE)
     assert said.startswith("the reference lacks Model, get_inputs, get_init_inputs: ")
+    assert "; end the file with a call on example inputs, `GatedBlock(width)(x, gate)`, with values" in said
     assert "rename the class GatedBlock to Model, add `def get_inputs(): return [x, gate]`" in said
     assert said.endswith("add `def get_init_inputs(): return [width]` with values for these names")
 
 
 def test_only_what_is_missing_is_asked_for():
-    said = lacking(MODULE.replace("GatedBlock", "Model").replace(", width=256", "") + INPUTS)
+    said = lacking(MODULE.replace("GatedBlock", "Model").replace(", width, depth=2", "") + INPUTS)
     assert said.endswith("(KernelBench form); add `def get_init_inputs(): return []`")
 
 

@@ -119,7 +119,9 @@ def loaded(source: str) -> Iterator[types.ModuleType]:
         del sys.modules[module.__name__]
 
 
-def _build(module: types.ModuleType, init: list[Any]) -> Any:
+def _build(module: types.ModuleType, init: list[Any] | dict[str, Any]) -> Any:
+    if isinstance(init, dict):
+        return module.Model(**init)
     if len(init) == 2 and isinstance(init[0], list | tuple) and isinstance(init[1], dict):
         return module.Model(*init[0], **init[1])
     return module.Model(*init)

@@ -91,9 +91,13 @@ class Reference:
         self._settings |= kept.changed
 
     def init_arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments of the models. `[args, kwargs]`, as some forks write, is understood."""
+        """Positional and named arguments of the models. A dict names them; `[args, kwargs]`, as some forks write, is
+        understood.
+        """
         with self.settings(), self._trouble("gives get_init_inputs()"):
             given = self._module.get_init_inputs()
+        if isinstance(given, dict):
+            return [], dict(given)
         if (
             isinstance(given, list | tuple)
             and len(given) == 2

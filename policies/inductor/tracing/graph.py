@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import PROBLEM, Refused
+from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops, loop_names, with_loops
 from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracing_loops
 from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
@@ -63,10 +64,20 @@ class Traced:
     loops: Loops | None = None
     """Loops over sizes, in the order of their operators in the graph."""
 
+    numbers: tuple[str, ...] = ()
+    """The constructor's sizes that were traced as numbers."""
+    equalities: tuple[tuple[str, str], ...] = ()
+    """Pairs of sizes that are equal in the problem, by which forward or the constructor decides something."""
+
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Paths of sizes that tracing turned into numbers."""
-        return tuple(self.sizes.fixed())
+        """Sizes that are numbers in the draft."""
+        return (*map(self.constructor_name, self.sizes.fixed()), *self.numbers)
+
+    def constructor_name(self, path: str) -> str:
+        """`Model.hidden` for the path of an attribute that keeps it; an input's path as it is."""
+        name, rest = re.fullmatch(r"(\w+)(.*)", path.removeprefix("self.")).groups()  # type: ignore[union-attr]
+        return f"Model.{self.keywords.get(name, name)}{rest}" if path.startswith("self.") else path
 
 
 def namespace(source: str) -> dict[str, Any]:
@@ -186,6 +197,7 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
             body.flat = [_on_gpu(v) for v in body.flat]
             _move(body.graph, body.flat, traced.mode)
     _name_symbols(traced, places)
+    bind_derived(traced, [*_shapes(traced), *places])
 
 
 def _graph_of(function: Any, flat: list[Any], partial: bool) -> Any:
@@ -194,7 +206,7 @@ def _graph_of(function: Any, flat: list[Any], partial: bool) -> Any:
     from torch._inductor.decomposition import select_decomp_table
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    from kernelwright.policies.inductor.tracing.ranking import decompositions
+    from kernelwright.policies.inductor.functions.ranking import decompositions
 
     def traced(called: Any, table: Any) -> Any:
         functional = torch.func.functionalize(called, remove="mutations")
@@ -267,7 +279,8 @@ def _refuse(graph: Any) -> None:
             )
         if torch.Tag.nondeterministic_seeded in tags:
             name = str(node.target).split(".")[1]
-            raise Refused(f"{name} draws random numbers", operator=name)
+            advice = "give forward what it draws as an input, or put zeros in its place"
+            raise Refused(f"{name} draws random numbers", operator=name, advice=advice)
     count = len(graph.graph.nodes)
     if count > MOST_OPERATORS:
         raise Refused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 WORDS = {"int": "__whole__", "float": "__real__", "len": "__length__", "min": "__least__", "max": "__most__"}
@@ -70,18 +71,36 @@ class Real(metaclass=_Standing):
 
 
 def tensor_of(plain: Any) -> Any:
-    """`torch.tensor`, which keeps a size that it is given."""
+    """`torch.tensor`, which keeps sizes that it is given, alone or in lists."""
 
     def tensor(data: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
         import torch
 
-        if not isinstance(data, torch.SymInt | torch.SymFloat):
+        numbers = list(_numbers_in(data))
+        if not any(isinstance(n, torch.SymInt | torch.SymFloat) for n in numbers):
             return plain(data, dtype=dtype, device=device, **options)
-        number: Any = data
-        whole = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
-        return torch.full((), number, dtype=dtype or whole, device=device)
+        real = any(isinstance(n, float | torch.SymFloat) for n in numbers)
+        return _filled(data, dtype or (torch.get_default_dtype() if real else torch.int64), device)
 
     return tensor
+
+
+def _numbers_in(data: Any) -> Iterator[Any]:
+    if isinstance(data, list | tuple):
+        for one in data:
+            yield from _numbers_in(one)
+    else:
+        yield data
+
+
+def _filled(data: Any, dtype: Any, device: Any) -> Any:
+    import torch
+
+    if isinstance(data, list | tuple):
+        return torch.stack([_filled(one, dtype, device) for one in data])
+    if isinstance(data, torch.Tensor):
+        return data.to(device=device, dtype=dtype)
+    return torch.full((), data, dtype=dtype, device=device)
 
 
 def with_numbers(tree: ast.Module) -> ast.Module:

@@ -143,6 +143,16 @@ class Sizes:
         numbers = {str(symbol) for symbol, other in self.env.replacements.items() if other.is_number}
         return [path for path, value in self.where.items() if str(value.node._expr) in numbers]
 
+    def merged(self) -> list[tuple[str, str]]:
+        """Pairs of paths whose sizes tracing found equal: each with the first of its kind."""
+        first: dict[Any, str] = {}
+        found = []
+        for path, value in self.where.items():
+            expression = value.node.expr
+            if not expression.is_number and first.setdefault(expression, path) != path:
+                found.append((first[expression], path))
+        return found
+
 
 def sizes_over(least: int) -> Callable[[int, str], bool]:
     """Numbers over `least` are sizes, unless their name says that they are windows, strides or counts of layers."""

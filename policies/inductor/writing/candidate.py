@@ -117,6 +117,8 @@ def _head(traced: Traced, host: Host) -> str:
         lines.append(SPLIT_MARK)
     if traced.fixed:
         lines.append(f"# Right at the problem's own size only of: {', '.join(traced.fixed)}.")
+    if traced.equalities:
+        lines.append(f"# Right only where {' and '.join(f'{a} equals {b}' for a, b in traced.equalities)}.")
     if host.library:
         lines.append(f"# Left to torch: {', '.join(dict.fromkeys(host.library))}.")
     return "\n".join(lines) + "\n"

@@ -87,6 +87,45 @@ def test_inputs_are_found_by_their_name_or_by_a_call(inputs):
     assert torch.equal(out, x + 1.0)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "layer = Scale(offset=2.0, width=48)\nlayer(x=torch.randn(16, 48))\n",
+        "Scale(48, offset=2.0)(torch.randn(16, 48))\n",
+        "if __name__ == '__main__':\n    print(Scale(width=48, offset=2.0).eval()(torch.randn(16, 48)).shape)\n",
+    ],
+)
+def test_arguments_that_a_call_names_have_their_places(call):
+    made = completed(MODULE + call)
+    out, x = answer(made)
+    assert torch.equal(out, x + 2.0)
+    assert inner_integers(made)["Model.width"] == 48
+
+
+def test_what_is_left_out_between_two_arguments_is_its_default_and_a_star_leaves_the_signature():
+    text = MODULE.replace("width, offset=1.0", "*, width, offset=1.0").replace("(self, x)", "(self, x, y=None, *, z=0)")
+    text = text.replace("x * self.weight", "x * self.weight + z") + "Scale(width=48)(torch.randn(16, 48), z=3.0)\n"
+    out, x, y, z = answer(completed(text))
+    assert (y, z) == (None, 3.0)
+    assert torch.equal(out, x + z + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("prepared", "training", "dtype"),
+    [
+        ("model = Scale(48).eval()\n", False, torch.float32),
+        ("model = Scale(48)\nmodel.eval()\nmodel = model.to('cuda').to(torch.bfloat16)\n", False, torch.bfloat16),
+        ("model = Scale(48).cuda().half()\n", True, torch.float16),
+        ("model = Scale(48).to(device='cuda', dtype=torch.float64)\n", True, torch.float64),
+    ],
+)
+def test_what_a_file_does_with_its_module_before_it_calls_it_is_done(prepared, training, dtype):
+    names: dict = {"__name__": "reference"}
+    exec(completed(MODULE + prepared + "model(torch.randn(16, 48))\nmodel.double()\n"), names)
+    model = names["Model"](*names["get_init_inputs"]())
+    assert (model.training, model.weight.dtype) == (training, dtype)
+
+
 def test_a_function_with_a_test_becomes_a_module_without_weights():
     out, x, shift = answer(completed(FUNCTION))
     assert torch.equal(out, x * 2.0 + shift)

@@ -156,7 +156,9 @@ def test_a_module_that_draws_random_numbers_is_refused_by_name(drafter: Drafter)
     refused = drafter.draft(Problem(name="random", source=RANDOM))
     assert isinstance(refused, Draft)
     assert not refused.usable
-    assert refused.refused == "rand draws random numbers at line 8 (return x + torch.rand_like(x))"
+    said, _, advice = refused.refused.partition(": ")
+    assert said == "rand draws random numbers at line 8 (return x + torch.rand_like(x))"
+    assert advice == "give forward what it draws as an input, or put zeros in its place"
 
 
 @pytest.mark.timeout(300)
@@ -255,3 +257,38 @@ def test_the_layers_that_a_small_size_lacks_have_sizes_too(drafter: Drafter):
     assert made.usable, made.refused
     assert made.fixed_sizes == ()
     assert not re.search(r"\b256\b", made.source.partition("class ModelNew")[2])
+
+
+SIZES_OF_SIZES = """
+import copy
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        layer = nn.Linear(width, width)
+        self.layers = nn.ModuleList([copy.deepcopy(layer) for _ in range(2)])
+        waves = 1.0 / 1e4 ** (torch.arange(0, width, 2).float() / width)
+        angles = torch.outer(torch.arange(64).float(), waves)
+        self.register_buffer("angles", torch.cat((angles, angles), dim=-1))
+
+    def forward(self, x, places):
+        rows, columns = x.shape
+        x = self.layers[1](self.layers[0](x)) * self.angles[places]
+        return x / torch.tensor([rows, columns]).float().prod()
+
+def get_inputs():
+    return [torch.randn(24, 32), torch.randint(0, 64, (24,))]
+
+def get_init_inputs():
+    return [32]
+"""
+
+
+@pytest.mark.timeout(300)
+def test_copied_layers_even_widths_and_tensors_of_sizes_keep_sizes_free(drafter: Drafter):
+    made = drafter.draft(Problem(name="sizes of sizes", source=SIZES_OF_SIZES))
+    assert made.usable, made.refused
+    assert made.fixed_sizes == ()
+    assert not re.search(r"\b(16|32)\b", made.source.partition("def forward")[2].split("_kernel[")[0])

@@ -6,10 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kernelwright.policies.inductor.tracing import functional, linear_layer, numbers, ranking
-from kernelwright.policies.inductor.tracing.bags import embedding_bag
-from kernelwright.policies.inductor.tracing.pooling import pooling_functions
-from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
+from kernelwright.policies.inductor.functions import functional, linear_layer, ranking, tensor_methods
+from kernelwright.policies.inductor.functions.bags import embedding_bag
+from kernelwright.policies.inductor.functions.pooling import pooling_functions
+from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
+from kernelwright.policies.inductor.tracing import numbers
 
 SPECIAL = torch.tensor([[1.0, float("nan"), -0.0, 0.0, float("inf"), -3.5, 1.0, float("-inf"), 2e-38]])
 
@@ -124,3 +125,16 @@ def test_functions_written_with_others_take_torch_s_names_for_their_first_argume
     torch.testing.assert_close(linear(input=x, weight=weight), F.linear(x, weight))
     distances = functional.with_names_of_torch(functional.cdist)
     torch.testing.assert_close(distances(x1=x, x2=weight), torch.cdist(x, weight))
+
+
+def test_a_diagonal_is_filled_in_place_and_a_layer_copied():
+    for shape in ((4, 4), (3, 5), (6, 2), (3, 3, 3)):
+        x = torch.randn(shape)
+        expected = x.clone().fill_diagonal_(7.0)
+        assert tensor_methods.fill_diagonal_(x, 7.0) is x
+        torch.testing.assert_close(x, expected)
+    weight, memo = torch.nn.Parameter(torch.randn(3)), {}
+    copied = tensor_methods.deep_copy(weight, memo)
+    assert isinstance(copied, torch.nn.Parameter)
+    assert copied.data_ptr() != weight.data_ptr()
+    assert tensor_methods.deep_copy(weight, memo) is copied  # it is one parameter in both places

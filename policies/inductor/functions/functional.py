@@ -8,7 +8,7 @@ import math
 import sys
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import NO_DROPOUT, Refused
 
 
 def replace_functions() -> None:
@@ -16,13 +16,14 @@ def replace_functions() -> None:
     import torch
     import torch.nn.functional as functional
 
-    from kernelwright.policies.inductor.tracing.bags import embedding_bag
-    from kernelwright.policies.inductor.tracing.linear_layer import linear
+    from kernelwright.policies.inductor.functions.bags import embedding_bag
+    from kernelwright.policies.inductor.functions.linear_layer import linear
+    from kernelwright.policies.inductor.functions.pooling import pooling_functions
+    from kernelwright.policies.inductor.functions.ranking import ordering_functions
+    from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
+    from kernelwright.policies.inductor.functions.tensor_methods import tensor_methods
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
     from kernelwright.policies.inductor.tracing.numbers import Real, tensor_of
-    from kernelwright.policies.inductor.tracing.pooling import pooling_functions
-    from kernelwright.policies.inductor.tracing.ranking import ordering_functions
-    from kernelwright.policies.inductor.tracing.recurrent import recurrent_functions
 
     own = {
         "max_pool1d": max_pool1d, "group_norm": group_norm, "scaled_dot_product_attention": attention,
@@ -59,6 +60,7 @@ def replace_functions() -> None:
         (torch, "linspace", _linspace(torch.linspace)),
         (torch.Tensor, "__getitem__", element),
         (torch.Tensor, "unfold", unfold),
+        *((torch.Tensor, name, f) for name, f in tensor_methods()),
         *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in ordering_functions().items()),
         *((owner, f.__name__, f) for owner in (torch, torch.Tensor) for f in (repeat_interleave, bincount, chunk)),
     ]
@@ -106,7 +108,9 @@ def element(x: Any, index: Any) -> Any:
 
 
 def _grid_sample(plain: Any) -> Any:
-    """torch's own takes a NaN among the places for the border; Inductor's would read anywhere."""
+    """torch's own takes a NaN among the places for the border, and gives NaN there where zeros lie around the image;
+    Inductor's would read anywhere, and gives zero.
+    """
 
     def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros",
         align_corners: bool | None = None) -> Any:  # fmt: skip
@@ -114,7 +118,10 @@ def _grid_sample(plain: Any) -> Any:
 
         if padding_mode == "border":
             grid = torch.where(grid == grid, grid, torch.full((), -1.0, dtype=grid.dtype, device=grid.device))
-        return plain(input, grid, mode, padding_mode, align_corners)
+        made = plain(input, grid, mode, padding_mode, align_corners)
+        if padding_mode != "zeros" or mode == "nearest":
+            return made
+        return made.masked_fill((grid != grid).any(-1).unsqueeze(1), math.nan)
 
     return grid_sample
 
@@ -122,7 +129,7 @@ def _grid_sample(plain: Any) -> Any:
 def _dropout(name: str) -> Any:
     def dropout(x: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
         if training and p:
-            raise Refused(f"{name} in training mode draws random numbers")
+            raise Refused(f"{name} in training mode draws random numbers", advice=NO_DROPOUT)
         return x
 
     return dropout
@@ -185,7 +192,7 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
     import torch
 
     if dropout_p:
-        raise Refused("dropout of scaled_dot_product_attention draws random numbers")
+        raise Refused("dropout of scaled_dot_product_attention draws random numbers", advice=NO_DROPOUT)
     if enable_gqa:
         key = repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
         value = repeat_interleave(value, query.shape[-3] // value.shape[-3], -3)

@@ -1,0 +1,161 @@
+"""Which numbers of a problem are taken for sizes, and at which of its sizes it is traced: several attempts at one
+draft, of which the one that fixes least is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.policies.inductor.refusing import Refused
+
+_LAST_INDEX = re.compile(r"\[\d+\]$")
+
+MOST_OTHERS = 2
+"""Other sizes at which a problem is traced once more."""
+
+Free = Callable[[int, str], bool]
+"""Whether a number of the problem, by its value and path, is a size."""
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """A problem's texts, and the guesses at its sizes."""
+
+    base: str
+    """The text that is traced."""
+    guesses: Sequence[Free]
+    """Which numbers are sizes: as many as possible first."""
+    own: dict[str, int]
+    """The numbers of the problem itself, by their paths."""
+    varied: Sequence[tuple[str, dict[str, int]]] = ()
+    """The same problem at other sizes, with the numbers of each by their paths."""
+    varying: frozenset[str] = frozenset()
+    """Paths of the constructor's numbers that are not the same at every size and that some guess takes for sizes."""
+
+
+def attempts_at(source: str, varied: list[str]) -> Attempts:
+    """Reads the numbers of the problem at every size. Raises whatever the problem raises."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from kernelwright.policies.inductor.tracing.graph import numbers_of
+    from kernelwright.policies.inductor.tracing.sizes import sizes_among, sizes_over
+
+    mode, guesses = FakeTensorMode(allow_non_fake_inputs=True), [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
+    own, others = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
+    varying = _varying(own, others)
+    base, numbers = source, own
+    if any(own[p] == 1 for p in varying):  # what is one in the problem would be taken for a broadcast
+        fitting = ((v, o) for v, o in zip(varied, others, strict=True) if all(o.get(p) != 1 for p in varying))
+        base, numbers = next(fitting, (source, own))
+    if varied:
+        guesses = [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
+    taken = {p for p in varying if p.startswith("self.") and any(free(own.get(p, 0), p) for free in guesses)}
+    return Attempts(base, different(guesses, numbers), own, list(zip(varied, others, strict=True)), frozenset(taken))
+
+
+def different(guesses: list[Free], numbers: dict[str, int]) -> list[Free]:
+    """The first one of guesses that take the same numbers of the constructor for sizes: the others give the same."""
+    found: dict[frozenset[str], Free] = {}
+    for free in guesses:
+        built = frozenset(p for p, n in numbers.items() if p.startswith("self.") and free(n, p))
+        found.setdefault(built, free)
+    return list(found.values())
+
+
+def _varying(own: dict[str, int], others: list[dict[str, int]]) -> set[str]:
+    """Paths of the numbers that are not the same at every size. A list may be shorter at a small size, a network have
+    fewer layers: what it then lacks varies as the rest of the list does.
+    """
+    found = {p for p, n in own.items() if any(o.get(p, n) != n for o in others)}
+    lists = {_LAST_INDEX.sub("", p) for p in found if _LAST_INDEX.search(p) and ".shape[" not in p}
+    lacking = {p for p in own if any(p not in o for o in others)}
+    return found | {p for p in lacking if _LAST_INDEX.sub("", p) in lists}
+
+
+def attempt(asked: Attempts, free: Free, strict: bool, tf32: bool) -> dict[str, Any]:
+    """The fields of a Draft. Raises Refused, and whatever the problem, torch or Inductor raises."""
+    from kernelwright.policies.inductor.lowering.generating import generate
+    from kernelwright.policies.inductor.tracing.graph import trace
+    from kernelwright.policies.inductor.writing.candidate import write_candidate
+
+    traced = trace(asked.base, free, partial=not strict)
+    traced = _without_chance(traced, asked, free, strict)
+    numbers = [p for p in sorted(asked.varying) if p not in traced.sizes.where]
+    traced.numbers = tuple(map(traced.constructor_name, numbers))
+    made = write_candidate(traced, generate(traced), tf32)
+    if strict and made.library_calls:
+        left = dict.fromkeys(made.library_calls)
+        raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
+    wanted = [p for p in traced.sizes.fixed() if _varies(p, asked)]
+    return {
+        "wanting": len(wanted) + len(traced.numbers) + len(traced.equalities),
+        "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
+        "fixed_sizes": [*traced.fixed, *(f"{a} = {b}" for a, b in traced.equalities)],
+        "symbols": len(traced.sizes.where),
+    }  # fmt: skip
+
+
+def _varies(path: str, asked: Attempts) -> bool:
+    """Whether a size is another one at some size of the problem; where no other is known any may be."""
+    own = asked.own.get(path)
+    return not asked.varied or any(numbers.get(path) != own for _, numbers in asked.varied)
+
+
+def freedom(made: dict[str, Any]) -> tuple[int, int]:
+    """How free of sizes a draft is: few that tracing fixed, then many that it took for symbols."""
+    return -len(made["fixed_sizes"]), made["symbols"]
+
+
+def _without_chance(traced: Any, asked: Attempts, free: Free, strict: bool) -> Any:
+    """A size that is by chance what a window or another size is, in the problem and not at its other sizes, is one that
+    tracing takes for a number or for the other one. So the problem is traced once more at other sizes: that graph is
+    right everywhere if it has the same operators, since then nothing was decided by the chance. Else the graph at the
+    problem's own sizes stays, with what it takes for equal said.
+    """
+    from kernelwright.policies.inductor.tracing.graph import trace
+
+    def bound(one: Any) -> int:
+        return sum(_varies(p, asked) for p in one.sizes.fixed()) + len(_apart(one, asked))
+
+    best = traced
+    for text, numbers in list(asked.varied)[:MOST_OTHERS] if bound(traced) else ():
+        if 1 in numbers.values():  # what is one would be taken for a broadcast
+            continue
+        try:
+            other = trace(text, free, partial=not strict)
+        except Exception:  # there is a graph, whatever the problem or torch says of this one
+            continue
+        if bound(other) < bound(best) and operators(other) == operators(traced):
+            best = other
+        if not bound(best):
+            break
+    best.equalities = tuple((best.constructor_name(b), best.constructor_name(a)) for a, b in _apart(best, asked))
+    return best
+
+
+def _apart(traced: Any, asked: Attempts) -> list[tuple[str, str]]:
+    """Sizes that tracing took for one, and that differ at some size of the problem."""
+    pairs = traced.sizes.merged()
+    return [(a, b) for a, b in pairs if any(n.get(a) != n.get(b) for _, n in asked.varied)]
+
+
+def operators(traced: Any) -> list[str]:
+    """The operators of a graph and of the steps of its loops in their order, with the real numbers, flags and words
+    that they are given; not what is computed of sizes.
+    """
+    import torch
+
+    found = []
+    for graph in [traced.graph, *(body.graph for body in traced.loops.bodies)]:
+        for node in graph.graph.nodes:
+            if node.op != "call_function" or isinstance(
+                node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool
+            ):
+                continue
+            given = torch.utils._pytree.tree_leaves((node.args, node.kwargs))
+            words = [str(v) for v in given if isinstance(v, float | bool | str | torch.dtype)]
+            found.append(" ".join([str(node.target), *words]))
+    return found

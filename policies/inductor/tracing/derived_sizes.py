@@ -1,0 +1,45 @@
+"""Sizes that tracing found to be multiples: where it learns that a width is even, torch writes it as twice a symbol of
+its own, which no argument of the graph has for a size. Each such symbol becomes an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def bind_derived(traced: Any, places: Iterable[tuple[str, Any]]) -> None:
+    """Adds an argument to the graph for each symbol that only occurs inside the sizes of others.
+
+    places: paths and values of sizes, those first that a draft should compute others from.
+    """
+    pairs = [(path, value.node) for path, value in places]
+    known = {node.expr for _, node in pairs if node.expr.is_symbol}
+    for path, node in pairs:
+        unknown = node.expr.free_symbols - known
+        if len(unknown) != 1:
+            continue
+        (symbol,) = unknown
+        factor, rest = node.expr.coeff(symbol, 1), node.expr.coeff(symbol, 0)
+        if not (factor.is_Integer and rest.is_Integer and factor > 0 and node.expr.equals(factor * symbol + rest)):
+            continue
+        known.add(symbol)
+        less = f"({path} - {rest})" if rest else path
+        text = f"{less} // {factor}"
+        _add_argument(traced, symbol, (node.hint - int(rest)) // int(factor), text)
+        traced.symbols[str(symbol)] = text
+        traced.names[str(symbol)] = (
+            f"half_{traced.sizes.names.get(path, 'size')}" if factor == 2 and not rest else "part"
+        )
+
+
+def _add_argument(traced: Any, symbol: Any, hint: int, text: str) -> None:
+    value = traced.sizes.env.create_symintnode(symbol, hint=hint)
+    graph = traced.graph.graph
+    last = [n for n in graph.nodes if n.op == "placeholder"][-1]
+    with graph.inserting_after(last):
+        added = graph.placeholder(f"derived_{symbol}")
+    added.meta["val"] = value
+    traced.graph.recompile()
+    traced.flat.append(value)
+    traced.arguments.append(text)
