@@ -29,7 +29,7 @@ def open_store(where: str | None, *, readonly: bool = False, create: bool = True
     return Store.open(DEFAULT_DATABASE, readonly=readonly, create=create)
 
 
-def verdicts_beside(where: str | None) -> Path | None:
+def verdict_cache_folder(where: str | None) -> Path | None:
     """The folder for verdicts that may be used again; None for a server."""
     if where is None:
         return DEFAULT_DATABASE.parent

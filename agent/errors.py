@@ -31,7 +31,7 @@ class Exit(IntEnum):
     """
 
 
-INSTALLED_BY = {
+REQUIREMENT_OF_MODULE = {
     "torch": "torch>=2.11,<2.16",
     "triton": "triton>=3.6,<3.10",
     **dict.fromkeys(("transformers", "textual", "matplotlib", "openai", "networkx", "numpy"), "kernelwright"),
@@ -65,10 +65,12 @@ def explain(error: BaseException, program: str = "agent") -> tuple[str, Exit]:
             return str(error), Exit.BAD_INPUT if error.bad_input else Exit.INFRASTRUCTURE
         case PolicyUnavailable():
             return str(error), Exit.INFRASTRUCTURE
-        case ModuleNotFoundError(name=str(missing)) if missing.split(".")[0] in INSTALLED_BY:
+        case ModuleNotFoundError(name=str(missing)) if missing.split(".")[0] in REQUIREMENT_OF_MODULE:
             name = missing.split(".")[0]
-            return f"{name} is not installed: pip install '{INSTALLED_BY[name]}' (agent doctor says what is missing)", (
-                Exit.INFRASTRUCTURE
+            return (
+                f"{name} is not installed: pip install '{REQUIREMENT_OF_MODULE[name]}' "
+                "(agent doctor says what is missing)",
+                Exit.INFRASTRUCTURE,
             )
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return f"the disk is full{_place(error)}: make room, or set TMPDIR to a larger disk", Exit.INFRASTRUCTURE
@@ -111,7 +113,7 @@ def run(command: Callable[..., Any], name: str, given: Sequence[str]) -> NoRetur
         if isinstance(error, OSError):
             _try_output()
         if code is Exit.INTERRUPTED:
-            leave(code)
+            end_process(code)
     sys.exit(int(code or 0))
 
 
@@ -136,7 +138,7 @@ def _throw_output_away() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def leave(code: int) -> NoReturn:
+def end_process(code: int) -> NoReturn:
     """Ends the process with `code`, after all that is done at exit.
 
     sys.exit does not always: where Ctrl-C came while a text was executed (an import that makes a dataclass), CPython

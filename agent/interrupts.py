@@ -11,16 +11,16 @@ from typing import Any
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Holds Ctrl-C back until the block is over: torch aborts the whole process when it comes in the middle of its
     import. In other threads it never comes.
     """
-    with _held(lambda first: None):
+    with _handle_interrupts(lambda first: None):
         yield
 
 
 @contextmanager
-def stopping(ask: Callable[[], None], says: str = "") -> Iterator[None]:
+def stop_on_interrupt(ask: Callable[[], None], says: str = "") -> Iterator[None]:
     """The first Ctrl-C calls `ask` and `says` so on stderr, and KeyboardInterrupt comes when the block has ended; a
     second one stops at once. Main thread only; elsewhere nothing is changed.
     """
@@ -32,12 +32,12 @@ def stopping(ask: Callable[[], None], says: str = "") -> Iterator[None]:
         if says:
             os.write(2, f"{says}\n".encode())  # print may be in the middle of a line of its own
 
-    with _held(at):
+    with _handle_interrupts(at):
         yield
 
 
 @contextmanager
-def _held(at: Callable[[bool], None]) -> Iterator[None]:
+def _handle_interrupts(at: Callable[[bool], None]) -> Iterator[None]:
     """`at` is called at each Ctrl-C, and told whether it is the first; KeyboardInterrupt comes after the block."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from kernelwright.agent.interrupts import stopping
+from kernelwright.agent.interrupts import stop_on_interrupt
 
 Job = TypeVar("Job")
 
@@ -42,7 +42,7 @@ class WorkerThreads(Generic[Job]):
         """
         ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         try:
-            with stopping(self.stop, says) if ours else nullcontext():
+            with stop_on_interrupt(self.stop, says) if ours else nullcontext():
                 self._run(threads, watch)
         except KeyboardInterrupt:
             if not self._is_over():

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernelwright.agent.batch.lanes import Lanes, PolicyLane
-from kernelwright.agent.batch.runs import Batch, jobs_of
+from kernelwright.agent.batch.runs import Batch, list_jobs
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.policies.scripted import Part, Script, ScriptedPolicy
 from kernelwright.store.database import Store
 from kernelwright.tools.pipeline import Lane, Options
@@ -70,7 +70,7 @@ def main() -> None:
         judging = RunJudge(SlowTools(lanes, 1.0, asked.workers), Options())
         lane = PolicyLane(policy, lanes.policy, lanes.close, together=False)
         run = store.open_run("bench")
-        batch = Batch(store, run, jobs_of([find("fused_silu")], asked.runs), lane, judging, settings, lanes)
+        batch = Batch(store, run, list_jobs([find_by_name("fused_silu")], asked.runs), lane, judging, settings, lanes)
         standing = batch.run(asked.runs)
     best = asked.runs * asked.turns / asked.workers
     print(f"{standing.done} of {standing.jobs} runs in {standing.seconds:.1f} s; the tools alone take {best:.0f} s")

@@ -145,15 +145,15 @@ def main() -> None:
 
 
 def chosen(asked: argparse.Namespace, folder: Path) -> list[Problem]:
-    from kernelwright.agent.problems.finding import suite
+    from kernelwright.agent.problems.finding import load_suite
 
     if asked.kernelbench:
-        return suite("kernelbench", asked.kernelbench, asked.level)[: asked.modules]
+        return load_suite("kernelbench", asked.kernelbench, asked.level)[: asked.modules]
     place = folder / "modules"
     place.mkdir()
     for number in range(asked.modules):
         (place / f"module_{number:02}.py").write_text(module(number), encoding="utf-8")
-    return suite(str(place))
+    return load_suite(str(place))
 
 
 def module(number: int) -> str:

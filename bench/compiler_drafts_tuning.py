@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.settings import TuneSettings
-from kernelwright.agent.tuning.tuned import Tuned
+from kernelwright.agent.tuning.tuned import TuningResult
 from kernelwright.agent.tuning.tuning import Tuner, identity_of
 from kernelwright.agent.tuning.turn import precision_for, turn_settings
 from kernelwright.errors import InputError
@@ -62,13 +62,13 @@ def tuned(
 
 def _searched(
     problem: Problem, source: str, evaluator: Evaluator, settings: TuneSettings, folder: Path
-) -> tuple[Tuned, str]:
+) -> tuple[TuningResult, str]:
     identity = identity_of(problem, source, settings, evaluator.environment().gpu or "cpu")
     with Journal(folder / f"{identity[:24]}.jsonl", identity) as journal:
         return Tuner(evaluator, problem, source, settings, journal, kernel="draft").run()
 
 
-def _row(found: Tuned) -> TunedRow:
+def _row(found: TuningResult) -> TunedRow:
     chosen = found.chosen[0] if found.chosen else None
     note = found.failure or ("" if found.measured else "nothing was measured: there is no GPU")
     row = TunedRow(note=note, launches=found.launches, gpu_seconds=found.gpu_seconds)
@@ -83,7 +83,7 @@ def _row(found: Tuned) -> TunedRow:
     )  # fmt: skip
 
 
-def _unsplit(found: Tuned) -> float:
+def _unsplit(found: TuningResult) -> float:
     """1 where the winner multiplies as eager may: in fp32, or in tf32 where that is eager's own."""
     chosen = found.chosen[0]
     if not EMULATED & {str(v) for v in chosen.configuration.values()} or chosen.timing is None:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kernelwright.rl.data.cleaning.running import Cleaned, clean
 from kernelwright.rl.data.rows import Kind, Row, Split, row_of, write_rows
-from kernelwright.rl.data.synth.engine.mistakes import broken
+from kernelwright.rl.data.synth.engine.mistakes import make_mistakes
 from kernelwright.rl.data.synth.engine.tasks import stream
 from kernelwright.rl.data.synth.engine.verifying import prompt_of
 
@@ -39,7 +39,7 @@ def rows() -> Iterator[Row]:
         }
         prompt = prompt_of(task)
         yield row_of(Kind.DRAFT, prompt, task.solution, **facts)
-        for name, code in broken(task.solution, random.Random(task.problem.name), 2):
+        for name, code in make_mistakes(task.solution, random.Random(task.problem.name), 2):
             yield row_of(
                 Kind.REPAIR,
                 f"repair{prompt.removeprefix('draft')}\n# candidate\n{code}\n# compile: {name}",

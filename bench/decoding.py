@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernelwright.agent.loop.feedback import told_compactly
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.loop.feedback import write_compact_feedback
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import Completion, PromptForm, Request, Sampling
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
@@ -50,7 +50,7 @@ class Took(NamedTuple):
 
 def requests(action: Action, temperature: float, code: str = "", count: int = len(ROWS)) -> list[Request]:
     prompts, found = Prompts(PromptForm.COMPACT), []
-    said = told_compactly(
+    said = write_compact_feedback(
         Report(
             problem="p",
             problem_hash="",
@@ -59,7 +59,7 @@ def requests(action: Action, temperature: float, code: str = "", count: int = le
         )
     )
     for place in range(count):
-        problem = find(ROWS[place % len(ROWS)])
+        problem = find_by_name(ROWS[place % len(ROWS)])
         asked = PromptFields(problem=problem, action=action, code=code, feedback=said if code else "")
         found.append(
             Request(

@@ -69,12 +69,12 @@ def _opened(asked: argparse.Namespace) -> Any:
 
 
 def _requests() -> list[Request]:
-    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.store.models import Action
 
     prompts = Prompts(PromptForm.COMPACT)
-    messages = [prompts.messages(PromptFields(problem=find(name), action=Action.DRAFT)) for name in PROBLEMS]
+    messages = [prompts.messages(PromptFields(problem=find_by_name(name), action=Action.DRAFT)) for name in PROBLEMS]
     return [Request(messages=m, sampling=Sampling(max_tokens=256, seed=s)) for m in messages for s in range(SAMPLES)]
 
 

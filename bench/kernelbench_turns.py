@@ -42,7 +42,7 @@ def main() -> None:
 
 def run(asked: argparse.Namespace) -> None:
     from kernelwright.agent.batch.lanes import Lanes, PolicyLane
-    from kernelwright.agent.batch.runs import Batch, jobs_of
+    from kernelwright.agent.batch.runs import Batch, list_jobs
     from kernelwright.agent.loop.run_verdicts import RunJudge
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.agent.loop.stopping import Budgets
@@ -68,7 +68,7 @@ def run(asked: argparse.Namespace) -> None:
         lane = PolicyLane(policy, lanes.policy, lanes.close, together=False)
         judging = RunJudge(judges, Options(targets=("sm_90",), profile=False, torch_compile=False))
         opened = store.open_run(f"level-{asked.level}", {"turns": asked.turns, "policy": asked.policy})
-        batch = Batch(store, opened, jobs_of(problems, 1), lane, judging, settings, lanes)
+        batch = Batch(store, opened, list_jobs(problems, 1), lane, judging, settings, lanes)
         clock = threading.Timer(asked.seconds, lanes.close, [KeyboardInterrupt()])
         clock.daemon = True
         clock.start()

@@ -25,7 +25,7 @@ from kernelwright.agent.loop.run import Run
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.database import Store
 from kernelwright.tools.judging.verdict_cache import VerdictCache
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=300)
     parser.add_argument("--profile", action="store_true", help="where the time goes, on stderr")
     asked = parser.parse_args()
-    problem, sources = find("fused_silu"), programs(asked.turns)
+    problem, sources = find_by_name("fused_silu"), programs(asked.turns)
     with tempfile.TemporaryDirectory(dir=".") as name, Evaluator(workers=1, cache_dir=Path(name)) as evaluator:
         folder = Path(name)
         fill(folder, problem, sources, evaluator.evaluate(problem, programs(asked.turns + 1)[-1]))

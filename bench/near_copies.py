@@ -97,13 +97,13 @@ def candidate(problem: Problem, variant: str) -> str:
 
 
 def judged(asked: argparse.Namespace) -> Iterator[Outcome]:
-    from kernelwright.agent.problems.finding import suite
+    from kernelwright.agent.problems.finding import load_suite
     from kernelwright.tools.pipeline import Evaluator, Options
 
     options = Options(profile=False, torch_compile=False, own_work="report", seconds=60)
-    suites = [(f"KernelBench {level}", suite("kernelbench", asked.kernelbench, level)) for level in asked.levels]
+    suites = [(f"KernelBench {level}", load_suite("kernelbench", asked.kernelbench, level)) for level in asked.levels]
     if asked.tritonbench:
-        suites.append(("TritonBench-T", suite("tritonbench-t", asked.tritonbench)))
+        suites.append(("TritonBench-T", load_suite("tritonbench-t", asked.tritonbench)))
     chosen = [
         (name, problem, variant) for name, problems in suites for problem in problems for variant in asked.variants
     ]

@@ -41,7 +41,7 @@ from kernelwright.agent.judging.evaluating import PoolEvaluator
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
 from kernelwright.agent.judging.ray_pool import RayPool
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.report import Report
 
@@ -83,7 +83,7 @@ def judge_all(
     pool: JudgePool, texts: Sequence[str], at_once: int, seen: set[str] | None = None, sizes: int = 0
 ) -> list[Report]:
     """Every text through an evaluator of the pool."""
-    problem, options = find("fused_silu"), Options(sizes=sizes, seed=1)
+    problem, options = find_by_name("fused_silu"), Options(sizes=sizes, seed=1)
     if seen is not None:
         asked = [pool.submit(problem, text, options, began=seen.add) for text in texts]
         return [future.result() for future in asked]
@@ -115,7 +115,7 @@ class Killer:
 
 def with_kills(pool: RayPool, verdicts: int, kills: int) -> dict[str, Any]:
     """A batch during which judges are killed."""
-    problem, options, done, lock = find("fused_silu"), Options(sizes=0, seed=1), [0], threading.Lock()
+    problem, options, done, lock = find_by_name("fused_silu"), Options(sizes=0, seed=1), [0], threading.Lock()
     evaluator = PoolEvaluator(pool)
 
     def one(text: str) -> Report:

@@ -92,9 +92,9 @@ def local_batch(given: argparse.Namespace) -> Iterator[Judged]:
 def service(given: argparse.Namespace) -> Iterator[Judged]:
     """`agent serve`, and the product's own client, which waits for it at the first call."""
     from kernelwright.agent.serving.client import JudgeClient
-    from kernelwright.agent.serving.evaluating import asked_of
+    from kernelwright.agent.serving.evaluating import service_options
 
-    options = asked_of(options_for([given.device]))
+    options = service_options(options_for([given.device]))
     options.pop("targets", None)  # the server's own, as the batch's
     with TemporaryDirectory(prefix="service-gpu-", ignore_cleanup_errors=True) as name:
         command = [sys.executable, "-m", "kernelwright.agent", "serve", "--port", "0", "--device", given.device]

@@ -118,7 +118,7 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
     from bench.suite import problem_of
     from kernelwright.agent.tuning.journal import Journal
     from kernelwright.agent.tuning.settings import TuneSettings
-    from kernelwright.agent.tuning.tuned import Fate
+    from kernelwright.agent.tuning.tuned import ConfigurationFate
     from kernelwright.agent.tuning.tuning import Tuner
     from kernelwright.tools.tuning.kernel_text.parameters import key_of
     from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
@@ -140,7 +140,7 @@ def compiled(evaluator: Any, asked: argparse.Namespace, name: str) -> Compiled:
         "compile_seconds": time.monotonic() - begun,
     }  # fmt: skip
     texts = {key_of(row.configuration): rewrite(tuner.file.source, space, row.configuration) for row in rows}
-    chosen = tuple(key_of(row.configuration) for row in rows if row.fate is Fate.REMAINS)
+    chosen = tuple(key_of(row.configuration) for row in rows if row.fate is ConfigurationFate.REMAINS)
     return Compiled(told, problem, texts, key_of(space.start()), chosen)
 
 

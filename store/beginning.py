@@ -14,7 +14,7 @@ from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.lease import LEASE_SECONDS, is_free
 from kernelwright.store.models import BatchRun, Candidate, Trajectory
 from kernelwright.store.records import Start
-from kernelwright.store.rows import add, added, change, check_there, existing_row, made
+from kernelwright.store.rows import add_and_read, add_row, check_there, existing_row, row_from_values, update_row
 from kernelwright.tools.report import clean_text
 
 _RUN = select(col(BatchRun.id)).where(col(BatchRun.name) == bindparam("name"))
@@ -29,7 +29,7 @@ def open_run(connection: Connection, name: str, options: dict[str, JsonValue], n
     """The run of this name, made where there is none; the options of the first time stay."""
     lock_trajectories(connection)
     if (id := connection.execute(_RUN, {"name": name}).scalar()) is None:
-        id = add(connection, BatchRun, {"name": name, "created": now, "options": options})
+        id = add_row(connection, BatchRun, {"name": name, "created": now, "options": options})
     return existing_row(connection, BatchRun, id)
 
 
@@ -43,7 +43,7 @@ def begin_in_run(connection: Connection, start: Start, run_id: int, sample: int,
     place = {"run_id": run_id, "sample": sample}
     if (found := connection.execute(_IN_RUN, {**place, "key": start.key}).first()) is None:
         return _new(connection, start, owner, now, **place)
-    row = made(Trajectory, found._asdict())
+    row = row_from_values(Trajectory, found._asdict())
     return row if row.finished is not None else _resumed(connection, row, owner, now)
 
 
@@ -67,7 +67,7 @@ def begin(
     return _new(connection, start, owner, now, sample=sample, forked_from_id=forked_from)
 
 
-def held(id: int, holder: str, lease: float, owner: str, now: float) -> dict[str, Any]:
+def lease_fields(id: int, holder: str, lease: float, owner: str, now: float) -> dict[str, Any]:
     """The fields that make `owner` the one who works on it, for another hour.
 
     Raises StoreError (BUSY) where `holder` lives.
@@ -80,8 +80,8 @@ def held(id: int, holder: str, lease: float, owner: str, now: float) -> dict[str
 
 
 def _resumed(connection: Connection, row: Trajectory, owner: str, now: float) -> Trajectory:
-    taken = held(row.id, row.owner, row.lease, owner, now)
-    change(connection, Trajectory, row.id, {**taken, "stop_reason": None, "message": ""})
+    taken = lease_fields(row.id, row.owner, row.lease, owner, now)
+    update_row(connection, Trajectory, row.id, {**taken, "stop_reason": None, "message": ""})
     return existing_row(connection, Trajectory, row.id)
 
 
@@ -96,10 +96,10 @@ def _new(connection: Connection, start: Start, owner: str, now: float, **place: 
         "reference_id": reference_id,
         "created": now,
         **start.model_dump(include={"policy", "options", "goal", "budgets", "seed", "program"}),
-        **held(0, "", 0.0, owner, now),
+        **lease_fields(0, "", 0.0, owner, now),
         **place,
     }
-    return added(connection, Trajectory, values)
+    return add_and_read(connection, Trajectory, values)
 
 
 def lock_trajectories(connection: Connection) -> None:
@@ -113,7 +113,7 @@ def put_best(connection: Connection, trajectory_id: int, best_id: int | None) ->
     if best_id is not None:
         check_there(connection, Candidate, best_id)
     check_there(connection, Trajectory, trajectory_id)
-    change(connection, Trajectory, trajectory_id, {"best_id": best_id})
+    update_row(connection, Trajectory, trajectory_id, {"best_id": best_id})
 
 
 def stop(
@@ -134,5 +134,5 @@ def stop(
         values["best_id"] = best_id
     if spent is not None:
         values["spent"] = spent
-    change(connection, Trajectory, trajectory_id, {**values, "updated": now, "owner": "", "lease": 0.0})
+    update_row(connection, Trajectory, trajectory_id, {**values, "updated": now, "owner": "", "lease": 0.0})
     return existing_row(connection, Trajectory, trajectory_id)

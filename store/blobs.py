@@ -28,7 +28,7 @@ from kernelwright.store.models import Blob, Link
 TOKENS = "tokens"
 """Label of the links that hold token ids."""
 
-TOKENS_A_LINK = 512
+TOKENS_PER_LINK = 512
 MAX_VALUES_PER_QUERY = 500
 """Names in one IN (...): under every database's limit of parameters."""
 
@@ -98,7 +98,7 @@ def decompress(packed: bool, body: bytes) -> bytes:
         ) from error
 
 
-def in_parts(values: Iterable[Any]) -> Iterator[list[Any]]:
+def split_into_batches(values: Iterable[Any]) -> Iterator[list[Any]]:
     """Distinct values, at most MAX_VALUES_PER_QUERY at a time."""
     rest = list(dict.fromkeys(values))
     for start in range(0, len(rest), MAX_VALUES_PER_QUERY):
@@ -130,14 +130,14 @@ def _find(table: str, one: bool) -> Any:
 def ids_by_hash(connection: Connection, table: str, hashes: Iterable[str]) -> dict[str, int]:
     """Returns the row of each hash that the table holds; hashes that it lacks are left out."""
     found: dict[str, int] = {}
-    for part in in_parts(hashes):
+    for part in split_into_batches(hashes):
         one = len(part) == 1
         wanted = {"hashes": part[0] if one else part}
         found.update((hash, id) for hash, id in connection.execute(_find(table, one), wanted))
     return found
 
 
-def keep(connection: Connection, table: str, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+def insert_missing(connection: Connection, table: str, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     """The ids of the rows with these hashes, added where there are none, also where another process adds them at
     this moment.
     """
@@ -152,7 +152,7 @@ def keep(connection: Connection, table: str, rows: Sequence[dict[str, Any]]) -> 
 def save_blobs(connection: Connection, bodies: Sequence[bytes]) -> list[int]:
     """The id of each, in order. What is there already is not written again."""
     rows = [_blob_row(body) for body in bodies]
-    ids = keep(connection, "blob", rows)
+    ids = insert_missing(connection, "blob", rows)
     return [ids[row["hash"]] for row in rows]
 
 
@@ -169,7 +169,7 @@ _BODIES = select(col(Blob.id), col(Blob.packed), col(Blob.body)).where(
 def load_blobs(connection: Connection, ids: Iterable[int | None]) -> dict[int, bytes]:
     """Returns the bodies of these rows, decompressed, by their row; None among the ids is skipped."""
     bodies: dict[int, bytes] = {}
-    for part in in_parts(id for id in ids if id is not None):
+    for part in split_into_batches(id for id in ids if id is not None):
         for id, packed, body in connection.execute(_BODIES, {"ids": part}):
             bodies[id] = decompress(packed, bytes(body))
     return bodies
@@ -184,7 +184,7 @@ def save_chain(connection: Connection, pieces: Sequence[tuple[str, bytes]]) -> i
     blobs = save_blobs(connection, [body for _, _, body in new])
     for (hash, label, _), blob_id in zip(new, blobs, strict=True):
         link = {"hash": hash, "before_id": ids.get(before.get(hash, "")), "label": label, "blob_id": blob_id}
-        ids |= keep(connection, "link", [link])
+        ids |= insert_missing(connection, "link", [link])
     return ids[hashes[-1]] if hashes else None
 
 
@@ -199,7 +199,7 @@ def _chain_hashes(pieces: Sequence[tuple[str, bytes]]) -> list[str]:
 def load_chains(connection: Connection, heads: Iterable[int | None]) -> dict[int, list[tuple[str, bytes]]]:
     """The pieces of each chain, first to last, by the id of its last link."""
     places: dict[int, list[tuple[str, int]]] = {}
-    for part in in_parts(head for head in heads if head is not None):
+    for part in split_into_batches(head for head in heads if head is not None):
         for head, label, blob_id in connection.execute(_walk(part)):
             places.setdefault(head, []).append((label, blob_id))
     bodies = load_blobs(connection, (blob_id for chain in places.values() for _, blob_id in chain))
@@ -220,8 +220,8 @@ def _walk(heads: Sequence[int]) -> Any:
 
 def token_pieces(ids: Sequence[int]) -> list[tuple[str, bytes]]:
     """Runs of TOKENS_A_LINK ids, so that a prompt that grows at its end shares its beginning."""
-    starts = range(0, max(len(ids), 1), TOKENS_A_LINK)
-    return [(TOKENS, pack_integers(ids[start : start + TOKENS_A_LINK])) for start in starts]
+    starts = range(0, max(len(ids), 1), TOKENS_PER_LINK)
+    return [(TOKENS, pack_integers(ids[start : start + TOKENS_PER_LINK])) for start in starts]
 
 
 def join_tokens(pieces: Sequence[tuple[str, bytes]]) -> tuple[int, ...]:

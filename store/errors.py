@@ -41,7 +41,7 @@ class StoreTrouble(StrEnum):
     OTHER = "other"
 
 
-NAMED_WRONGLY = frozenset({StoreTrouble.MISSING, StoreTrouble.FOREIGN, StoreTrouble.NEWER})
+CODES_OF_WRONG_NAMES = frozenset({StoreTrouble.MISSING, StoreTrouble.FOREIGN, StoreTrouble.NEWER})
 """The user named what cannot be used; the rest is trouble of this machine or of a server."""
 
 
@@ -51,7 +51,7 @@ class StoreError(InfrastructureError):
     def __init__(self, message: str, trouble: StoreTrouble) -> None:
         super().__init__(" ".join(message.split()))
         self.trouble = trouble
-        self.bad_input = trouble in NAMED_WRONGLY
+        self.bad_input = trouble in CODES_OF_WRONG_NAMES
 
 
 _SQLITE: dict[int, StoreTrouble] = {
@@ -122,7 +122,7 @@ def explain(error: BaseException, where: str) -> StoreError:
 
 
 @contextmanager
-def explained(where: str) -> Iterator[None]:
+def explaining_errors(where: str) -> Iterator[None]:
     """Turns a driver's error into a StoreError about the database at `where`. Other errors are not ours to explain."""
     try:
         yield

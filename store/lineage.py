@@ -47,7 +47,7 @@ def _add(graph: nx.DiGraph, entry: Entry) -> None:
         graph.add_edge(candidate.parent_id, candidate.id)
 
 
-def best(graph: nx.DiGraph) -> int | None:
+def best_candidate(graph: nx.DiGraph) -> int | None:
     """The fastest of those that are correct; where none was timed the first that is correct; None where none is."""
     correct = [
         id for id in sorted(graph) if (verdict := graph.nodes[id]["entry"].verdict) is not None and verdict.correct

@@ -14,13 +14,13 @@ from sqlalchemy.engine import Connection
 from sqlmodel import col
 
 from kernelwright.policies.base import Completion, Request
-from kernelwright.store.beginning import held
+from kernelwright.store.beginning import lease_fields
 from kernelwright.store.blobs import pack_integers, pack_numbers, pack_text, save_blobs, save_chain, token_pieces
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.migrations import CURRENT
 from kernelwright.store.models import Action, Candidate, Reward, State, Trajectory, Verdict
 from kernelwright.store.records import dump_report, fingerprint
-from kernelwright.store.rows import add, added, change, existing_row, missing
+from kernelwright.store.rows import add_and_read, add_row, existing_row, missing, update_row
 from kernelwright.store.search import index_candidate, index_verdict
 from kernelwright.tools.problem import source_hash
 from kernelwright.tools.report import Report, clean_text
@@ -59,7 +59,7 @@ def draft(
     The same turn may be asked again as long as it has no answer.
     """
     place = _place(connection, trajectory_id, parent_id)
-    change(connection, Trajectory, trajectory_id, held(trajectory_id, place.owner, place.lease, owner, now))
+    update_row(connection, Trajectory, trajectory_id, lease_fields(trajectory_id, place.owner, place.lease, owner, now))
     values = {
         "action": action,
         "parent_id": parent_id,
@@ -94,11 +94,11 @@ def _save_draft(
     place = {"trajectory_id": trajectory_id, "turn": turn}
     there = None if turn >= following else connection.execute(_AT, place).first()
     if there is None:
-        return added(connection, Candidate, values | place)
+        return add_and_read(connection, Candidate, values | place)
     id, state = there
     if state is not State.DRAFTING:
         raise StoreError(f"turn {turn} of trajectory {trajectory_id} has its answer already", StoreTrouble.INVALID)
-    change(connection, Candidate, id, values)
+    update_row(connection, Candidate, id, values)
     return existing_row(connection, Candidate, id)
 
 
@@ -109,7 +109,7 @@ def complete(connection: Connection, candidate_id: int, completion: Completion, 
         raise StoreError(f"candidate {candidate_id} has its answer already", StoreTrouble.INVALID)
     _check(completion)
     values = {"state": State.DRAFTED, "drafted": now, **_answer(completion), **_texts(connection, completion, source)}
-    change(connection, Candidate, candidate_id, values)
+    update_row(connection, Candidate, candidate_id, values)
     index_candidate(connection, candidate_id, problem, completion.text, source)
 
 
@@ -186,7 +186,7 @@ def judge(
         raise StoreError(f"candidate {candidate_id} has no answer that could be judged", StoreTrouble.INVALID)
     [report_id] = save_blobs(connection, [dump_report(report)])
     values = {"candidate_id": candidate_id, "created": now, "report_id": report_id, **_columns(report)}
-    verdict_id = add(connection, Verdict, values)
+    verdict_id = add_row(connection, Verdict, values)
     first: dict[str, Any] = {
         "state": State.JUDGED,
         "judged": now,
@@ -194,9 +194,9 @@ def judge(
         "gpu_seconds": gpu_seconds,
     }
     again = state is State.JUDGED
-    change(connection, Candidate, candidate_id, {"verdict_id": verdict_id, **({} if again else first)})
+    update_row(connection, Candidate, candidate_id, {"verdict_id": verdict_id, **({} if again else first)})
     if not again:
-        change(connection, Trajectory, trajectory_id, {"updated": now})
+        update_row(connection, Trajectory, trajectory_id, {"updated": now})
     index_verdict(connection, verdict_id, report)
     return verdict_id
 
@@ -234,4 +234,4 @@ def reward(connection: Connection, verdict_id: int, formula: str, parts: Mapping
     """Adds the parts of a reward to a verdict."""
     plain = {name: float(value) for name, value in parts.items()}
     values = {"verdict_id": verdict_id, "created": now, "formula": formula, "parts": plain}
-    add(connection, Reward, values)
+    add_row(connection, Reward, values)

@@ -24,7 +24,7 @@ def existing_row(connection: Connection, table: type[AnyRow], id: int) -> AnyRow
     """The row. Raises StoreError where there is none."""
     if (row := connection.execute(_select(table), {"row_id": id}).first()) is None:
         raise missing(table, id)
-    return made(table, row._asdict())
+    return row_from_values(table, row._asdict())
 
 
 def check_there(connection: Connection, table: type[Row], id: int) -> None:
@@ -33,7 +33,7 @@ def check_there(connection: Connection, table: type[Row], id: int) -> None:
         raise missing(table, id)
 
 
-def made(table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
+def row_from_values(table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
     """A row for reading, of all its columns; no session knows it."""
     return table.model_construct(**values)
 
@@ -45,28 +45,28 @@ def missing(table: type[Row], id: int) -> StoreError:
     )
 
 
-def add(connection: Connection, table: type[Row], values: Mapping[str, Any]) -> int:
+def add_row(connection: Connection, table: type[Row], values: Mapping[str, Any]) -> int:
     """A new row, its fields' defaults filled in; gives its id.
 
     Raises StoreError where a value is not what its field says.
     """
-    check(table, values)
+    check_values(table, values)
     return int(connection.execute(_insert(table), {**_defaults(table), **values}).scalar_one())
 
 
-def added(connection: Connection, table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
+def add_and_read(connection: Connection, table: type[AnyRow], values: Mapping[str, Any]) -> AnyRow:
     """The same, and gives the row as it is now: plain values need not be read back."""
-    id = add(connection, table, values)
-    return made(table, {**_defaults(table), **values, "id": id})
+    id = add_row(connection, table, values)
+    return row_from_values(table, {**_defaults(table), **values, "id": id})
 
 
-def change(connection: Connection, table: type[Row], id: int, values: Mapping[str, Any]) -> None:
+def update_row(connection: Connection, table: type[Row], id: int, values: Mapping[str, Any]) -> None:
     """Some fields of a row. Raises StoreError where a value is not what its field says."""
-    check(table, values)
+    check_values(table, values)
     connection.execute(_update(table), {**values, "row_id": id})
 
 
-def check(table: type[Row], values: Mapping[str, Any]) -> None:
+def check_values(table: type[Row], values: Mapping[str, Any]) -> None:
     """Raises StoreError for the first value that is not what its field says."""
     validators = _validators(table)
     for name, value in values.items():

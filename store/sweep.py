@@ -8,8 +8,8 @@ from sqlalchemy import Engine, delete, func, select, union, update
 from sqlalchemy.engine import Connection
 from sqlmodel import col
 
-from kernelwright.store.beginning import held
-from kernelwright.store.blobs import in_parts
+from kernelwright.store.beginning import lease_fields
+from kernelwright.store.blobs import split_into_batches
 from kernelwright.store.connection.engine import outside_transaction
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Blob, Candidate, Link, Reward, Row, Trajectory, Verdict
@@ -24,7 +24,7 @@ def forget(connection: Connection, trajectory_id: int, owner: str, now: float) -
     Raises StoreError where somebody works on it, or another trajectory grew out of it.
     """
     row = existing_row(connection, Trajectory, trajectory_id)
-    held(row.id, row.owner, row.lease, owner, now)
+    lease_fields(row.id, row.owner, row.lease, owner, now)
     own = select(col(Candidate.id)).where(col(Candidate.trajectory_id) == trajectory_id)
     _check_forks(connection, trajectory_id, own)
     verdicts = select(col(Verdict.id)).where(col(Verdict.candidate_id).in_(own))
@@ -68,7 +68,7 @@ def sweep(connection: Connection) -> Swept:
         .scalars()
         .all()
     )
-    for part in in_parts(reversed(lost)):
+    for part in split_into_batches(reversed(lost)):
         connection.execute(delete(Link).where(col(Link.id).in_(part)))
     named = union(*(select(column).where(column.is_not(None)) for column in references(Blob)))
     dead = col(Blob.id).not_in(named)

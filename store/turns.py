@@ -9,7 +9,14 @@ from sqlalchemy import select
 from sqlmodel import Session
 
 from kernelwright.policies.base import Completion, Message, Role, Sampling, Usage
-from kernelwright.store.blobs import in_parts, join_tokens, load_blobs, load_chains, unpack_numbers, unpack_text
+from kernelwright.store.blobs import (
+    join_tokens,
+    load_blobs,
+    load_chains,
+    split_into_batches,
+    unpack_numbers,
+    unpack_text,
+)
 from kernelwright.store.models import Candidate, Reward
 from kernelwright.store.records import Entry, Turn, load_report
 
@@ -63,7 +70,7 @@ def _rewards(session: Session, verdicts: Sequence[int | None], formula: str | No
     """The last of each verdict."""
     table: Any = Reward
     last: dict[int, Reward] = {}
-    for part in in_parts(verdicts):
+    for part in split_into_batches(verdicts):
         statement = select(Reward).where(table.verdict_id.in_(part)).order_by(table.id)
         if formula is not None:
             statement = statement.where(table.formula == formula)

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator, Lane, Options
     from kernelwright.tools.problem import Problem
 
-TROUBLES_OF_EVERY_RUN = frozenset(
+ERRORS_THAT_STOP_EVERY_RUN = frozenset(
     {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL, Trouble.NAME, Trouble.NOT_INSTALLED, Trouble.PRICES}
 )
 """Refusals that meet every run alike: the first one closes the lanes."""
-WAITING_FOR_GPU = 4
+MAX_RUNS_WAITING_FOR_GPU = 4
 """Candidates through the CPU rungs that may wait for the GPU, so that it never waits for them."""
 
 
@@ -150,7 +150,7 @@ class JudgingLane:
     @staticmethod
     def threads(workers: int, gpu: bool) -> int:
         """That the evaluator is to have."""
-        return workers + (WAITING_FOR_GPU if gpu else 0)
+        return workers + (MAX_RUNS_WAITING_FOR_GPU if gpu else 0)
 
     def evaluate(
         self,
@@ -191,7 +191,7 @@ class PolicyLane(Forwarding):
     def __init__(self, policy: Policy, gate: Gate, close: Callable[[BaseException], None], together: bool) -> None:
         super().__init__(policy)
         self._gate, self._close = gate, close
-        self._gather = Gathering(policy, gate) if together else None
+        self._gather = RequestCollector(policy, gate) if together else None
 
     def close(self) -> None:
         """The policy belongs to who opened it."""
@@ -204,12 +204,12 @@ class PolicyLane(Forwarding):
             with self._gate.enter():
                 return self.policy.sample(requests)
         except PolicyRefused as error:
-            if error.trouble in TROUBLES_OF_EVERY_RUN:
+            if error.trouble in ERRORS_THAT_STOP_EVERY_RUN:
                 self._close(error)
             raise
 
 
-class Gathering:
+class RequestCollector:
     """Who comes first asks for all that wait; the others wait for it."""
 
     def __init__(self, policy: Policy, gate: Gate) -> None:

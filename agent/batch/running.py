@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelwright.agent.batch.lanes import JudgingLane, Lanes, PolicyLane, RemoteLane
-from kernelwright.agent.batch.runs import Batch, Standing, jobs_of
+from kernelwright.agent.batch.runs import Batch, BatchStatus, list_jobs
 from kernelwright.agent.batch.tuning_lane import TuningLane
-from kernelwright.agent.databases import open_store, verdicts_beside
+from kernelwright.agent.databases import open_store, verdict_cache_folder
 from kernelwright.agent.export.kernelbench import write_layout
-from kernelwright.agent.interrupts import deferred
-from kernelwright.agent.loop.gpu_turns import taking_turns
+from kernelwright.agent.interrupts import defer_interrupts
+from kernelwright.agent.loop.gpu_turns import share_gpu
 from kernelwright.agent.loop.run_verdicts import Evaluates, RunJudge, Tunes
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.prompts import Prompts
 from kernelwright.agent.selecting import candidate_filter
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.agent.solve.solving import note_of
+from kernelwright.agent.solve.solving import embedded_policy_note
 from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.agent.viewing.report.files import write_report
 from kernelwright.agent.viewing.report.run_report import RunReport, report_run
@@ -39,11 +39,11 @@ MAX_RUNS_AT_ONCE = 32
 """Runs at once: enough to keep the tools busy while most of them wait for text."""
 
 
-class Batched(Value):
+class BatchResult(Value):
     """How a batch ended."""
 
     run: str
-    standing: Standing
+    standing: BatchStatus
     report: RunReport
     folder: str
     files: tuple[str, ...]
@@ -56,7 +56,7 @@ def run_batch(
     db: str | None = None, at_once: int = MAX_RUNS_AT_ONCE, workers: int = 2, against: str | None = None,
     judges: Evaluates | None = None,
     watch: Callable[[Batch], None] = lambda batch: None, say: Callable[[str], None] = lambda step: None,
-) -> Batched:  # fmt: skip
+) -> BatchResult:  # fmt: skip
     """Begins or goes on, until all is done or Ctrl-C; the report is written either way.
 
     judges: where verdicts are made, `workers` at a time; None makes them here. Raises what concerns every run.
@@ -70,11 +70,11 @@ def run_batch(
         lanes = _lanes(policy, settings, at_once, workers, here=judges is None)
         with (
             Drafter(say, LONG) as drafter,
-            _judged(judges, policy, settings, lanes, db, say) as (evaluates, asked, evaluator),
+            _open_judging(judges, policy, settings, lanes, db, say) as (evaluates, asked, evaluator),
         ):
             judging = RunJudge(evaluates, _options(settings))
-            lane = PolicyLane(asked, lanes.policy, lanes.close, computes_here(settings.policy))
-            jobs = jobs_of(problems, samples)
+            lane = PolicyLane(asked, lanes.policy, lanes.close, computes_locally(settings.policy))
+            jobs = list_jobs(problems, samples)
             batch = Batch(
                 store, run, jobs, lane, judging, settings, lanes, version("kernelwright") or "", drafter.policy_for,
                 _tuner(evaluator, settings, store, lanes, db),
@@ -86,13 +86,13 @@ def run_batch(
             standing = batch.standing
         say("writing the report")
         report, files = write_everything(store, name, folder, against, {p.name: p.title for p in problems if p.title})
-    return Batched(
+    return BatchResult(
         run=name, standing=standing, report=report, folder=str(folder), files=tuple(map(str, files)),
-        interrupted=interrupted, note=note_of(settings.policy),
+        interrupted=interrupted, note=embedded_policy_note(settings.policy),
     )  # fmt: skip
 
 
-def computes_here(policy: str) -> bool:
+def computes_locally(policy: str) -> bool:
     """By the policy's name: such a one is given many questions in one call; a server or a script is called by each
     run itself.
     """
@@ -100,12 +100,12 @@ def computes_here(policy: str) -> bool:
 
 
 def _lanes(policy: Policy, settings: Settings, at_once: int, workers: int, here: bool) -> Lanes:
-    places = 1 if computes_here(settings.policy) else max(1, min(at_once, policy.capabilities.at_once))
+    places = 1 if computes_locally(settings.policy) else max(1, min(at_once, policy.capabilities.at_once))
     return Lanes(places, workers, gpu=here and settings.device != "cpu", tunes=here and settings.tune)
 
 
 @contextmanager
-def _judged(
+def _open_judging(
     judges: Evaluates | None, policy: Policy, settings: Settings, lanes: Lanes, db: str | None,
     say: Callable[[str], None],
 ) -> Iterator[tuple[Evaluates, Policy, Evaluator | None]]:  # fmt: skip
@@ -114,14 +114,14 @@ def _judged(
         yield RemoteLane(judges, lanes), policy, None
         return
     with _evaluator(settings, lanes, db, say) as evaluator:
-        yield JudgingLane(evaluator, lanes), taking_turns(policy, evaluator), evaluator
+        yield JudgingLane(evaluator, lanes), share_gpu(policy, evaluator), evaluator
 
 
 def _tuner(evaluator: Evaluator | None, settings: Settings, store: Store, lanes: Lanes, db: str | None) -> Tunes | None:
     """Answers the turns of TUNE where the settings ask for them."""
     if evaluator is None or lanes.tuning is None:
         return None
-    return TuningLane(TuneTurn(evaluator, settings, store, verdicts_beside(db)), lanes.tuning)
+    return TuningLane(TuneTurn(evaluator, settings, store, verdict_cache_folder(db)), lanes.tuning)
 
 
 def _options(settings: Settings) -> Options:
@@ -135,10 +135,10 @@ def _evaluator(settings: Settings, lanes: Lanes, db: str | None, say: Callable[[
 
     say("starting the tools")
     threads = JudgingLane.threads(lanes.workers, gpu=settings.device != "cpu")
-    with deferred():
+    with defer_interrupts():
         import torch  # noqa: F401 (in the main thread, before others need it)
 
-        return Evaluator(device=settings.device, workers=threads, cache_dir=verdicts_beside(db), lane=lanes)
+        return Evaluator(device=settings.device, workers=threads, cache_dir=verdict_cache_folder(db), lane=lanes)
 
 
 def write_everything(

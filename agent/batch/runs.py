@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from kernelwright.agent.batch.lanes import Lanes, Traffic
-from kernelwright.agent.loop.run import Run, let_go
+from kernelwright.agent.loop.run import Run, pause_owned
 from kernelwright.agent.loop.run_verdicts import RunJudge, Tunes
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.loop.stopping import PAUSES, StopReason
+from kernelwright.agent.loop.stopping import PAUSING_REASONS, StopReason
 from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.policies.base import Policy, Value
 from kernelwright.store.database import Store
@@ -37,7 +37,7 @@ class Job(NamedTuple):
     sample: int
 
 
-class Doing(NamedTuple):
+class RunActivity(NamedTuple):
     """One run at work, for whoever watches."""
 
     problem: str
@@ -48,7 +48,7 @@ class Doing(NamedTuple):
     best: float | None
 
 
-class Standing(Value):
+class BatchStatus(Value):
     """How far the batch is."""
 
     jobs: int
@@ -66,7 +66,7 @@ class Standing(Value):
     lanes: tuple[Traffic, ...] = ()
 
 
-def jobs_of(problems: Sequence[Problem], samples: int) -> list[Job]:
+def list_jobs(problems: Sequence[Problem], samples: int) -> list[Job]:
     """Each problem's first sample before any second, so that a batch that is stopped early has seen them all."""
     return [Job(problem, sample) for sample in range(samples) for problem in problems]
 
@@ -92,7 +92,7 @@ class Batch:
         self._todo = self._unfinished()
         self._before = len(self._jobs) - len(self._todo)
         self._todo.reverse()
-        self._doing: dict[int, Doing] = {}
+        self._doing: dict[int, RunActivity] = {}
         self._reasons: list[StopReason] = []
         self._busy = self._correct = self._faster = self._troubled = 0
         self._trouble: BaseException | None = None
@@ -108,25 +108,25 @@ class Batch:
         return len(self._todo)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> BatchStatus:
         """How far the batch is: runs finished, paused and correct, seconds, and the traffic at its gates."""
         with self._lock:
-            paused = sum(reason in PAUSES for reason in self._reasons)
+            paused = sum(reason in PAUSING_REASONS for reason in self._reasons)
             here = len(self._reasons) - paused
             faster = None if self._settings.device == "cpu" else self._faster
-            return Standing(
+            return BatchStatus(
                 jobs=len(self._jobs), done=self._before + here, here=here, paused=paused, busy_elsewhere=self._busy,
                 correct=self._correct, faster=faster, seconds=time.monotonic() - self._started,
                 lanes=tuple(gate.traffic for gate in self._lanes.gates),
             )  # fmt: skip
 
     @property
-    def doing(self) -> list[Doing]:
+    def doing(self) -> list[RunActivity]:
         """What each run that is under way is doing."""
         with self._lock:
             return list(self._doing.values())
 
-    def run(self, at_once: int, watch: Callable[[Batch], None] = lambda batch: None) -> Standing:
+    def run(self, at_once: int, watch: Callable[[Batch], None] = lambda batch: None) -> BatchStatus:
         """Ctrl-C lets what is inside a lane end, then pauses; a second one leaves at once, and nothing that was
         finished is lost.
         """
@@ -168,7 +168,7 @@ class Batch:
             run = self._opened(job, trajectory)
             reason = run.run()
         except BaseException as error:
-            let_go(self._store, trajectory.id, error)
+            pause_owned(self._store, trajectory.id, error)
             raise
         finally:
             with self._lock:
@@ -183,7 +183,7 @@ class Batch:
         def watch(run: Run, doing: str) -> None:
             best = run.best.speedup if run.best else None
             with self._lock:
-                self._doing[trajectory.id] = Doing(
+                self._doing[trajectory.id] = RunActivity(
                     job.problem.name, job.sample, len(run.attempts) + 1, run.state.value, doing, best
                 )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelwright.agent.problems.finding import SUITES, find, suite
+from kernelwright.agent.problems.finding import SUITE_NAMES, find_by_name, load_suite
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
 
@@ -19,7 +19,9 @@ def choose_problems(
     Raises InputError and ProblemError.
     """
     if not what:
-        raise InputError(f"nothing to do: name a suite ({', '.join(SUITES)}), a folder, a parquet file or problems")
+        raise InputError(
+            f"nothing to do: name a suite ({', '.join(SUITE_NAMES)}), a folder, a parquet file or problems"
+        )
     found = {problem.hash: problem for name in what for problem in _named(name, path, level)}
     problems = list(found.values())[:limit]
     names = [problem.name for problem in problems]
@@ -31,10 +33,10 @@ def choose_problems(
 
 def _named(name: str, path: Path | None, level: int | None) -> list[Problem]:
     if name.endswith(".parquet"):
-        return suite("kernelbench", name, level)
-    if name in SUITES or Path(name).is_dir():
-        return suite(name, None if name == "catalogue" else path, level)
-    return [find(name, kernelbench=path, tritonbench=path)]
+        return load_suite("kernelbench", name, level)
+    if name in SUITE_NAMES or Path(name).is_dir():
+        return load_suite(name, None if name == "catalogue" else path, level)
+    return [find_by_name(name, kernelbench=path, tritonbench=path)]
 
 
 def default_run(what: Sequence[str], level: int | None) -> str:

@@ -25,7 +25,7 @@ from kernelwright.agent.command_line.options import (
 )
 
 if TYPE_CHECKING:
-    from kernelwright.agent.batch.running import Batched
+    from kernelwright.agent.batch.running import BatchResult
     from kernelwright.agent.loop.settings import Settings
     from kernelwright.policies.base import Policy
     from kernelwright.tools.problem import Problem
@@ -119,9 +119,9 @@ def batch(
 
 def _say_skipped(names: list[str]) -> None:
     """Lists on stderr the files of the named folders that are left out."""
-    from kernelwright.agent.problems.finding import SUITES, files_without_model
+    from kernelwright.agent.problems.finding import SUITE_NAMES, files_without_model
 
-    for folder in (Path(name) for name in names if name not in SUITES and Path(name).is_dir()):
+    for folder in (Path(name) for name in names if name not in SUITE_NAMES and Path(name).is_dir()):
         if skipped := files_without_model(folder):
             typer.echo(f"skipped, for they define no Model: {', '.join(map(str, skipped))}", err=True)
 
@@ -165,7 +165,7 @@ def _run(
     _show(batched, as_json)
 
 
-def _show(batched: Batched, as_json: bool) -> None:
+def _show(batched: BatchResult, as_json: bool) -> None:
     from kernelwright.agent.errors import Exit
 
     if as_json:

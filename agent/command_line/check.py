@@ -63,10 +63,10 @@ def check(
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
 
     source = read_candidate(kernel)
-    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.tools.source import read_source
 
-    found = find(problem, kernelbench=kernelbench, tritonbench=tritonbench)
+    found = find_by_name(problem, kernelbench=kernelbench, tritonbench=tritonbench)
     asked = own_work_mode(own_work)
     if server is not None:
         wanted = {
@@ -74,7 +74,7 @@ def check(
             "seed": seed, "sizes": sizes, "targets": target, "allow_import": allow_import or (),
         }  # fmt: skip
         report = judge_at_server(server, found, source, device, wanted, quiet=as_json)
-        _show(report, None, source, asked_again(context), as_json)
+        _show(report, None, source, command_without_output_options(context), as_json)
         raise typer.Exit(0 if report.correct else 1)
     packages = allowed_packages(allow_import or [])
     place = choose_device(device)
@@ -94,7 +94,7 @@ def check(
             allow_import=packages,
         )  # fmt: skip
         report, trace = _judge(found, source, place, options, cache, show_trace, quiet=as_json)
-    _show(report, trace, source, asked_again(context), as_json)
+    _show(report, trace, source, command_without_output_options(context), as_json)
     raise typer.Exit(0 if report.correct else 1)
 
 
@@ -112,7 +112,7 @@ def refuse_gpu_tools_on_cpu(device: str, ncu: bool, sanitizer: bool) -> None:
         )
 
 
-def asked_again(context: typer.Context) -> str:
+def command_without_output_options(context: typer.Context) -> str:
     """The command as it was given, without its seed and what only changes the output: `--seed N` is to be put after
     it.
     """
@@ -179,12 +179,12 @@ def _judge(
     problem: Problem, source: str, device: str, options: Options, cache: Path | None, show_trace: bool, quiet: bool
 ) -> tuple[Report, CandidateTrace | None]:  # fmt: skip
     """The report, and the trace where it is asked for: the processes that make the one make the other."""
-    from kernelwright.agent.interrupts import deferred
+    from kernelwright.agent.interrupts import defer_interrupts
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.tools.pipeline import Evaluator
 
     with progress(quiet) as say, Evaluator(device=device, cache_dir=cache) as evaluator:
-        with deferred():
+        with defer_interrupts():
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
         trace = None
         if show_trace:
@@ -199,13 +199,13 @@ def _judge(
 def _trace(
     problem: Problem, source: str, target: str, device: str, packages: tuple[str, ...], quiet: bool
 ) -> CandidateTrace:  # fmt: skip
-    from kernelwright.agent.interrupts import deferred
+    from kernelwright.agent.interrupts import defer_interrupts
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code
 
     with progress(quiet) as say:
         say("tracing the host code")
-        with deferred():
+        with defer_interrupts():
             import torch  # noqa: F401 (Ctrl-C in the middle of its import aborts the process)
         return trace_host_code(problem, source, target, device, packages)
 

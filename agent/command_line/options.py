@@ -227,7 +227,7 @@ class JudgingOptions:
     own_work: OwnWork = "strict"
 
 
-PARTIAL_OWN_WORK = "share:0.01"
+OWN_WORK_OF_PARTIAL_DRAFTS = "share:0.01"
 """What is asked of own work where `--partial` leaves operators to torch, and nothing else is said."""
 
 
@@ -275,7 +275,7 @@ def settings_of(
         targets=choose_targets(judging.target or own_target, device),
         device=device,
         own_work=own_work_mode(
-            PARTIAL_OWN_WORK if drafting.partial and judging.own_work == "strict" else judging.own_work
+            OWN_WORK_OF_PARTIAL_DRAFTS if drafting.partial and judging.own_work == "strict" else judging.own_work
         ),
         search=choose_search(search.search),
         samples=search.width,

@@ -46,9 +46,9 @@ def problems(
     if manifest:
         _show_manifests(_measure(manifest, path, device, out, quiet=as_json), as_json)
         return
-    from kernelwright.agent.problems.finding import catalogue, nearest
+    from kernelwright.agent.problems.finding import catalogue, nearest_problems
 
-    found = nearest(query) if query else catalogue()
+    found = nearest_problems(query) if query else catalogue()
     if as_json:
         typer.echo(json.dumps([_facts(problem) for problem in found], indent=2))
         return
@@ -64,11 +64,11 @@ def _facts(problem: Problem) -> dict[str, object]:
 
 def _measure(name: str, path: Path | None, device: str, out: Path | None, quiet: bool) -> list[Manifest]:
     from kernelwright.agent.command_line.arguments import choose_device
-    from kernelwright.agent.problems.finding import suite
+    from kernelwright.agent.problems.finding import load_suite
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.tools.manifests.suite import compute_suite
 
-    found, place = suite(name, path), choose_device(device)
+    found, place = load_suite(name, path), choose_device(device)
     with progress(quiet) as say:
 
         def told(done: int, total: int, latest: Manifest) -> None:

@@ -54,11 +54,11 @@ def serve(
     _needs_extra()
     from kernelwright.agent.command_line.check import allowed_packages
     from kernelwright.agent.serving.routes.quotas import Limits
-    from kernelwright.agent.serving.server import Plan, devices_of
+    from kernelwright.agent.serving.server import ServerOptions, devices_of
     from kernelwright.agent.serving.server import serve as run
     from kernelwright.errors import InputError
 
-    plan = Plan(
+    plan = ServerOptions(
         host=host, port=port, store=store, token_file=token_file, database=db, kernelbench=kernelbench,
         allow_import=allowed_packages(allow_import or []),
         limits=Limits(queue=queue, client_pending=client_pending, client_per_minute=client_per_minute),

@@ -79,9 +79,9 @@ def solve(
     Ctrl-C pauses, and the same command goes on at the exact turn. Exits with 0 where a correct kernel was found,
     1 where none was, 2 where you must change something, 3 for this machine's trouble, 130 where it was paused.
     """
-    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.problems.finding import find_by_name
 
-    found = find(problem, kernelbench=kernelbench)
+    found = find_by_name(problem, kernelbench=kernelbench)
     settings = settings_of(policy, sampling, search, budget, judging, drafting, tune=tune, precision=precision or "")
     if dry_run:
         return _show_plan(found, sampling.open_unchecked(policy), settings, as_json)

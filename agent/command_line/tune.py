@@ -12,7 +12,7 @@ from kernelwright.agent.command_line.options import Database
 
 if TYPE_CHECKING:
     from kernelwright.agent.tuning.settings import TuneSettings
-    from kernelwright.agent.tuning.tuned import Tuned
+    from kernelwright.agent.tuning.tuned import TuningResult
     from kernelwright.tools.problem import Problem
     from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
@@ -59,12 +59,12 @@ def tune(
     """
     from kernelwright.agent.command_line.arguments import choose_device, choose_targets, own_work_mode, read_candidate
     from kernelwright.agent.command_line.options import precision_class
-    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.agent.tuning.files import check_path, default_path
     from kernelwright.agent.tuning.settings import TuneSettings
 
     source = read_candidate(kernel)
-    found = find(problem, kernelbench=kernelbench)
+    found = find_by_name(problem, kernelbench=kernelbench)
     place = choose_device(device)
     settings = TuneSettings(
         target=choose_targets([target] if target else [], place)[0], device=place, precision=precision_class(precision),
@@ -87,9 +87,9 @@ def tune(
 def _run(
     kernel: Path, source: str, problem: Problem, settings: TuneSettings, path: Path, picture: Path | None, check: int,
     db: str | None, quiet: bool,
-) -> Tuned:  # fmt: skip
-    from kernelwright.agent.interrupts import deferred
-    from kernelwright.agent.tuning.files import draw, journal_of, picture_of, write_tuned
+) -> TuningResult:  # fmt: skip
+    from kernelwright.agent.interrupts import defer_interrupts
+    from kernelwright.agent.tuning.files import draw_picture, journal_of, picture_of, write_tuned
     from kernelwright.agent.tuning.journal import Journal
     from kernelwright.agent.tuning.tuning import Tuner, identity_of
     from kernelwright.agent.viewing.show.progress import progress
@@ -97,7 +97,7 @@ def _run(
     from kernelwright.tools.pipeline import Evaluator
 
     with progress(quiet) as say, Evaluator(device=settings.device) as evaluator:
-        with deferred():
+        with defer_interrupts():
             import torch  # noqa: F401 (here, while the evaluator's processes warm up)
         place = evaluator.environment().gpu or "cpu"
         with Journal(journal_of(path), identity_of(problem, source, settings, place)) as journal:
@@ -110,7 +110,7 @@ def _run(
         write_tuned(path, text, tuned, version("kernelwright") or "(not installed)")
         tuned = tuned.with_(output=str(path))
     if tuned.groups and (picture is not None or tuned.measured):
-        tuned = tuned.with_(picture=str(draw(tuned, picture or picture_of(path))))
+        tuned = tuned.with_(picture=str(draw_picture(tuned, picture or picture_of(path))))
     return tuned
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kernelwright.agent.comparison.sides import Metrics, Side, side_of, together
-from kernelwright.agent.comparison.trajectories import Kind, parting
+from kernelwright.agent.comparison.sides import Metrics, Side, side_of, sum_metrics
+from kernelwright.agent.comparison.trajectories import DivergenceKind, find_divergence
 from kernelwright.agent.viewing.report.figures import by_problem
-from kernelwright.agent.viewing.report.pairing import Paired, compare_runs
+from kernelwright.agent.viewing.report.pairing import PairedComparison, compare_runs
 from kernelwright.agent.viewing.report.samples import read_samples
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
@@ -46,7 +46,7 @@ class ComparedRuns(Value):
     sides: tuple[RunSide, ...]
     partings: tuple[dict[str, int], ...]
     """Of each run after the first: how many pairs of samples part how."""
-    tests: tuple[tuple[Paired, ...], ...]
+    tests: tuple[tuple[PairedComparison, ...], ...]
     """The first run against each other one."""
     problems: tuple[ProblemRow, ...]
 
@@ -91,27 +91,31 @@ def _side(name: str, held: Held) -> RunSide:
         run=name,
         policies=tuple(dict.fromkeys(side.policy for side in sides)),
         problems=len(held),
-        metrics=together([side.metrics for side in sides]),
+        metrics=sum_metrics([side.metrics for side in sides]),
     )
 
 
-def _pairs(first: Held, other: Held) -> dict[str, list[tuple[Kind, int | None]]]:
+def _pairs(first: Held, other: Held) -> dict[str, list[tuple[DivergenceKind, int | None]]]:
     """Samples of one problem in the order of their numbers, one against one."""
-    found: dict[str, list[tuple[Kind, int | None]]] = {}
+    found: dict[str, list[tuple[DivergenceKind, int | None]]] = {}
     for problem in first.keys() & other.keys():
         pairs = zip(*(sorted(held[problem], key=lambda own: own[0].sample) for held in (first, other)), strict=False)
-        parted = [parting(one[0], one[1], two[0], two[1]) for one, two in pairs]
+        parted = [find_divergence(one[0], one[1], two[0], two[1]) for one, two in pairs]
         found[problem] = [(part.kind, part.turn) for part in parted]
     return found
 
 
-def _row(problem: str, held: Sequence[Held], pairs: Mapping[str, list[tuple[Kind, int | None]]]) -> ProblemRow:
+def _row(
+    problem: str, held: Sequence[Held], pairs: Mapping[str, list[tuple[DivergenceKind, int | None]]]
+) -> ProblemRow:
     parted = pairs.get(problem, [])
     kinds = Counter(kind.value for kind, _ in parted)
     said = [kind.replace("_", " ") + (f" x{count}" if len(parted) > 1 else "") for kind, count in kinds.most_common()]
     return ProblemRow(
         problem=problem,
-        sides=tuple(together([side.metrics for side, _ in own[problem]]) if problem in own else None for own in held),
+        sides=tuple(
+            sum_metrics([side.metrics for side, _ in own[problem]]) if problem in own else None for own in held
+        ),
         parting=", ".join(said),
         turn=min((turn for _, turn in parted if turn is not None), default=None),
     )

@@ -91,7 +91,7 @@ def metrics_of(row: Trajectory, entries: Sequence[Entry]) -> Metrics:
     )
 
 
-def together(parts: Sequence[Metrics]) -> Metrics:
+def sum_metrics(parts: Sequence[Metrics]) -> Metrics:
     """Adds the figures of several trajectories; a speedup is the highest of theirs."""
     cost = Cost()
     rungs: Counter[str] = Counter()

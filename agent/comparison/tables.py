@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 
 from kernelwright.agent.comparison.runs import ComparedRuns, ProblemRow
 from kernelwright.agent.comparison.sides import Metrics, Side
-from kernelwright.agent.comparison.trajectories import Cell, Compared, Kind, Parting
-from kernelwright.agent.viewing.report.texts import AGAINST_HEAD, markdown_table, paired_cells, plain
+from kernelwright.agent.comparison.trajectories import Cell, ComparedTrajectories, Divergence, DivergenceKind
+from kernelwright.agent.viewing.report.texts import AGAINST_HEAD, escape_markdown_cell, markdown_table, paired_cells
 from kernelwright.policies.base import Origin, Value
 from kernelwright.tools.report import Rung
 
-WORDS = {
-    Kind.PROBLEM: "they are about different problems",
-    Kind.PROMPT: "at turn {turn}: another prompt",
-    Kind.REPLY: "at turn {turn}: the same prompt, another program",
-    Kind.WORDS: "at turn {turn}: the same prompt, the same program in other words",
-    Kind.VERDICT: "at turn {turn}: the same program, another verdict",
-    Kind.GOES_ON: "nowhere, until one of them goes on at turn {turn}",
-    Kind.SAME: "nowhere: turn for turn the same",
+DIVERGENCE_SENTENCES = {
+    DivergenceKind.PROBLEM: "they are about different problems",
+    DivergenceKind.PROMPT: "at turn {turn}: another prompt",
+    DivergenceKind.REPLY: "at turn {turn}: the same prompt, another program",
+    DivergenceKind.WORDS: "at turn {turn}: the same prompt, the same program in other words",
+    DivergenceKind.VERDICT: "at turn {turn}: the same program, another verdict",
+    DivergenceKind.GOES_ON: "nowhere, until one of them goes on at turn {turn}",
+    DivergenceKind.SAME: "nowhere: turn for turn the same",
 }
 
 
@@ -30,23 +30,23 @@ class ComparisonTable(Value):
     rows: tuple[tuple[str, ...], ...]
 
 
-def trajectory_tables(found: Compared) -> list[ComparisonTable]:
+def trajectory_tables(found: ComparedTrajectories) -> list[ComparisonTable]:
     """Writes a comparison of trajectories as tables."""
     names = tuple(f"{side.trajectory_id}" for side in found.sides)
     return [
         ComparisonTable(title="trajectories", head=("", *names),
         rows=(*_about(found.sides), *_metrics([side.metrics for side in found.sides]))),
         ComparisonTable(title="where they part", head=("trajectory", f"parts from {names[0]}"),
-        rows=tuple(zip(names[1:], map(parting_words, found.partings), strict=True))),
+        rows=tuple(zip(names[1:], map(describe_divergence, found.partings), strict=True))),
         ComparisonTable(title="turns", head=("turn", *names),
         rows=tuple((str(row.number), *(_cell(cell, place, row.number) for place,
         cell in enumerate(row.cells))) for row in found.turns)),
     ]  # fmt: skip
 
 
-def parting_words(part: Parting) -> str:
+def describe_divergence(part: Divergence) -> str:
     """Says in words where and why a trajectory parts from the first one."""
-    said = WORDS[part.kind].format(turn=part.turn)
+    said = DIVERGENCE_SENTENCES[part.kind].format(turn=part.turn)
     if part.because:
         said += f" ({', '.join(part.because)})"
     if part.programs_part is not None and part.programs_part != part.turn:
@@ -123,7 +123,7 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()) or "-"
 
 
-WRITTEN_BY = {Origin.COMPILER.value: " by the compiler", Origin.FILE.value: " of a file"}
+ORIGIN_SUFFIXES = {Origin.COMPILER.value: " by the compiler", Origin.FILE.value: " of a file"}
 
 
 def _cell(cell: Cell | None, place: int, number: int) -> str:
@@ -135,7 +135,7 @@ def _cell(cell: Cell | None, place: int, number: int) -> str:
     same = ""
     if place and cell.same_as is not None:
         same = ", same program" if cell.same_as == number else f", the program of turn {cell.same_as}"
-    by = WRITTEN_BY.get(cell.origin, "")
+    by = ORIGIN_SUFFIXES.get(cell.origin, "")
     return f"{cell.action}{by}{of}: {cell.verdict.replace('_', ' ')}{speed}{rung}{same}"
 
 
@@ -178,7 +178,7 @@ def _standing(metrics: Metrics) -> str:
 
 def tables_markdown(title: str, tables: Sequence[ComparisonTable]) -> str:
     """Writes tables as one Markdown page."""
-    lines = [f"# {plain(title)}", ""]
+    lines = [f"# {escape_markdown_cell(title)}", ""]
     for table in tables:
-        lines += [f"## {plain(table.title)}", "", *markdown_table(table.head, table.rows), ""]
+        lines += [f"## {escape_markdown_cell(table.title)}", "", *markdown_table(table.head, table.rows), ""]
     return "\n".join(lines)

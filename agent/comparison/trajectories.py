@@ -13,7 +13,7 @@ from kernelwright.store.models import Candidate, Trajectory
 from kernelwright.store.records import CandidateFilter, Entry, Order
 
 
-class Kind(StrEnum):
+class DivergenceKind(StrEnum):
     """How two trajectories part."""
 
     PROBLEM = "other_problem"
@@ -29,10 +29,10 @@ class Kind(StrEnum):
     SAME = "same"
 
 
-class Parting(Value):
+class Divergence(Value):
     """Of one trajectory from the first."""
 
-    kind: Kind
+    kind: DivergenceKind
     turn: int | None = None
     """From 1; None where they never part, or are about different problems."""
     because: tuple[str, ...] = ()
@@ -66,16 +66,16 @@ class TurnRow(Value):
     """In the order of the sides; None where one has no such turn."""
 
 
-class Compared(Value):
+class ComparedTrajectories(Value):
     """Trajectories set side by side, turn by turn."""
 
     sides: tuple[Side, ...]
-    partings: tuple[Parting, ...]
+    partings: tuple[Divergence, ...]
     """Of the second side and those after it."""
     turns: tuple[TurnRow, ...]
 
 
-def compare_trajectories(store: Store, ids: Sequence[int]) -> Compared:
+def compare_trajectories(store: Store, ids: Sequence[int]) -> ComparedTrajectories:
     """Raises StoreError where there is none of that number."""
     rows = [store.trajectory(id) for id in ids]
     entries = [turns_of(store, id) for id in ids]
@@ -83,9 +83,9 @@ def compare_trajectories(store: Store, ids: Sequence[int]) -> Compared:
     read = zip(rows, entries, strict=True)
     sides = tuple(side_of(row, own, names.get(row.run_id or 0, ""), _forked(store, row)) for row, own in read)
     others = zip(sides[1:], entries[1:], strict=True)
-    return Compared(
+    return ComparedTrajectories(
         sides=sides,
-        partings=tuple(parting(sides[0], entries[0], side, own) for side, own in others),
+        partings=tuple(find_divergence(sides[0], entries[0], side, own) for side, own in others),
         turns=_turns(entries),
     )
 
@@ -102,10 +102,10 @@ def turns_of(store: Store, trajectory_id: int) -> list[Entry]:
     return store.candidates(CandidateFilter(trajectory_id=trajectory_id), order=Order.OLDEST, limit=None)
 
 
-def parting(first: Side, own: Sequence[Entry], other: Side, others: Sequence[Entry]) -> Parting:
+def find_divergence(first: Side, own: Sequence[Entry], other: Side, others: Sequence[Entry]) -> Divergence:
     """Turns are aligned by their numbers, which a fork goes on with."""
     if first.problem_hash != other.problem_hash:
-        return Parting(kind=Kind.PROBLEM)
+        return Divergence(kind=DivergenceKind.PROBLEM)
     columns = [{entry.candidate.turn + 1: entry for entry in side} for side in (own, others)]
     pairs = [
         (number, columns[0][number], columns[1][number]) for number in sorted(columns[0].keys() & columns[1].keys())
@@ -114,31 +114,35 @@ def parting(first: Side, own: Sequence[Entry], other: Side, others: Sequence[Ent
     programs = next(differ, None)
     for number, one, two in pairs:
         if (kind := _difference(one, two)) is not None:
-            because = _because(one.candidate, two.candidate)
-            return Parting(kind=kind, turn=number, because=because, programs_part=programs)
+            because = _differing_settings(one.candidate, two.candidate)
+            return Divergence(kind=kind, turn=number, because=because, programs_part=programs)
     shorter, longer = sorted(max(column, default=0) for column in columns)
-    return Parting(kind=Kind.SAME) if shorter == longer else Parting(kind=Kind.GOES_ON, turn=shorter + 1)
+    return (
+        Divergence(kind=DivergenceKind.SAME)
+        if shorter == longer
+        else Divergence(kind=DivergenceKind.GOES_ON, turn=shorter + 1)
+    )
 
 
-def _difference(one: Entry, two: Entry) -> Kind | None:
+def _difference(one: Entry, two: Entry) -> DivergenceKind | None:
     """Texts are kept once each, so equal numbers are equal texts."""
     a, b = one.candidate, two.candidate
     if a.prompt_id != b.prompt_id:
-        return Kind.PROMPT
+        return DivergenceKind.PROMPT
     if a.reply_id != b.reply_id:
-        return Kind.WORDS if a.source_hash == b.source_hash and a.source_hash else Kind.REPLY
-    return Kind.VERDICT if _said(one) != _said(two) else None
+        return DivergenceKind.WORDS if a.source_hash == b.source_hash and a.source_hash else DivergenceKind.REPLY
+    return DivergenceKind.VERDICT if _verdict_key(one) != _verdict_key(two) else None
 
 
-def _said(entry: Entry) -> tuple[Any, ...]:
+def _verdict_key(entry: Entry) -> tuple[Any, ...]:
     """Without the speed, which is never twice the same."""
     verdict = entry.verdict
     return () if verdict is None else (verdict.correct, verdict.rung, verdict.fault, verdict.cheat, verdict.judged_on)
 
 
-def _because(one: Candidate, two: Candidate) -> tuple[str, ...]:
+def _differing_settings(one: Candidate, two: Candidate) -> tuple[str, ...]:
     """What the two were asked with, where it differs; nothing where it does not."""
-    a, b = _asked(one), _asked(two)
+    a, b = _settings_of_row(one), _settings_of_row(two)
     return tuple(
         f"{name.replace('_', ' ')} {_value(a.get(name))} against {_value(b.get(name))}"
         for name in dict.fromkeys([*a, *b])
@@ -146,7 +150,7 @@ def _because(one: Candidate, two: Candidate) -> tuple[str, ...]:
     )
 
 
-def _asked(row: Candidate) -> dict[str, Any]:
+def _settings_of_row(row: Candidate) -> dict[str, Any]:
     names = ("action", "policy", "policy_revision", "adapter", "adapter_revision", "prompt_version")
     return {**{name: getattr(row, name) for name in names}, **row.sampling}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from kernelwright.agent.viewing.report.figures import by_problem, figures
+from kernelwright.agent.viewing.report.figures import by_problem, compute_figures
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.store.database import Store
 from kernelwright.store.records import Turn
@@ -48,7 +48,7 @@ def inspect_log(store: Store, name: str, samples: Sequence[Sample]) -> dict[str,
 
 
 def _results(samples: Sequence[Sample]) -> dict[str, Any]:
-    found = figures(by_problem(samples))
+    found = compute_figures(by_problem(samples))
     values = {"correct": found.correct, **{f"fast_{p:g}": estimate for p, estimate in found.fast.items()}}
     metrics = {key: {"name": key, "value": e.value, "params": {}} for key, e in values.items() if e.value is not None}
     score = {"name": SCORER, "scorer": SCORER, "params": {}, "metrics": metrics}

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.agent.viewing.report.figures import pass_at
-from kernelwright.agent.viewing.report.samples import Sample, compiled
+from kernelwright.agent.viewing.report.samples import Sample, passed_compile_rung
 from kernelwright.store.database import Store
 from kernelwright.tools.report import Report, Timing
 
-KS = (1, 5, 10)
-NO_TIME = -1.0
+PASS_AT_K_VALUES = (1, 5, 10)
+NOT_TIMED_MS = -1.0
 """What KernelBench writes for a time that there is none of."""
 
 
@@ -57,7 +57,7 @@ def _write_level(
         if turn.source is not None:
             name = f"level_{level}_problem_{number}_sample_{sample.number}_kernel.py"
             (folder / name).write_text(turn.source, encoding="utf-8", errors="replace")
-        results[str(number)].append(entry(sample.number, turn.report))
+        results[str(number)].append(evaluation_entry(sample.number, turn.report))
         profile = turn.report.profile
         if profile and profile.eager and sample.problem in titles:
             baseline[f"{titles[sample.problem]}.py"] = timing_entry(profile.eager, profile.device)
@@ -67,7 +67,7 @@ def _write_level(
         _write_json(folder / "baseline_time_torch.json", {f"level{level}": baseline})
 
 
-def entry(sample: int, report: Report) -> dict[str, Any]:
+def evaluation_entry(sample: int, report: Report) -> dict[str, Any]:
     """One line of eval_results.json."""
     profile = report.profile if report.correct else None
     timing = profile.candidate if profile else None
@@ -81,10 +81,10 @@ def entry(sample: int, report: Report) -> dict[str, Any]:
         metadata["degenerate"] = list(report.degenerate)
     return {
         "sample_id": sample,
-        "compiled": compiled(report),
+        "compiled": passed_compile_rung(report),
         "correctness": report.correct and not on_cpu,
         "metadata": metadata,
-        "runtime": timing.mean if timing else NO_TIME,
+        "runtime": timing.mean if timing else NOT_TIMED_MS,
         "runtime_stats": timing_entry(timing, report.judged_on) if timing else {},
     }
 
@@ -107,9 +107,9 @@ def pass_at_k_results(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> dic
     problems: dict[str, dict[str, Any]] = {}
     for number, entries in results.items():
         n, c = len(entries), sum(bool(e["correctness"] and e["compiled"]) for e in entries)
-        scores = {f"pass@{k}": pass_at(n, c, k) for k in KS if k <= n}
+        scores = {f"pass@{k}": pass_at(n, c, k) for k in PASS_AT_K_VALUES if k <= n}
         problems[number] = {"total_samples": n, "correct_samples": c, **scores}
-    names = [f"pass@{k}" for k in KS if any(f"pass@{k}" in problem for problem in problems.values())]
+    names = [f"pass@{k}" for k in PASS_AT_K_VALUES if any(f"pass@{k}" in problem for problem in problems.values())]
     averages = {
         f"avg_{name}": sum(p.get(name, 0.0) for p in problems.values()) / len(problems) for name in names if problems
     }

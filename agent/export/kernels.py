@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kernelwright.agent.solve.kernel_file import HEADER_MARK, check_path, folded, verified
+from kernelwright.agent.solve.kernel_file import HEADER_MARK, check_path, verification_line, wrap_comments
 from kernelwright.agent.viewing.report.files import write_text
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.errors import InputError
@@ -39,10 +39,10 @@ def kernel_text(store: Store, candidate_id: int) -> str:
         f"# candidate  {candidate_id}, turn {turn.turn + 1}, {turn.action}, of trajectory "
         f"{turn.trajectory_id} in "
         f"{store.where}",
-        f"# verified   {verified(turn.report)}",
+        f"# verified   {verification_line(turn.report)}",
         f"# judged by  evaluator {environment.evaluator}, torch {environment.torch}, triton {environment.triton}",
     ]
-    return folded([clean_text(line, 300) for line in header]) + "\n" + turn.source.strip() + "\n"
+    return wrap_comments([clean_text(line, 300) for line in header]) + "\n" + turn.source.strip() + "\n"
 
 
 def default_name(turn: Turn) -> str:

@@ -13,7 +13,7 @@ from kernelwright.policies.base import Message
 from kernelwright.store.records import Turn
 from kernelwright.tools.problem import ProblemError
 
-MEASURING = frozenset({"kernelbench", "tritonbench-t"})
+BENCHMARK_SUITES = frozenset({"kernelbench", "tritonbench-t"})
 PREFERRED_SPEEDUP = 1.1
 """How much faster a correct one must be to be preferred to another."""
 
@@ -32,13 +32,13 @@ class LeftOutCounts:
         return ", ".join(f"{count} {reason}" for reason, count in self.out.items())
 
 
-def trainable(turns: Iterable[Turn], references: dict[str, str], left: LeftOutCounts) -> Iterator[Turn]:
+def select_trainable(turns: Iterable[Turn], references: dict[str, str], left: LeftOutCounts) -> Iterator[Turn]:
     """references: problem hash to source, for what a reference says of itself."""
     held_out = {hash for hash, source in references.items() if is_held_out(source)}
     for turn in turns:
         if turn.report is None or turn.completion is None:
             left("not judged")
-        elif turn.suite in MEASURING:
+        elif turn.suite in BENCHMARK_SUITES:
             left(f"of {turn.suite}, which is for measuring")
         elif turn.problem_hash in held_out:
             left("of held-out problems")

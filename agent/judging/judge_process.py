@@ -14,8 +14,16 @@ from multiprocessing.connection import Connection
 
 from pydantic import TypeAdapter
 
-from kernelwright.agent.judging.messages import Ask, FromJudge, Ready, Step, Stop, ToJudge, Trouble
-from kernelwright.agent.judging.verdict_maker import VerdictMaker, capacity_of, trouble_kind
+from kernelwright.agent.judging.messages import (
+    FromJudge,
+    JudgeReady,
+    StopRequest,
+    ToJudge,
+    VerdictError,
+    VerdictRequest,
+    VerdictStep,
+)
+from kernelwright.agent.judging.verdict_maker import VerdictMaker, capacity_of, error_kind
 from kernelwright.session_priority import lower_session
 from kernelwright.worker_process import connection_to_parent
 
@@ -55,9 +63,9 @@ def main() -> None:
     line = Line(connection)
     try:
         maker = VerdictMaker(device, workers, sharers)
-        line.send(Ready(environment=maker.evaluator.environment()))
+        line.send(JudgeReady(environment=maker.evaluator.environment()))
     except Exception as error:
-        line.send(Trouble(number=None, error=trouble_kind(error), message=" ".join(str(error).split())))
+        line.send(VerdictError(number=None, error=error_kind(error), message=" ".join(str(error).split())))
         sys.exit(3)
     _serve(line, maker, capacity_of(device, workers))
 
@@ -67,16 +75,16 @@ def _serve(line: Line, maker: VerdictMaker, capacity: int) -> None:
     with ThreadPoolExecutor(capacity, thread_name_prefix="verdict") as threads:
         while (message := line.read()) is not None:
             match message:
-                case Ask():
+                case VerdictRequest():
                     threads.submit(_answer, line, maker, message)
-                case Stop():
+                case StopRequest():
                     maker.stop(message.number)
         maker.close()
         os._exit(0)
 
 
-def _answer(line: Line, maker: VerdictMaker, ask: Ask) -> None:
-    line.send(maker.make(ask, lambda doing: line.send(Step(number=ask.number, doing=doing))))
+def _answer(line: Line, maker: VerdictMaker, ask: VerdictRequest) -> None:
+    line.send(maker.make(ask, lambda doing: line.send(VerdictStep(number=ask.number, doing=doing))))
 
 
 if __name__ == "__main__":

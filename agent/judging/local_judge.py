@@ -8,10 +8,18 @@ from collections.abc import Callable
 
 from pydantic import TypeAdapter
 
-from kernelwright.agent.judging.messages import Ask, FromJudge, Judged, Ready, Step, Stop, Trouble
+from kernelwright.agent.judging.messages import (
+    FromJudge,
+    JudgeReady,
+    StopRequest,
+    VerdictError,
+    VerdictReply,
+    VerdictRequest,
+    VerdictStep,
+)
 from kernelwright.agent.judging.placing import AtWork, Judge
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, JudgeState, PoolClosed
-from kernelwright.agent.judging.verdict_maker import capacity_of, raised
+from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
 from kernelwright.tools.report import Report
 from kernelwright.worker_process import WorkerProcess
 
@@ -64,7 +72,7 @@ class LocalJudge:
             takes = self._alive and self.was_ready and not self._closing
             return self.capacity - len(self._work) if takes else 0
 
-    def begin(self, ask: Ask, work: AtWork) -> None:
+    def begin(self, ask: VerdictRequest, work: AtWork) -> None:
         """Raises nothing: where the judge is gone the future raises JudgeLost."""
         with self._lock:
             self._work[ask.number] = work
@@ -78,7 +86,7 @@ class LocalJudge:
     def stop(self, number: int) -> None:
         """Asks the judge to stop a verdict at its next step."""
         with contextlib.suppress(OSError):
-            self._connection.send_bytes(Stop(number=number).model_dump_json().encode())
+            self._connection.send_bytes(StopRequest(number=number).model_dump_json().encode())
 
     def close(self) -> None:
         """Ends the process; what is under way raises PoolClosed."""
@@ -101,18 +109,18 @@ class LocalJudge:
 
     def _take(self, message: FromJudge) -> None:
         match message:
-            case Ready():
+            case JudgeReady():
                 self.was_ready = True
                 self._ended(self)  # who waits may be given to it
-            case Step():
+            case VerdictStep():
                 if (work := self._work.get(message.number)) is not None:
                     work.progress(message.doing)
-            case Judged():
+            case VerdictReply():
                 self._finish(message.number, message.report)
-            case Trouble(number=None):
+            case VerdictError(number=None):
                 self.trouble = message.message
-            case Trouble():
-                self._finish(message.number, raised(message))
+            case VerdictError():
+                self._finish(message.number, exception_of(message))
 
     def _finish(self, number: int | None, outcome: Report | Exception) -> None:
         with self._lock:

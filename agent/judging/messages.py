@@ -10,7 +10,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Environment, Report
 
 
-class Ask(Value):
+class VerdictRequest(Value):
     """To a judge: make this verdict."""
 
     kind: Literal["ask"] = "ask"
@@ -20,21 +20,21 @@ class Ask(Value):
     options: Options
 
 
-class Stop(Value):
+class StopRequest(Value):
     """To a judge: stop this verdict at its next step."""
 
     kind: Literal["stop"] = "stop"
     number: int
 
 
-class Ready(Value):
+class JudgeReady(Value):
     """From a judge that has begun."""
 
     kind: Literal["ready"] = "ready"
     environment: Environment
 
 
-class Step(Value):
+class VerdictStep(Value):
     """From a judge: what a verdict is at."""
 
     kind: Literal["step"] = "step"
@@ -42,7 +42,7 @@ class Step(Value):
     doing: str
 
 
-class Judged(Value):
+class VerdictReply(Value):
     """From a judge: the verdict."""
 
     kind: Literal["judged"] = "judged"
@@ -50,7 +50,7 @@ class Judged(Value):
     report: Report
 
 
-class Trouble(Value):
+class VerdictError(Value):
     """From a judge: no verdict, and why. `number` is None where the judge itself could not begin."""
 
     kind: Literal["trouble"] = "trouble"
@@ -59,5 +59,5 @@ class Trouble(Value):
     message: str
 
 
-ToJudge = Ask | Stop
-FromJudge = Ready | Step | Judged | Trouble
+ToJudge = VerdictRequest | StopRequest
+FromJudge = JudgeReady | VerdictStep | VerdictReply | VerdictError

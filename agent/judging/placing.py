@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
-from kernelwright.agent.judging.messages import Ask
+from kernelwright.agent.judging.messages import VerdictRequest
 from kernelwright.agent.judging.pool import DeviceKind, JudgeState, PoolClosed, VerdictCancelled, ignore
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.judging.options import Options
@@ -47,7 +47,7 @@ class Judge(Protocol):
         """Verdicts that it could begin now."""
         ...
 
-    def begin(self, ask: Ask, work: AtWork) -> None:
+    def begin(self, ask: VerdictRequest, work: AtWork) -> None:
         """Raises nothing: where the judge is gone the future raises JudgeLost."""
         ...
 
@@ -63,7 +63,7 @@ class Judge(Protocol):
 class Waiting(NamedTuple):
     """A verdict that no judge has begun."""
 
-    ask: Ask
+    ask: VerdictRequest
     work: AtWork
     device: DeviceKind
     began: Callable[[str], None]
@@ -102,7 +102,7 @@ class PlacingPool:
     ) -> Future[Report]:
         """See JudgePool.submit."""
         future: Future[Report] = Future()
-        ask = Ask(number=next(self._numbers), problem=problem, source=source, options=options or Options())
+        ask = VerdictRequest(number=next(self._numbers), problem=problem, source=source, options=options or Options())
         with self._lock:
             if self._closed:
                 raise PoolClosed("the judges are closed")

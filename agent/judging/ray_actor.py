@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from kernelwright.agent.judging.messages import Ask, Ready
+from kernelwright.agent.judging.messages import JudgeReady, VerdictRequest
 from kernelwright.agent.judging.ray_front import FrontTasks
 from kernelwright.agent.judging.verdict_maker import VerdictMaker
 
@@ -28,7 +28,7 @@ class JudgeActor:
         from kernelwright.agent.command_line.arguments import choose_targets
 
         environment = self._maker.evaluator.environment()
-        return Ready(environment=environment).model_dump_json(), choose_targets([], self._device)[0], os.getpid()
+        return JudgeReady(environment=environment).model_dump_json(), choose_targets([], self._device)[0], os.getpid()
 
     def live(self) -> None:
         """Returns when the actor is closed: who waits for it learns that the actor has died."""
@@ -38,7 +38,7 @@ class JudgeActor:
         """The verdict, or why there is none, when it is made. A plain call: a stream of messages costs Ray milliseconds
         for each, and a small verdict takes a tenth of a second in all.
         """
-        asked = Ask.model_validate_json(ask)
+        asked = VerdictRequest.model_validate_json(ask)
 
         def step(doing: str) -> None:
             self._doing[asked.number] = doing

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter
 
-from kernelwright.agent.judging.messages import Trouble
+from kernelwright.agent.judging.messages import VerdictError
 from kernelwright.agent.judging.pool import JudgeLost
-from kernelwright.agent.judging.verdict_maker import one_line, raised, trouble_kind
+from kernelwright.agent.judging.verdict_maker import error_kind, exception_of, one_line
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.faults import InfrastructureError, Value
 from kernelwright.tools.judging.front import Front
@@ -37,7 +37,7 @@ PACKAGES = ("kernelwright", "triton", "torch")
 """Whose versions must be the judge's own."""
 
 
-class FrontAsk(Value):
+class FrontRequest(Value):
     """To a task: trace and compile this candidate."""
 
     problem: Problem
@@ -50,7 +50,7 @@ class FrontAsk(Value):
     """Of the judge's GPU, or what a GPU is pretended to be."""
 
 
-class FrontMade(Value):
+class FrontResult(Value):
     """From a task: what `Front.traced_and_compiled` gives."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_bytes="base64", val_json_bytes="base64")
@@ -67,24 +67,24 @@ class FrontMade(Value):
         return json.dumps(self.model_dump(mode="json"))
 
 
-_READS: TypeAdapter[FrontMade | Trouble] = TypeAdapter(FrontMade | Trouble)
+_READS: TypeAdapter[FrontResult | VerdictError] = TypeAdapter(FrontResult | VerdictError)
 
 
 def trace_and_compile(ask: str) -> str:
     """The task: FrontMade, or Trouble, as JSON. Never raises an Exception."""
     steps: Callable[[str], None] = lambda doing: None  # noqa: E731
     try:
-        asked = FrontAsk.model_validate_json(ask)
+        asked = FrontRequest.model_validate_json(ask)
         front = _front(asked.device, asked.target)
         candidate, compiles, binaries = front.traced_and_compiled(
             asked.problem, asked.source, asked.selection, asked.options, asked.seed, steps
         )
-        made = FrontMade(
+        made = FrontResult(
             candidate=candidate, compiles=compiles, binaries=binaries, node=_node(), versions=_versions()
         )  # fmt: skip
         return made.written()
     except Exception as error:
-        return Trouble(number=None, error=trouble_kind(error), message=one_line(error)).model_dump_json()
+        return VerdictError(number=None, error=error_kind(error), message=one_line(error)).model_dump_json()
 
 
 @functools.cache
@@ -131,20 +131,20 @@ class FrontTasks:
         self, problem: Problem, source: str, selection: Selection, asked: Options, seed: int, say: Callable[[str], None]
     ) -> tuple[TracedCandidate, tuple[CompileResult, ...], dict[str, Any]]:
         """By a task. Raises JudgeLost where it was lost, and what `say` and the task's Front raise."""
-        ask = FrontAsk(
+        ask = FrontRequest(
             problem=problem, source=source, selection=selection, options=asked, seed=seed, device=self._device,
             target=self._target,
         )  # fmt: skip
         answer = self._answer(ask, say)
-        if isinstance(answer, Trouble):
-            raise raised(answer)
+        if isinstance(answer, VerdictError):
+            raise exception_of(answer)
         if answer.versions != _versions():
             theirs, own = ", ".join(answer.versions), ", ".join(_versions())
             raise InfrastructureError(f"the node {answer.node} has {theirs}, and the judge {own}: install the same")
         say(f"traced and compiled on {answer.node}")
         return answer.candidate, answer.compiles, answer.binaries
 
-    def _answer(self, ask: FrontAsk, say: Callable[[str], None]) -> FrontMade | Trouble:
+    def _answer(self, ask: FrontRequest, say: Callable[[str], None]) -> FrontResult | VerdictError:
         import ray
 
         waited = self._task.remote(ask.model_dump_json())

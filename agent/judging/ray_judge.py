@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from kernelwright.agent.judging.messages import Ask, Judged, Ready, Trouble
+from kernelwright.agent.judging.messages import JudgeReady, VerdictError, VerdictReply, VerdictRequest
 from kernelwright.agent.judging.placing import AtWork, Judge
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, JudgeState, PoolClosed
 from kernelwright.agent.judging.ray_actor import JudgeActor
-from kernelwright.agent.judging.verdict_maker import capacity_of, raised
+from kernelwright.agent.judging.verdict_maker import capacity_of, exception_of
 
-_READS: TypeAdapter[Judged | Trouble] = TypeAdapter(Judged | Trouble)
+_READS: TypeAdapter[VerdictReply | VerdictError] = TypeAdapter(VerdictReply | VerdictError)
 STEP_SECONDS = 0.25
 """Between two looks at what a verdict is at."""
 CLOSING_SECONDS = 5.0
@@ -48,7 +48,7 @@ class RayJudge:
         self.capacity = capacity_of(self.device, place.workers, place.tasks)
         self.trouble = ""
         self.was_ready = False
-        self.ready: tuple[Ready, str, int] | None = None
+        self.ready: tuple[JudgeReady, str, int] | None = None
         """What it is made with, its target, and its process; None until it has begun."""
         self.begun = threading.Event()
         """Set when it is ready, or dead."""
@@ -74,7 +74,7 @@ class RayJudge:
             takes = self._alive and self.was_ready and not self._closing
             return self.capacity - len(self._work) if takes else 0
 
-    def begin(self, ask: Ask, work: AtWork) -> None:
+    def begin(self, ask: VerdictRequest, work: AtWork) -> None:
         """Hands a verdict to the actor; a thread of its own waits for it."""
         with self._lock:
             self._work[ask.number] = work
@@ -103,7 +103,7 @@ class RayJudge:
 
         try:
             ready, target, process = ray.get(self._actor.ready.remote())
-            self.ready = (Ready.model_validate_json(ready), target, process)
+            self.ready = (JudgeReady.model_validate_json(ready), target, process)
             self.was_ready = True
             self.begun.set()
             self._ended(self)  # who waits may be given to it
@@ -115,7 +115,7 @@ class RayJudge:
         self.begun.set()
         self._ended(self)
 
-    def _follow(self, ask: Ask) -> None:
+    def _follow(self, ask: VerdictRequest) -> None:
         """One verdict, which is never asked for twice, and meanwhile what it is at."""
         import ray
 
@@ -142,8 +142,8 @@ class RayJudge:
         with contextlib.suppress(Exception):
             ray.kill(self._actor)
 
-    def _take(self, number: int, message: Judged | Trouble) -> None:
-        self._finish(number, message.report if isinstance(message, Judged) else raised(message))
+    def _take(self, number: int, message: VerdictReply | VerdictError) -> None:
+        self._finish(number, message.report if isinstance(message, VerdictReply) else exception_of(message))
 
     def _finish(self, number: int, outcome: Any) -> None:
         with self._lock:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from kernelwright.agent.judging.messages import Ask, Judged, Trouble
+from kernelwright.agent.judging.messages import VerdictError, VerdictReply, VerdictRequest
 from kernelwright.agent.judging.pool import JudgeLost, VerdictCancelled
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.problem import ProblemError
@@ -59,7 +59,7 @@ class VerdictMaker:
         """The evaluator that makes the verdicts, warm."""
         return self._evaluator
 
-    def make(self, ask: Ask, step: Callable[[str], None]) -> Judged | Trouble:
+    def make(self, ask: VerdictRequest, step: Callable[[str], None]) -> VerdictReply | VerdictError:
         """The verdict, or why there is none. Never raises an Exception."""
 
         def say(doing: str) -> None:
@@ -72,9 +72,9 @@ class VerdictMaker:
         try:
             say("beginning")
             report = self._evaluator.evaluate(ask.problem, ask.source, ask.options, say)
-            return Judged(number=ask.number, report=report)
+            return VerdictReply(number=ask.number, report=report)
         except Exception as error:
-            return Trouble(number=ask.number, error=trouble_kind(error), message=one_line(error))
+            return VerdictError(number=ask.number, error=error_kind(error), message=one_line(error))
         finally:
             with self._lock:
                 self._stopped.discard(ask.number)
@@ -89,7 +89,7 @@ class VerdictMaker:
         self._evaluator.close()
 
 
-def trouble_kind(error: Exception) -> Literal["problem", "infrastructure", "cancelled", "lost", "internal"]:
+def error_kind(error: Exception) -> Literal["problem", "infrastructure", "cancelled", "lost", "internal"]:
     """The name under which an exception travels."""
     match error:
         case VerdictCancelled():
@@ -103,7 +103,7 @@ def trouble_kind(error: Exception) -> Literal["problem", "infrastructure", "canc
     return "internal"
 
 
-def raised(trouble: Trouble) -> Exception:
+def exception_of(trouble: VerdictError) -> Exception:
     """The exception that a message of trouble stands for."""
     match trouble.error:
         case "cancelled":

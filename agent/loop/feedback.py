@@ -6,7 +6,7 @@ Text that came from programs is capped, stripped of control characters and quote
 from __future__ import annotations
 
 from kernelwright.agent.loop.advice import suggestion
-from kernelwright.agent.loop.tuning_feedback import tuned_lines
+from kernelwright.agent.loop.tuning_feedback import tuning_lines
 from kernelwright.policies.base import Origin
 from kernelwright.tools.report import CompileResult, Failure, Mismatch, Report, clean_text
 
@@ -14,11 +14,11 @@ MAX_MESSAGE_CHARACTERS = 1200
 MAX_TRACE_CHARACTERS = 1500
 MAX_OUTPUT_CHARACTERS = 800
 MAX_COMPACT_CHARACTERS = 300
-MOST_LAUNCHES = 8
+MAX_LISTED_LAUNCHES = 8
 """Launches whose times are listed."""
 
 
-COMPILED = (
+COMPILER_DRAFT_NOTE = (
     "torch's compiler (Inductor) drafted it: operators that follow each other are fused already, block sizes are not "
     "tuned. It keeps the order of operations that the reference has, stores every result that a product or a second "
     "reduction reads, and knows one way to tile each. Do what it cannot: compute attention and normalisation online, "
@@ -28,22 +28,22 @@ COMPILED = (
 """What a policy is told of the compiler's draft."""
 
 
-def told(report: Report, tried: int = 0, origin: Origin = Origin.POLICY, tuned: bool = False) -> str:
+def write_feedback(report: Report, tried: int = 0, origin: Origin = Origin.POLICY, tuned: bool = False) -> str:
     """In full, for a policy that reads sentences.
 
     `tried`: how many refinements there were, so that each gets another suggestion. `origin`: who wrote the candidate.
     `tuned`: the kernel's numbers were searched on this GPU.
     """
     if report.failure is not None:
-        parts = [_headline(report, report.failure), *_failure(report.failure), _printed(report)]
+        parts = [_headline(report, report.failure), *_failure(report.failure), _program_output(report)]
     else:
-        by = COMPILED if origin is Origin.COMPILER else ""
-        parts = [_passed(report), by, *_speed(report), _launches(report), _resources(report.compile),
-                 *(tuned_lines(report) if tuned else []), suggestion(report, tried)]  # fmt: skip
+        by = COMPILER_DRAFT_NOTE if origin is Origin.COMPILER else ""
+        parts = [_correctness(report), by, *_speed(report), _launches(report), _resources(report.compile),
+                 *(tuning_lines(report) if tuned else []), suggestion(report, tried)]  # fmt: skip
     return "\n".join(part for part in parts if part)
 
 
-def told_compactly(report: Report) -> str:
+def write_compact_feedback(report: Report) -> str:
     """One or two lines, for a small policy: the fault, the message, the line."""
     failure = report.failure
     if failure is None:
@@ -55,7 +55,7 @@ def told_compactly(report: Report) -> str:
     return f"{failure.fault}: {hint or message[0]}{line}"
 
 
-def quoted(text: str, limit: int) -> str:
+def quote_as_data(text: str, limit: int) -> str:
     """As data: capped in the middle with a note of how much was cut, and unable to close its own quotation."""
     data = clean_text(text.strip(), limit).replace("</data", "< /data").replace("```", "` ` `")
     return f"<data>\n{data}\n</data>"
@@ -67,11 +67,11 @@ def _headline(report: Report, failure: Failure) -> str:
 
 
 def _failure(failure: Failure) -> list[str]:
-    parts = [quoted(failure.message, MAX_MESSAGE_CHARACTERS)]
+    parts = [quote_as_data(failure.message, MAX_MESSAGE_CHARACTERS)]
     if failure.where:
         parts.append(f"At line {failure.where.line}:\n{_with_caret(failure)}")
     if failure.trace:
-        parts.append(f"The last frames in the candidate:\n{quoted(failure.trace, MAX_TRACE_CHARACTERS)}")
+        parts.append(f"The last frames in the candidate:\n{quote_as_data(failure.trace, MAX_TRACE_CHARACTERS)}")
     if failure.mismatch:
         parts.append(_mismatch(failure.mismatch))
     return parts
@@ -101,11 +101,11 @@ def _mismatch(mismatch: Mismatch) -> str:
     return "\n".join(lines)
 
 
-def _printed(report: Report) -> str:
-    return f"It printed:\n{quoted(report.output, MAX_OUTPUT_CHARACTERS)}" if report.output.strip() else ""
+def _program_output(report: Report) -> str:
+    return f"It printed:\n{quote_as_data(report.output, MAX_OUTPUT_CHARACTERS)}" if report.output.strip() else ""
 
 
-def _passed(report: Report) -> str:
+def _correctness(report: Report) -> str:
     if report.judged_on == "cpu":
         return "It is right on a CPU, interpreted, at small shapes. Its speed has not been measured."
     return f"It is right on {clean_text(report.judged_on, 80)}."
@@ -135,9 +135,9 @@ def _launches(report: Report) -> str:
         return ""
     lines = [
         f"  {clean_text(one.kernel, 80)}: {one.ms:.4g} ms" + (f", {one.share:.0%}" if one.share is not None else "")
-        for one in timed[:MOST_LAUNCHES]
+        for one in timed[:MAX_LISTED_LAUNCHES]
     ]
-    more = f"\n  and {len(timed) - MOST_LAUNCHES} more" if len(timed) > MOST_LAUNCHES else ""
+    more = f"\n  and {len(timed) - MAX_LISTED_LAUNCHES} more" if len(timed) > MAX_LISTED_LAUNCHES else ""
     return f"Its {len(timed)} launches, timed each by itself:\n" + "\n".join(lines) + more
 
 

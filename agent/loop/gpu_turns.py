@@ -27,10 +27,12 @@ class MeasuresAlone(Protocol):
         ...
 
 
-def taking_turns(policy: Policy, tools: MeasuresAlone) -> Policy:
+def share_gpu(policy: Policy, tools: MeasuresAlone) -> Policy:
     """The policy itself where it computes elsewhere."""
     own = policy.capabilities.device
-    return TakingTurns(policy, tools) if own.startswith("cuda") and _number(own) == _number(tools.device) else policy
+    return (
+        GpuSharingPolicy(policy, tools) if own.startswith("cuda") and _number(own) == _number(tools.device) else policy
+    )
 
 
 def _number(device: str) -> int | None:
@@ -39,7 +41,7 @@ def _number(device: str) -> int | None:
     return int(number or 0) if kind == "cuda" else None
 
 
-class TakingTurns(Forwarding):
+class GpuSharingPolicy(Forwarding):
     """Asks only while the tools leave the GPU alone."""
 
     def __init__(self, policy: Policy, tools: MeasuresAlone) -> None:

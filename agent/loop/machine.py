@@ -47,8 +47,8 @@ class Outcome(StrEnum):
     """The goal is reached, a budget is spent, or the user or this machine stops it. `StopReason` says which."""
 
 
-ASKING = (State.DRAFT, State.REPAIR, State.REFINE)
-TOOLS = (State.COMPILE, State.CORRECTNESS, State.PROFILE)
+POLICY_STATES = (State.DRAFT, State.REPAIR, State.REFINE)
+TOOL_STATES = (State.COMPILE, State.CORRECTNESS, State.PROFILE)
 
 
 def _edges() -> dict[tuple[State, State], set[Outcome]]:
@@ -65,12 +65,12 @@ def _edges() -> dict[tuple[State, State], set[Outcome]]:
     def add(one: State, other: State, outcome: Outcome) -> None:
         edges.setdefault((one, other), set()).add(outcome)
 
-    for asking in ASKING:
+    for asking in POLICY_STATES:
         add(asking, State.COMPILE, Outcome.ANSWERED)
         add(asking, State.DONE, Outcome.STOPPED)
-        for other in ASKING:
+        for other in POLICY_STATES:
             add(asking, other, Outcome.UNREADABLE if other is asking else Outcome.ANOTHER)
-    for tool in TOOLS:
+    for tool in TOOL_STATES:
         add(tool, State.REPAIR, Outcome.FAILED)
         add(tool, State.REFINE, Outcome.ABANDONED)
         add(tool, State.DRAFT, Outcome.ANOTHER)
@@ -80,7 +80,7 @@ def _edges() -> dict[tuple[State, State], set[Outcome]]:
     return edges
 
 
-def _declared() -> nx.DiGraph:
+def _build_graph() -> nx.DiGraph:
     graph = nx.DiGraph()
     graph.add_nodes_from(State)
     for (one, other), outcomes in _edges().items():
@@ -88,7 +88,7 @@ def _declared() -> nx.DiGraph:
     return graph
 
 
-MACHINE: nx.DiGraph = _declared()
+MACHINE: nx.DiGraph = _build_graph()
 """Nodes are states; each edge holds the `outcomes` that lead along it."""
 
 
@@ -110,6 +110,6 @@ def mermaid(whole: bool = False) -> str:
     lines = ["stateDiagram-v2", "    [*] --> draft"]
     for one, other, edge in MACHINE.edges(data=True):
         shown = [outcome for outcome in Outcome if outcome in edge["outcomes"] and (whole or outcome in plain)]
-        if shown and (whole or other is not State.DONE or one in TOOLS):
+        if shown and (whole or other is not State.DONE or one in TOOL_STATES):
             lines.append(f"    {one} --> {other}: {', '.join(shown)}")
     return "\n".join([*lines, "    done --> [*]"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.agent.loop.attempts import Attempt
-from kernelwright.agent.loop.feedback import told, told_compactly
+from kernelwright.agent.loop.feedback import write_compact_feedback, write_feedback
 from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.loop.stopping import Spent, budget_left
-from kernelwright.agent.loop.target_facts import facts_of
+from kernelwright.agent.loop.stopping import Spent, describe_budget_left
+from kernelwright.agent.loop.target_facts import describe_target
 from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import Completion, FinishReason, Message, Policy, PromptForm, Request, Role
 from kernelwright.store.models import Action
@@ -17,7 +17,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.source import extract_code
 
 
-class Asking:
+class QuestionWriter:
     """Writes the request for a plan.
 
     The same turns give the same text, so that a turn asked again is the same question.
@@ -27,7 +27,7 @@ class Asking:
         self._problem, self._settings, self._trajectory_id = problem, settings, trajectory_id
         self._form = policy.prompt_form
         self._prompts = Prompts(self._form, settings.prompts)
-        self._target = facts_of(settings.targets[0], settings.device)
+        self._target = describe_target(settings.targets[0], settings.device)
 
     @property
     def version(self) -> str:
@@ -39,7 +39,7 @@ class Asking:
         turn = len(attempts)
         budgets = self._settings.budgets
         left = None if budgets.tokens is None else budgets.tokens - spent.tokens
-        asked = self._asked(plan, attempts, budget_left(budgets, spent))
+        asked = self._asked(plan, attempts, describe_budget_left(budgets, spent))
         tunes = plan.action is Action.TUNE
         return Request(
             messages=_tuning_of(plan) if tunes else self._prompts.messages(asked),
@@ -55,9 +55,9 @@ class Asking:
         if parent is not None and parent.report is not None:
             tried = sum(attempt.action is Action.REFINE for attempt in attempts)
             compact = self._form is PromptForm.COMPACT
-            feedback = told_compactly(parent.report)
+            feedback = write_compact_feedback(parent.report)
             if not compact:
-                feedback = told(parent.report, tried, parent.origin, _is_tuned(parent, attempts))
+                feedback = write_feedback(parent.report, tried, parent.origin, _is_tuned(parent, attempts))
         return PromptFields(
             problem=self._problem,
             action=plan.action,

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 
 from kernelwright.agent.loop.attempts import Attempt, best_of, from_turn, with_identity
-from kernelwright.agent.loop.machine import ASKING, Outcome, State, follow
-from kernelwright.agent.loop.policy_question import Asking
+from kernelwright.agent.loop.machine import POLICY_STATES, Outcome, State, follow
+from kernelwright.agent.loop.policy_question import QuestionWriter
 from kernelwright.agent.loop.run_verdicts import Judges, Tunes, unreadable_report
 from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.loop.stopping import PAUSES, Spent, StopReason, exhausted, spent_on
+from kernelwright.agent.loop.stopping import PAUSING_REASONS, Spent, StopReason, exhausted_budget, sum_spent
 from kernelwright.policies.base import Completion, Origin, Policy, PolicyRefused, PolicyUnavailable, Request
 from kernelwright.policies.inductor.draft import in_fp32, is_split
 from kernelwright.store.database import Store
@@ -34,7 +34,7 @@ Watch = Callable[["Run", str], None]
 """Told at every change: the run as it is, and in words what it does now."""
 
 
-def _unwatched(run: Run, doing: str) -> None: ...
+def _ignore_progress(run: Run, doing: str) -> None: ...
 
 
 class Run:
@@ -42,7 +42,7 @@ class Run:
 
     def __init__(
         self, store: Store, trajectory: Trajectory, problem: Problem, policy: Policy, judging: Judges,
-        settings: Settings, watch: Watch = _unwatched, search: Search | None = None, tuner: Tunes | None = None,
+        settings: Settings, watch: Watch = _ignore_progress, search: Search | None = None, tuner: Tunes | None = None,
     ) -> None:  # fmt: skip
         """`search`: None for the one that the settings name, with their goal.
 
@@ -51,7 +51,7 @@ class Run:
         self.store, self.trajectory_id, self.problem = store, trajectory.id, problem
         self.settings = settings
         self._policy, self._judging, self._watch = policy, judging, watch
-        self._asking = Asking(problem, policy, settings, trajectory.id)
+        self._asking = QuestionWriter(problem, policy, settings, trajectory.id)
         self._tuner = tuner
         self._search = search or settings.aimed_search()
         self._started = time.monotonic()
@@ -76,7 +76,7 @@ class Run:
         """What the turns so far have used of the budgets, those of earlier sittings among them."""
         pending = [self.current] if self.current is not None and self.current.report is None else []
         own = [attempt for attempt in [*self.attempts, *pending] if not attempt.inherited]
-        return spent_on(own, self._earlier + time.monotonic() - self._started)
+        return sum_spent(own, self._earlier + time.monotonic() - self._started)
 
     def run(self) -> StopReason:
         """Until it is done, or something stops it.
@@ -111,7 +111,7 @@ class Run:
         if reason := self._forbidden():
             self.stop(reason)
             return self.state
-        if self.state in ASKING or self.state is State.TUNE:
+        if self.state in POLICY_STATES or self.state is State.TUNE:
             self._ask()
         elif self.state is State.COMPILE:
             self._judge()
@@ -121,10 +121,10 @@ class Run:
 
     def _forbidden(self) -> StopReason | None:
         """The budget that leaves no room for the next action; walking up a report that is there costs nothing."""
-        asking = self.state in ASKING and not self._makes_exact()  # nor does a turn of TUNE ask a policy
+        asking = self.state in POLICY_STATES and not self._makes_exact()  # nor does a turn of TUNE ask a policy
         judged = self.current is not None and self.current.report is not None
         acting = asking or self.state is State.TUNE or not judged
-        return exhausted(self.settings.budgets, self.spent, asking) if acting else None
+        return exhausted_budget(self.settings.budgets, self.spent, asking) if acting else None
 
     def _makes_exact(self) -> bool:
         """Whether the next turn is the compiler's draft once more, in fp32: `DraftedTurn` answers it."""
@@ -138,7 +138,7 @@ class Run:
     def stop(self, reason: StopReason, message: str = "") -> None:
         """Writes why, and ends. After a pause the same command goes on."""
         best = self.best
-        write = self.store.pause if reason in PAUSES else self.store.finish
+        write = self.store.pause if reason in PAUSING_REASONS else self.store.finish
         write(
             self.trajectory_id,
             reason.value,
@@ -234,7 +234,7 @@ class Run:
         self._move(self._outcome(plan, target), target, f"going to {target}")
 
     def _outcome(self, plan: NextTurn, target: State) -> Outcome:
-        if self.state in ASKING:
+        if self.state in POLICY_STATES:
             return Outcome.UNREADABLE if target is self.state else Outcome.ANOTHER
         assert self.current is not None
         same = plan.parent is not None and plan.parent.candidate_id == self.current.candidate_id
@@ -286,7 +286,7 @@ def _seconds_of(trajectory: Trajectory) -> float:
     return float(seconds) if isinstance(seconds, int | float) else 0.0
 
 
-def let_go(store: Store, trajectory_id: int, error: BaseException) -> None:
+def pause_owned(store: Store, trajectory_id: int, error: BaseException) -> None:
     """Pauses a trajectory that an exception took out of its run's hands, where it is still ours and not finished, so
     that the same command can take it up, also from another host.
     """

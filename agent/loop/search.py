@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from kernelwright.agent.loop.attempts import Attempt, best_of
-from kernelwright.agent.loop.stopping import Goal, StopReason, finished
+from kernelwright.agent.loop.stopping import Goal, StopReason, reason_to_finish
 from kernelwright.policies.base import Value
 from kernelwright.store.models import Action
 
@@ -68,10 +68,10 @@ class GoalSearch:
 
     def next(self, attempts: Sequence[Attempt]) -> NextTurn | StopReason:
         """Ends at the goal; tunes an untuned best one where that is asked for; else the search inside decides."""
-        if stop := finished(self._goal, attempts):
+        if stop := reason_to_finish(self._goal, attempts):
             return stop
         tunes = self._tunes_from is not None and len(attempts) >= self._tunes_from
-        if tunes and (untuned := _untuned(attempts)) is not None:
+        if tunes and (untuned := _best_to_tune(attempts)) is not None:
             return NextTurn(action=Action.TUNE, parent=untuned)
         return self._search.next(attempts)
 
@@ -89,7 +89,7 @@ class Serial:
         last, best = attempts[-1], best_of(attempts)
         failures = _failures_in_a_row(attempts)
         if last.unreadable:
-            return again(attempts)
+            return repeat_turn(attempts)
         if best is not None and (last.correct or failures > MAX_FAILURES_OF_REFINEMENT):
             return NextTurn(action=Action.REFINE, parent=best)
         if best is None and (failures % MAX_FAILURES_BEFORE_DRAFT == 0 or last.repeats is not None):
@@ -120,7 +120,7 @@ class Beam:
         asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
         round_start = len(asked) // self._width * self._width
         tuned = [attempt for attempt in attempts if attempt.action is Action.TUNE]
-        known = _distinct([*asked[:round_start], *tuned])
+        known = _without_repeats([*asked[:round_start], *tuned])
         if not round_start or not known:
             return NextTurn(action=Action.DRAFT)
         kept = sorted(known, key=lambda attempt: attempt.rank, reverse=True)[: self._width]
@@ -128,14 +128,14 @@ class Beam:
         return NextTurn(action=Action.REFINE if parent.correct else Action.REPAIR, parent=parent)
 
 
-def again(attempts: Sequence[Attempt]) -> NextTurn:
+def repeat_turn(attempts: Sequence[Attempt]) -> NextTurn:
     """What the last turn was asked for, once more."""
     last = attempts[-1]
     parent = next((attempt for attempt in attempts if attempt.candidate_id == last.parent_id), None)
     return NextTurn(action=last.action, parent=parent)
 
 
-def _untuned(attempts: Sequence[Attempt]) -> Attempt | None:
+def _best_to_tune(attempts: Sequence[Attempt]) -> Attempt | None:
     """The best one, where it was measured and has not been tuned yet."""
     best = best_of(attempts)
     if best is None or best.action is Action.TUNE or attempts[-1].unreadable:
@@ -145,7 +145,7 @@ def _untuned(attempts: Sequence[Attempt]) -> Attempt | None:
     return best if measured and not tuned else None
 
 
-def _distinct(attempts: Sequence[Attempt]) -> list[Attempt]:
+def _without_repeats(attempts: Sequence[Attempt]) -> list[Attempt]:
     return [attempt for attempt in attempts if not attempt.unreadable and attempt.repeats is None]
 
 

@@ -43,7 +43,7 @@ class StopReason(StrEnum):
     """This machine's trouble, or the server's."""
 
 
-PAUSES = frozenset({StopReason.INTERRUPTED, StopReason.REFUSED, StopReason.INFRASTRUCTURE})
+PAUSING_REASONS = frozenset({StopReason.INTERRUPTED, StopReason.REFUSED, StopReason.INFRASTRUCTURE})
 """After these the same command goes on at the exact turn."""
 
 PLATEAU_TURNS = 4
@@ -52,7 +52,7 @@ PROGRESS_SPEEDUP = 1.02
 """How much faster counts as progress: below it is noise."""
 NEAR_ROOFLINE_SHARE = 0.95
 """Of the speed of light."""
-USELESS_REPLIES_IN_A_ROW = 3
+MAX_USELESS_REPLIES_IN_A_ROW = 3
 """Unreadable or repeated replies in a row that end a run."""
 
 
@@ -68,7 +68,7 @@ class GoalKind(StrEnum):
     """Share of the speed of light. Also said as `sol`."""
 
 
-OTHER_NAMES = {"eager": GoalKind.SPEEDUP, "sol": GoalKind.ROOFLINE}
+GOAL_KIND_ALIASES = {"eager": GoalKind.SPEEDUP, "sol": GoalKind.ROOFLINE}
 
 
 class Goal(Value):
@@ -82,7 +82,7 @@ class Goal(Value):
         """`correct`, `eager:1.2` or `speedup:1.2`, `compile:1.1`, `sol:0.9` or `roofline:0.9`. Raises InputError."""
         kind, _, number = text.partition(":")
         try:
-            goal = cls(kind=OTHER_NAMES.get(kind) or GoalKind(kind), value=float(number) if number else 0.0)
+            goal = cls(kind=GOAL_KIND_ALIASES.get(kind) or GoalKind(kind), value=float(number) if number else 0.0)
             fits = (goal.kind is GoalKind.CORRECT) == (not number) and 0 <= goal.value < 1e6
             fits = fits and (goal.kind is not GoalKind.ROOFLINE or 0 < goal.value <= 1)
         except ValueError:
@@ -136,7 +136,7 @@ class Spent(Value):
         return self.model_dump(mode="json")
 
 
-def spent_on(attempts: Sequence[Attempt], seconds: float) -> Spent:
+def sum_spent(attempts: Sequence[Attempt], seconds: float) -> Spent:
     """`seconds`: wall time, those of earlier sittings among them."""
     usages = [a.usage for a in attempts if a.usage is not None and a.action is not Action.TUNE]
     dollars = [usage.dollars for usage in usages]
@@ -149,7 +149,7 @@ def spent_on(attempts: Sequence[Attempt], seconds: float) -> Spent:
     )
 
 
-def exhausted(budgets: Budgets, spent: Spent, asking: bool) -> StopReason | None:
+def exhausted_budget(budgets: Budgets, spent: Spent, asking: bool) -> StopReason | None:
     """Which budget forbids the next action.
 
     `asking`: it asks the policy, else it runs the tools on what was answered.
@@ -171,7 +171,7 @@ def exhausted(budgets: Budgets, spent: Spent, asking: bool) -> StopReason | None
     return None
 
 
-def budget_left(budgets: Budgets, spent: Spent) -> str:
+def describe_budget_left(budgets: Budgets, spent: Spent) -> str:
     """In words, for the policy and for people."""
     said = []
     if budgets.turns is not None:
@@ -189,7 +189,7 @@ def budget_left(budgets: Budgets, spent: Spent) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def finished(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | None:
+def reason_to_finish(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | None:
     """What the verdicts so far say about going on."""
     best = best_of(attempts)
     if any(goal.reached(attempt) for attempt in attempts):
@@ -212,8 +212,8 @@ def finished(goal: Goal, attempts: Sequence[Attempt]) -> StopReason | None:
 
 def _in_a_row(attempts: Sequence[Attempt], holds: Callable[[Attempt], bool]) -> bool:
     asked = [attempt for attempt in attempts if attempt.action is not Action.TUNE]
-    return len(asked) >= USELESS_REPLIES_IN_A_ROW and all(
-        holds(attempt) for attempt in asked[-USELESS_REPLIES_IN_A_ROW:]
+    return len(asked) >= MAX_USELESS_REPLIES_IN_A_ROW and all(
+        holds(attempt) for attempt in asked[-MAX_USELESS_REPLIES_IN_A_ROW:]
     )
 
 

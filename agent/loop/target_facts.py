@@ -6,7 +6,7 @@ from kernelwright.tools.hardware.peaks import peak_of, peak_of_target
 from kernelwright.tools.hardware.targets import TARGETS
 
 
-def facts_of(target: str, device: str) -> str:
+def describe_target(target: str, device: str) -> str:
     """One line."""
     known = TARGETS[target]
     name, multiprocessors, memory = _read(device) or (known.title, known.multiprocessors, known.memory)

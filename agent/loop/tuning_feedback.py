@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from kernelwright.tools.report import KernelResources, LaunchTime, Report, clean_text
 
-BOUND_SHARE = 0.8
+MIN_SHARE_OF_PEAK_WHEN_BOUND = 0.8
 """Of the speed of light: what is nearer is bound by the resource that the roofline names."""
-LOW_OCCUPANCY = 0.25
-SHORT_MS = 0.01
+LOW_OCCUPANCY_SHARE = 0.25
+MAX_SHORT_KERNEL_MS = 0.01
 """A call that takes less is mostly launching."""
 MAX_OTHER_LAUNCHES = 2
 """Launches that are named beside the longest."""
 
 
-def tuned_lines(report: Report) -> list[str]:
+def tuning_lines(report: Report) -> list[str]:
     """Of a report with a profile; nothing of one without."""
     profile = report.profile
     if profile is None or profile.candidate is None:
@@ -25,7 +25,7 @@ def tuned_lines(report: Report) -> list[str]:
         lines.append(
             f"The best configuration of {_named(launches[0])} is {_configuration(kernels[launches[0].kernel])}."
         )
-    lines.append(f"It is bound by {binding(report)}.")
+    lines.append(f"It is bound by {limiting_resource(report)}.")
     if profile.speed_of_light is not None and profile.roofline is not None and profile.roofline.milliseconds:
         gap = profile.candidate.median - profile.roofline.milliseconds
         lines.append(f"The speed of light is {profile.roofline.milliseconds:.4g} ms, {gap:.4g} ms less.")
@@ -36,19 +36,19 @@ def tuned_lines(report: Report) -> list[str]:
     return lines
 
 
-def binding(report: Report) -> str:
+def limiting_resource(report: Report) -> str:
     """bytes, operations, occupancy or latency, in words; what the measurement allows to say."""
     profile = report.profile
     roofline = profile.roofline if profile else None
     if profile is None or roofline is None or profile.candidate is None:
         return "what is not known: there is no roofline for it"
     bytes_or_operations = "bytes: memory traffic" if roofline.bound == "memory" else "operations: arithmetic"
-    if (profile.speed_of_light or 0.0) >= BOUND_SHARE:
+    if (profile.speed_of_light or 0.0) >= MIN_SHARE_OF_PEAK_WHEN_BOUND:
         return bytes_or_operations
     longest = _longest(report)
-    if profile.candidate.median < SHORT_MS:
+    if profile.candidate.median < MAX_SHORT_KERNEL_MS:
         return "latency: the call is as short as a launch"
-    if longest is not None and longest.occupancy is not None and longest.occupancy < LOW_OCCUPANCY:
+    if longest is not None and longest.occupancy is not None and longest.occupancy < LOW_OCCUPANCY_SHARE:
         held = f", held by {clean_text(longest.occupancy_limit, 40)}" if longest.occupancy_limit else ""
         return f"occupancy: {longest.occupancy:.0%} of the multiprocessor{held}"
     return f"latency, before {bytes_or_operations.partition(':')[0]}: neither is used up"

@@ -135,7 +135,7 @@ def _line(row: sqlite3.Row) -> HistoryLine:
     return line
 
 
-def now() -> str:
+def utc_timestamp() -> str:
     """Returns the time in UTC by ISO 8601, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.mcp_server.answers import AnswerState, Question, VerdictAnswer, VerdictOutcome
 from kernelwright.agent.mcp_server.budget import ServerBudget
-from kernelwright.agent.mcp_server.history import History, StoredVerdict, now
+from kernelwright.agent.mcp_server.history import History, StoredVerdict, utc_timestamp
 from kernelwright.agent.mcp_server.requests import BASELINES, Access, find_problem, read_source
-from kernelwright.agent.mcp_server.summaries import described
+from kernelwright.agent.mcp_server.summaries import verdict_fields
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError, Report, Value
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator, Options
 
 log = logging.getLogger(__name__)
-NEEDS_GPU = {
+NEEDS_GPU_MESSAGES = {
     Question.BENCH: "bench needs a GPU and this server has none: check judges correctness here; start agent mcp "
     "--device cuda:0 on a machine with a GPU for times",
     Question.PROFILE: "profile needs a GPU to time anything and this server has none: what the compiler says of each "
     "kernel is here, times are not",
 }
-RESTARTED = "the server ended before this verdict was made: submit the candidate again"
+SERVER_RESTARTED_MESSAGE = "the server ended before this verdict was made: submit the candidate again"
 
 
 class JudgeRequest(Value):
@@ -82,7 +82,7 @@ class ServerJudge:
 
     def _begin(self, asked: JudgeRequest, problem: Problem, source: str, options: Options) -> VerdictAnswer:
         row = StoredVerdict(
-            id=uuid.uuid4().hex, created=now(), question=asked.question, problem=problem.name,
+            id=uuid.uuid4().hex, created=utc_timestamp(), question=asked.question, problem=problem.name,
             problem_hash=problem.hash, candidate_hash=candidate_hash(source), source=source, state=AnswerState.RUNNING,
             server=os.getpid(),
         )  # fmt: skip
@@ -103,7 +103,7 @@ class ServerJudge:
     def _without_gpu(self, row: StoredVerdict) -> VerdictAnswer:
         answer = self._answer(
             verdict_id=row.id, state=AnswerState.FINISHED, question=row.question, problem=row.problem,
-            outcome=VerdictOutcome.NEEDS_GPU, explanation=NEEDS_GPU[row.question],
+            outcome=VerdictOutcome.NEEDS_GPU, explanation=NEEDS_GPU_MESSAGES[row.question],
         )  # fmt: skip
         self._keep(row, answer, report=None)
         return answer
@@ -148,9 +148,9 @@ class ServerJudge:
         return answer
 
     def _finished(self, row: StoredVerdict, asked: JudgeRequest, report: Report) -> VerdictAnswer:
-        told = described(asked.question, report, asked.baseline)
+        told = verdict_fields(asked.question, report, asked.baseline)
         if asked.question is Question.PROFILE and not self.has_gpu and report.failure is None:
-            told |= {"outcome": VerdictOutcome.NEEDS_GPU, "explanation": NEEDS_GPU[asked.question]}
+            told |= {"outcome": VerdictOutcome.NEEDS_GPU, "explanation": NEEDS_GPU_MESSAGES[asked.question]}
         return self._answer(
             verdict_id=row.id, state=AnswerState.FINISHED, question=row.question, problem=row.problem, **told
         )
@@ -175,7 +175,7 @@ class ServerJudge:
 
         with self._opening:
             if self._closed:
-                raise InfrastructureError(RESTARTED)
+                raise InfrastructureError(SERVER_RESTARTED_MESSAGE)
             if device not in self._evaluators:
                 self._evaluators[device] = Evaluator(device=device, workers=1)
             return self._evaluators[device]
@@ -214,7 +214,11 @@ class ServerJudge:
             ).with_(**more)
         if row.lost or (row.server == os.getpid() and row.id not in self._running):
             return self._answer(
-                verdict_id=row.id, state=AnswerState.FAILED, question=row.question, problem=row.problem, error=RESTARTED
+                verdict_id=row.id,
+                state=AnswerState.FAILED,
+                question=row.question,
+                problem=row.problem,
+                error=SERVER_RESTARTED_MESSAGE,
             )
         return self._answer(
             verdict_id=row.id, state=AnswerState.RUNNING, question=row.question, problem=row.problem,

@@ -31,7 +31,7 @@ def find_problem(asked: str, access: Access) -> Problem:
 
     Raises InputError or ProblemError.
     """
-    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.problems.finding import find_by_name
 
     if "\n" in asked:
         _need_local(access, "the text of a reference")
@@ -43,7 +43,7 @@ def find_problem(asked: str, access: Access) -> Problem:
     if asked.endswith(".py") or "/" in asked.removeprefix("kernelbench:") or Path(asked).is_file():
         _need_local(access, "a file")
         _need_text_file(Path(asked.strip()).expanduser())
-    return find(asked, kernelbench=access.kernelbench, tritonbench=access.tritonbench)
+    return find_by_name(asked, kernelbench=access.kernelbench, tritonbench=access.tritonbench)
 
 
 def read_source(asked: str, access: Access) -> str:

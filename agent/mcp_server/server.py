@@ -17,7 +17,7 @@ from mcp_types import CallToolResult, InputRequiredResult
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.mcp_server.answers import Answer
 from kernelwright.agent.mcp_server.judging import ServerJudge
-from kernelwright.agent.mcp_server.tools import Tools, answered
+from kernelwright.agent.mcp_server.tools import Tools, tool_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ class KernelServer(MCPServer[Any]):
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             left = self._judging.budget.left()
-            return answered(Answer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True)
+            return tool_result(Answer(verdict_id=None, budget=left, error=_refusal(name, error)), failed=True)
 
 
 def serve_stdio(judging: ServerJudge, version: str) -> None:

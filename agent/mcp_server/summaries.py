@@ -60,7 +60,7 @@ def speed_interval(profile: ProfileResult | None, baseline: str) -> tuple[float 
     return low, other.high / profile.candidate.low
 
 
-def described(question: Question, report: Report, baseline: str = "eager") -> dict[str, Any]:
+def verdict_fields(question: Question, report: Report, baseline: str = "eager") -> dict[str, Any]:
     """The fields of a `VerdictAnswer` that a report decides."""
     stage = report.correctness or report.interpreted
     own = report.own_work or (stage.own_work if stage else None)

@@ -53,7 +53,7 @@ CONTRACT = (
 )
 
 
-def answered(answer: Answer, failed: bool = False) -> CallToolResult:
+def tool_result(answer: Answer, failed: bool = False) -> CallToolResult:
     """An answer as MCP has it: structured, and the same as compact JSON for clients that show text.
 
     Fields that say nothing are left out of both; `answers.py` has the model of each.
@@ -84,11 +84,11 @@ class Tools:
         limit: Annotated[int, Field(ge=1, le=500)] = 100,
     ) -> CallToolResult:
         """List the problems of the catalogue by name, title and family; with a query the nearest first."""
-        from kernelwright.agent.problems.finding import catalogue, nearest
+        from kernelwright.agent.problems.finding import catalogue, nearest_problems
 
-        found = nearest(query, limit) if query.strip() else catalogue()[:limit]
+        found = nearest_problems(query, limit) if query.strip() else catalogue()[:limit]
         lines = tuple(ProblemLine(name=one.name, title=one.title, family=one.family) for one in found)
-        return answered(
+        return tool_result(
             ProblemsAnswer(verdict_id=None, budget=self._judging.budget.left(), problems=lines, total=len(catalogue()))
         )
 
@@ -98,10 +98,10 @@ class Tools:
         try:
             found = find_problem(problem, self._judging.access)
         except (InputError, ProblemError, OSError) as error:
-            return answered(
+            return tool_result(
                 ProblemAnswer(verdict_id=None, budget=left, error=" ".join(str(error).split())), failed=True
             )
-        return answered(
+        return tool_result(
             ProblemAnswer(
                 verdict_id=None,
                 budget=left,
@@ -204,10 +204,10 @@ class Tools:
             name = find_problem(problem, self._judging.access).name if problem.strip() else ""
             lines, total = self._judging.history.newest(name, limit)
         except (InputError, ProblemError, InfrastructureError, OSError) as error:
-            return answered(
+            return tool_result(
                 HistoryAnswer(verdict_id=None, budget=left, error=" ".join(str(error).split())), failed=True
             )
-        return answered(HistoryAnswer(verdict_id=None, budget=left, verdicts=tuple(lines), total=total))
+        return tool_result(HistoryAnswer(verdict_id=None, budget=left, verdicts=tuple(lines), total=total))
 
     async def _ask(self, asked: JudgeRequest) -> CallToolResult:
         begun = await asyncio.to_thread(self._judging.submit, asked)
@@ -224,4 +224,4 @@ class Tools:
 
 
 def _told(answer: VerdictAnswer) -> CallToolResult:
-    return answered(answer, failed=answer.state in (AnswerState.REFUSED, AnswerState.FAILED))
+    return tool_result(answer, failed=answer.state in (AnswerState.REFUSED, AnswerState.FAILED))

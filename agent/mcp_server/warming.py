@@ -34,7 +34,7 @@ def warm(evaluator: Evaluator) -> None:
 
     Raises InfrastructureError where this machine cannot make a verdict.
     """
-    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.problems.finding import find_by_name
     from kernelwright.tools.pipeline import Options
 
-    evaluator.evaluate(find(PROBLEM), CANDIDATE, Options(sizes=1, profile=False, torch_compile=False))
+    evaluator.evaluate(find_by_name(PROBLEM), CANDIDATE, Options(sizes=1, profile=False, torch_compile=False))

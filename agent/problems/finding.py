@@ -16,15 +16,15 @@ from kernelwright.agent.problems.reading import aliases, read_problem, read_text
 from kernelwright.tools.problem import Problem, ProblemError
 
 CATALOGUE = Path(__file__).parent / "catalogue"
-SUITES = ("catalogue", "kernelbench", "tritonbench-t")
-CHECKOUTS = {
-    "kernelbench": kernelbench_suite.PUBLISHED,
+SUITE_NAMES = ("catalogue", "kernelbench", "tritonbench-t")
+CHECKOUT_URLS = {
+    "kernelbench": kernelbench_suite.CHECKOUT_URL,
     "tritonbench-t": "https://github.com/thunlp/TritonBench",
 }
 """Where the suites that do not ship with this package are published."""
 
 
-def find(
+def find_by_name(
     name_or_path: str | Path, *, kernelbench: str | Path | None = None, tritonbench: str | Path | None = None
 ) -> Problem:
     """`fused softmax`, `model.py`, `kernelbench:1/23` or `tritonbench-t:softmax_log`.
@@ -45,7 +45,7 @@ def find(
     named = asked.removeprefix("catalogue:")
     if (own := CATALOGUE / f"{'_'.join(named.lower().split())}.py").is_file():
         return read_problem(own, own.stem, "catalogue")
-    if meant := matching.best(named, _names()):
+    if meant := matching.best_match(named, _names()):
         return _catalogue()[meant]
     raise ProblemError(_unknown(asked))
 
@@ -55,17 +55,17 @@ def catalogue() -> list[Problem]:
     return sorted(_catalogue().values(), key=lambda p: (p.family, p.name))
 
 
-def near(name: str, n: int = 5) -> list[str]:
+def nearest_names(name: str, n: int = 5) -> list[str]:
     """Names of the catalogue that are nearest to a text, whether or not one is near enough."""
-    return matching.near(name, _names(), n)
+    return matching.nearest_names(name, _names(), n)
 
 
-def nearest(name: str, n: int = 5) -> list[Problem]:
+def nearest_problems(name: str, n: int = 5) -> list[Problem]:
     """The problems of those names, the nearest first."""
-    return [_catalogue()[found] for found in near(name, n)]
+    return [_catalogue()[found] for found in nearest_names(name, n)]
 
 
-def suite(name: str, path: str | Path | None = None, level: int | None = None) -> list[Problem]:
+def load_suite(name: str, path: str | Path | None = None, level: int | None = None) -> list[Problem]:
     """All problems of `catalogue`, `kernelbench` (levels 1 to 3 unless a level is given), `tritonbench-t`, or of a
     folder of files.
 
@@ -78,14 +78,17 @@ def suite(name: str, path: str | Path | None = None, level: int | None = None) -
     if name in ("kernelbench", "tritonbench-t"):
         if folder is None:
             raise ProblemError(
-                f"the suite {name} needs the path of its checkout: git clone {CHECKOUTS[name]}, then give --path FOLDER"
+                f"the suite {name} needs the path of its checkout: git clone {CHECKOUT_URLS[name]}, "
+                "then give --path FOLDER"
             )
         return kernelbench_suite.suite(folder, level) if name == "kernelbench" else tritonbench_suite.suite(folder)
     if folder is None and not Path(name).expanduser().is_dir():
-        raise ProblemError(f"unknown suite {name!r}: choose {', '.join(SUITES)}, or give a folder of problem files")
+        raise ProblemError(
+            f"unknown suite {name!r}: choose {', '.join(SUITE_NAMES)}, or give a folder of problem files"
+        )
     folder = folder or Path(name).expanduser()
     if kind := _checkout(folder):
-        return suite(kind, folder, level)
+        return load_suite(kind, folder, level)
     return _folder(folder)
 
 
@@ -136,7 +139,8 @@ def _names() -> dict[str, tuple[str, ...]]:
 def _unknown(asked: str) -> str:
     if Path(asked).is_dir():
         return f"{asked} is a folder: name one of its .py files"
-    return f"no problem {asked!r} in the catalogue: near ones are {', '.join(near(asked))} (agent problems lists all)"
+    near = ", ".join(nearest_names(asked))
+    return f"no problem {asked!r} in the catalogue: near ones are {near} (agent problems lists all)"
 
 
 def _path(given: str | Path | None) -> Path | None:

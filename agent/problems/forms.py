@@ -29,14 +29,16 @@ from kernelwright.agent.problems.tritonbench_cases import (
     NotAProblem,
     OffDevice,
     arguments_of,
-    loaded,
+    names_loaded_by,
+    names_stored_by,
     statements_needed,
-    stored,
 )
 from kernelwright.tools.problem import ProblemError, parse
 
-NEEDED = ("Model", "get_inputs", "get_init_inputs")
-INPUTS = re.compile(r"(get_|make_|create_)?(example|sample|dummy|test)?_?(inputs?|args|data)$", re.IGNORECASE)
+REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
+INPUT_FUNCTION_NAME = re.compile(
+    r"(get_|make_|create_)?(example|sample|dummy|test)?_?(inputs?|args|data)$", re.IGNORECASE
+)
 """Names of inputs, and of functions that make them."""
 
 
@@ -55,14 +57,14 @@ class _Parts:
     """Classes with a forward."""
 
 
-def completed(source: str) -> str:
+def complete_reference(source: str) -> str:
     """The same text where it has the form, or where nothing tells how to complete it; else the reference that is meant.
 
     Raises ProblemError where it is not Python.
     """
     tree = parse(source)
     names = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-    if all(name in names for name in NEEDED):
+    if all(name in names for name in REQUIRED_NAMES):
         return _with_defaults(source, tree)
     parts = _parts(tree)
     if "ModelNew" in names:  # an answer, no question
@@ -77,7 +79,7 @@ def completed(source: str) -> str:
 def is_problem(source: str) -> bool:
     """Whether a text is a reference, or can be completed to one."""
     try:
-        tree = parse(completed(source))
+        tree = parse(complete_reference(source))
     except ProblemError:
         return True
     found = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
@@ -174,7 +176,7 @@ def _init_inputs(module: ast.ClassDef, build: tuple[ast.Call, list[ast.stmt]] | 
     call, before = build
     if (values := in_order(call, init)) is None:
         return None
-    lines = _making(before, {n for v in values for n in loaded(v)})
+    lines = _making(before, {n for v in values for n in names_loaded_by(v)})
     lines.append(f"return [{', '.join(map(ast.unparse, values))}]")
     return "def get_init_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
 
@@ -182,20 +184,20 @@ def _init_inputs(module: ast.ClassDef, build: tuple[ast.Call, list[ast.stmt]] | 
 def _given_inputs(parts: _Parts) -> str | None:
     """get_inputs from a function or a name that says that it holds inputs."""
     for name, function in parts.functions.items():
-        if INPUTS.match(name) and not len(function.args.args) - len(function.args.defaults):
+        if INPUT_FUNCTION_NAME.match(name) and not len(function.args.args) - len(function.args.defaults):
             return f"def get_inputs():\n    made = {name}()\n    " + _LISTED
     for run in parts.runs:
         for place, statement in enumerate(run):
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 value = OffDevice().visit(statement.value)
-                named = INPUTS.match(statement.targets[0].id)
+                named = INPUT_FUNCTION_NAME.match(statement.targets[0].id)
                 if named and isinstance(value, ast.Tuple | ast.List | ast.Call | ast.Dict):
                     return _inputs_of(run[:place], value)
     return None
 
 
 def _inputs_of(before: list[ast.stmt], value: ast.expr) -> str:
-    lines = _making(before, loaded(value))
+    lines = _making(before, names_loaded_by(value))
     if isinstance(value, ast.Dict):
         value = ast.List(list(value.values), ast.Load())
     if isinstance(value, ast.Tuple | ast.List):
@@ -213,7 +215,7 @@ _LISTED = (
 
 def _called_inputs(parts: _Parts, own: list[_Build], forward: ast.FunctionDef | None) -> str | None:
     """get_inputs from the first call of a module that these calls build."""
-    instances = {n for run, call, _ in own for s in run if call in ast.walk(s) for n in stored(s)}
+    instances = {n for run, call, _ in own for s in run if call in ast.walk(s) for n in names_stored_by(s)}
     builds = [call for _, call, _ in own]
     for run in parts.runs:
         for call, before in _calls(run, instances, builds):
@@ -221,8 +223,8 @@ def _called_inputs(parts: _Parts, own: list[_Build], forward: ast.FunctionDef | 
             if not given:
                 continue
             values = [OffDevice().visit(a) for a in given]
-            kept = [s for s in before if not (stored(s) & instances)]
-            lines = _making(kept, {n for v in values for n in loaded(v)})
+            kept = [s for s in before if not (names_stored_by(s) & instances)]
+            lines = _making(kept, {n for v in values for n in names_loaded_by(v)})
             lines.append(f"return [{', '.join(map(ast.unparse, values))}]")
             return "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
     return None
@@ -246,8 +248,11 @@ def _runs(statement: ast.stmt) -> bool:
 
 def _of_function(source: str, parts: _Parts, names: set[str]) -> str | None:
     """A function as the forward of a module without weights."""
-    plain = {n: f for n, f in parts.functions.items() if not (n.startswith(("test", "_", "get_")) or INPUTS.match(n)
-             or n == "main")}  # fmt: skip
+    plain = {
+        name: function
+        for name, function in parts.functions.items()
+        if not (name.startswith(("test", "_", "get_")) or INPUT_FUNCTION_NAME.match(name) or name == "main")
+    }
     if not plain or names & {"Model"}:
         return None
     text = _without_runs(source, parts, set())
@@ -264,7 +269,7 @@ def _of_function(source: str, parts: _Parts, names: set[str]) -> str | None:
         for call, before in _calls(run, set(plain)):
             case = Case(OffDevice().visit(call), tuple(before))
             inputs, made = arguments_of(case, plain[ast.unparse(call.func)])
-            lines = _making(before, {n for v in inputs.values() for n in loaded(v)})
+            lines = _making(before, {n for v in inputs.values() for n in names_loaded_by(v)})
             lines.append(f"return [{', '.join(map(ast.unparse, inputs.values()))}]")
             drawn = "def get_inputs():\n" + textwrap.indent("\n".join(lines), "    ")
             return _joined(imported + text, [_model(list(inputs), ast.unparse(made)), drawn, inits])
@@ -288,9 +293,9 @@ def _without_runs(source: str, parts: _Parts, used: set[str]) -> str:
         guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
         if guard or (isinstance(statement, ast.Expr) and _runs(statement)):
             gone.append(statement)
-        elif isinstance(statement, ast.Assign) and loaded(statement) & called:
+        elif isinstance(statement, ast.Assign) and names_loaded_by(statement) & called:
             gone.append(statement)
-            called |= stored(statement)
+            called |= names_stored_by(statement)
     for node in gone:
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
         for number in range(first - 1, node.end_lineno or first):

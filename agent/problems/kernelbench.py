@@ -12,7 +12,7 @@ from kernelwright.agent.problems.reading import problem_of, read_text
 from kernelwright.tools.problem import Problem, ProblemError
 
 PREFIX = "kernelbench:"
-PUBLISHED = "https://github.com/ScalingIntelligence/KernelBench"
+CHECKOUT_URL = "https://github.com/ScalingIntelligence/KernelBench"
 USUAL_LEVELS = (1, 2, 3)
 """What a suite is without a level: level 4 downloads models."""
 COLUMNS = ("code", "level", "name", "problem_id")
@@ -46,7 +46,7 @@ def find(asked: str, path: Path | None) -> Problem:
     if numbered:
         found = next((e for e in there if e.number == int(numbered[1])), None)
     else:
-        meant = matching.best(rest, {e.stem: (_words(e.stem),) for e in there})
+        meant = matching.best_match(rest, {e.stem: (_words(e.stem),) for e in there})
         found = next((e for e in there if e.stem == meant), None)
     if found is None:
         raise ProblemError(f"no problem {PREFIX}{asked}: {_advice(rest, level, there)}")
@@ -127,7 +127,7 @@ def _words(stem: str) -> str:
 def _given(path: Path | None) -> Path:
     if path is None:
         raise ProblemError(
-            f"a KernelBench problem needs its checkout: git clone {PUBLISHED}, then give --kernelbench FOLDER"
+            f"a KernelBench problem needs its checkout: git clone {CHECKOUT_URL}, then give --kernelbench FOLDER"
         )
     return path
 
@@ -136,4 +136,4 @@ def _advice(rest: str, level: int, there: list[Entry]) -> str:
     if rest.isdigit():
         return f"level {level} has {len(there)} problems, {there[0].number} to {there[-1].number}"
     names = {f"{level}/{e.stem}": (_words(e.stem),) for e in there}
-    return "near ones are " + ", ".join(matching.near(rest, names))
+    return "near ones are " + ", ".join(matching.nearest_names(rest, names))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-MIN_LIKENESS = 78.0
+MIN_SIMILARITY_PERCENT = 78.0
 """Least likeness, of 100, at which a name is taken for another."""
 
 _FILLERS = frozenset(
@@ -48,7 +48,7 @@ _SPELLINGS = (
 )
 
 
-def key(text: str) -> str:
+def normalise_name(text: str) -> str:
     """Lower case, words apart, without fillers, one spelling: "Fused LayerNorm kernel" is "layer norm"."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text)
     words = re.sub(r"[^a-z0-9]+", " ", apart.lower()).strip()
@@ -58,36 +58,41 @@ def key(text: str) -> str:
     return " ".join(kept)
 
 
-def likeness(one: str, other: str) -> float:
+def similarity_of_keys(one: str, other: str) -> float:
     """0 to 100, of two keys."""
     from rapidfuzz import fuzz
 
     if set(re.findall(r"\d+", one)) != set(re.findall(r"\d+", other)):
-        return 0.9 * min(MIN_LIKENESS, fuzz.ratio(one, other))
+        return 0.9 * min(MIN_SIMILARITY_PERCENT, fuzz.ratio(one, other))
     return max(fuzz.ratio(one.replace(" ", ""), other.replace(" ", "")), fuzz.token_sort_ratio(one, other))
 
 
-def ranked(asked: str, names: Mapping[str, Iterable[str]]) -> list[tuple[float, str]]:
+def rank_names(asked: str, names: Mapping[str, Iterable[str]]) -> list[tuple[float, str]]:
     """Every name with the likeness of its best synonym, the likest first; equally like ones in the order given."""
-    wanted = key(asked)
-    scored = [(max(likeness(wanted, key(s)) for s in (name, *synonyms)), name) for name, synonyms in names.items()]
+    wanted = normalise_name(asked)
+    scored = [
+        (max(similarity_of_keys(wanted, normalise_name(s)) for s in (name, *synonyms)), name)
+        for name, synonyms in names.items()
+    ]
     return sorted(scored, key=lambda pair: -pair[0])
 
 
-def best(asked: str, names: Mapping[str, Iterable[str]]) -> str | None:
+def best_match(asked: str, names: Mapping[str, Iterable[str]]) -> str | None:
     """The name that was meant, or None where none is like enough."""
-    order = ranked(asked, names)
-    return order[0][1] if order and order[0][0] >= MIN_LIKENESS else None
+    order = rank_names(asked, names)
+    return order[0][1] if order and order[0][0] >= MIN_SIMILARITY_PERCENT else None
 
 
-def near(asked: str, names: Mapping[str, Iterable[str]], count: int = 5) -> list[str]:
+def nearest_names(asked: str, names: Mapping[str, Iterable[str]], count: int = 5) -> list[str]:
     """The nearest names, whole words in common counting too."""
-    wanted = key(asked)
-    scores = {n: max(_loose(wanted, key(s)) for s in (n, *synonyms)) for n, synonyms in names.items()}
+    wanted = normalise_name(asked)
+    scores = {
+        n: max(_word_overlap_score(wanted, normalise_name(s)) for s in (n, *synonyms)) for n, synonyms in names.items()
+    }
     return sorted(scores, key=lambda n: -scores[n])[:count]
 
 
-def _loose(one: str, other: str) -> float:
+def _word_overlap_score(one: str, other: str) -> float:
     from rapidfuzz import fuzz
 
-    return 0.7 * likeness(one, other) + 0.3 * fuzz.token_set_ratio(one, other)
+    return 0.7 * similarity_of_keys(one, other) + 0.3 * fuzz.token_set_ratio(one, other)

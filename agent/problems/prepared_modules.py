@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kernelwright.agent.problems.tritonbench_cases import stored
+from kernelwright.agent.problems.tritonbench_cases import names_stored_by
 
 MODES = frozenset({"eval", "train", "half", "bfloat16", "float", "double", "requires_grad_"})
 """Methods of a module that say how it computes. `cuda` and `cpu` are not: the judge says where a module lives."""
@@ -20,7 +20,7 @@ def preparations(run: list[ast.stmt], build: ast.Call) -> list[str]:
     if at is None:
         return []
     found = list(_chained(run[at], build))
-    names = stored(run[at])
+    names = names_stored_by(run[at])
     for statement in run[at + 1 :]:
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
-from kernelwright.agent.problems.forms import completed
+from kernelwright.agent.problems.forms import complete_reference
 from kernelwright.tools.problem import Problem, ProblemError, check_form, inner_integers, module_integers, parse
 
 MAX_REFERENCE_BYTES = 2 << 20
@@ -36,7 +36,7 @@ def read_problem(path: Path, name: str = "", suite: str = "file") -> Problem:
     """
     text, name = read_text(path), name or path.name
     try:
-        return problem_of(completed(text), name, suite)
+        return problem_of(complete_reference(text), name, suite)
     except ProblemError as error:
         raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
 

@@ -14,11 +14,18 @@ from collections.abc import Iterable, Iterator
 from kernelwright.policies.base import Value
 from kernelwright.tools.problem import Problem, ProblemError, parse
 
-MAKES_INPUTS = frozenset({"get_inputs", "get_init_inputs"})
+INPUT_FUNCTIONS = frozenset({"get_inputs", "get_init_inputs"})
 """Functions of a reference whose calls are no work of it."""
-ARITHMETIC = {ast.MatMult: "matmul", ast.Pow: "pow", ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
+ARITHMETIC_OPERATORS = {
+    ast.MatMult: "matmul",
+    ast.Pow: "pow",
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+}
 SYNONYMS = {"layernorm": "layer_norm", "rmsnorm": "rms_norm", **dict.fromkeys(("mm", "bmm", "mv", "addmm"), "matmul")}
-NO_WORK = frozenset([
+OPERATORS_WITHOUT_WORK = frozenset([
     "append", "arange", "bool", "buffer", "clone", "contiguous", "copy", "detach", "device", "dim", "double",
     "empty", "empty_like", "expand", "extend", "eye", "flatten", "float", "format", "full", "full_like", "half",
     "init_weights", "int", "items", "kaiming_normal", "kaiming_uniform", "keys", "len", "long", "manual_seed",
@@ -45,14 +52,14 @@ def operators_of(source: str) -> frozenset[str]:
     `layer_norm`. Raises ProblemError where the text is not Python.
     """
     tree = parse(source)
-    bodies = [node for node in tree.body if getattr(node, "name", "") not in MAKES_INPUTS]
+    bodies = [node for node in tree.body if getattr(node, "name", "") not in INPUT_FUNCTIONS]
     found = {name for body in bodies for node in ast.walk(body) for name in _names(node)}
-    return frozenset(name for name in found if name not in NO_WORK and not name.startswith("__"))
+    return frozenset(name for name in found if name not in OPERATORS_WITHOUT_WORK and not name.startswith("__"))
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-        yield ARITHMETIC[type(node.op)]
+    if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC_OPERATORS:
+        yield ARITHMETIC_OPERATORS[type(node.op)]
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return
     root = node.func.value
@@ -60,10 +67,10 @@ def _names(node: ast.AST) -> Iterator[str]:
         root = root.value
     if isinstance(root, ast.Name) and root.id == "self":
         return  # a layer of its own, which its construction names
-    yield _plain(node.func.attr)
+    yield _plain_operator_name(node.func.attr)
 
 
-def _plain(name: str) -> str:
+def _plain_operator_name(name: str) -> str:
     """`BatchNorm2d` and `batch_norm` are one, as are `GELU` and `gelu`, `add_` and `add`."""
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     apart = apart if apart.startswith("__") else apart.rstrip("_")

@@ -33,15 +33,18 @@ def find(asked: str, path: Path | None) -> Problem:
     if case and not (case.isdigit() and int(case)):
         raise ProblemError(f"{PREFIX}{asked}: after # comes the number of a call in the operator's test, from 1")
     files = {f.stem: f for f in _files(path)}
-    meant = name if name in files else matching.best(name, dict.fromkeys(files, ()))
+    meant = name if name in files else matching.best_match(name, dict.fromkeys(files, ()))
     if meant is None:
-        near = ", ".join(matching.near(name, dict.fromkeys(files, ())))
+        near = ", ".join(matching.nearest_names(name, dict.fromkeys(files, ())))
         raise ProblemError(f"no operator {name!r} in {path}: near ones are {near}")
     return _problem(files[meant], int(case) if case else None, _titles(path).get(meant, ""))
 
 
 def suite(path: Path) -> list[Problem]:
-    """Every operator that can be a problem. `refused` has the others. Raises ProblemError where there are none."""
+    """Returns every operator that can be a problem; `refused_operators` has the others.
+
+    Raises ProblemError where there are none.
+    """
     return _read(path)[0]
 
 
@@ -50,7 +53,7 @@ def is_checkout(path: Path) -> bool:
     return any(f.name == FOLDER and f.is_dir() for f in _folders(path))
 
 
-def refused(path: Path) -> dict[str, str]:
+def refused_operators(path: Path) -> dict[str, str]:
     """Operators that cannot be a problem, each with the reason."""
     return _read(path)[1]
 

@@ -52,7 +52,7 @@ def convert(text: str, stem: str, number: int | None = None) -> str:
     parts = _FENCE.split(text)
     if len(parts) < 2:
         raise NotAProblem("the file has no line of # between the operator and its test")
-    operator, test = (_parsed(part) for part in (parts[0], "\n".join(parts[1:])))
+    operator, test = (_parse_operator_and_test(part) for part in (parts[0], "\n".join(parts[1:])))
     names = {n.name: n for n in operator.body if isinstance(n, ast.FunctionDef)}
     cases = list(_cases(test, stem, names))
     if number is not None and number > len(cases):
@@ -62,13 +62,13 @@ def convert(text: str, stem: str, number: int | None = None) -> str:
     reasons: list[str] = []
     for case in cases if number is None else [cases[number - 1]]:
         try:
-            return _written(parts[0], _around(test, stem), names, case)
+            return _write_reference(parts[0], _code_around_tests(test, stem), names, case)
         except NotAProblem as error:
             reasons.append(str(error))
     raise NotAProblem(reasons[0])
 
 
-def _parsed(text: str) -> ast.Module:
+def _parse_operator_and_test(text: str) -> ast.Module:
     try:
         return parse_module(text)
     except SyntaxError as error:
@@ -89,7 +89,7 @@ def _calls(statement: ast.stmt, called: set[str]) -> list[ast.Call]:
     return [c for c in calls if isinstance(c.func, ast.Name) and c.func.id in called]
 
 
-def _around(test: ast.Module, stem: str) -> list[ast.stmt]:
+def _code_around_tests(test: ast.Module, stem: str) -> list[ast.stmt]:
     """What the test needs round it: imports, constants, classes; not the tests themselves, nor an import of the
     operator.
     """
@@ -123,7 +123,7 @@ def _is_device(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "device"
 
 
-def _written(operator: str, around: list[ast.stmt], names: dict[str, ast.FunctionDef], case: Case) -> str:
+def _write_reference(operator: str, around: list[ast.stmt], names: dict[str, ast.FunctionDef], case: Case) -> str:
     """The whole reference as text."""
     function = names[case.call.func.id] if isinstance(case.call.func, ast.Name) else None
     assert function is not None
@@ -136,7 +136,7 @@ def _written(operator: str, around: list[ast.stmt], names: dict[str, ast.Functio
     if any(isinstance(a, ast.Starred) for a in case.call.args) or any(k.arg is None for k in case.call.keywords):
         raise NotAProblem("its test passes arguments as *args or **kwargs")
     inputs, call = arguments_of(case, function)
-    needed = statements_needed(case.before, {n for value in inputs.values() for n in loaded(value)})
+    needed = statements_needed(case.before, {n for value in inputs.values() for n in names_loaded_by(value)})
     drawn = [ast.unparse(ast.fix_missing_locations(s)) for s in needed]
     drawn.append(f"return [{', '.join(ast.unparse(value) for value in inputs.values())}]")
     pieces = [
@@ -190,8 +190,8 @@ def _plain(value: ast.expr, before: tuple[ast.stmt, ...]) -> ast.expr | None:
     more.
     """
     if isinstance(value, ast.Name):
-        made = [s.value for s in before if isinstance(s, ast.Assign) and stored(s) == {value.id}]
-        touched = [s for s in before if value.id in stored(s)]
+        made = [s.value for s in before if isinstance(s, ast.Assign) and names_stored_by(s) == {value.id}]
+        touched = [s for s in before if value.id in names_stored_by(s)]
         return _plain(made[0], ()) if len(made) == len(touched) == 1 else None
     allowed = (ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.unaryop, ast.expr_context, ast.Attribute, ast.Name)
     size = isinstance(value, ast.Call) and ast.unparse(value.func) == "torch.Size"
@@ -215,17 +215,17 @@ def statements_needed(before: tuple[ast.stmt, ...], needed: set[str]) -> list[as
     """The statements on which names depend, in order. Raises NotAProblem for a loop or a condition among them."""
     kept: list[ast.stmt] = []
     for statement in reversed(before):
-        if not stored(statement) & needed:
+        if not names_stored_by(statement) & needed:
             continue
         if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr):
             kind = _KINDS.get(type(statement), type(statement).__name__.lower())
             raise NotAProblem(f"its inputs are made by {kind} inside the test")
         kept.append(statement)
-        needed = needed | loaded(statement)
+        needed = needed | names_loaded_by(statement)
     return kept[::-1]
 
 
-def stored(statement: ast.stmt) -> set[str]:
+def names_stored_by(statement: ast.stmt) -> set[str]:
     """Names that a statement makes or changes: assigned to, written into, or called with a method in place
     (`x.fill_(0)`).
     """
@@ -245,6 +245,6 @@ def _root(node: ast.expr) -> set[str]:
     return {node.id} if isinstance(node, ast.Name) else set()
 
 
-def loaded(node: ast.AST) -> set[str]:
+def names_loaded_by(node: ast.AST) -> set[str]:
     """Returns the names that a piece of a syntax tree reads."""
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

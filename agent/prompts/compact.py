@@ -23,7 +23,7 @@ def compact_reference(source: str) -> str:
     usual names, written as `ast.unparse` does.
     """
     tree = parse(source)
-    tree = _Usual(_imported(tree)).visit(tree)
+    tree = _Usual(_torch_aliases(tree)).visit(tree)
     tree.body = [node for node in tree.body if not _is_left_out(node)]
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Module) and _has_docstring(node):
@@ -31,7 +31,7 @@ def compact_reference(source: str) -> str:
     return ast.unparse(tree)
 
 
-def _imported(tree: ast.Module) -> dict[str, str]:
+def _torch_aliases(tree: ast.Module) -> dict[str, str]:
     """The names that torch's modules go by in this file -> their usual ones."""
     found: dict[str, str] = {}
     for node in tree.body:

@@ -8,11 +8,11 @@ from kernelwright.agent.loop.stopping import PROGRESS_SPEEDUP
 from kernelwright.policies.base import Value
 from kernelwright.tools.report import CorrectnessResult, KernelResources, Report, Timing
 
-ERROR_NOISE = 2.0
+ERROR_NOISE_FACTOR = 2.0
 """The worst error ratio moves from one draw of inputs to the next: what is within this factor is the same."""
 
 
-class Aspect(StrEnum):
+class VerdictAspect(StrEnum):
     """What of a verdict changed."""
 
     VERDICT = "verdict"
@@ -29,54 +29,54 @@ class Aspect(StrEnum):
     SPEEDUP = "speedup"
 
 
-class Change(Value):
+class VerdictChange(Value):
     """One aspect of a verdict that is not what it was."""
 
-    aspect: Aspect
+    aspect: VerdictAspect
     was: str
     now: str
     of: str = ""
     """The kernel or the target, where it is about one."""
 
 
-class Drift(Value):
+class VerdictDrift(Value):
     """From the stored verdict to today's."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[VerdictChange, ...] = ()
     note: str = ""
     """What could not be compared, and why."""
 
     @property
     def verdict_changed(self) -> bool:
         """Whether the verdict or its fault is another one: figures alone do not count."""
-        return any(change.aspect in (Aspect.VERDICT, Aspect.FAULT) for change in self.changes)
+        return any(change.aspect in (VerdictAspect.VERDICT, VerdictAspect.FAULT) for change in self.changes)
 
 
-def drift(was: Report, now: Report) -> Drift:
+def compare_reports(was: Report, now: Report) -> VerdictDrift:
     """Rung and error only of verdicts from the same kind of device; times only of the same GPU."""
     changes = [*_verdict(was, now), *_resources(was, now)]
     places = _place(was), _place(now)
     if was.judged_on and now.judged_on and places[0] != places[1]:
         note = f"judged on {places[1]} now and on {places[0]} then: rungs, errors and times do not compare"
-        return Drift(changes=tuple(changes), note=note)
+        return VerdictDrift(changes=tuple(changes), note=note)
     if was.rung is not now.rung:
-        changes.append(Change(aspect=Aspect.RUNG, was=was.rung, now=now.rung))
-    return Drift(changes=(*changes, *_error(was, now), *_speed(was, now)))
+        changes.append(VerdictChange(aspect=VerdictAspect.RUNG, was=was.rung, now=now.rung))
+    return VerdictDrift(changes=(*changes, *_error(was, now), *_speed(was, now)))
 
 
 def _place(report: Report) -> str:
     return report.judged_on or "cpu"
 
 
-def _verdict(was: Report, now: Report) -> list[Change]:
+def _verdict(was: Report, now: Report) -> list[VerdictChange]:
     if was.correct != now.correct:
-        return [Change(aspect=Aspect.VERDICT, was=_said(was), now=_said(now))]
-    if _said(was) != _said(now):
-        return [Change(aspect=Aspect.FAULT, was=_said(was), now=_said(now))]
+        return [VerdictChange(aspect=VerdictAspect.VERDICT, was=_verdict_text(was), now=_verdict_text(now))]
+    if _verdict_text(was) != _verdict_text(now):
+        return [VerdictChange(aspect=VerdictAspect.FAULT, was=_verdict_text(was), now=_verdict_text(now))]
     return []
 
 
-def _said(report: Report) -> str:
+def _verdict_text(report: Report) -> str:
     """`correct`, `mismatch`, `cheat (cache)`."""
     failure = report.failure
     if report.correct or failure is None:
@@ -85,14 +85,14 @@ def _said(report: Report) -> str:
     return f"{name} ({failure.cheat})" if failure.cheat else name
 
 
-def _error(was: Report, now: Report) -> list[Change]:
+def _error(was: Report, now: Report) -> list[VerdictChange]:
     """Of right answers: how wrong a wrong one is depends on the draw."""
     if not (was.correct and now.correct):
         return []
     before, after = _worst(was.correctness or was.interpreted), _worst(now.correctness or now.interpreted)
-    if before is None or after is None or max(before, after) <= ERROR_NOISE * min(before, after):
+    if before is None or after is None or max(before, after) <= ERROR_NOISE_FACTOR * min(before, after):
         return []
-    return [Change(aspect=Aspect.ERROR, was=f"{before:.3g}", now=f"{after:.3g}")]
+    return [VerdictChange(aspect=VerdictAspect.ERROR, was=f"{before:.3g}", now=f"{after:.3g}")]
 
 
 def _worst(result: CorrectnessResult | None) -> float | None:
@@ -101,16 +101,18 @@ def _worst(result: CorrectnessResult | None) -> float | None:
     return max(1.0, *ratios) if ratios else None
 
 
-def _resources(was: Report, now: Report) -> list[Change]:
+def _resources(was: Report, now: Report) -> list[VerdictChange]:
     """Of the targets that both compiled for. The compiler is deterministic, so any difference counts."""
-    found: list[Change] = []
+    found: list[VerdictChange] = []
     for before in was.compiles:
         after = next((other for other in now.compiles if other.target == before.target), None)
         if after is None or not (before.passed and after.passed):
             continue
         old, new = _kernels(before.kernels), _kernels(after.kernels)
         if old.keys() != new.keys():
-            found.append(Change(aspect=Aspect.KERNELS, was=_names(old), now=_names(new), of=before.target))
+            found.append(
+                VerdictChange(aspect=VerdictAspect.KERNELS, was=_names(old), now=_names(new), of=before.target)
+            )
         found += [change for key in old.keys() & new.keys() for change in _kernel(old[key], new[key])]
     return found
 
@@ -123,38 +125,40 @@ def _names(kernels: dict[str, KernelResources]) -> str:
     return ", ".join(sorted(kernel.name for kernel in kernels.values())) or "none"
 
 
-def _kernel(was: KernelResources, now: KernelResources) -> list[Change]:
+def _kernel(was: KernelResources, now: KernelResources) -> list[VerdictChange]:
     measured = (
-        (Aspect.REGISTERS, was.registers, now.registers),
-        (Aspect.SPILLS, was.spills, now.spills),
-        (Aspect.SHARED, was.shared, now.shared),
+        (VerdictAspect.REGISTERS, was.registers, now.registers),
+        (VerdictAspect.SPILLS, was.spills, now.spills),
+        (VerdictAspect.SHARED, was.shared, now.shared),
     )
     return [
-        Change(aspect=aspect, was=str(before), now=str(after), of=was.name)
+        VerdictChange(aspect=aspect, was=str(before), now=str(after), of=was.name)
         for aspect, before, after in measured
         if before != after
     ]
 
 
-def _speed(was: Report, now: Report) -> list[Change]:
+def _speed(was: Report, now: Report) -> list[VerdictChange]:
     """Where the 95 % intervals lie apart, by more than what counts as progress elsewhere."""
     before, after = was.profile, now.profile
     if before is None or after is None or before.candidate is None or after.candidate is None:
         return []
     found = []
-    if _apart(before.candidate, after.candidate):
+    if _intervals_differ(before.candidate, after.candidate):
         times = f"{before.candidate.median:.4g} ms", f"{after.candidate.median:.4g} ms"
-        found.append(Change(aspect=Aspect.TIME, was=times[0], now=times[1]))
+        found.append(VerdictChange(aspect=VerdictAspect.TIME, was=times[0], now=times[1]))
     if (
         before.speedup
         and after.speedup
         and found
         and not 1 / PROGRESS_SPEEDUP <= after.speedup / before.speedup <= PROGRESS_SPEEDUP
     ):
-        found.append(Change(aspect=Aspect.SPEEDUP, was=f"{before.speedup:.3g}x", now=f"{after.speedup:.3g}x"))
+        found.append(
+            VerdictChange(aspect=VerdictAspect.SPEEDUP, was=f"{before.speedup:.3g}x", now=f"{after.speedup:.3g}x")
+        )
     return found
 
 
-def _apart(was: Timing, now: Timing) -> bool:
+def _intervals_differ(was: Timing, now: Timing) -> bool:
     slow, fast = max(was.median, now.median), min(was.median, now.median)
     return (was.high < now.low or now.high < was.low) and slow > fast * PROGRESS_SPEEDUP

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import computed_field
 
 from kernelwright.agent.databases import open_store
-from kernelwright.agent.interrupts import deferred
+from kernelwright.agent.interrupts import defer_interrupts
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.replay.rejudging import RewardsAgain, rewards_again
+from kernelwright.agent.replay.rejudging import RescoredRewards, rescore_rewards
 from kernelwright.agent.selecting import candidate_filter
 from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.policies.base import Value
@@ -53,7 +53,7 @@ class RecheckRequest(Value):
     """Candidates at most in this sitting."""
 
 
-class Changed(Value):
+class ChangedVerdict(Value):
     """One verdict that today's judge does not share."""
 
     candidate_id: int
@@ -97,10 +97,10 @@ class Rechecks(Value):
     """Not reached in this sitting."""
     only_on_a_gpu: int = 0
     """With a GPU's verdict, left as they are by a CPU."""
-    changed: tuple[Changed, ...] = ()
+    changed: tuple[ChangedVerdict, ...] = ()
     """In this sitting and in those before it."""
     not_judged: tuple[NotJudged, ...] = ()
-    rewards: tuple[RewardsAgain, ...] = ()
+    rewards: tuple[RescoredRewards, ...] = ()
     interrupted: bool = False
 
     @computed_field  # type: ignore[prop-decorator]
@@ -131,7 +131,7 @@ def recheck(asked: RecheckRequest, db: str | None, say: Callable[[str], None]) -
             e for e in store.candidates(chosen, order=Order.OLDEST, limit=None) if e.verdict and e.candidate.source_id
         ]
         on_gpu = asked.device != "cpu"
-        kept = [] if on_gpu else [e for e in entries if _place(e.verdict) == "gpu"]
+        kept = [] if on_gpu else [e for e in entries if _device_kind(e.verdict) == "gpu"]
         kept_ids = {e.candidate.id for e in kept}
         todo = [e for e in entries if e.candidate.id not in kept_ids and not _is_todays(e.verdict, on_gpu)]
         work = _Work(store, _jobs(todo, asked.limit), say)
@@ -151,11 +151,11 @@ def recheck(asked: RecheckRequest, db: str | None, say: Callable[[str], None]) -
         formulas, address = store.formulas(chosen), store.address
     if formulas and not interrupted:
         say("computing the rewards of the new verdicts")
-        found = found.with_(rewards=rewards_again(address, asked.run, formulas))
+        found = found.with_(rewards=rescore_rewards(address, asked.run, formulas))
     return found
 
 
-def _place(verdict: Verdict | None) -> str:
+def _device_kind(verdict: Verdict | None) -> str:
     """cpu, gpu, or neither where no kernel ran."""
     if verdict is None or not verdict.judged_on:
         return ""
@@ -166,7 +166,7 @@ def _is_todays(verdict: Verdict | None, on_gpu: bool) -> bool:
     """Whether this evaluator would only say the same again: on a GPU it says more than on a CPU."""
     if verdict is None or verdict.evaluator != evaluator_version():
         return False
-    return not (on_gpu and _place(verdict) == "cpu")
+    return not (on_gpu and _device_kind(verdict) == "cpu")
 
 
 def _jobs(entries: Sequence[Entry], limit: int | None) -> list[ProgramToJudge]:
@@ -185,7 +185,7 @@ def _evaluator(asked: RecheckRequest, say: Callable[[str], None]) -> Evaluator:
     from kernelwright.tools.pipeline import Evaluator
 
     say("starting the tools")
-    with deferred():
+    with defer_interrupts():
         import torch  # noqa: F401 (in the main thread, before others need it)
 
         return Evaluator(device=asked.device, workers=asked.workers)
@@ -307,34 +307,34 @@ def _best(turns: Sequence[Turn]) -> int | None:
     return ranked[max(ranked)].candidate_id if ranked else None
 
 
-def _changed(store: Store, entries: Sequence[Entry], on_gpu: bool) -> list[Changed]:
+def _changed(store: Store, entries: Sequence[Entry], on_gpu: bool) -> list[ChangedVerdict]:
     """Of those that this evaluator has judged by now: the verdict in force beside the last one of another evaluator."""
     found = []
     for entry in entries:
         verdicts = store.verdicts(entry.candidate.id)
         now = verdicts[-1]
         before = [v for v in verdicts[:-1] if v.evaluator != now.evaluator] or verdicts[:-1]
-        if not before or not _is_todays(now, on_gpu) or _said(before[-1]) == _said(now):
+        if not before or not _is_todays(now, on_gpu) or _verdict_text(before[-1]) == _verdict_text(now):
             continue
         was = before[-1]
-        why = f"was: {_explained(was)}" if now.correct else _explained(now)
-        found.append(Changed(
+        why = f"was: {_explain_change(was)}" if now.correct else _explain_change(now)
+        found.append(ChangedVerdict(
             candidate_id=entry.candidate.id, trajectory_id=entry.trajectory.id, turn=entry.candidate.turn + 1,
-            problem=entry.trajectory.problem, was=_said(was), now=_said(now), why=why, evaluator_then=was.evaluator,
-            evaluator_now=now.evaluator,
+            problem=entry.trajectory.problem, was=_verdict_text(was), now=_verdict_text(now), why=why,
+            evaluator_then=was.evaluator, evaluator_now=now.evaluator,
         ))  # fmt: skip
     return found
 
 
-def _said(verdict: Verdict) -> str:
+def _verdict_text(verdict: Verdict) -> str:
     """`correct`, `mismatch`, `cheat (cache)`."""
     if verdict.correct or verdict.fault is None:
         return "correct" if verdict.correct else "not correct"
     return f"{verdict.fault} ({verdict.cheat})" if verdict.cheat else str(verdict.fault)
 
 
-def _explained(verdict: Verdict) -> str:
-    return _line(f"ended at {verdict.rung}: {_said(verdict)}: {verdict.message}")
+def _explain_change(verdict: Verdict) -> str:
+    return _line(f"ended at {verdict.rung}: {_verdict_text(verdict)}: {verdict.message}")
 
 
 def _line(text: str) -> str:

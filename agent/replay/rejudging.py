@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelwright.agent.databases import open_store
-from kernelwright.agent.interrupts import deferred
+from kernelwright.agent.interrupts import defer_interrupts
 from kernelwright.agent.loop.run_verdicts import Judges, RunJudge
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.replay.replaying import JudgedAgain, Replayed, StoredVerdicts, replay
+from kernelwright.agent.replay.replaying import FreshVerdicts, ReplayResult, StoredVerdicts, replay
 from kernelwright.agent.selecting import candidate_filter, trajectory_id
 from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
-from kernelwright.store.connection.server import password_apart, without_password
+from kernelwright.store.connection.server import split_password, without_password
 from kernelwright.store.database import Store
 from kernelwright.store.models import Trajectory
 from kernelwright.store.records import TrajectoryFilter, Turn, fingerprint
@@ -49,7 +49,7 @@ class Replays(Value):
 
     run: str = ""
     """Empty for a single trajectory."""
-    trajectories: tuple[Replayed, ...]
+    trajectories: tuple[ReplayResult, ...]
     executed: bool
     tools: Environment | None = None
     """Of today, where they were run."""
@@ -96,7 +96,7 @@ def _evaluator(asked: ReplayRequest, say: Callable[[str], None]) -> Evaluator:
     from kernelwright.tools.pipeline import Evaluator
 
     say("starting the tools")
-    with deferred():
+    with defer_interrupts():
         import torch  # noqa: F401 (in the main thread, before others need it)
 
         return Evaluator(device=asked.device, workers=asked.workers)
@@ -113,12 +113,12 @@ class _Work:
         self._say, self._count = say, count
         self._lock = threading.Lock()
         self._todo: list[Trajectory] = []
-        self._done: dict[int, Replayed] = {}
+        self._done: dict[int, ReplayResult] = {}
         self._trouble: BaseException | None = None
         self._over = threading.Event()
         self.saved = 0
 
-    def all(self, rows: Sequence[Trajectory], at_once: int) -> tuple[list[Replayed], bool]:
+    def all(self, rows: Sequence[Trajectory], at_once: int) -> tuple[list[ReplayResult], bool]:
         """In their order; and whether Ctrl-C came. A second Ctrl-C leaves at once."""
         self._todo = list(reversed(rows))
         workers = WorkerThreads(self._next, self._do, self._over.set)
@@ -141,7 +141,7 @@ class _Work:
         with self._lock:
             return self._todo.pop() if self._todo and not self._over.is_set() else None
 
-    def _one(self, row: Trajectory) -> Replayed:
+    def _one(self, row: Trajectory) -> ReplayResult:
         saved: list[int] = []
 
         def tell(doing: str) -> None:
@@ -176,7 +176,7 @@ class _Work:
 
         told = Settings.of(row)
         judging = RunJudge(self._evaluator, Options(targets=told.targets, own_work=told.own_work))
-        return JudgedAgain(turns, row.id, judging, self._rescored_before, keep, tell)
+        return FreshVerdicts(turns, row.id, judging, self._rescored_before, keep, tell)
 
     def _rescored_before(self, turn: Turn) -> bool:
         """By these very tools, so that the rescoring of a run goes on where it was interrupted."""
@@ -189,7 +189,7 @@ class _Work:
 REWARDS_TIMEOUT_SECONDS = 3600.0
 
 
-class RewardsAgain(Value):
+class RescoredRewards(Value):
     """What became of one formula's rewards.
 
     Each is stored with its verdict, which names the evaluator that made it; those of earlier verdicts stay.
@@ -203,7 +203,7 @@ class RewardsAgain(Value):
     """Why they could not be computed."""
 
 
-def rewards_again(database: str, run: str | None, formulas: Sequence[str]) -> tuple[RewardsAgain, ...]:
+def rescore_rewards(database: str, run: str | None, formulas: Sequence[str]) -> tuple[RescoredRewards, ...]:
     """Scores the verdicts in force by every formula that scored any before.
 
     Those that are scored already are left as they are.
@@ -211,13 +211,13 @@ def rewards_again(database: str, run: str | None, formulas: Sequence[str]) -> tu
     return tuple(_one(database, run, formula) for formula in formulas)
 
 
-def _one(database: str, run: str | None, formula: str) -> RewardsAgain:
+def _one(database: str, run: str | None, formula: str) -> RescoredRewards:
     name, _, version = formula.partition("@")
     chosen = ["--run", run] if run is not None else []
     if "+" in version:
         again = f"rl rewards --db {without_password(database)} --reward FILE.json"
-        return RewardsAgain(formula=formula, note=f"its weights are in a file of yours: {again} computes them")
-    bare, secret = password_apart(database)
+        return RescoredRewards(formula=formula, note=f"its weights are in a file of yours: {again} computes them")
+    bare, secret = split_password(database)
     words = ["rewards", "--db", bare, "--reward", name, *chosen, "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "kernelwright.rl", *words], capture_output=True, text=True,
@@ -225,9 +225,9 @@ def _one(database: str, run: str | None, formula: str) -> RewardsAgain:
     )  # fmt: skip
     try:
         told = json.loads(done.stdout)
-        return RewardsAgain(formula=str(told["formula"]), stored=int(told["stored"]))
+        return RescoredRewards(formula=str(told["formula"]), stored=int(told["stored"]))
     except (ValueError, KeyError, TypeError):
         lines = done.stderr.strip().splitlines()
-        return RewardsAgain(
+        return RescoredRewards(
             formula=formula, note=lines[-1][:300] if lines else f"rl rewards ended with {done.returncode}"
         )

@@ -11,13 +11,13 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from kernelwright.agent.loop.attempts import Attempt, best_of
-from kernelwright.agent.loop.machine import TOOLS, State
+from kernelwright.agent.loop.machine import TOOL_STATES, State
 from kernelwright.agent.loop.run import Run
 from kernelwright.agent.loop.run_verdicts import Judges
 from kernelwright.agent.loop.search import NextTurn, Search
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, StopReason
-from kernelwright.agent.replay.drift import Drift, drift
+from kernelwright.agent.replay.drift import VerdictDrift, compare_reports
 from kernelwright.policies.base import Completion, Value
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.database import Store
@@ -27,7 +27,7 @@ from kernelwright.store.records import Turn
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Fault, Report, Rung, clean_text
 
-NO_BUDGETS = Budgets(turns=None)
+UNLIMITED_BUDGETS = Budgets(turns=None)
 """What was paid for once is not paid for again."""
 
 
@@ -54,10 +54,10 @@ class ReplayedTurn(Value):
     """What the machine of today would have done instead of what came next; empty where the same."""
     judged: bool = False
     """By today's tools, in this replay."""
-    drift: Drift = Drift()
+    drift: VerdictDrift = VerdictDrift()
 
 
-class Replayed(Value):
+class ReplayResult(Value):
     """A trajectory that was repeated."""
 
     trajectory_id: int
@@ -131,7 +131,7 @@ class StoredVerdicts:
         return 0.0
 
 
-class JudgedAgain:
+class FreshVerdicts:
     """Today's tools on the stored code, but for turns that belong to another trajectory, or that `known` has been
     told of.
     """
@@ -172,14 +172,14 @@ Judge = Callable[[Sequence[Turn]], Judges]
 
 def replay(
     store: Store, trajectory: Trajectory, scratch: Store, judge: Judge, say: Callable[[str], None] = lambda doing: None
-) -> Replayed:
+) -> ReplayResult:
     """One trajectory through the machine.
 
     Raises what the tools raise, and KeyboardInterrupt: nothing of `store` is changed here.
     """
     turns = history(store, trajectory)
     known = [turn for turn in turns if turn.report is not None and turn.completion is not None]
-    settings = Settings.of(trajectory).with_(budgets=NO_BUDGETS)
+    settings = Settings.of(trajectory).with_(budgets=UNLIMITED_BUDGETS)
     own = settings.aimed_search()
     course = RecordedSearch(known, _stop_of(trajectory), own)
     walked: dict[int, list[State]] = {}
@@ -196,13 +196,13 @@ def replay(
     )  # fmt: skip
     while known and run.state is not State.DONE:
         run.step()
-    judged = judges.judged if isinstance(judges, JudgedAgain) else set()
+    judged = judges.judged if isinstance(judges, FreshVerdicts) else set()
     shown = [
         _turn(known, run.attempts[: n + 1], walked.get(n, ()), course.departures.get(n, ""), n in judged)
         for n in range(len(known))
     ]
     best = run.best
-    return Replayed(
+    return ReplayResult(
         trajectory_id=trajectory.id, problem=trajectory.problem, policy=trajectory.policy,
         forked_from_id=trajectory.forked_from_id, stop_reason=trajectory.stop_reason or "", message=trajectory.message,
         turns=tuple(shown), unjudged=len(turns) - len(known),
@@ -223,7 +223,7 @@ def _note(walked: dict[int, list[State]], run: Run) -> None:
     """Which state the machine is in for which turn."""
     if run.state is State.DONE:
         return
-    turn = run.current.turn if run.state in TOOLS and run.current else len(run.attempts)
+    turn = run.current.turn if run.state in TOOL_STATES and run.current else len(run.attempts)
     states = walked.setdefault(turn, [])
     if not states or states[-1] is not run.state:
         states.append(run.state)
@@ -243,7 +243,8 @@ def _turn(
         fault=report.failure.fault if report.failure else None,
         message=_line(report.failure.message) if report.failure else "", speedup=report.speedup,
         repeats=None if attempt.repeats is None else turns[attempt.repeats].turn,
-        best=turns[best.turn].turn if best else None, departure=departure, judged=judged, drift=drift(stored, report),
+        best=turns[best.turn].turn if best else None, departure=departure, judged=judged,
+        drift=compare_reports(stored, report),
     )  # fmt: skip
 
 

@@ -14,11 +14,11 @@ from kernelwright.agent.judging.pool import ignore
 from kernelwright.agent.serving.requests import (
     TIMEOUT_SECONDS,
     WAIT_SECONDS,
-    Busy,
     JudgeServiceError,
+    ServiceBusy,
     Verdict,
-    pause,
-    read,
+    pause_seconds,
+    read_answer,
     submission_of,
     verdict_of,
 )
@@ -99,7 +99,7 @@ class JudgeClient:
         """Waits for the verdict of what was submitted. `progress` is told what it is at, now and then."""
         status = submitted
         while (verdict := verdict_of(status.model_copy(update={"known": submitted.known}))) is None:
-            progress(doing_of(status))
+            progress(describe_activity(status))
             status = self.status(submitted.verdict_id, wait=WAIT_SECONDS if progress is ignore else 1.0)
         return verdict
 
@@ -113,7 +113,7 @@ class JudgeClient:
             answer = stream.response
             if answer.status_code >= 400:
                 answer.read()
-                read(answer.status_code, answer.content, None, "GET", str(answer.url))
+                read_answer(answer.status_code, answer.content, None, "GET", str(answer.url))
             for event in stream:
                 yield event.event, event.data
 
@@ -134,14 +134,14 @@ class JudgeClient:
             answer = BatchAnswer.model_validate_json(
                 self._ask("POST", "/v1/batches", json={"submissions": [bodies[place] for place in now]})
             )
-            again = _taken(answer, now, found)
+            again = _without_submitted(answer, now, found)
             if not again:
                 deadline, tries = time.monotonic() + self._patience, 0
                 continue
             waiting = again + waiting
             deadline = time.monotonic() + self._patience if len(again) < len(now) else deadline
-            busy = Busy("the queue is full", answer.retry_after)
-            self._sleep(pause(tries, busy), deadline, busy)
+            busy = ServiceBusy("the queue is full", answer.retry_after)
+            self._sleep(pause_seconds(tries, busy), deadline, busy)
             tries += 1
         return [found[place] for place in range(len(bodies))]
 
@@ -198,8 +198,8 @@ class JudgeClient:
         while True:
             try:
                 return self._once(method, path, what)
-            except Busy as busy:
-                self._sleep(pause(tries, busy), deadline, busy)
+            except ServiceBusy as busy:
+                self._sleep(pause_seconds(tries, busy), deadline, busy)
                 tries += 1
 
     def _once(self, method: str, path: str, what: Mapping[str, Any]) -> bytes:
@@ -210,7 +210,9 @@ class JudgeClient:
         except httpx2.TransportError as error:
             raise self._away(error) from None
         self._met = True
-        return read(answer.status_code, answer.content, answer.headers.get("retry-after"), method, str(answer.url))
+        return read_answer(
+            answer.status_code, answer.content, answer.headers.get("retry-after"), method, str(answer.url)
+        )
 
     async def _ask_async(self, http: httpx2.AsyncClient, method: str, path: str, **what: Any) -> bytes:
         import httpx2
@@ -220,28 +222,28 @@ class JudgeClient:
             try:
                 answer = await http.request(method, path, **what)
                 self._met, after = True, answer.headers.get("retry-after")
-                return read(answer.status_code, answer.content, after, method, str(answer.url))
+                return read_answer(answer.status_code, answer.content, after, method, str(answer.url))
             except httpx2.TransportError as error:
                 busy = self._away(error)
-            except Busy as found:
+            except ServiceBusy as found:
                 busy = found
-            seconds = pause(tries, busy)
+            seconds = pause_seconds(tries, busy)
             _check_patience(seconds, deadline, busy, self.url)
             await asyncio.sleep(seconds)
             tries += 1
 
-    def _away(self, error: Exception) -> Busy:
+    def _away(self, error: Exception) -> ServiceBusy:
         message = f"no connection ({type(error).__name__}: {error}): is agent serve running there?"
         if not self._met:
             raise JudgeServiceError(f"{self.url}: {message}") from None
-        return Busy(message, None)
+        return ServiceBusy(message, None)
 
-    def _sleep(self, seconds: float, deadline: float, busy: Busy) -> None:
+    def _sleep(self, seconds: float, deadline: float, busy: ServiceBusy) -> None:
         _check_patience(seconds, deadline, busy, self.url)
         time.sleep(seconds)
 
 
-def _check_patience(seconds: float, deadline: float, busy: Busy, url: str) -> None:
+def _check_patience(seconds: float, deadline: float, busy: ServiceBusy, url: str) -> None:
     if time.monotonic() + seconds > deadline:
         raise JudgeServiceError(f"{url}: {busy}")
 
@@ -257,7 +259,7 @@ def _one_request(waiting: list[int], bodies: Sequence[dict[str, Any]]) -> tuple[
     return waiting[:count], waiting[count:]
 
 
-def _taken(answer: BatchAnswer, asked: Sequence[int], found: dict[int, Status]) -> list[int]:
+def _without_submitted(answer: BatchAnswer, asked: Sequence[int], found: dict[int, Status]) -> list[int]:
     """Notes what was accepted, and returns what is to be asked again. Raises InputError for what never will be."""
     again = []
     for place, entry in zip(asked, answer.verdicts, strict=True):
@@ -270,7 +272,7 @@ def _taken(answer: BatchAnswer, asked: Sequence[int], found: dict[int, Status]) 
     return again
 
 
-def doing_of(status: Status) -> str:
+def describe_activity(status: Status) -> str:
     """What a verdict is at, for people."""
     if status.position is not None:
         eta = f", about {status.eta_seconds:.0f} s" if status.eta_seconds is not None else ""

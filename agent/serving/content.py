@@ -77,16 +77,16 @@ class Preparing:
             raise RequestRefused(Code.INVALID, " ".join(str(error).split())) from None
 
     def _find(self, name: str) -> Problem:
-        from kernelwright.agent.problems.finding import find
+        from kernelwright.agent.problems.finding import find_by_name
 
         if name.startswith("kernelbench:") and self._kernelbench is not None:
-            return find(name, kernelbench=self._kernelbench)
+            return find_by_name(name, kernelbench=self._kernelbench)
         words = name.removeprefix("catalogue:")
         if not words or any(sign in words for sign in "/\\:.~"):
             raise ProblemError(
                 f"{name!r} is no name of the catalogue: GET /v1/problems lists them; send any other problem's source"
             )
-        return find("catalogue:" + words)
+        return find_by_name("catalogue:" + words)
 
     def _options(self, asked: VerdictOptions, device: DeviceKind) -> Options:
         refused = sorted(set(asked.allow_import) - self._allowed)

@@ -29,7 +29,7 @@ class ServiceEvaluator:
         progress: Callable[[str], None] | None = None,
     ) -> Report:
         """Raises ProblemError, InputError and InfrastructureError. Attempts that were lost are among the warnings."""
-        asked = asked_of(options) if options is not None else {}
+        asked = service_options(options) if options is not None else {}
         device = self._device.value if self._device else None
         submitted = self._client.submit(problem, source, device=device, **asked)
         verdict = self._client.result(submitted, progress or ignore)
@@ -41,6 +41,6 @@ class ServiceEvaluator:
         return report.with_(warnings=(*report.warnings, *lost))
 
 
-def asked_of(options: Options) -> dict[str, Any]:
+def service_options(options: Options) -> dict[str, Any]:
     """Of the options of a verdict, those that the service takes."""
     return options.model_dump(include=set(VerdictOptions.model_fields))

@@ -119,13 +119,13 @@ class Record:
         """Problem, candidate and options of a verdict. Raises NoResultFound for an unknown id."""
         with self._engine.connect() as connection:
             row = connection.execute(_TEXTS, {"this": verdict_id}).one()
-        return VerdictTexts(problem=_unpacked(row[0]), candidate=_unpacked(row[1]), options=row[2])
+        return VerdictTexts(problem=_decompress(row[0]), candidate=_decompress(row[1]), options=row[2])
 
     def report(self, verdict_id: str) -> Report | None:
         """The report of a verdict, None while there is none."""
         with self._engine.connect() as connection:
             packed = connection.execute(_REPORT, {"this": verdict_id}).scalar()
-        return Report.model_validate_json(_unpacked(packed)) if packed else None
+        return Report.model_validate_json(_decompress(packed)) if packed else None
 
     def attempts(self, verdict_ids: Sequence[str]) -> dict[str, tuple[Attempt, ...]]:
         """Of each verdict, in order."""
@@ -202,8 +202,8 @@ class Record:
             "id": kept.id, "sequence": kept.sequence, "state": State.QUEUED.value, "problem": kept.problem,
             "problem_hash": kept.problem_hash, "candidate_hash": kept.candidate_hash, "device": kept.device.value,
             "submitted": kept.submitted, "started": None, "ended": None, "score": None, "report": None,
-            "error_code": None, "error_message": None, "problem_json": _packed(texts.problem),
-            "candidate": _packed(texts.candidate), "options": texts.options,
+            "error_code": None, "error_message": None, "problem_json": _compress(texts.problem),
+            "candidate": _compress(texts.candidate), "options": texts.options,
         }  # fmt: skip
         with self.write() as connection:
             connection.execute(_QUEUE, values)
@@ -246,15 +246,15 @@ MOST_JUDGED = 20_000
 """Submissions that reward health looks at, the newest."""
 
 
-def finished(report: Report, score: Score) -> dict[str, Any]:
+def finished_columns(report: Report, score: Score) -> dict[str, Any]:
     """The columns of a verdict that has a report."""
     return {
-        "state": State.FINISHED.value, "ended": time.time(), "report": _packed(report.model_dump_json()),
+        "state": State.FINISHED.value, "ended": time.time(), "report": _compress(report.model_dump_json()),
         "score": score.model_dump_json(), "error_code": None, "error_message": None,
     }  # fmt: skip
 
 
-def failed(code: Code, message: str) -> dict[str, Any]:
+def failed_columns(code: Code, message: str) -> dict[str, Any]:
     """The columns of a verdict that has none."""
     ended = {"state": State.FAILED.value, "ended": time.time()}
     return {**ended, "error_code": code.value, "error_message": message}
@@ -278,11 +278,11 @@ def _kept(row: sa.RowMapping) -> RememberedVerdict:
     return RememberedVerdict(score=score, error=error, **values)
 
 
-def _packed(text: str) -> bytes:
+def _compress(text: str) -> bytes:
     return zlib.compress(text.encode(), 1)
 
 
-def _unpacked(packed: bytes) -> str:
+def _decompress(packed: bytes) -> str:
     return zlib.decompress(packed).decode()
 
 

@@ -58,7 +58,7 @@ class Verdict(Value):
         return self.report.speedup
 
 
-class Busy(Exception):
+class ServiceBusy(Exception):
     """The service asks to come again later: 429, 503, or no connection."""
 
     def __init__(self, message: str, seconds: float | None) -> None:
@@ -90,13 +90,13 @@ def _reference(problem: str | Path | Problem) -> ProblemReference:
     if isinstance(problem, Problem):
         return ProblemReference(name=problem.name[-200:], source=problem.source)
     if isinstance(problem, Path) or problem.endswith(".py"):
-        from kernelwright.agent.problems.finding import find
+        from kernelwright.agent.problems.finding import find_by_name
 
-        return _reference(find(problem))
+        return _reference(find_by_name(problem))
     return ProblemReference(name=problem)
 
 
-def read(status_code: int, body: bytes, retry_after: str | None, method: str, url: str) -> bytes:
+def read_answer(status_code: int, body: bytes, retry_after: str | None, method: str, url: str) -> bytes:
     """The body of an answer that is none of an error.
 
     Raises Busy where the request is to be repeated, InputError, ProblemError or JudgeServiceError where it is not.
@@ -108,7 +108,7 @@ def read(status_code: int, body: bytes, retry_after: str | None, method: str, ur
     except ValidationError:
         raise JudgeServiceError(f"{method} {url} was answered with {status_code}: is that a judge service?") from None
     if error.code in (Code.QUEUE_FULL, Code.QUOTA, Code.CLOSING, Code.NO_JUDGES, Code.TIMEOUT):
-        raise Busy(error.message, float(retry_after) if retry_after and retry_after.isdigit() else None)
+        raise ServiceBusy(error.message, float(retry_after) if retry_after and retry_after.isdigit() else None)
     if error.code is Code.UNAUTHORIZED:
         raise InputError("the judge service does not know this token: set KERNELWRIGHT_TOKEN, or give token=")
     if error.code in (Code.INVALID, Code.TOO_LARGE, Code.NOT_FOUND):
@@ -116,7 +116,7 @@ def read(status_code: int, body: bytes, retry_after: str | None, method: str, ur
     raise JudgeServiceError(f"the judge service says: {error.message}")
 
 
-def pause(tries: int, busy: Busy) -> float:
+def pause_seconds(tries: int, busy: ServiceBusy) -> float:
     """Seconds until the next try: what the service asks for, else more each time; never the same for two clients."""
     wanted = busy.seconds if busy.seconds is not None else min(MAX_PAUSE_SECONDS, 0.2 * 2.0**tries)
     return min(MAX_PAUSE_SECONDS, wanted) * random.uniform(0.75, 1.25)

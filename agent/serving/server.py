@@ -41,7 +41,7 @@ MAX_WAITING_CONNECTIONS = 2048
 LOOPBACK = ("127.", "localhost", "::1")
 
 
-class Plan(BaseModel):
+class ServerOptions(BaseModel):
     """What a server is started with."""
 
     model_config = ConfigDict(frozen=True)
@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def listen(plan: Plan) -> socket.socket:
+def listen(plan: ServerOptions) -> socket.socket:
     """The socket that requests come to; port 0 takes any. Raises InputError."""
     if plan.token_file is None and not plan.host.startswith(LOOPBACK):
         raise InputError(f"--host {plan.host} can be reached from elsewhere: give --token-file, or listen on 127.0.0.1")
@@ -90,7 +90,7 @@ def listen(plan: Plan) -> socket.socket:
     return found
 
 
-def serve(plan: Plan, open_pool: Callable[[], JudgePool], said: Callable[[str], None]) -> None:
+def serve(plan: ServerOptions, open_pool: Callable[[], JudgePool], said: Callable[[str], None]) -> None:
     """Until it is stopped. Raises InputError, InfrastructureError and, after Ctrl-C, KeyboardInterrupt."""
     allow_many()
     tokens = Tokens.read(plan.token_file)
@@ -113,14 +113,14 @@ def serve(plan: Plan, open_pool: Callable[[], JudgePool], said: Callable[[str], 
                 context.service.close()
 
 
-def _context(plan: Plan, record: Record, pool: JudgePool, tokens: Tokens) -> Context:
+def _context(plan: ServerOptions, record: Record, pool: JudgePool, tokens: Tokens) -> Context:
     metrics = ServiceMetrics()
     preparing = Preparing(pool, plan.kernelbench, plan.allow_import)
     service = Service(record, pool, preparing, plan.limits, metrics)
     return Context(service=service, tokens=tokens, trajectories=Trajectories(plan.database), metrics=metrics)
 
 
-def _config(plan: Plan, context: Context) -> uvicorn.Config:
+def _config(plan: ServerOptions, context: Context) -> uvicorn.Config:
     bounds = {
         "header_seconds": plan.header_seconds, "reader_seconds": plan.reader_seconds,
         "most_connections": plan.most_connections or most_connections(),

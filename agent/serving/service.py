@@ -24,7 +24,7 @@ from kernelwright.agent.judging.pool import (
     VerdictCancelled,
 )
 from kernelwright.agent.serving.content import PreparedSubmission, Preparing, RequestRefused
-from kernelwright.agent.serving.record import Record, RememberedVerdict, VerdictTexts, failed, finished
+from kernelwright.agent.serving.record import Record, RememberedVerdict, VerdictTexts, failed_columns, finished_columns
 from kernelwright.agent.serving.routes.quotas import Limits, Quotas
 from kernelwright.agent.serving.scoring import score_of
 from kernelwright.agent.serving.waiting_line import WaitingLine
@@ -243,7 +243,9 @@ class Service:
     def _end(self, verdict_id: str, device: DeviceKind, future: Future[Report]) -> None:
         """In a thread of the pool."""
         error = future.exception()
-        made = finished(future.result(), score_of(future.result())) if error is None else {}  # not under the lock
+        made = (
+            finished_columns(future.result(), score_of(future.result())) if error is None else {}
+        )  # not under the lock
         with self._lock:
             self._running.pop(verdict_id, None)
             self._doing.pop(verdict_id, None)
@@ -278,7 +280,9 @@ class Service:
                 self._observe.ended("cancelled")
             case _:
                 code = Code.PROBLEM if isinstance(error, ProblemError) else Code.INFRASTRUCTURE
-                record.end_attempt(verdict_id, Outcome.FAILED, first_line(error), failed(code, first_line(error)))
+                record.end_attempt(
+                    verdict_id, Outcome.FAILED, first_line(error), failed_columns(code, first_line(error))
+                )
                 self._observe.ended("failed")
         self._quotas.drop(verdict_id)
 
@@ -301,7 +305,7 @@ class Service:
             self._wait_again(verdict_id)
         else:
             message = f"given up after {lost} attempts: {why}"
-            self.record.end_attempt(verdict_id, Outcome.LOST, why, failed(Code.LOST, message))
+            self.record.end_attempt(verdict_id, Outcome.LOST, why, failed_columns(Code.LOST, message))
             self._quotas.drop(verdict_id)
             self._observe.ended("lost")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelwright.agent.loop.policy_question import Asking
+from kernelwright.agent.loop.policy_question import QuestionWriter
 from kernelwright.agent.loop.search import NextTurn
 from kernelwright.agent.loop.settings import REPLY_TOKENS, Settings
 from kernelwright.agent.loop.stopping import Spent
@@ -38,9 +38,9 @@ class DryRun(Value):
 
 def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
     """Makes a run's first request without sending it."""
-    from kernelwright.agent.solve.solving import note_of
+    from kernelwright.agent.solve.solving import embedded_policy_note
 
-    asking = Asking(problem, policy, settings, 0)
+    asking = QuestionWriter(problem, policy, settings, 0)
     request = asking.request(NextTurn(action=Action.DRAFT), (), Spent())
     prompt = round(sum(len(message.content) for message in request.messages) / CHARACTERS_A_TOKEN)
     turns = settings.budgets.turns
@@ -61,7 +61,7 @@ def dry_run(problem: Problem, policy: Policy, settings: Settings) -> DryRun:
         prompt_tokens=prompt,
         most_tokens=None if usage is None else usage.prompt_tokens + usage.completion_tokens,
         most_dollars=None if usage is None else _dollars(settings.policy, usage),
-        note=note_of(settings.policy),
+        note=embedded_policy_note(settings.policy),
     )
 
 

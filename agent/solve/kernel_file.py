@@ -42,17 +42,17 @@ def write_kernel(path: Path, problem: Problem, best: Attempt, settings: Settings
         f"# policy     {_line(settings.policy)}",
         f"# origin     {best.origin}",
         f"# candidate  {best.candidate_id}, turn {best.turn + 1}, {best.action} ({best.hash[:16]}), in {_line(where)}",
-        f"# verified   {_line(verified(best.report))}",
+        f"# verified   {_line(verification_line(best.report))}",
         f"# judged by  evaluator {best.report.environment.evaluator}, torch "
         f"{best.report.environment.torch}, triton "
         f"{best.report.environment.triton}",
     ]
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text(folded(header) + "\n" + best.source.strip() + "\n", encoding="utf-8")
+    beside.write_text(wrap_comments(header) + "\n" + best.source.strip() + "\n", encoding="utf-8")
     beside.replace(path)
 
 
-def verified(report: Report) -> str:
+def verification_line(report: Report) -> str:
     """One line: what was verified, and how far."""
     if not report.correct:
         return "not correct"
@@ -78,7 +78,7 @@ def _speed(report: Report) -> str:
     return f"; {profile.speedup:.2f}x the speed of eager PyTorch{low}{share}"
 
 
-def folded(header: Sequence[str]) -> str:
+def wrap_comments(header: Sequence[str]) -> str:
     """Comments in lines of at most 120 columns; what does not fit in one goes on under its value."""
     lines = (
         textwrap.wrap(entry, 120, subsequent_indent="#            ", break_long_words=False, break_on_hyphens=False)

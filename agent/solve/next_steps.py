@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.search import SearchKind
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.loop.stopping import PAUSES, StopReason
+from kernelwright.agent.loop.stopping import PAUSING_REASONS, StopReason
 from kernelwright.agent.problems.finding import catalogue
 from kernelwright.agent.problems.similarity import Similar, most_similar
 from kernelwright.agent.solve.drafting import DraftKind
@@ -51,7 +51,11 @@ def next_steps(
 
     refused: why the compiler drafted nothing.
     """
-    if any(a.correct for a in attempts) or reason in PAUSES or reason in (StopReason.PROBLEM, StopReason.UNPRICED):
+    if (
+        any(a.correct for a in attempts)
+        or reason in PAUSING_REASONS
+        or reason in (StopReason.PROBLEM, StopReason.UNPRICED)
+    ):
         return None
     furthest = max(attempts, key=lambda a: a.rank, default=None)
     return NextSteps(

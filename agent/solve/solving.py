@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kernelwright.agent.databases import open_store, verdicts_beside
+from kernelwright.agent.databases import open_store, verdict_cache_folder
 from kernelwright.agent.errors import Exit
-from kernelwright.agent.interrupts import deferred
-from kernelwright.agent.loop.gpu_turns import taking_turns
-from kernelwright.agent.loop.run import Run, let_go
+from kernelwright.agent.interrupts import defer_interrupts
+from kernelwright.agent.loop.gpu_turns import share_gpu
+from kernelwright.agent.loop.run import Run, pause_owned
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Spent, StopReason
 from kernelwright.agent.prompts import Prompts
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.agent.solve.kernel_file import verified, write_kernel
+from kernelwright.agent.solve.kernel_file import verification_line, write_kernel
 from kernelwright.agent.solve.next_steps import NextSteps, next_steps
 from kernelwright.agent.tuning.turn import TuneTurn
 from kernelwright.policies.base import Policy, Value
@@ -99,24 +99,26 @@ def solve_problem(
     with open_store(db) as store:
         trajectory = None
         try:
-            with deferred():  # between the row and its number Ctrl-C would leave a trajectory that nobody lets go of
+            with (
+                defer_interrupts()
+            ):  # between the row and its number Ctrl-C would leave a trajectory that nobody lets go of
                 trajectory = store.begin(settings.start(problem, own), forked_from=forked_from)
             resumed = bool(store.turns(trajectory.id))
             say("starting the tools")
-            with deferred():
+            with defer_interrupts():
                 # Imported here and not at the first verdict, where Ctrl-C could come in the middle of the import.
                 import torch  # noqa: F401
             with (
                 Drafter(say) as drafter,
-                Evaluator(device=settings.device, workers=1, cache_dir=verdicts_beside(db)) as evaluator,
+                Evaluator(device=settings.device, workers=1, cache_dir=verdict_cache_folder(db)) as evaluator,
             ):
-                asked = drafter.policy_for(taking_turns(policy, evaluator), problem, settings)
-                tuner = TuneTurn(evaluator, settings, store, verdicts_beside(db)) if settings.tune else None
+                asked = drafter.policy_for(share_gpu(policy, evaluator), problem, settings)
+                tuner = TuneTurn(evaluator, settings, store, verdict_cache_folder(db)) if settings.tune else None
                 run = Run(store, trajectory, problem, asked, RunJudge(evaluator, options), settings, watch, tuner=tuner)
                 run.run()
         except BaseException as error:
             if trajectory is not None:
-                let_go(store, trajectory.id, error)
+                pause_owned(store, trajectory.id, error)
             raise
         if run.best is not None:
             write_kernel(output, problem, run.best, settings, store.where, own)
@@ -142,8 +144,8 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
         speedup=best.speedup if best else None,
         speed_of_light=report.profile.speed_of_light if best and report and report.profile else None,
         judged_on=report.judged_on if report else "",
-        verified=verified(report) if report else "nothing was judged",
-        left_to_torch=left_to_torch(report) if best and report else (),
+        verified=verification_line(report) if report else "nothing was judged",
+        left_to_torch=torch_operators_used(report) if best and report else (),
         own_share=report.own_work.share if best and report and report.own_work else None,
         output=str(output) if best else None,
         database=run.store.where,
@@ -151,18 +153,18 @@ def _solved(run: Run, output: Path, resumed: bool, refused: str) -> Solved:
         spent=run.spent,
         report=report,
         next_steps=next_steps(run.problem, run.settings, run.attempts, run.stop_reason, run.store, refused),
-        note=note_of(run.settings.policy),
+        note=embedded_policy_note(run.settings.policy),
     )
 
 
-def left_to_torch(report: Report) -> tuple[str, ...]:
+def torch_operators_used(report: Report) -> tuple[str, ...]:
     """Short names of aten's operators that compute beside a candidate's kernels, the most frequent first."""
     counted = report.own_work.census.compute_ops if report.own_work else {}
     names = sorted(counted, key=lambda name: -counted[name])
     return tuple(dict.fromkeys(name.removeprefix("aten.").partition(".")[0] for name in names))
 
 
-def note_of(policy: str) -> str:
+def embedded_policy_note(policy: str) -> str:
     """One sentence that the embedded policy's weights carry about themselves; of other policies empty."""
     if policy != "embedded":
         return ""

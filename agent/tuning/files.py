@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernelwright.agent.tuning.tuned import Fate, TriedConfiguration, Tuned
+from kernelwright.agent.tuning.tuned import ConfigurationFate, TriedConfiguration, TuningResult
 from kernelwright.errors import InputError
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
 from kernelwright.tools.tuning.kernel_text.writing_lists import with_list
 
-MARK = "# Tuned by kernelwright"
+TUNED_HEADER_MARK = "# Tuned by kernelwright"
 
 
 def default_path(kernel: Path) -> Path:
@@ -27,7 +27,7 @@ def check_path(path: Path, kernel: Path) -> Path:
         raise InputError(f"{path} cannot be written: name a file in a folder that exists with --out")
     if path.absolute() == kernel.absolute():
         raise InputError(f"{path} is the kernel itself: name another file with --out")
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(MARK):
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(TUNED_HEADER_MARK):
         raise InputError(f"{path} is there and was not written by this program: name another with --out")
     return path
 
@@ -54,11 +54,11 @@ def tuned_text(file: TunableFile, space: Space, chosen: Sequence[Configuration])
     return with_list(file, space, chosen) or fixed
 
 
-def write_tuned(path: Path, text: str, tuned: Tuned, version: str) -> None:
+def write_tuned(path: Path, text: str, tuned: TuningResult, version: str) -> None:
     """With how it was measured in the header. Written beside and renamed, so that there is never half of it."""
     changes = ", ".join(f"{n} {v}" for n, v in (tuned.chosen[0].changes if tuned.chosen else {}).items())
     header = [
-        f"{MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
+        f"{TUNED_HEADER_MARK} {version}, {time.strftime('%Y-%m-%d %H:%M:%S')}.",
         f"# problem    {_line(tuned.problem)}",
         f"# measured   on {_line(tuned.device)}: {_times(tuned)}",
         f"# changed    {_line(changes) or 'nothing: no configuration is certainly faster'}",
@@ -69,7 +69,7 @@ def write_tuned(path: Path, text: str, tuned: Tuned, version: str) -> None:
     beside.replace(path)
 
 
-def _times(tuned: Tuned) -> str:
+def _times(tuned: TuningResult) -> str:
     after = tuned.chosen[0].timing if tuned.chosen else None
     if after is None or tuned.before is None:
         return "no time"
@@ -81,7 +81,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())[:200]
 
 
-def draw(tuned: Tuned, path: Path) -> Path:
+def draw_picture(tuned: TuningResult, path: Path) -> Path:
     """A picture: of every group its configurations, best first; milliseconds where they were measured, else the model's
     figure, which is named as such."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -96,7 +96,7 @@ def draw(tuned: Tuned, path: Path) -> Path:
         timed = [r for r in rows if r.timing is not None]
         shown = timed or rows
         heights = [_height(r, bool(timed)) for r in shown]
-        colours = ["#b5533c" if r.start else "#2f6f4f" if r.fate is Fate.WON else "#7a8b99" for r in shown]
+        colours = ["#b5533c" if r.start else "#2f6f4f" if r.fate is ConfigurationFate.WON else "#7a8b99" for r in shown]
         axis.bar(range(len(shown)), heights, color=colours)
         if timed:
             low = [r.timing.median - r.timing.low for r in timed if r.timing is not None]
@@ -121,7 +121,7 @@ def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def shown(configuration: Mapping[str, Setting], space_names: Sequence[str]) -> str:
+def format_configuration(configuration: Mapping[str, Setting], space_names: Sequence[str]) -> str:
     """`BLOCK_M 128, num_warps 8`: the kernel's name is left out where there is one kernel."""
     kernels = {name.partition(".")[0] for name in space_names}
     return ", ".join(

@@ -33,7 +33,7 @@ class TuningBudget:
 
 
 @dataclass
-class Halved:
+class HalvingOutcome:
     """How it went."""
 
     samples: dict[str, list[float]] = field(default_factory=dict)
@@ -51,13 +51,15 @@ class Halved:
         return dict(sorted(found.items(), key=lambda i: (-self.dropped.get(i[0], MOST_ROUNDS), i[1].median)))
 
 
-def halve(keys: Sequence[str], measure: Measure, budget: TuningBudget, always: str = "", keep: int = 1) -> Halved:
+def halve(
+    keys: Sequence[str], measure: Measure, budget: TuningBudget, always: str = "", keep: int = 1
+) -> HalvingOutcome:
     """Times configurations until one is left, all that are left are settled, or the budget is spent.
 
     always: a key that is never dropped (the file's own configuration, which the best is compared with). keep: so many
     are wanted at the end.
     """
-    halved = Halved()
+    halved = HalvingOutcome()
     left = list(dict.fromkeys([*([always] if always else []), *keys]))
     for number in range(MOST_ROUNDS):
         calls = FIRST_CALLS << number
@@ -75,7 +77,7 @@ def halve(keys: Sequence[str], measure: Measure, budget: TuningBudget, always: s
         kept = _kept({key: timing(halved.samples[key]) for key in left}, always, keep)
         halved.dropped |= {key: number for key in left if key not in kept}
         left = kept
-        if len([key for key in left if key != always]) <= keep and _settled(halved, left):
+        if len([key for key in left if key != always]) <= keep and _is_decided(halved, left):
             break
     return halved
 
@@ -91,5 +93,5 @@ def _kept(found: Mapping[str, Timing], always: str, keep: int) -> list[str]:
     return kept if not always or always in kept or always not in found else [*kept, always]
 
 
-def _settled(halved: Halved, left: Sequence[str]) -> bool:
+def _is_decided(halved: HalvingOutcome, left: Sequence[str]) -> bool:
     return all(settled(timing(halved.samples[key])) for key in left)

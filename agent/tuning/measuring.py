@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kernelwright.agent.tuning.halving import Halved, TuningBudget, halve
+from kernelwright.agent.tuning.halving import HalvingOutcome, TuningBudget, halve
 from kernelwright.agent.tuning.journal import Journal
-from kernelwright.agent.tuning.settings import TuneSettings, within
-from kernelwright.agent.tuning.tuned import Fate, ParameterGroup, TriedConfiguration
+from kernelwright.agent.tuning.settings import TuneSettings, is_allowed
+from kernelwright.agent.tuning.tuned import ConfigurationFate, ParameterGroup, TriedConfiguration
 from kernelwright.tools.report import Timing
 from kernelwright.tools.timing.measurement import timing
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space, key_of
@@ -99,7 +99,7 @@ class Measuring:
             seconds=self._seconds, stopped_by_budget=stopped, ranked=ranked,
         )  # fmt: skip
 
-    def _halved(self, rows: Sequence[Configuration], base: Configuration, groups: int) -> Halved:
+    def _halved(self, rows: Sequence[Configuration], base: Configuration, groups: int) -> HalvingOutcome:
         texts = {key_of(row): row for row in (base, *rows)}
         spent = self._seconds
         budget = TuningBudget(
@@ -134,7 +134,7 @@ class Measuring:
         known: Timing | None,
     ) -> tuple[dict[str, Setting], Timing | None]:  # fmt: skip
         """The fastest, where it is certainly faster than what there was; else what there was."""
-        own = found.get(key_of(base), known) if within(self._space, base, self._settings.precision) else None
+        own = found.get(key_of(base), known) if is_allowed(self._space, base, self._settings.precision) else None
         by_key = {key_of(row): row for row in rows}
         best = next((key for key in found if key in by_key), None)
         if best is not None and (own is None or found[best].high < own.low):
@@ -147,7 +147,7 @@ def _own(configuration: Configuration, group: ParameterGroup) -> dict[str, Setti
 
 
 def _with_timings(
-    group: ParameterGroup, found: Mapping[str, Timing], halved: Halved, best: Configuration
+    group: ParameterGroup, found: Mapping[str, Timing], halved: HalvingOutcome, best: Configuration
 ) -> ParameterGroup:
     """The group's rows with what was measured; keys are matched by the group's own parameters."""
     times = {_key(_parsed(key), group): key for key in (*found, *halved.failed)}
@@ -157,10 +157,15 @@ def _with_timings(
         if key is None:
             rows.append(row)
         elif key in halved.failed:
-            rows.append(row.with_(fate=Fate.WRONG))
+            rows.append(row.with_(fate=ConfigurationFate.WRONG))
         else:
             won = _key(best, group) == _key(row.configuration, group)
-            rows.append(row.with_(fate=Fate.WON if won else Fate.MEASURED, timing=timing(halved.samples[key])))
+            rows.append(
+                row.with_(
+                    fate=ConfigurationFate.WON if won else ConfigurationFate.MEASURED,
+                    timing=timing(halved.samples[key]),
+                )
+            )
     rows.sort(key=lambda row: row.timing.median if row.timing is not None else float("inf"))
     return group.with_(rows=tuple(rows))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kernelwright.agent.tuning.measuring import HalvingResult
-from kernelwright.agent.tuning.settings import PrecisionClass, class_of, within
-from kernelwright.agent.tuning.tuned import Chosen, TriedConfiguration
+from kernelwright.agent.tuning.settings import PrecisionClass, is_allowed, precision_class_of
+from kernelwright.agent.tuning.tuned import JudgedConfiguration, TriedConfiguration
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, changes
 
@@ -15,13 +15,13 @@ MAX_JUDGED_PER_CLASS = 2
 Judged = Callable[[Mapping[str, Setting]], Report]
 
 
-def best_of_classes(space: Space, measured: HalvingResult, judged: Judged | None) -> dict[str, Chosen]:
+def best_of_classes(space: Space, measured: HalvingResult, judged: Judged | None) -> dict[str, JudgedConfiguration]:
     """By class the fastest measured configuration that lies in it; every class has those of the narrower ones.
 
     judged: the full verdict; where it is given the first one that passes is told, with its error, and none where none
     of the fastest passes. None: nothing is judged.
     """
-    found: dict[str, Chosen] = {}
+    found: dict[str, JudgedConfiguration] = {}
     for kind in PrecisionClass:
         rows = _measured_in(kind, space, measured)
         for row, configuration in rows[: MAX_JUDGED_PER_CLASS if judged is not None else 1]:
@@ -41,18 +41,23 @@ def _measured_in(
         for row in group.rows:
             own = {name: row.configuration[name] for name in group.parameters}
             whole = {**measured.best, **own}
-            multiplies = class_of(space, row.configuration) is not None and class_of(space.only(set(own)), own)
-            if row.timing is not None and multiplies and within(space, whole, kind):
+            multiplies = precision_class_of(space, row.configuration) is not None and precision_class_of(
+                space.only(set(own)), own
+            )
+            if row.timing is not None and multiplies and is_allowed(space, whole, kind):
                 found.append((row, whole))
     return sorted(found, key=lambda one: one[0].timing.median if one[0].timing is not None else 0.0)
 
 
-def _chosen(space: Space, configuration: dict[str, Setting], row: TriedConfiguration, report: Report | None) -> Chosen:
+def _chosen(
+    space: Space, configuration: dict[str, Setting], row: TriedConfiguration, report: Report | None
+) -> JudgedConfiguration:
     checks = report.correctness.checks if report is not None and report.correctness is not None else ()
     known = [c for c in checks if c.max_error is not None and c.eager_error is not None]
     worst = max(known, key=lambda c: c.max_error or 0.0, default=None)
-    return Chosen(
-        configuration=configuration, changes=changes(space, configuration), precision=class_of(space, configuration),
+    return JudgedConfiguration(
+        configuration=configuration, changes=changes(space, configuration),
+        precision=precision_class_of(space, configuration),
         timing=row.timing, correct=report.correct if report is not None else None,
         error=worst.max_error if worst is not None else None,
         eager_error=worst.eager_error if worst is not None else None,

@@ -41,7 +41,7 @@ def no_priors() -> list[dict[str, Setting]]:
     return []
 
 
-def kept_priors(journal: Journal, priors: Priors) -> list[dict[str, Setting]]:
+def priors_of_journal(journal: Journal, priors: Priors) -> list[dict[str, Setting]]:
     """Asked for once: a tuning that goes on begins where it began, whatever the store has learnt since."""
     known = journal.find(KIND, "")
     if known is None:

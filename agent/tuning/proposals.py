@@ -6,8 +6,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from kernelwright.agent.tuning.settings import PrecisionClass, within
-from kernelwright.agent.tuning.usual_tilings import usual
+from kernelwright.agent.tuning.settings import PrecisionClass, is_allowed
+from kernelwright.agent.tuning.usual_tilings import usual_configurations
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Parameter, Role, Setting, Space, key_of
 
 PROPOSALS_AT_ONCE = 8
@@ -44,7 +44,7 @@ class Proposals:
         self._own = space.only(set(names))
         self._parameters = [p for p in space.parameters if p.name in names]
         own = {p.name for p in self._parameters}
-        starts = [*first, *usual(self._parameters, precision)]
+        starts = [*first, *usual_configurations(self._parameters, precision)]
         self._first = [{**base, **{n: v for n, v in one.items() if n in own}} for one in starts]
         self._chance = random.Random(f"{seed} {sorted(names)}")
         self._proposed: set[str] = set()
@@ -101,7 +101,7 @@ class Proposals:
     def _fits(self, one: Configuration) -> bool:
         """Whether it is worth a compilation, and multiplies as it may."""
         least, most = ELEMENTS_A_THREAD
-        return within(self._own, one, self._precision) and least <= self._elements_a_thread(one) <= most
+        return is_allowed(self._own, one, self._precision) and least <= self._elements_a_thread(one) <= most
 
     def _elements_a_thread(self, one: Configuration) -> float:
         """Of the largest block of results, about."""

@@ -11,8 +11,8 @@ from functools import partial
 
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
-from kernelwright.agent.tuning.settings import TuneSettings, within
-from kernelwright.agent.tuning.tuned import Fate, ParameterGroup, TriedConfiguration
+from kernelwright.agent.tuning.settings import TuneSettings, is_allowed
+from kernelwright.agent.tuning.tuned import ConfigurationFate, ParameterGroup, TriedConfiguration
 from kernelwright.tools.tuning.compile_scores import CompileScore
 from kernelwright.tools.tuning.kernel_text.parameters import Setting, Space, key_of
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
@@ -23,9 +23,9 @@ KIND = "compiled"
 MAX_FACTOR_BEHIND = 3.0
 """Times the best figure of the model: beyond it a configuration is not worth a GPU's time. The model is coarse."""
 
-LEAST_SHARE = 0.08
+MIN_SHARE_OF_CONFIGURATIONS = 0.08
 """Of the model's cycles of all kernels that can be tuned."""
-MAX_ALIKE = 2
+MAX_INDISTINGUISHABLE = 2
 """Configurations with the same figure that remain."""
 
 Score = Callable[[str], CompileScore]
@@ -66,7 +66,7 @@ def _weights(
     whole = sum(cycles.values())
     if not whole:
         return dict.fromkeys(names, 1 / len(names))
-    kept = {own: n for own, n in cycles.items() if n >= LEAST_SHARE * whole}
+    kept = {own: n for own, n in cycles.items() if n >= MIN_SHARE_OF_CONFIGURATIONS * whole}
     return {own: kept.get(own, 0.0) / sum(kept.values()) for own in names}
 
 
@@ -118,19 +118,19 @@ def _with_fates(
     for key, (configuration, found) in ranked:
         is_start = key == key_of(start)
         if not found.passed:
-            fate = Fate.FAILED
+            fate = ConfigurationFate.FAILED
         elif is_start:
-            fate = Fate.REMAINS
+            fate = ConfigurationFate.REMAINS
         elif found.identity in seen:
-            fate = Fate.SAME
-        elif not within(space, configuration, settings.precision):
-            fate = Fate.OUTSIDE
+            fate = ConfigurationFate.SAME
+        elif not is_allowed(space, configuration, settings.precision):
+            fate = ConfigurationFate.OUTSIDE
         elif remaining >= most - 1 or (best and found.cycles and found.cycles > MAX_FACTOR_BEHIND * best):
-            fate = Fate.SLOWER
-        elif figures[found.cycles or 0.0] >= MAX_ALIKE:
-            fate = Fate.ALIKE
+            fate = ConfigurationFate.SLOWER
+        elif figures[found.cycles or 0.0] >= MAX_INDISTINGUISHABLE:
+            fate = ConfigurationFate.ALIKE
         else:
-            fate, remaining = Fate.REMAINS, remaining + 1
+            fate, remaining = ConfigurationFate.REMAINS, remaining + 1
             figures[found.cycles or 0.0] += 1
         seen.add(found.identity)
         relative = found.cycles / base if found.passed and found.cycles is not None and base else None

@@ -9,9 +9,9 @@ from pydantic import Field
 from kernelwright.policies.base import Value
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Role, Setting, Space
 
-IEEE = ("ieee",)
-SPLIT = ("ieee", "tf32x3", "bf16x6", "bf16x3")
-ANY = (*SPLIT, "tf32")
+IEEE_PRECISIONS = ("ieee",)
+SPLIT_PRECISIONS = ("ieee", "tf32x3", "bf16x6", "bf16x3")
+ALL_PRECISIONS = (*SPLIT_PRECISIONS, "tf32")
 
 
 class PrecisionClass(StrEnum):
@@ -27,7 +27,11 @@ class PrecisionClass(StrEnum):
     @property
     def allowed(self) -> tuple[str, ...]:
         """Values of `input_precision`."""
-        return {PrecisionClass.IEEE: IEEE, PrecisionClass.SPLIT: SPLIT, PrecisionClass.ANY: ANY}[self]
+        return {
+            PrecisionClass.IEEE: IEEE_PRECISIONS,
+            PrecisionClass.SPLIT: SPLIT_PRECISIONS,
+            PrecisionClass.ANY: ALL_PRECISIONS,
+        }[self]
 
 
 class TuneSettings(Value):
@@ -60,14 +64,14 @@ class TuneSettings(Value):
     """Whether the best of every class of precision passes the full verdict too, and is told with its error."""
 
 
-def within(space: Space, configuration: Configuration, precision: PrecisionClass) -> bool:
+def is_allowed(space: Space, configuration: Configuration, precision: PrecisionClass) -> bool:
     """Whether a configuration multiplies in the class that is allowed."""
     return all(
         configuration.get(p.name, p.start) in precision.allowed for p in space.parameters if p.role is Role.PRECISION
     )
 
 
-def class_of(space: Space, configuration: Configuration) -> PrecisionClass | None:
+def precision_class_of(space: Space, configuration: Configuration) -> PrecisionClass | None:
     """The narrowest class that a configuration lies in; None where it has no such parameter."""
     chosen: list[Setting] = [configuration.get(p.name, p.start) for p in space.parameters if p.role is Role.PRECISION]
     return next((c for c in PrecisionClass if all(v in c.allowed for v in chosen)), None) if chosen else None

@@ -12,7 +12,7 @@ from kernelwright.tools.tuning.compile_scores import CompileScore
 from kernelwright.tools.tuning.kernel_text.parameters import FixedNumber, Setting
 
 
-class Fate(StrEnum):
+class ConfigurationFate(StrEnum):
     """What became of one configuration."""
 
     REMAINS = "remains"
@@ -37,7 +37,7 @@ class TriedConfiguration(Value):
     """One configuration that was tried."""
 
     configuration: dict[str, Setting]
-    fate: Fate
+    fate: ConfigurationFate
     score: CompileScore
     relative: Number | None = None
     """The model's figure over that of the file's own configuration; below 1 it should be faster. No measurement."""
@@ -60,7 +60,11 @@ class ParameterGroup(Value):
 
     def remaining(self) -> list[TriedConfiguration]:
         """Those that a GPU should time."""
-        return [row for row in self.rows if row.fate in (Fate.REMAINS, Fate.MEASURED, Fate.WON)]
+        return [
+            row
+            for row in self.rows
+            if row.fate in (ConfigurationFate.REMAINS, ConfigurationFate.MEASURED, ConfigurationFate.WON)
+        ]
 
 
 class Parameters(Value):
@@ -73,7 +77,7 @@ class Parameters(Value):
     values: tuple[Setting, ...]
 
 
-class Chosen(Value):
+class JudgedConfiguration(Value):
     """The configuration that was judged in full after it had won."""
 
     configuration: dict[str, Setting]
@@ -91,7 +95,7 @@ class Chosen(Value):
     """Eager PyTorch's on the same inputs."""
 
 
-class Tuned(Value):
+class TuningResult(Value):
     """How a tuning ended."""
 
     problem: str
@@ -110,8 +114,8 @@ class Tuned(Value):
     eager: Timing | None = None
     before: Timing | None = None
     """The file as it is."""
-    chosen: tuple[Chosen, ...] = ()
-    by_precision: dict[str, Chosen] = {}
+    chosen: tuple[JudgedConfiguration, ...] = ()
+    by_precision: dict[str, JudgedConfiguration] = {}
     """The fastest of each class of precision."""
     report: Report | None = None
     """The full verdict on the tuned file."""

@@ -12,10 +12,17 @@ from kernelwright.agent.tuning.files import tuned_text
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.measuring import HalvingResult, Measuring
 from kernelwright.agent.tuning.precision_classes import best_of_classes
-from kernelwright.agent.tuning.priors import Priors, kept_priors, no_priors
+from kernelwright.agent.tuning.priors import Priors, no_priors, priors_of_journal
 from kernelwright.agent.tuning.pruning import prune
-from kernelwright.agent.tuning.settings import TuneSettings, class_of
-from kernelwright.agent.tuning.tuned import Chosen, Fate, ParameterGroup, Parameters, TriedConfiguration, Tuned
+from kernelwright.agent.tuning.settings import TuneSettings, precision_class_of
+from kernelwright.agent.tuning.tuned import (
+    ConfigurationFate,
+    JudgedConfiguration,
+    ParameterGroup,
+    Parameters,
+    TriedConfiguration,
+    TuningResult,
+)
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.machine_info import version
 from kernelwright.tools.hardware.targets import parse_target
@@ -33,13 +40,13 @@ if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator, Options
 
 Say = Callable[[str], None]
-JUDGED = "judged"
+JUDGED_KIND = "judged"
 """Kind of the journal's rows with a full verdict."""
-NO_LIST = (
+NO_AUTOTUNE_LIST_MESSAGE = (
     "the shapes have different winners, and the file has no @triton.autotune list that could hold them: those of the "
     "first shape were written"
 )
-MOST_JUDGED = 4
+MAX_JUDGED_CONFIGURATIONS = 4
 """Times the number of right ones that are wanted."""
 
 
@@ -56,7 +63,7 @@ class Tuner:
         self._evaluator, self._problem, self._settings = evaluator, problem, settings
         self._journal, self._say, self._kernel = journal, say, kernel
         self._file = _read(source, kernel)
-        self._first = kept_priors(journal, priors)
+        self._first = priors_of_journal(journal, priors)
         self._options = Options(targets=(settings.target,), own_work=settings.own_work, torch_compile=False)
 
     @property
@@ -64,14 +71,14 @@ class Tuner:
         """The file and its numbers."""
         return self._file
 
-    def run(self, check: int = 0) -> tuple[Tuned, str]:
+    def run(self, check: int = 0) -> tuple[TuningResult, str]:
         """What was found, and the tuned text: empty where nothing was measured, or nothing is certainly faster.
 
         check: on a CPU, so many of the best are judged under the interpreter. Raises ProblemError where the reference
         cannot be used, InfrastructureError for this machine's trouble.
         """
         followed = self._followed()
-        tuned = Tuned(
+        tuned = TuningResult(
             problem=self._problem.name, kernel=self._kernel, target=self._settings.target, device="cpu",
             parameters=tuple(_printed(p) for p in followed.space.parameters), refused=followed.space.refused,
             failure=_failure(followed), journal=str(self._journal.path), resumed=self._journal.resumed,
@@ -122,13 +129,13 @@ class Tuner:
         found = []
         for group in groups:
             rows, fine = list(group.rows), 0
-            for row in [row for row in group.remaining() if not row.start][: MOST_JUDGED * count]:
+            for row in [row for row in group.remaining() if not row.start][: MAX_JUDGED_CONFIGURATIONS * count]:
                 if fine == count:
                     break
                 report = self._judged(space, row.configuration)
                 told = report.interpreted is not None
                 note = "" if report.correct else report.explanation
-                fate = row.fate if report.correct or not told else Fate.WRONG
+                fate = row.fate if report.correct or not told else ConfigurationFate.WRONG
                 right = report.correct if told else None
                 fine += report.correct
                 rows[rows.index(row)] = row.with_(right_on_cpu=right, note=note, fate=fate)
@@ -138,22 +145,24 @@ class Tuner:
     def _judged(self, space: Space, configuration: Mapping[str, Setting]) -> Report:
         """The full verdict, from the journal where it is there already."""
         key = key_of(dict(configuration))
-        known = self._journal.find(JUDGED, key)
+        known = self._journal.find(JUDGED_KIND, key)
         if known is None:
             self._say("judging " + ", ".join(f"{n} {v}" for n, v in changes(space, configuration).items()))
             text = rewrite(self._file.source, space, configuration)
             known = json.loads(self._evaluator.evaluate(self._problem, text, self._options).model_dump_json())
-            self._journal.add(JUDGED, key, known)
+            self._journal.add(JUDGED_KIND, key, known)
         known.pop("explanation", None)
         return Report.model_validate(known)
 
     # -------------------------------------------------------------- on a GPU
-    def _measured(self, tuned: Tuned, space: Space, groups: Sequence[ParameterGroup]) -> tuple[Tuned, str]:
+    def _measured(
+        self, tuned: TuningResult, space: Space, groups: Sequence[ParameterGroup]
+    ) -> tuple[TuningResult, str]:
         """Halving at every shape, then the full verdict of what won; the next best where that is not right."""
         shapes = self._settings.shapes or ({},)
         found = [self._at(space, groups, shape) for shape in shapes]
         first = found[0]
-        chosen: list[Chosen] = []
+        chosen: list[JudgedConfiguration] = []
         report: Report | None = None
         for shape, one in zip(shapes, found, strict=True):
             right, its = self._first_right(space, one)
@@ -174,7 +183,7 @@ class Tuner:
             return tuned, ""
         winners = [c.configuration for c in chosen]
         if len(winners) > 1 and not with_list(self._file, space, winners):
-            tuned = tuned.with_(notes=(*tuned.notes, NO_LIST))
+            tuned = tuned.with_(notes=(*tuned.notes, NO_AUTOTUNE_LIST_MESSAGE))
         return tuned, tuned_text(self._file, space, winners)
 
     def _at(self, space: Space, groups: Sequence[ParameterGroup], shape: Mapping[str, int]) -> HalvingResult:
@@ -198,10 +207,10 @@ class Tuner:
 
     def _chosen(
         self, space: Space, configuration: dict[str, Setting], measured: HalvingResult, shape: Mapping[str, int]
-    ) -> Chosen:
-        return Chosen(
+    ) -> JudgedConfiguration:
+        return JudgedConfiguration(
             configuration=configuration, changes=changes(space, configuration),
-            precision=class_of(space, configuration),
+            precision=precision_class_of(space, configuration),
             timing=measured.after if configuration == measured.best else None, shape=dict(shape),
         )  # fmt: skip
 
@@ -249,7 +258,7 @@ def _printed(parameter: object) -> Parameters:
     return Parameters(role=str(getattr(parameter, "role", "")), **told)
 
 
-def best_remaining(tuned: Tuned) -> list[TriedConfiguration]:
+def best_remaining(tuned: TuningResult) -> list[TriedConfiguration]:
     """Of all groups what a GPU should time, the file's own left out, best by the model first."""
     rows = [row for group in tuned.groups for row in group.remaining() if not row.start]
     return sorted(rows, key=lambda row: row.relative if row.relative is not None else 1.0)

@@ -14,7 +14,7 @@ from kernelwright.agent.loop.stopping import Spent
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.priors import priors_for
 from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
-from kernelwright.agent.tuning.tuned import Tuned
+from kernelwright.agent.tuning.tuned import TuningResult
 from kernelwright.agent.tuning.tuning import Tuner, identity_of
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, FinishReason, Usage
@@ -89,7 +89,7 @@ def precision_for(problem: Problem) -> PrecisionClass:
     return PrecisionClass.ANY if convolves else PrecisionClass.SPLIT
 
 
-def summary(found: Tuned) -> str:
+def summary(found: TuningResult) -> str:
     """One paragraph, for the stored turn and for people."""
     if found.failure:
         return f"Not tuned: {found.failure}"
@@ -102,11 +102,11 @@ def summary(found: Tuned) -> str:
     precision = f", precision class {chosen.precision}" if chosen.precision is not None else ""
     return (
         f"{changes}: {found.before.median:.4g} ms before, {chosen.timing.median:.4g} ms after, on {found.device}"
-        f"{precision} ({found.launches} timed calls, {found.gpu_seconds:.1f} s).{classes_told(found)}"
+        f"{precision} ({found.launches} timed calls, {found.gpu_seconds:.1f} s).{describe_precision_classes(found)}"
     )
 
 
-def classes_told(found: Tuned) -> str:
+def describe_precision_classes(found: TuningResult) -> str:
     """The best of each class of precision, with its error beside eager's; empty where nothing multiplies fp32."""
     told = []
     for name, one in found.by_precision.items():

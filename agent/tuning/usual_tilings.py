@@ -11,7 +11,7 @@ from kernelwright.agent.tuning.settings import PrecisionClass
 from kernelwright.tools.tuning.kernel_text.parameters import Parameter, Role, Setting
 from kernelwright.tools.tuning.legal_values import MIN_DOT_EXTENT
 
-PRODUCTS: tuple[tuple[int, int, int, int, int], ...] = (
+PRODUCT_TILINGS: tuple[tuple[int, int, int, int, int], ...] = (
     (128, 128, 64, 8, 3),
     (128, 128, 32, 8, 3),
     (128, 64, 64, 4, 3),
@@ -29,7 +29,7 @@ FAST_PRECISIONS = ("tf32", "bf16x3", "tf32x3")
 """Of fp32 products, the likeliest to be fast first."""
 
 
-def usual(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[dict[str, Setting]]:
+def usual_configurations(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[dict[str, Setting]]:
     """Configurations of a group whose kernels multiply; none of another group."""
     tiles = [p for p in parameters if p.role is Role.TILE and min(map(int, p.values)) >= MIN_DOT_EXTENT]
     placed = [p for p in tiles if p.places_programs]
@@ -41,7 +41,7 @@ def usual(parameters: Sequence[Parameter], precision: PrecisionClass) -> list[di
     tried = 2 if precision is PrecisionClass.ANY else 1  # tf32 alone may not be precise enough
     wanted = [n for n in FAST_PRECISIONS if n in precision.allowed][:tried] if products is not None else []
     found: list[dict[str, Setting]] = []
-    for rows, columns, depth, warps, stages in PRODUCTS:
+    for rows, columns, depth, warps, stages in PRODUCT_TILINGS:
         one: dict[str, Setting] = {}
         for parameter, value in zip(placed, (rows, columns), strict=False):
             one[parameter.name] = _nearest(parameter, value)

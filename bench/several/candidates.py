@@ -63,10 +63,10 @@ def ours(on_gpu: bool) -> list[Candidate]:
 
 def drafts(checkout: Path, levels: Sequence[int], every: int, seconds: float) -> list[Candidate]:
     """The compiler's, of every `every`-th problem; those that are not there in time are left out."""
-    from kernelwright.agent.problems.finding import suite
+    from kernelwright.agent.problems.finding import load_suite
     from kernelwright.agent.solve.drafting import Drafter
 
-    problems = [problem for level in levels for problem in suite("kernelbench", checkout, level)[::every]]
+    problems = [problem for level in levels for problem in load_suite("kernelbench", checkout, level)[::every]]
     ends, found = time.monotonic() + seconds, list[Candidate]()
     with Drafter() as drafter:
         threads = ThreadPoolExecutor(max_workers=32)

@@ -25,7 +25,7 @@ def average(
 
     Measure it with rl evaluate.
     """
-    from kernelwright.rl.training.averaging import average as mean_of
+    from kernelwright.rl.training.averaging import average_policies as mean_of
 
     done = mean_of(
         policies, output, storage=parse_storage(storage), force=force, say=lambda line: typer.echo(line, err=True)

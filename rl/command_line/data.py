@@ -111,7 +111,7 @@ def mistakes(
     from kernelwright.policies.open_policy import open_policy
     from kernelwright.rl.data.cleaning.suites import graphs_of
     from kernelwright.rl.data.corpus_arguments import parse_split, parse_target_name
-    from kernelwright.rl.data.synth.engine.own_mistakes import MistakesRequest, harvest
+    from kernelwright.rl.data.synth.engine.own_mistakes import MistakesRequest, collect_mistakes
 
     wanted = MistakesRequest(
         seed=seed, split=parse_split(split), target=parse_target_name(target), samples=samples, temperature=temperature,
@@ -119,7 +119,7 @@ def mistakes(
     )  # fmt: skip
     asked = open_policy(policy, device=choose_device(policy_device))
     with progress(as_json) as say:
-        found = harvest(asked, wanted, n, out, workers, say, graphs_of(*(against or ())))
+        found = collect_mistakes(asked, wanted, n, out, workers, say, graphs_of(*(against or ())))
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
@@ -165,11 +165,11 @@ def inductor(
     from kernelwright.agent.command_line.arguments import choose_device
     from kernelwright.agent.viewing.show.progress import progress
     from kernelwright.rl.data.corpus_arguments import parse_problems
-    from kernelwright.rl.data.importing.collecting import collect
+    from kernelwright.rl.data.importing.collecting import collect_kernels
 
     found, place = parse_problems(problems), choose_device(device)
     with progress(as_json) as say:
-        result = collect(found, out, place, say)
+        result = collect_kernels(found, out, place, say)
     _show_imported(result, as_json)
 
 
@@ -227,10 +227,10 @@ def report(
 ) -> None:
     """Count a corpus, hold it against the suites, and write report.md, figures and provenance.json."""
     from kernelwright.agent.viewing.show.progress import console
-    from kernelwright.rl.data.corpus_figures import gather
+    from kernelwright.rl.data.corpus_figures import gather_facts
     from kernelwright.rl.data.corpus_report import write_report
 
-    facts = gather(corpus, list(against or ()))
+    facts = gather_facts(corpus, list(against or ()))
     folder = corpus if corpus.is_dir() else corpus.parent
     written = write_report(folder, facts, out or folder)
     if as_json:

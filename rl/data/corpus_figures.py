@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kernelwright.rl.data.cleaning.known import known
+from kernelwright.rl.data.cleaning.known import load_known_benchmarks
 from kernelwright.rl.data.cleaning.running import suites_hash
 from kernelwright.rl.data.cleaning.suites import Benchmarks, problems_of
 from kernelwright.rl.data.dataflow import graph_hash
@@ -19,7 +19,7 @@ from kernelwright.tools.report import Value
 QUANTILES = (0.05, 0.5, 0.95, 1.0)
 
 
-class Facts(Value):
+class CorpusFacts(Value):
     """Counted over every row of a corpus."""
 
     rows: int = 0
@@ -52,12 +52,14 @@ class Facts(Value):
     """(prompt, completion) characters of every row, in memory only."""
 
 
-def gather(folder: Path, against: Sequence[str]) -> Facts:
+def gather_facts(folder: Path, against: Sequence[str]) -> CorpusFacts:
     """One pass over the rows. Raises InputError."""
     problems = problems_of(against)
     tally = Tally(Benchmarks(problems))
     tally.add(read_rows(folder))
-    suites = Counter(p.suite if p.suite != "file" else "folder" for p in problems) + Counter(known().counts)
+    suites = Counter(p.suite if p.suite != "file" else "folder" for p in problems) + Counter(
+        load_known_benchmarks().counts
+    )
     return tally.facts().with_(against=dict(suites), suites=suites_hash(problems))
 
 
@@ -123,9 +125,9 @@ class Tally:
     def _counted(self, name: str) -> dict[str, int]:
         return dict(self._counts[name].most_common())
 
-    def facts(self) -> Facts:
+    def facts(self) -> CorpusFacts:
         """The counts so far as a frozen value; lengths are in characters."""
-        return Facts(
+        return CorpusFacts(
             rows=len(self._lengths),
             kinds=self._counted("kinds"),
             families=self._counted("families"),

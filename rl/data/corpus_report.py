@@ -11,14 +11,14 @@ from pathlib import Path
 
 from kernelwright.rl.data.cleaning.labelling import Labelled
 from kernelwright.rl.data.cleaning.running import RESULT, Cleaned
-from kernelwright.rl.data.corpus_figures import Facts
+from kernelwright.rl.data.corpus_figures import CorpusFacts
 from kernelwright.rl.data.rows import shards
 from kernelwright.rl.data.synth.engine.generating import CorpusProgress, state_of
 
 PROVENANCE, PAGE = "provenance.json", "report.md"
 
 
-def write_report(folder: Path, facts: Facts, out: Path) -> list[Path]:
+def write_report(folder: Path, facts: CorpusFacts, out: Path) -> list[Path]:
     """report.md, its figures and provenance.json in `out`."""
     out.mkdir(parents=True, exist_ok=True)
     pictures = draw_figures(facts, out)
@@ -39,7 +39,7 @@ def cleaned_of(folder: Path) -> Cleaned | None:
 
 
 def provenance_of(
-    folder: Path, facts: Facts, made: CorpusProgress | None, cleaned: Cleaned | None
+    folder: Path, facts: CorpusFacts, made: CorpusProgress | None, cleaned: Cleaned | None
 ) -> dict[str, object]:
     """Where every row came from, and what it was held against."""
     return {
@@ -53,7 +53,7 @@ def provenance_of(
 
 
 def markdown(
-    folder: Path, facts: Facts, made: CorpusProgress | None, cleaned: Cleaned | None, pictures: Sequence[Path]
+    folder: Path, facts: CorpusFacts, made: CorpusProgress | None, cleaned: Cleaned | None, pictures: Sequence[Path]
 ) -> str:
     """The page."""
     lines = [f"# Corpus {folder.name}", "", *sections(facts, made, cleaned)]
@@ -61,7 +61,7 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
-def draw_figures(facts: Facts, out: Path) -> list[Path]:
+def draw_figures(facts: CorpusFacts, out: Path) -> list[Path]:
     """families.png and lengths.png."""
     from matplotlib.figure import Figure
 
@@ -83,7 +83,7 @@ def draw_figures(facts: Facts, out: Path) -> list[Path]:
     return paths
 
 
-def sections(facts: Facts, made: CorpusProgress | None, cleaned: Cleaned | None) -> list[str]:
+def sections(facts: CorpusFacts, made: CorpusProgress | None, cleaned: Cleaned | None) -> list[str]:
     """All of the page under its title, pictures excepted."""
     lines = [
         f"{facts.rows:,} rows of {facts.problems:,} problems, {facts.graphs:,} distinct dataflow graphs, "
@@ -104,7 +104,7 @@ def sections(facts: Facts, made: CorpusProgress | None, cleaned: Cleaned | None)
     return lines
 
 
-def _benchmarks(facts: Facts) -> list[str]:
+def _benchmarks(facts: CorpusFacts) -> list[str]:
     suites = ", ".join(f"{name} ({count} problems)" for name, count in facts.against.items())
     if facts.leaks:
         said = f"**{len(facts.leaks):,} rows are a benchmark's**: run `rl data clean` with the same --against."
@@ -146,7 +146,7 @@ def _not_compared(count: int, rows: int) -> str:
     return f"{count:,} of {rows:,} rows could not be compared with the suites: no model in Python in them."
 
 
-def _labels(facts: Facts) -> list[str]:
+def _labels(facts: CorpusFacts) -> list[str]:
     lines = ["## Labels of the tools", ""]
     for target, (passed, tried) in facts.compiled.items():
         lines.append(f"- compiles for {target}: {passed:,} of {tried:,} tried ({passed / tried:.1%})")
@@ -168,7 +168,7 @@ def _table(title: str, counts: Mapping[str, int], total: int) -> list[str]:
     return [f"## By {title}", "", f"| {title} | rows | share |", "|---|---:|---:|", *rows, ""]
 
 
-def _lengths(facts: Facts) -> list[str]:
+def _lengths(facts: CorpusFacts) -> list[str]:
     heads = " | ".join(f"{float(q):.0%}" for q in facts.prompt_characters)
     lines = [
         "## Lengths in characters",

@@ -16,7 +16,7 @@ import hashlib
 import re
 from functools import lru_cache
 
-from kernelwright.rl.data.spelling import COMMUTATIVE, OPERATORS, TRANSPARENT, einsum_name, operation
+from kernelwright.rl.data.spelling import COMMUTATIVE, OPERATORS, TRANSPARENT, canonical_operation, einsum_name
 from kernelwright.tools.parsing import parse_module
 
 CONSTANT = "c"
@@ -41,7 +41,7 @@ def _hash(tree: ast.Module) -> str:
     model = classes.get("Model") or next((c for c in reversed(classes.values()) if "forward" in _methods(c)), None)
     if model is None or "forward" not in _methods(model):
         return ""
-    term = Follow(classes, functions, model).result()
+    term = DataflowTracer(classes, functions, model).result()
     return term if len(term) == _DIGEST else ""
 
 
@@ -55,7 +55,7 @@ def _node(name: str, *inputs: str) -> str:
     return hashlib.sha1("\0".join([name, *parts]).encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
 
 
-class Follow:
+class DataflowTracer:
     """One model's forward, value by value. A value is a term; constants are all `c`."""
 
     def __init__(
@@ -227,7 +227,7 @@ class Follow:
                 term = self._layer(part, [term])
             return term
         if name in self._classes and "forward" in _methods(self._classes[name]) and self._depth < MAX_CALL_DEPTH:
-            inner = Follow(self._classes, self._functions, self._classes[name])
+            inner = DataflowTracer(self._classes, self._functions, self._classes[name])
             inner._depth = self._depth + 1
             forward = inner._methods["forward"]
             names = [a.arg for a in forward.args.args[1:]]
@@ -237,7 +237,7 @@ class Follow:
     def _apply(self, name: str, node: ast.Call, terms: list[str]) -> str:
         """An operation of torch on values; constants among its arguments are left out."""
         values = [t for t in terms if t != CONSTANT]
-        name = operation(name, node)
+        name = canonical_operation(name, node)
         if name == "einsum":
             name = einsum_name(node)
         if not values:

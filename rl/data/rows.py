@@ -99,7 +99,7 @@ def row_of(kind: Kind, prompt: str, completion: str, **facts: Any) -> Row:
     )
 
 
-def normalised(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Newlines as \\n, no blanks at the ends of lines, at most two empty lines together, one newline at the end.
 
     Indentation stays as it is.
@@ -112,7 +112,7 @@ def normalised(text: str) -> str:
 
 def text_hash(text: str) -> str:
     """SHA-1 of the normalised text, hex: what exact duplicates have in common."""
-    return _sha1(normalised(text))
+    return _sha1(normalise_text(text))
 
 
 def _sha1(text: str) -> str:

@@ -55,7 +55,7 @@ _ALIASES = {
 }  # fmt: skip
 
 
-def operation(name: str, node: ast.Call) -> str:
+def canonical_operation(name: str, node: ast.Call) -> str:
     """One name for all spellings: without underscores and case. `clamp(x, min=0)` is relu; GELU keeps its form."""
     plain = name.replace("_", "").lower()
     plain = _ALIASES.get(plain, plain)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kernelwright.agent.viewing.report.figures import Estimate, Figures, by_problem, figures, pass_at_k, rate
+from kernelwright.agent.viewing.report.figures import (
+    Estimate,
+    Figures,
+    by_problem,
+    compute_figures,
+    mean_rate,
+    pass_at_k,
+)
 from kernelwright.policies.base import Value
 from kernelwright.rl.evaluating.rollouts import Rollout, drafts
 from kernelwright.rl.evaluating.text_checks import LightFigures, light_figures
@@ -74,7 +81,7 @@ class Evaluation(Value):
     light: LightFigures | None
 
 
-def evaluation_of(rollouts: Sequence[Rollout], families: dict[str, str], **facts: object) -> Evaluation:
+def evaluate_rollouts(rollouts: Sequence[Rollout], families: dict[str, str], **facts: object) -> Evaluation:
     """`families`: every problem of the suite, with its family.
 
     `facts`: policy, suite, device, samples, turns, temperature, seed.
@@ -105,15 +112,15 @@ def _turns_shown(turns: int) -> list[int]:
 
 
 def _figures(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -> Figures:
-    return figures(by_problem([rollout.within(turns) for rollout in rollouts], families))
+    return compute_figures(by_problem([rollout.within(turns) for rollout in rollouts], families))
 
 
 def _within(rollouts: Sequence[Rollout], families: dict[str, str], turns: int) -> SolvedWithinTurns:
     attempts = by_problem([rollout.within(turns) for rollout in rollouts], families)
     return SolvedWithinTurns(
         turns=turns,
-        compiled=rate(attempts, lambda s: s.compiled),
-        solved=rate(attempts, lambda s: s.correct),
+        compiled=mean_rate(attempts, lambda s: s.compiled),
+        solved=mean_rate(attempts, lambda s: s.correct),
         at=pass_at_k(attempts),
     )
 
@@ -127,9 +134,9 @@ def _families(rollouts: Sequence[Rollout], families: dict[str, str], turns: int)
         all_turns = by_problem([rollout.within(turns) for rollout in own], names)
         found[family] = FamilyMeasures(
             problems=len(names),
-            compiled=rate(first, lambda s: s.compiled),
-            drafted=rate(first, lambda s: s.correct),
-            solved=rate(all_turns, lambda s: s.correct),
+            compiled=mean_rate(first, lambda s: s.compiled),
+            drafted=mean_rate(first, lambda s: s.correct),
+            solved=mean_rate(all_turns, lambda s: s.correct),
             any_solved=sum(any(s.correct for s in samples) for samples in all_turns.values()),
         )
     return found

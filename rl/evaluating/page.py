@@ -19,7 +19,9 @@ def write_evaluation(found: Evaluation, folder: Path, command: str, machine: str
     folder.mkdir(parents=True, exist_ok=True)
     _draw_turns(found, folder / BY_TURN)
     _draw_families(found, folder / BY_FAMILY)
-    page = "\n".join([f"# {found.policy} on {found.suite}", "", text(found, command, machine, date), "", *_pictures()])
+    page = "\n".join(
+        [f"# {found.policy} on {found.suite}", "", format_page(found, command, machine, date), "", *_pictures()]
+    )
     return [
         write_text(folder / "evaluation.md", page + "\n"),
         write_text(folder / "evaluation.json", found.model_dump_json(indent=2) + "\n"),
@@ -28,7 +30,7 @@ def write_evaluation(found: Evaluation, folder: Path, command: str, machine: str
     ]
 
 
-def text(found: Evaluation, command: str, machine: str, date: str) -> str:
+def format_page(found: Evaluation, command: str, machine: str, date: str) -> str:
     """Without a title and without the pictures: what a model's card takes."""
     temperature = "greedy first, then 0.8" if found.temperature is None else f"{found.temperature:g}"
     judged = "on a CPU, interpreted, at small shapes" if found.device == "cpu" else f"on {found.device} at full shapes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kernelwright.agent.viewing.report.samples import Cost, Sample, compiled
+from kernelwright.agent.viewing.report.samples import Cost, Sample, passed_compile_rung
 from kernelwright.policies.base import Value
 from kernelwright.rl.evaluating.text_checks import TextChecked, has_patterns, overlap
 from kernelwright.store.database import Store
@@ -77,7 +77,7 @@ def read_rollouts(
 def _turned(turn: Turn, known: str | None) -> RolloutTurn:
     report, completion = turn.report, turn.completion
     assert report is not None
-    built, source = compiled(report), turn.source
+    built, source = passed_compile_rung(report), turn.source
     light = None
     if source is not None:
         light = TextChecked(

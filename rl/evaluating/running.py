@@ -15,8 +15,8 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, Goal
 from kernelwright.agent.prompts import Prompts
 from kernelwright.policies.base import Policy, Value
-from kernelwright.rl.evaluating.measures import Evaluation, evaluation_of
-from kernelwright.rl.evaluating.page import text, write_evaluation
+from kernelwright.rl.evaluating.measures import Evaluation, evaluate_rollouts
+from kernelwright.rl.evaluating.page import format_page, write_evaluation
 from kernelwright.rl.evaluating.rollouts import read_rollouts
 from kernelwright.rl.evaluating.suites import Suite
 from kernelwright.rl.training.sft.card import machine_line, put_evaluation
@@ -84,14 +84,14 @@ def evaluate(
     with open_store(db, readonly=True) as store:
         rollouts = read_rollouts(store, RUN, keys, families, suite.solutions)
     rollouts = [rollout for rollout in rollouts if rollout.sample < asked.samples]
-    found = evaluation_of(
+    found = evaluate_rollouts(
         rollouts, families, policy=asked.policy, suite=suite.name, device=asked.device, samples=asked.samples,
         turns=asked.turns, temperature=asked.drawn_at, seed=asked.seed,
     )  # fmt: skip
     machine, date = machine_line(asked.device), f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     files = write_evaluation(found, folder, command, machine, date)
     if card is not None:
-        put_evaluation(card / "README.md", text(found, command, machine, date))
+        put_evaluation(card / "README.md", format_page(found, command, machine, date))
     return Evaluated(
         evaluation=found, folder=str(folder), files=tuple(map(str, files)), interrupted=batched.interrupted
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelwright.agent.problems.finding import catalogue, suite
+from kernelwright.agent.problems.finding import catalogue, load_suite
 from kernelwright.errors import InputError
 from kernelwright.rl.data.rows import Split
 from kernelwright.tools.problem import Problem
@@ -48,11 +48,11 @@ def open_suite(asked: str, n: int | None = None, level: int | None = None, seed:
         return Suite(asked, tuple(catalogue()[:n]), {})
     if kind == "kernelbench" and rest:
         name = f"kernelbench-level{level}" if level else "kernelbench"
-        return Suite(name, tuple(suite("kernelbench", rest, level)[:n]), {})
+        return Suite(name, tuple(load_suite("kernelbench", rest, level)[:n]), {})
     if kind == "tritonbench-t" and rest:
-        return Suite(kind, tuple(suite(kind, rest)[:n]), {})
+        return Suite(kind, tuple(load_suite(kind, rest)[:n]), {})
     if Path(asked).is_dir():
-        return Suite(Path(asked).name, tuple(suite(asked)[:n]), {})
+        return Suite(Path(asked).name, tuple(load_suite(asked)[:n]), {})
     raise InputError(f"--suite {asked!r}: choose {', '.join(FORMS)}")
 
 

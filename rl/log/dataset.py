@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kernelwright.agent.export.training import MEASURING, is_held_out
+from kernelwright.agent.export.training import BENCHMARK_SUITES, is_held_out
 from kernelwright.policies.base import Completion, FinishReason, Origin, Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import compiled, on_gpu, reply_of, score
@@ -102,7 +102,7 @@ class Log(NamedTuple):
     """Before groups were looked at: what figures are computed over."""
 
 
-def load(store: Store, wanted: SampleRequirements, chosen: CandidateFilter | None = None) -> Log:
+def load_log(store: Store, wanted: SampleRequirements, chosen: CandidateFilter | None = None) -> Log:
     """Reads the whole choice. Never raises for a row that cannot be used: it is counted."""
     counted = RefusalCounter()
     usable: list[Sample] = []
@@ -152,7 +152,7 @@ class HeldOutProblems:
 
     def holds(self, turn: Turn) -> bool:
         """Whether a turn's problem measures policies and must not be trained on; read from the store once a problem."""
-        if turn.suite in MEASURING:
+        if turn.suite in BENCHMARK_SUITES:
             return True
         if turn.problem_hash not in self._held_out:
             self._held_out[turn.problem_hash] = is_held_out(self._store.problem(turn.trajectory_id).source)

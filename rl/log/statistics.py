@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from kernelwright.policies.base import Value
 from kernelwright.rl.credit.formula import Formula
 from kernelwright.rl.credit.scoring import on_gpu
-from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, load, revision_of
+from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, load_log, revision_of
 from kernelwright.rl.log.refusals import RefusalCount
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
@@ -92,8 +92,8 @@ def stats_of(store: Store, formula: Formula, chosen: CandidateFilter | None = No
     tally = _Tally()
     for turn in store.samples((chosen or CandidateFilter()).with_(state=State.JUDGED)):
         tally.add(turn)
-    log = load(store, SampleRequirements(formula=formula), chosen)
-    everything = load(store, SampleRequirements(formula=formula, exact=False), chosen)
+    log = load_log(store, SampleRequirements(formula=formula), chosen)
+    everything = load_log(store, SampleRequirements(formula=formula, exact=False), chosen)
     sizes = Counter(Counter(sample.group for sample in log.all_scored).values())
     return LogStats(
         where=store.where, turns=log.turns, judged=tally.turns, trajectories=len(tally.trajectories),

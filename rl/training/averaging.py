@@ -14,12 +14,12 @@ from typing import Any
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
-from kernelwright.rl.training.checkpoints import refuse_what_is_there, write_policy
+from kernelwright.rl.training.checkpoints import refuse_existing_output, write_policy
 from kernelwright.rl.training.options import Storage
 from kernelwright.rl.training.subject import Subject, load_weights, open_subject, parameters
 
 
-class Averaged(Value):
+class AveragingResult(Value):
     """What was written."""
 
     output: str
@@ -31,14 +31,14 @@ class Averaged(Value):
     """Of each from the mean: the norm of the difference of all weights."""
 
 
-def average(
+def average_policies(
     policies: Sequence[str],
     output: Path,
     *,
     storage: Storage = Storage.FP32,
     force: bool = False,
     say: Callable[[str], None] = lambda _: None,
-) -> Averaged:
+) -> AveragingResult:
     """Writes the mean of the policies' weights, as a policy that `--policy transformers:OUTPUT` loads.
 
     Two policies' weights are in memory at a time. Raises InputError where they are not of one shape and tokenizer, or
@@ -46,7 +46,7 @@ def average(
     """
     if len(policies) < 2:
         raise InputError("give two policies or more: the mean of one is itself")
-    refuse_what_is_there(output)
+    refuse_existing_output(output)
     subjects = [open_subject(policy) for policy in policies]
     common = _common(subjects, force)
     model, mean = _mean(subjects, say)
@@ -57,7 +57,7 @@ def average(
     output.parent.mkdir(parents=True, exist_ok=True)
     write_policy(output, model, whole, first, storage, averaged=averaged)
     ancestor = common[-1] if common else None
-    return Averaged(
+    return AveragingResult(
         output=str(output), policies=tuple(policies), parameters=parameters(model), ancestor=ancestor,
         distances=distances,
     )  # fmt: skip

@@ -20,7 +20,7 @@ COMPLETE_FILE = "whole.json"
 SETTINGS_FILE = "asked.json"
 
 
-def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
+def prepare_output(options: TrainOptions, more: dict[str, Any]) -> bool:
     """Makes the work folder; whether it holds the same training, begun earlier.
 
     Raises InputError where something else is in the way.
@@ -28,12 +28,12 @@ def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
     A training that came to no checkpoint is in nobody's way: what it was asked may have been a mistake.
     """
     output, work = options.output, options.work
-    refuse_what_is_there(output)
+    refuse_existing_output(output)
     note, identity = work / SETTINGS_FILE, options.identity_of(more)
     if note.is_file():
         if json.loads(note.read_text(encoding="utf-8")).get("identity") == identity:
             return True
-        if newest(work) is not None:
+        if newest_checkpoint(work) is not None:
             raise InputError(f"{work} holds an unfinished training with other settings: give those again, or delete it")
     work.mkdir(parents=True, exist_ok=True)
     known = {"identity": identity, "training": secrets.token_hex(4), **options.model_dump(mode="json")}
@@ -41,7 +41,7 @@ def prepare(options: TrainOptions, more: dict[str, Any]) -> bool:
     return False
 
 
-def refuse_what_is_there(output: Path) -> None:
+def refuse_existing_output(output: Path) -> None:
     """Raises InputError; an empty folder is in nobody's way."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"{output} is there already: choose another --out, or move it away")
@@ -61,7 +61,7 @@ def mark_whole(checkpoint: Path, subject: Subject, lineage: tuple[str, ...], **f
     (checkpoint / COMPLETE_FILE).write_text(json.dumps(facts), encoding="utf-8")
 
 
-def newest(work: Path) -> Path | None:
+def newest_checkpoint(work: Path) -> Path | None:
     """The last whole one. Those that were cut off are deleted."""
     found: dict[int, Path] = {}
     for path in work.glob("checkpoint-*"):
@@ -78,7 +78,7 @@ def facts_of(checkpoint: Path) -> dict[str, Any]:
     return found
 
 
-def publish(
+def publish_policy(
     model: Any, weights: dict[str, Any], subject: Subject, options: TrainOptions, lineage: tuple[str, ...], **facts: Any
 ) -> None:
     """Writes the policy that a training ended with. `weights`: whole, of the model or of its adapter's model."""

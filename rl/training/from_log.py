@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernelwright.agent.interrupts import stopping
+from kernelwright.agent.interrupts import stop_on_interrupt
 from kernelwright.errors import InputError
-from kernelwright.rl.training.checkpoints import facts_of, newest, prepare, publish
+from kernelwright.rl.training.checkpoints import facts_of, newest_checkpoint, prepare_output, publish_policy
 from kernelwright.rl.training.grpo.config import grpo_config
 from kernelwright.rl.training.grpo.rows import Replay, in_order, row_of
 from kernelwright.rl.training.options import LogOptions, Method
@@ -52,7 +52,7 @@ def train_from_log(
         if dry_run:
             return None
         with first_before_others(place):
-            resumes = prepare(options, {"log": material.plan.used, "revision": subject.revision})
+            resumes = prepare_output(options, {"log": material.plan.used, "revision": subject.revision})
         return _train(options, subject, model, material, resumes, say, watch)
 
 
@@ -63,19 +63,19 @@ def _train(
     build = _grpo if plan.method is Method.GRPO else _other
     with readable_settings():
         trainer, rows = build(options, subject, model, material)
-    checkpoint = newest(options.work) if resumes else None
+    checkpoint = newest_checkpoint(options.work) if resumes else None
     earlier = 0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"])
     facts = {"method": str(plan.method), "formula": plan.formula, "trained_from": without_password(options.db)}
     watching = Watching(
         subject, options.work, watch, _limits(options), max_minutes=options.max_minutes, earlier=earlier, facts=facts
     )
-    quieten(trainer)
+    silence_libraries(trainer)
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
     say(f"going on at step {begun}" if begun else f"training by {plan.method}")
-    with stopping(watching.interrupt), reported(options, trainer):
+    with stop_on_interrupt(watching.interrupt), record_alarm(options, trainer):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    return finish(trainer, options, subject, watching, plan.method, rows, begun, plan, facts)
+    return finish_training(trainer, options, subject, watching, plan.method, rows, begun, plan, facts)
 
 
 def _limits(options: LogOptions) -> Limits:
@@ -83,7 +83,7 @@ def _limits(options: LogOptions) -> Limits:
     return options.limits.with_(kl=math.inf) if options.force else options.limits
 
 
-def finish(
+def finish_training(
     trainer: Any, options: Any, subject: Subject, watching: Watching, method: Method, rows: int, begun: int,
     plan: Plan | None,
     facts: dict[str, Any], lineage: tuple[str, ...] = (),
@@ -101,12 +101,12 @@ def finish(
         write_training_report(options.work, history, trained, plan)
     trainer.accelerator.wait_for_everyone()
     if watching.paused:
-        checkpoint = newest(options.work)
+        checkpoint = newest_checkpoint(options.work)
         return trained.with_(output=str(checkpoint), paused=True)
     # Every process has a part in this where the weights are spread over them.
     weights = trainer.accelerator.get_state_dict(trainer.model)
     if trainer.is_world_process_zero():
-        publish(
+        publish_policy(
             trainer.accelerator.unwrap_model(trainer.model), weights, subject, options, lineage, steps=trained.steps,
             created=round(time.time()), **facts,
         )  # fmt: skip
@@ -118,7 +118,7 @@ def _base_of(trainer: Any, subject: Subject) -> str | None:
     return subject.path if hasattr(trainer.accelerator.unwrap_model(trainer.model), "peft_config") else None
 
 
-def quieten(trainer: Any) -> None:
+def silence_libraries(trainer: Any) -> None:
     """Nothing on stdout but what the command prints."""
     from transformers import PrinterCallback
     from transformers.utils import logging
@@ -185,7 +185,7 @@ def _other(options: LogOptions, subject: Subject, model: Any, material: Material
 
 
 @contextmanager
-def reported(options: Any, trainer: Any) -> Iterator[None]:
+def record_alarm(options: Any, trainer: Any) -> Iterator[None]:
     """What an alarm saw lies beside the checkpoints: alarm.json and the curves."""
     try:
         yield

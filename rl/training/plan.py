@@ -10,13 +10,13 @@ from typing import Any
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
 from kernelwright.rl.credit.formula import Formula
-from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, age_of, load
+from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, age_of, load_log
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
 from kernelwright.rl.log.refusals import Refusal, RefusalCount, RefusalCounter
 from kernelwright.rl.training.grpo.drift import (
     MAX_KL_NATS_PER_TOKEN,
     WORN_EFFECTIVE_SAMPLE_SIZE,
-    Drift,
+    PolicyDrift,
     measure_drift,
 )
 from kernelwright.rl.training.grpo.rows import row_of
@@ -47,7 +47,7 @@ class Plan(Value):
     temperature: float
     ages: dict[str, int]
     """Turns by how many revisions back their policy lies; `unknown` for one that is none of the ancestors."""
-    drift: Drift | None
+    drift: PolicyDrift | None
     refused: tuple[RefusalCount, ...]
     warnings: tuple[str, ...] = ()
 
@@ -70,7 +70,7 @@ def read_log(store: Store, options: LogOptions, subject: Subject, exact: bool) -
         lineage=subject.lineage, max_age=options.max_age, max_length=_longest(options, subject),
         temperature=options.settings.get("temperature"), gamma=options.gamma, baseline=options.baseline, exact=exact,
     )  # fmt: skip
-    log = load(store, wanted, chosen)
+    log = load_log(store, wanted, chosen)
     if log.turns == 0:
         if not options.filters:
             raise InputError(f"{store.where} holds no turn that was answered yet: run the same agent command again")
@@ -128,7 +128,7 @@ def _learnt_from(method: Method, log: Log) -> Log:
     return log._replace(samples=[s for s in log.samples if s.candidate_id in used], refused=counted.all())
 
 
-def choose_method(asked: Method | None, log: Log, drift: Drift | None) -> tuple[Method, str]:
+def choose_method(asked: Method | None, log: Log, drift: PolicyDrift | None) -> tuple[Method, str]:
     """The one that is asked for; else what the log is good for, and why."""
     if asked is not None:
         return asked, "as asked for"
@@ -152,12 +152,12 @@ def choose_method(asked: Method | None, log: Log, drift: Drift | None) -> tuple[
     return Method.GRPO, f"the log is exact and fresh (effective sample size {drift.effective:.2f})"
 
 
-def _drift(model: Any, log: Log, subject: Subject) -> Drift:
+def _drift(model: Any, log: Log, subject: Subject) -> PolicyDrift:
     pad = subject.tokenizer.pad_token_id
     return measure_drift(model, [row_of(sample) for sample in log.samples], pad, log.temperature)
 
 
-def _refuse_grpo(options: LogOptions, log: Log, drift: Drift | None) -> None:
+def _refuse_grpo(options: LogOptions, log: Log, drift: PolicyDrift | None) -> None:
     if not log.samples:
         raise InputError(f"nothing in this log gives an exact gradient{_reasons(log.refused)}")
     assert drift is not None
@@ -175,7 +175,13 @@ def _reasons(refused: tuple[RefusalCount, ...]) -> str:
 
 
 def _plan(
-    method: Method, why: str, log: Log, formula: Formula, drift: Drift | None, subject: Subject, options: LogOptions
+    method: Method,
+    why: str,
+    log: Log,
+    formula: Formula,
+    drift: PolicyDrift | None,
+    subject: Subject,
+    options: LogOptions,
 ) -> Plan:
     samples = log.samples
     ages = Counter(_age(sample, subject) for sample in samples)
@@ -196,7 +202,7 @@ def _age(sample: Sample, subject: Subject) -> str:
     return "unknown" if age is None else str(age)
 
 
-def _warnings(method: Method, drift: Drift | None, ages: Counter[str]) -> list[str]:
+def _warnings(method: Method, drift: PolicyDrift | None, ages: Counter[str]) -> list[str]:
     found = []
     if method is Method.GRPO and drift is not None and drift.effective < WORN_EFFECTIVE_SAMPLE_SIZE:
         found.append(

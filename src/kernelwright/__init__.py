@@ -63,9 +63,9 @@ def find_problem(problem: str | Path, *, kernelbench: str | Path | None = None) 
     Raises:
         ProblemError: Nothing of that name exists, or the file is not a problem. The message says what is near.
     """
-    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.problems.finding import find_by_name
 
-    return find(str(problem), kernelbench=kernelbench)
+    return find_by_name(str(problem), kernelbench=kernelbench)
 
 
 def check(

@@ -23,7 +23,7 @@ from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from kernelwright.store.errors import StoreError, StoreTrouble
 
-DURABLE = "durable"
+DURABLE_OPTION = "durable"
 """Key of a connection's `info`: whether its next transaction must survive a power cut."""
 _LEVEL = "synchronous"
 """Key of a connection's `info`: what that PRAGMA was last set to."""
@@ -112,7 +112,7 @@ def _begin_reading(dbapi_connection: PoolProxiedConnection) -> None:
 def _begin_writing(dbapi_connection: PoolProxiedConnection) -> None:
     """IMMEDIATE: waits for the write lock here, where waiting is harmless, and not in the middle."""
     driver: Any = dbapi_connection.driver_connection
-    level = "FULL" if dbapi_connection.info.get(DURABLE, True) else "NORMAL"
+    level = "FULL" if dbapi_connection.info.get(DURABLE_OPTION, True) else "NORMAL"
     if dbapi_connection.info.get(_LEVEL) != level:
         driver.execute(f"PRAGMA synchronous = {level}")
         dbapi_connection.info[_LEVEL] = level

@@ -18,7 +18,7 @@ from kernelwright.store.errors import StoreError, StoreTrouble
 
 CONNECTIONS = 8
 """That stay open to a server."""
-MOST_CONNECTIONS = 32
+MAX_OVERFLOW_CONNECTIONS = 32
 """At once, of one process: a server takes 100 of all, unless it is told otherwise."""
 CONNECT_SECONDS = 10
 """That a server may take to accept a connection; `connect_timeout` in the URL names others."""
@@ -54,7 +54,7 @@ def without_password(where: str | Path) -> str:
     return str(where) if isinstance(address, Path) else address.render_as_string(hide_password=True)
 
 
-def password_apart(where: str) -> tuple[str, dict[str, str]]:
+def split_password(where: str) -> tuple[str, dict[str, str]]:
     """The same without its password, and the environment in which libpq finds that: others on this machine can read
     the words of a command.
     """
@@ -69,7 +69,7 @@ def open_server(url: URL, readonly: bool, wait: float) -> Engines:
     """PostgreSQL, or whatever SQLAlchemy has a driver for. `wait`: seconds for another process's lock."""
     postgres = url.drivername == "postgresql+psycopg"
     timeout = {"connect_timeout": CONNECT_SECONDS} if postgres and "connect_timeout" not in url.query else {}
-    pool: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": MOST_CONNECTIONS - CONNECTIONS}
+    pool: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": MAX_OVERFLOW_CONNECTIONS - CONNECTIONS}
     try:
         engine = create_engine(url, pool_pre_ping=True, connect_args=timeout, **pool)
     except (NoSuchModuleError, ImportError) as error:  # the latter also where psycopg finds no libpq

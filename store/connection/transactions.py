@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import configure_mappers
 from sqlmodel import Session
 
-from kernelwright.store.connection.engine import DURABLE, Engines, open_file, set_journal
+from kernelwright.store.connection.engine import DURABLE_OPTION, Engines, open_file, set_journal
 from kernelwright.store.connection.server import address_of, open_server
-from kernelwright.store.errors import StoreError, StoreTrouble, explained
+from kernelwright.store.errors import StoreError, StoreTrouble, explaining_errors
 from kernelwright.store.migrations import CURRENT, migrate, version_of
 
 
@@ -36,13 +36,13 @@ class Transactions:
 
         `durable`: it survives a power cut, and so does all before it.
         """
-        with explained(self._where), self._lock:
+        with explaining_errors(self._where), self._lock:
             if self._inside is not None:
                 with self._inside.begin_nested():
                     yield self._inside
                 return
             with self._writer().connect() as connection:
-                connection.info[DURABLE] = durable
+                connection.info[DURABLE_OPTION] = durable
                 with connection.begin():
                     yield connection
             self.wrote = True
@@ -50,7 +50,7 @@ class Transactions:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """What was committed when it began; inside `together` also what this thread has written there."""
-        with explained(self._where):
+        with explaining_errors(self._where):
             if self._inside is not None and self._holder == get_ident():
                 with Session(self._inside, join_transaction_mode="rollback_only") as session:
                     yield session
@@ -74,7 +74,7 @@ class Transactions:
 
     def alone(self, work: Callable[[Engine], None]) -> None:
         """What cannot run in a transaction, while no other thread writes."""
-        with explained(self._where), self._lock:
+        with explaining_errors(self._where), self._lock:
             work(self._writer())
 
     def _writer(self) -> Engine:
@@ -92,7 +92,7 @@ def open_engines(where: str | Path, *, create: bool, readonly: bool, wait: float
     else:
         engines = open_server(address, readonly, wait)
     try:
-        with explained(engines.where):
+        with explaining_errors(engines.where):
             _prepare(engines, wait, create)
     except StoreError:
         engines.dispose()

@@ -12,7 +12,7 @@ import pytest
 from kernelwright.agent.loop.run import Run
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.prompts import Prompts
 from kernelwright.policies.base import Completion, Policy
 from kernelwright.policies.scripted import ScriptedPolicy, open_scripted
@@ -86,7 +86,7 @@ def begin(store, evaluator):
         policy = answers if isinstance(answers, Policy) else ScriptedPolicy(answers)
         version = Prompts(policy.prompt_form).version
         asked = Settings(policy="scripted:test", prompt_version=version, **settings)
-        problem = find("fused_silu")
+        problem = find_by_name("fused_silu")
         trajectory = store.begin(asked.start(problem))
         return Run(store, trajectory, problem, policy, RunJudge(evaluator, Options()), asked, watch)
 
@@ -143,7 +143,7 @@ def batched(tmp_path_factory, batch_script, kept_processes) -> Path:
     from kernelwright.agent.batch.running import run_batch
 
     folder = tmp_path_factory.mktemp("batched")
-    problems = [find(name) for name in ("fused_silu", "vector_add", "row_sum")]
+    problems = [find_by_name(name) for name in ("fused_silu", "vector_add", "row_sum")]
     policy = open_scripted(batch_script)
     settings = Settings(policy=policy.name)
     told = {"name": "three", "samples": 2, "folder": folder / "report", "db": str(folder / "runs.db")}

@@ -10,7 +10,7 @@ from kernelwright.agent.batch.running import run_batch
 from kernelwright.agent.databases import open_store
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets, StopReason
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
 from kernelwright.store.records import TrajectoryFilter
 
@@ -32,7 +32,7 @@ def test_every_trajectory_is_judged_while_the_policy_computes_beside(tmp_path):
         temperature=0.8,
         seed=1,
     )
-    problems = [find(name) for name in SOLVED]
+    problems = [find_by_name(name) for name in SOLVED]
     done = run_batch(
         problems, policy, settings, name="shared", samples=3, folder=tmp_path / "run", db=str(tmp_path / "runs.db")
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
-from kernelwright.agent.tuning.tuned import Fate
+from kernelwright.agent.tuning.tuned import ConfigurationFate
 from kernelwright.agent.tuning.tuning import Tuner
 
 pytestmark = pytest.mark.gpu
@@ -32,7 +32,7 @@ def tuner_of(evaluator, path, name, **settings):
     )  # fmt: skip
     source = (GOOD / f"{name}.py").read_text(encoding="utf-8")
     journal = Journal(path, name)
-    return Tuner(evaluator, find(name.replace("_", " ")), source, asked, journal)
+    return Tuner(evaluator, find_by_name(name.replace("_", " ")), source, asked, journal)
 
 
 @pytest.mark.parametrize("name", ["vector_add", "matmul", "fused_softmax"])
@@ -43,7 +43,7 @@ def test_what_wins_is_right_and_certainly_faster_or_nothing_is_written(evaluator
     assert tuned.eager.median > 0
     if text:
         assert tuned.chosen[0].timing.high < tuned.before.low
-        assert evaluator.evaluate(find(name.replace("_", " ")), text).correct
+        assert evaluator.evaluate(find_by_name(name.replace("_", " ")), text).correct
 
 
 def test_a_matmul_in_fp32_is_faster_with_split_products_and_the_class_is_told(evaluator, tmp_path):
@@ -74,7 +74,7 @@ def test_a_tuning_that_goes_on_measures_nothing_again_and_ends_alike(evaluator, 
 def test_a_wrong_configuration_is_seen_while_it_is_timed(evaluator):
     """A grid that does not follow its tile leaves the end of the output unwritten."""
     source = (GOOD / "vector_add.py").read_text(encoding="utf-8").replace("BLOCK=1024", "BLOCK=512")
-    trial = evaluator.trial(find("vector add"), source, 4)
+    trial = evaluator.trial(find_by_name("vector add"), source, 4)
     assert trial.failure
     assert not trial.milliseconds
 
@@ -82,7 +82,7 @@ def test_a_wrong_configuration_is_seen_while_it_is_timed(evaluator):
 def test_a_failed_configuration_never_wins(evaluator, tmp_path):
     tuned, _ = tuner_of(evaluator, tmp_path / "j.jsonl", "matmul").run()
     for row in (row for group in tuned.groups for row in group.rows):
-        assert row.fate is not Fate.WON or (row.score.passed and row.timing is not None)
+        assert row.fate is not ConfigurationFate.WON or (row.score.passed and row.timing is not None)
 
 
 def test_a_run_tunes_its_correct_kernel_and_keeps_the_row(tmp_path):
@@ -98,7 +98,7 @@ def test_a_run_tunes_its_correct_kernel_and_keeps_the_row(tmp_path):
     )  # fmt: skip
     database = tmp_path / "runs.db"
     solved = solve_problem(
-        find("matmul"), CompilerPolicy(), settings, db=str(database), output=tmp_path / "out.py",
+        find_by_name("matmul"), CompilerPolicy(), settings, db=str(database), output=tmp_path / "out.py",
         watch=lambda run, doing: None, say=lambda text: None,
     )  # fmt: skip
     with Store.open(database) as store:

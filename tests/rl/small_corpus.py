@@ -9,7 +9,7 @@ import random
 import re
 from pathlib import Path
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.prompts import PromptFields, Prompts
 from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.rows import Kind, Row, Split, row_of, write_rows
@@ -30,9 +30,11 @@ def small_corpus(folder: Path, copies: int = 4) -> Path:
         answer = "\n".join(line for line in text.splitlines() if not re.match(r"# (problem|odd):", line)).strip() + "\n"
         broken = answer.replace("tl.store(", "tl.put(", 1)
         for _ in range(copies):
-            problem = find(name).with_sizes({"rows": 2 ** dice.randint(3, 12)} if "rows =" in find(name).source else {})
+            problem = find_by_name(name).with_sizes(
+                {"rows": 2 ** dice.randint(3, 12)} if "rows =" in find_by_name(name).source else {}
+            )
             asked = PromptFields(problem=problem, action=Action.DRAFT)
-            facts = {"problem": name, "reference": problem.source, "family": find(name).family, "correct": True}
+            facts = {"problem": name, "reference": problem.source, "family": find_by_name(name).family, "correct": True}
             rows.append(row_of(Kind.DRAFT, prompts.messages(asked)[-1].content, answer, **facts))
         asked = asked.with_(
             action=Action.REPAIR, code=broken, feedback="compile_error: no attribute put\n# line 3: tl.put("

@@ -13,7 +13,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.model_card import CARD_FILE
 from kernelwright.policies.model_identity import weights_revision
 from kernelwright.rl.cli import build
-from kernelwright.rl.training.averaging import average
+from kernelwright.rl.training.averaging import average_policies
 from kernelwright.rl.training.options import Storage
 from kernelwright.rl.training.subject import open_subject
 from tests.tiny_model import save_tiny_model
@@ -36,7 +36,7 @@ def policies(tmp_path) -> list[str]:
 
 
 def test_the_mean_is_written_whole_and_knows_where_it_comes_from(tmp_path, policies):
-    done = average(policies, tmp_path / "mean")
+    done = average_policies(policies, tmp_path / "mean")
     ancestor, mean = (load_file(tmp_path / name / "model.safetensors") for name in ("ancestor", "mean"))
     for name, value in ancestor.items():
         assert (mean[name] - value - 0.2).abs().max() < 1e-6
@@ -51,7 +51,7 @@ def test_it_answers_as_a_policy(tmp_path, policies):
     from kernelwright.policies.base import Message, Request, Role, Sampling
     from kernelwright.policies.local.transformers_policy import TransformersPolicy
 
-    average(policies, tmp_path / "mean", storage=Storage.BF16)
+    average_policies(policies, tmp_path / "mean", storage=Storage.BF16)
     asked = Request(messages=(Message(role=Role.USER, content="import"),), sampling=Sampling(max_tokens=4, seed=1))
     policy = TransformersPolicy(str(tmp_path / "mean"), device="cpu")
     [completion] = policy.sample([asked])
@@ -67,11 +67,11 @@ def test_what_cannot_be_averaged_is_refused(tmp_path, policies):
     }
     for words, asked in refusals.items():
         with pytest.raises(InputError, match=words):
-            average(asked, tmp_path / "mean")
+            average_policies(asked, tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
-    average(refusals["not trained from one policy"], tmp_path / "mean", force=True)
+    average_policies(refusals["not trained from one policy"], tmp_path / "mean", force=True)
     with pytest.raises(InputError, match="is there already"):
-        average(policies, tmp_path / "mean")
+        average_policies(policies, tmp_path / "mean")
 
 
 def test_the_command(tmp_path, policies):
@@ -86,7 +86,7 @@ def test_the_command(tmp_path, policies):
 
 @pytest.mark.parametrize(("storage", "kind"), [(Storage.BF16, "bfloat16"), (Storage.FP32, "float32")])
 def test_its_config_names_the_type_that_is_stored(tmp_path, policies, storage, kind):
-    average(policies, tmp_path / "mean", storage=storage)
+    average_policies(policies, tmp_path / "mean", storage=storage)
     stored = load_file(tmp_path / "mean" / "model.safetensors")
     assert json.loads((tmp_path / "mean" / "config.json").read_text())["dtype"] == kind
     assert {str(value.dtype) for value in stored.values()} == {f"torch.{kind}"}

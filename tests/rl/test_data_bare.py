@@ -9,7 +9,7 @@ import pytest
 
 from kernelwright.rl.data.cleaning.bare_rows import bare_program
 from kernelwright.rl.data.cleaning.labelling import Unlabelled, label
-from kernelwright.rl.data.corpus_figures import gather
+from kernelwright.rl.data.corpus_figures import gather_facts
 from kernelwright.rl.data.corpus_report import sections
 from kernelwright.rl.data.rows import Kind, read_rows, row_of, schema, write_rows
 from kernelwright.tools.launchless.candidate_signatures import assume
@@ -132,7 +132,7 @@ def test_bare_rows_are_labelled_and_counted_apart(tmp_path):
     assert rows[1].assumed == "any signature: tl.laod is not defined"
     assert (told.judged, told.assumed) == (3, 3)
     assert told.unlabelled == {Unlabelled.NO_SIGNATURE: 2, Unlabelled.NO_REFERENCE: 1}
-    facts = gather(tmp_path, [])
+    facts = gather_facts(tmp_path, [])
     assert (facts.compiled, facts.assumed) == ({}, {"sm_90": (1, 3)})
     assert "with an assumed signature" in "\n".join(sections(facts, None, None))
     json.dumps(facts.model_dump(mode="json"))

@@ -5,14 +5,14 @@ import os
 
 import pytest
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.errors import InputError
 from kernelwright.rl.data.cleaning.labelling import Unlabelled, label
-from kernelwright.rl.data.cleaning.near import NearDuplicates, signature
+from kernelwright.rl.data.cleaning.near import NearDuplicates, minhash_signature
 from kernelwright.rl.data.cleaning.programs import programs_in
 from kernelwright.rl.data.cleaning.running import clean
 from kernelwright.rl.data.cleaning.suites import Benchmarks, problems_of
-from kernelwright.rl.data.corpus_figures import gather
+from kernelwright.rl.data.corpus_figures import gather_facts
 from kernelwright.rl.data.corpus_report import remarks, write_report
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Kind, Split, read_rows, row_of, write_rows
@@ -165,7 +165,7 @@ def test_the_catalogues_held_out_problems_are_always_held_out():
     held = {p.name for p in problems_of([])}
     assert "mish" in held
     assert "fused_softmax" not in held
-    leak = Benchmarks(problems_of([])).leak(find("mish").source)
+    leak = Benchmarks(problems_of([])).leak(find_by_name("mish").source)
     assert leak is not None
     assert leak.dropped
 
@@ -185,10 +185,10 @@ def test_exact_and_near_duplicates_go_and_another_graph_stays(tmp_path):
 def test_signatures_tell_likeness():
     near = NearDuplicates()
     text = " ".join(f"word{i}" for i in range(200))
-    assert not near.seen("a", signature(text))
-    assert near.seen("a", signature(text.replace("word50 ", "")))
-    assert not near.seen("b", signature(text))
-    assert not near.seen("a", signature(" ".join(f"other{i}" for i in range(200))))
+    assert not near.seen("a", minhash_signature(text))
+    assert near.seen("a", minhash_signature(text.replace("word50 ", "")))
+    assert not near.seen("b", minhash_signature(text))
+    assert not near.seen("a", minhash_signature(" ".join(f"other{i}" for i in range(200))))
 
 
 def test_an_interrupted_cleaning_uses_what_it_has(tmp_path):
@@ -229,7 +229,7 @@ def test_a_corpus_of_leaks_only_leaves_an_empty_one_that_can_be_reported(tmp_pat
     result = clean(tmp_path / "in", tmp_path / "out", [benchmark], 1, lambda _: None)
     assert (result.leaked, result.kept, list(read_rows(tmp_path / "out"))) == (1, 0, [])
     assert remarks(result, None) == ["Nothing is left of 1 rows: the corpus is empty."]
-    write_report(tmp_path / "out", gather(tmp_path / "out", [benchmark]), tmp_path / "out")
+    write_report(tmp_path / "out", gather_facts(tmp_path / "out", [benchmark]), tmp_path / "out")
     assert "1 rows in, 0 kept" in (tmp_path / "out" / "report.md").read_text()
 
 
@@ -266,7 +266,7 @@ def test_labels_are_the_tools_own(tmp_path):
 
 def test_a_report_proves_what_is_not_in_the_data(tmp_path, benchmark):
     write_rows(tmp_path / "c", rows_of(reference("return torch.cos(x) * x"), reference("return x.cos()")))
-    facts = gather(tmp_path / "c", [benchmark])
+    facts = gather_facts(tmp_path / "c", [benchmark])
     assert facts.rows == 2
     assert len(facts.leaks) == 1
     assert "kernelbench:1/1" in facts.leaks[0]
@@ -277,14 +277,14 @@ def test_a_report_proves_what_is_not_in_the_data(tmp_path, benchmark):
     assert {p.name for p in written} == {"report.md", "provenance.json", "families.png", "lengths.png"}
     assert json.loads((tmp_path / "r" / "provenance.json").read_text())["against"]["kernelbench"] == 2
     result = clean(tmp_path / "c", tmp_path / "cleaned", [benchmark], 1, lambda _: None)
-    after = gather(tmp_path / "cleaned", [benchmark])
+    after = gather_facts(tmp_path / "cleaned", [benchmark])
     assert (after.leaks, after.suites) == ((), result.suites)
 
 
 def test_a_report_says_how_many_rows_it_can_say_nothing_of(tmp_path, benchmark):
     rows = [*rows_of(reference("return torch.cos(x) * x")), row_of(Kind.INSTRUCT, "Write a cosine", "@triton.jit")]
     write_rows(tmp_path / "c", rows)
-    facts = gather(tmp_path / "c", [benchmark])
+    facts = gather_facts(tmp_path / "c", [benchmark])
     write_report(tmp_path / "c", facts, tmp_path / "c")
     page = (tmp_path / "c" / "report.md").read_text()
     assert "None of the 1 rows that could be compared" in page

@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.importing.collecting import collect
+from kernelwright.rl.data.importing.collecting import collect_kernels
 from kernelwright.rl.data.importing.formats import CorpusFormat, ImportOptions
 from kernelwright.rl.data.importing.inductor import kernels_of
-from kernelwright.rl.data.importing.kernelbook import renamed
+from kernelwright.rl.data.importing.kernelbook import rename_classes
 from kernelwright.rl.data.importing.licences import is_permissive, licence_of_tag, licence_of_text
 from kernelwright.rl.data.importing.reading import import_corpus
 from kernelwright.rl.data.rows import Kind, read_rows
@@ -386,7 +386,7 @@ def test_a_pair_of_classes_gets_the_names_that_the_tools_ask_for(tmp_path):
     ids=["another Model", "named already", "bare", "not Python"],
 )
 def test_texts_without_such_a_pair_stay_as_they_are(reference, candidate):
-    assert renamed(reference, candidate) == (reference, candidate, "")
+    assert rename_classes(reference, candidate) == (reference, candidate, "")
 
 
 def test_parquet_that_is_broken_or_of_another_form_is_refused(tmp_path):
@@ -430,7 +430,7 @@ def test_inductor_writes_triton_for_a_reference_without_a_gpu(tmp_path):
 
     problem = next(t.problem for t in tasks(Split.TRAIN, 60) if t.family == "softmax")
     broken = Problem(name="broken", source=problem.source.replace("def forward(self, ", "def forward(self, missing, "))
-    result = collect([broken, problem], tmp_path / "out", "cpu", lambda _: None)
+    result = collect_kernels([broken, problem], tmp_path / "out", "cpu", lambda _: None)
     rows = list(read_rows(tmp_path / "out"))
     assert result.rows == len(rows) >= 1
     assert sum(result.skipped.values()) == 1

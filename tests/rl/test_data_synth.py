@@ -12,11 +12,11 @@ from kernelwright.policies.base import PromptForm
 from kernelwright.rl.data.cleaning.suites import graphs_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Kind, Split, read_rows
-from kernelwright.rl.data.synth.engine.drawing import FAMILIES, draw
+from kernelwright.rl.data.synth.engine.drawing import FAMILIES, draw_program
 from kernelwright.rl.data.synth.engine.generating import CorpusRequest, generate, state_of
-from kernelwright.rl.data.synth.engine.mistakes import MISTAKES, broken
+from kernelwright.rl.data.synth.engine.mistakes import MISTAKES, make_mistakes
 from kernelwright.rl.data.synth.engine.sketch import NameTaken, Sketch
-from kernelwright.rl.data.synth.engine.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, held_out
+from kernelwright.rl.data.synth.engine.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, is_held_out_pair
 from kernelwright.rl.data.synth.engine.tasks import tasks
 from kernelwright.rl.data.synth.engine.verifying import options, verify
 from kernelwright.store.models import Action
@@ -53,8 +53,8 @@ def test_training_never_shows_what_the_other_splits_ask_for():
     for task in tasks(Split.TRAIN, FEW):
         assert task.family not in HELD_OUT_FAMILIES
         assert task.depth <= TRAINING_DEPTH
-        assert not any(held_out(a, b) for a, b in pairwise(task.ops))
-    assert all(any(held_out(a, b) for a, b in pairwise(t.ops)) for t in tasks(Split.HELD_OUT_COMPOSITION, FEW))
+        assert not any(is_held_out_pair(a, b) for a, b in pairwise(task.ops))
+    assert all(any(is_held_out_pair(a, b) for a, b in pairwise(t.ops)) for t in tasks(Split.HELD_OUT_COMPOSITION, FEW))
     assert all(t.depth > TRAINING_DEPTH for t in tasks(Split.HELD_OUT_DEPTH, FEW))
     assert {t.family for t in tasks(Split.HELD_OUT_FAMILY, FEW)} <= HELD_OUT_FAMILIES
 
@@ -77,14 +77,14 @@ def test_every_family_is_drawn_at_every_depth_and_parses():
 @pytest.mark.parametrize("number", [8622, 33906, 84208, 113006, 161307, 171295])
 def test_two_parts_of_a_program_never_share_an_argument(number):
     """Draws in which two layers wanted `eps`: one in twenty thousand, and a training on drawn rows ended with it."""
-    program = draw(f"0/train/{number}", Split.TRAIN)
+    program = draw_program(f"0/train/{number}", Split.TRAIN)
     for text in (program.reference, program.candidate) if program else ():
         compile(text, "drawn", "exec")
 
 
 def test_mistakes_change_the_text_once_and_differ_from_each_other():
     for task in tasks(Split.TRAIN, 20):
-        found = broken(task.solution, random.Random(0), 6)
+        found = make_mistakes(task.solution, random.Random(0), 6)
         texts = [text for _, text in found]
         assert len(texts) == len(set(texts)) == 6
         assert task.solution not in texts

@@ -10,7 +10,7 @@ from kernelwright.errors import InputError
 from kernelwright.policies.base import FinishReason, Origin
 from kernelwright.rl.cli import main
 from kernelwright.rl.credit.formula import PRESETS
-from kernelwright.rl.log.dataset import SampleRequirements, age_of, load
+from kernelwright.rl.log.dataset import SampleRequirements, age_of, load_log
 from kernelwright.rl.log.defaults import choose_formula, parse_filter
 from kernelwright.rl.log.refusals import WORDS, Refusal
 from kernelwright.rl.log.statistics import stats_of
@@ -32,7 +32,7 @@ def pair(tell, problem="exp"):
 
 def test_samples_carry_the_stored_ids_and_log_probs(store, tell):
     ids = pair(tell)
-    log = load(store, WANTED)
+    log = load_log(store, WANTED)
     assert [s.candidate_id for s in log.samples] == ids
     assert log.samples[1].completion_ids == (8, 9)
     assert log.samples[1].logps == (-0.5, -0.5)
@@ -58,7 +58,7 @@ def test_samples_carry_the_stored_ids_and_log_probs(store, tell):
 def test_what_cannot_be_trained_on_is_refused_with_its_reason(store, tell, changes, reason):
     pair(tell)
     tell("exp", (answer(**changes), verdict(True)))
-    log = load(store, WANTED)
+    log = load_log(store, WANTED)
     assert reasons(log) == {reason: 1}
     assert len(log.samples) == 2
 
@@ -66,22 +66,22 @@ def test_what_cannot_be_trained_on_is_refused_with_its_reason(store, tell, chang
 def test_greedy_and_truncated_sampling_are_not_the_policys_own_distribution(store, tell):
     tell("exp", (answer(), verdict(True)), temperature=0.0)
     tell("exp", (answer(), verdict()), top_p=0.9)
-    assert reasons(load(store, WANTED)) == {Refusal.INEXACT: 2}
+    assert reasons(load_log(store, WANTED)) == {Refusal.INEXACT: 2}
 
 
 def test_a_turn_that_was_never_judged_is_no_sample(store, tell):
     tell("exp", (answer(), None))
-    assert reasons(load(store, WANTED)) == {Refusal.UNJUDGED: 1}
+    assert reasons(load_log(store, WANTED)) == {Refusal.UNJUDGED: 1}
 
 
 def test_a_degenerate_problem_earns_nothing(store, tell):
     tell("exp", (answer(), verdict(True, degenerate=("zeros",))))
-    assert reasons(load(store, WANTED)) == {Refusal.DEGENERATE: 1}
+    assert reasons(load_log(store, WANTED)) == {Refusal.DEGENERATE: 1}
 
 
 def test_a_cpu_verdict_is_refused_where_the_reward_needs_speed(store, tell):
     tell("exp", (answer(), verdict(True)))
-    assert reasons(load(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.CPU_ONLY: 1}
+    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.CPU_ONLY: 1}
 
 
 def test_the_wrong_turns_beside_right_ones_without_a_speed_are_refused_too(store, tell):
@@ -89,33 +89,33 @@ def test_the_wrong_turns_beside_right_ones_without_a_speed_are_refused_too(store
     tell("exp", (answer(), verdict(True)))
     tell("exp", (answer((8, 9)), verdict()))
     tell("exp", (answer((7,)), verdict(False, Fault.COMPILE)))
-    assert reasons(load(store, WANTED.with_(formula=PRESETS["default"]))) == {Refusal.CPU_ONLY: 3}
+    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["default"]))) == {Refusal.CPU_ONLY: 3}
 
 
 def test_a_right_turn_that_no_gpu_timed_is_refused_with_its_group_where_the_reward_needs_speed(store, tell):
     tell("exp", (answer(), verdict(True, gpu=True, profile=None)))
     tell("exp", (answer((8, 9)), verdict(gpu=True)))
-    assert reasons(load(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.UNTIMED: 2}
+    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.UNTIMED: 2}
 
 
 def test_what_a_gpus_judge_refused_before_a_launch_stays_beside_what_it_timed(store, tell):
     on_gpu = verdict(gpu=True).environment
     tell("exp", (answer(), verdict(True, gpu=True)))
     tell("exp", (answer((8, 9)), verdict(False, Fault.SYNTAX, environment=on_gpu)))
-    assert len(load(store, WANTED.with_(formula=PRESETS["kevin"])).samples) == 2
+    assert len(load_log(store, WANTED.with_(formula=PRESETS["kevin"])).samples) == 2
 
 
 def test_speeds_of_two_machines_are_never_compared(store, tell):
     for gpu in ("NVIDIA H100", "NVIDIA H200"):
         tell("exp", (answer(), verdict(True, gpu=True, environment=verdict().environment.with_(gpu=gpu))))
-    assert reasons(load(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.ALONE: 2}
+    assert reasons(load_log(store, WANTED.with_(formula=PRESETS["kevin"]))) == {Refusal.ALONE: 2}
 
 
 def test_a_group_of_one_is_refused_and_a_group_without_variance_dropped(store, tell):
     tell("exp", (answer(), verdict(True)))
     for _ in range(3):
         tell("sin", (answer(), verdict(True)))
-    log = load(store, WANTED)
+    log = load_log(store, WANTED)
     assert reasons(log) == {Refusal.ZERO_VARIANCE: 3, Refusal.ALONE: 1}
     assert (log.groups, log.zero_variance, log.samples) == (2, 1, [])
 
@@ -123,35 +123,37 @@ def test_a_group_of_one_is_refused_and_a_group_without_variance_dropped(store, t
 def test_turns_of_two_policies_are_not_one_group(store, tell):
     tell("exp", (answer(revision="r0"), verdict(True)))
     tell("exp", (answer(revision="r1"), verdict()))
-    assert reasons(load(store, WANTED)) == {Refusal.ALONE: 2}
+    assert reasons(load_log(store, WANTED)) == {Refusal.ALONE: 2}
 
 
 def test_a_policy_that_is_too_many_revisions_back_is_refused(store, tell):
     pair(tell)
     lineage = ("r0", "r1", "r2")
     assert age_of("r0", lineage) == 2
-    assert reasons(load(store, WANTED.with_(lineage=lineage, max_age=1))) == {Refusal.TOO_OLD: 2}
-    assert len(load(store, WANTED.with_(lineage=lineage, max_age=2)).samples) == 2
-    assert reasons(load(store, WANTED.with_(lineage=("another",), max_age=2))) == {Refusal.TOO_OLD: 2}, "of unknown age"
+    assert reasons(load_log(store, WANTED.with_(lineage=lineage, max_age=1))) == {Refusal.TOO_OLD: 2}
+    assert len(load_log(store, WANTED.with_(lineage=lineage, max_age=2)).samples) == 2
+    assert reasons(load_log(store, WANTED.with_(lineage=("another",), max_age=2))) == {Refusal.TOO_OLD: 2}, (
+        "of unknown age"
+    )
 
 
 def test_turns_sampled_at_another_temperature_are_left_out(store, tell):
     pair(tell)
     tell("exp", (answer(), verdict(True)), temperature=0.7)
-    log = load(store, WANTED)
+    log = load_log(store, WANTED)
     assert (log.temperature, reasons(log)) == (1.0, {Refusal.TEMPERATURE: 1})
 
 
 def test_what_does_not_fit_the_context_is_left_out(store, tell):
     pair(tell)
     tell("exp", (answer(tuple(range(90))), verdict(True)))
-    assert reasons(load(store, WANTED.with_(max_length=50))) == {Refusal.TOO_LONG: 1}
+    assert reasons(load_log(store, WANTED.with_(max_length=50))) == {Refusal.TOO_LONG: 1}
 
 
 def test_a_repair_is_compared_with_repairs_and_pays_its_draft(store, tell):
     tell("exp", (answer(), verdict()), (answer(), verdict(True)))
     tell("exp", (answer(), verdict()), (answer(), verdict()))
-    log = load(store, WANTED)
+    log = load_log(store, WANTED)
     assert [s.depth for s in log.samples] == [0, 1, 0, 1]
     first, second = log.samples[0], log.samples[2]
     assert first.reward == second.reward
@@ -160,7 +162,7 @@ def test_a_repair_is_compared_with_repairs_and_pays_its_draft(store, tell):
 
 def test_methods_without_log_probs_take_what_grpo_refuses(store, tell):
     tell("exp", (answer(token_ids=None, prompt_token_ids=None, logprobs=None, exact=False), verdict(True)))
-    log = load(store, WANTED.with_(exact=False))
+    log = load_log(store, WANTED.with_(exact=False))
     assert log.samples[0].messages == (("user", "draft exp"),)
     assert log.samples[0].text.startswith("```python")
 
@@ -189,8 +191,8 @@ def test_a_filter_that_means_nothing_is_refused(text):
 def test_a_filter_narrows_the_log(store, tell):
     pair(tell)
     pair(tell, "sin")
-    assert len(load(store, WANTED, parse_filter(["problem=sin"])).samples) == 2
-    assert load(store, WANTED, parse_filter(["problem=cos"])).turns == 0
+    assert len(load_log(store, WANTED, parse_filter(["problem=sin"])).samples) == 2
+    assert load_log(store, WANTED, parse_filter(["problem=cos"])).turns == 0
 
 
 def test_stats_say_what_a_log_is_good_for(store, tell):

@@ -11,8 +11,8 @@ import pytest
 
 from kernelwright.errors import InputError
 from kernelwright.rl.data.rows import Split
-from kernelwright.rl.evaluating.measures import evaluation_of
-from kernelwright.rl.evaluating.page import text
+from kernelwright.rl.evaluating.measures import evaluate_rollouts
+from kernelwright.rl.evaluating.page import format_page
 from kernelwright.rl.evaluating.rollouts import Rollout, RolloutTurn
 from kernelwright.rl.evaluating.suites import open_suite
 from kernelwright.rl.evaluating.text_checks import TextChecked, has_patterns, light_figures, overlap, separation
@@ -99,7 +99,7 @@ def test_pass_at_k_is_unbiased_and_problems_never_attempted_count():
         rollout("b", 0, False, False),
         rollout("b", 1, False, False),
     ]
-    found = evaluation_of(rollouts, {"a": "f", "b": "f", "c": "g"}, **FACTS)
+    found = evaluate_rollouts(rollouts, {"a": "f", "b": "f", "c": "g"}, **FACTS)
     one, two = found.within
     assert one.solved.value == pytest.approx(0.5 / 3)
     assert one.at[2].value == pytest.approx(1 / 3)
@@ -107,7 +107,7 @@ def test_pass_at_k_is_unbiased_and_problems_never_attempted_count():
     assert found.fast[1.0].value == pytest.approx(1 / 3)
     assert found.families["g"].solved.value == 0.0
     assert found.families["f"].any_solved == 1
-    assert "2 rollouts are not finished" in text(found, "c", "m", "d")
+    assert "2 rollouts are not finished" in format_page(found, "c", "m", "d")
 
 
 def test_separation_tells_whether_overlap_knows_right_from_wrong():

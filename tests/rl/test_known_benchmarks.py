@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.errors import InputError
 from kernelwright.rl.data.cleaning import known as module
-from kernelwright.rl.data.cleaning.known import known, suite_of
+from kernelwright.rl.data.cleaning.known import hash_suite, load_known_benchmarks
 from kernelwright.rl.data.cleaning.suites import Benchmarks, graphs_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Split
@@ -21,7 +21,7 @@ DRAWS = 600
 
 
 def test_the_file_is_of_todays_hashes_and_holds_no_text():
-    found = known()
+    found = load_known_benchmarks()
     assert {suite.name: suite.problems for suite in found.suites} == {"kernelbench": 250, "tritonbench-t": 152}
     for suite in found.suites:
         assert all(len(digest) == 40 and int(digest, 16) for digest in [*suite.graphs, *suite.trees])
@@ -37,10 +37,10 @@ def test_a_benchmarks_operation_is_known_however_it_is_spelt():
 
 def test_a_file_of_another_hash_is_refused(monkeypatch):
     monkeypatch.setattr(module, "CANARY", RELU)
-    known.cache_clear()
+    load_known_benchmarks.cache_clear()
     with pytest.raises(InputError, match="another graph hash"):
-        known()
-    known.cache_clear()
+        load_known_benchmarks()
+    load_known_benchmarks.cache_clear()
 
 
 def test_nothing_that_is_drawn_is_a_benchmarks():
@@ -62,7 +62,7 @@ def test_a_suite_of_ones_own_is_kept_out_besides(tmp_path):
 
 
 def test_a_suite_is_its_problems_hashes():
-    suite = suite_of("mine", [Problem(name="mine:1", source=RELU), Problem(name="mine:2", source=RELU)])
+    suite = hash_suite("mine", [Problem(name="mine:1", source=RELU), Problem(name="mine:2", source=RELU)])
     assert (suite.problems, list(suite.graphs.values()), list(suite.trees.values())) == (2, ["mine:1"], ["mine:1"])
 
 

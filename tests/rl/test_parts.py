@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from kernelwright.rl.training.grpo.rows import EMPTY, ScoredCompletion, parts_of
+from kernelwright.rl.training.grpo.rows import EMPTY_COMPLETION, ScoredCompletion, parts_of
 
 CASES = list(itertools.product(range(1, 12), (1, 3, 4), (1, 2, 3)))
 """Rows, parts, processes."""
@@ -25,7 +25,7 @@ def test_every_process_brings_as_many_rows_to_a_part(count, parts, world):
     shares = [parts_of(some(count), parts, "dapo", rank, world) for rank in range(world)]
     for same in zip(*shares, strict=True):
         assert len({len(part.rows) for part in same}) == 1
-    shared = [row for share in shares for part in share for row in part.rows if row is not EMPTY]
+    shared = [row for share in shares for part in share for row in part.rows if row is not EMPTY_COMPLETION]
     assert sorted(row.advantage for row in shared) == [float(number) for number in range(count)]
 
 
@@ -35,5 +35,5 @@ def test_each_row_weighs_the_same_wherever_it_is(count, parts, world):
     for rank in range(world):
         for part in parts_of(some(count), parts, "grpo", rank, world):
             for row in part.rows:
-                if row is not EMPTY:
+                if row is not EMPTY_COMPLETION:
                     assert part.weight / len(part.rows) / (parts * world) == pytest.approx(1 / count)

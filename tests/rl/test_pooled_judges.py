@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import DeviceKind
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.rl.training.online.pooled_judges import PooledJudges
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import Problem, ProblemError
@@ -19,7 +19,7 @@ def judges():
 
 
 def test_equal_programs_are_judged_once_and_counted_so(judges):
-    problem, text, options = find("fused_silu"), "import triton\nNUMBER = 1\n", Options(sizes=0, seed=1)
+    problem, text, options = find_by_name("fused_silu"), "import triton\nNUMBER = 1\n", Options(sizes=0, seed=1)
     same = Problem(name="another name", source=problem.source)
     with ThreadPoolExecutor(4) as threads:
         asked = [(problem, text), (same, f"{text}# equal\n"), (problem, text), (problem, f"{text}MORE = 2\n")]

@@ -352,13 +352,13 @@ def test_a_training_whose_time_is_up_leaves_a_checkpoint_that_loads_and_goes_on(
 
 
 def test_a_checkpoint_that_was_cut_off_is_thrown_away(tmp_path):
-    from kernelwright.rl.training.checkpoints import COMPLETE_FILE, newest
+    from kernelwright.rl.training.checkpoints import COMPLETE_FILE, newest_checkpoint
 
     for step in (2, 4, 6):
         (tmp_path / f"checkpoint-{step}").mkdir()
     (tmp_path / "checkpoint-2" / COMPLETE_FILE).write_text("{}")
     (tmp_path / "checkpoint-4" / COMPLETE_FILE).write_text("{}")
-    assert newest(tmp_path) == tmp_path / "checkpoint-4"
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
     assert not (tmp_path / "checkpoint-6").exists()
 
 

@@ -7,10 +7,10 @@ import pytest
 import turnmaking as make
 from sqlalchemy import select
 
-from kernelwright.store.blobs import TOKENS_A_LINK
+from kernelwright.store.blobs import TOKENS_PER_LINK
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError, StoreTrouble
-from kernelwright.store.lineage import best, lineage
+from kernelwright.store.lineage import best_candidate, lineage
 from kernelwright.store.models import Action, Candidate
 from kernelwright.store.records import CandidateFilter
 from kernelwright.store.search import CANDIDATE, matching, terms_of
@@ -125,16 +125,16 @@ def test_the_lineage_knows_parents_forks_and_the_way_to_the_best(store):
     )
     slower = turn(store, trajectory, 2, report=make.right(speedup=0.8), parent_id=repaired, action=Action.REFINE)
     graph = lineage(store, trajectory.id)
-    assert best(graph) == repaired
+    assert best_candidate(graph) == repaired
     assert sorted(graph.edges) == [(draft, repaired), (repaired, slower)]
     assert store.candidate(slower).candidate.depth == 2
     fork = store.begin(make.start(), forked_from=repaired)
     faster = turn(store, fork, 3, report=make.right(speedup=3.0), parent_id=repaired, action=Action.REFINE)
     forked = lineage(store, fork.id)
-    assert best(forked) == faster
+    assert best_candidate(forked) == faster
     assert sorted(forked.edges) == [(draft, repaired), (repaired, faster)]
     assert set(lineage(store, trajectory.id)) == {draft, repaired, slower}
-    assert best(lineage(store, store.begin(make.start("empty")).id)) is None
+    assert best_candidate(lineage(store, store.begin(make.start("empty")).id)) is None
 
 
 def test_a_fork_is_not_taken_for_the_trajectory_it_left(store):
@@ -154,7 +154,7 @@ def test_what_is_forgotten_is_gone_and_what_is_shared_stays(store):
     store.forget(doomed.id)
     swept = store.gc()
     assert swept.blobs > 3
-    assert swept.links == 1 + 1799 // TOKENS_A_LINK
+    assert swept.links == 1 + 1799 // TOKENS_PER_LINK
     assert swept.bytes > 500
     assert store.turn(same) == before
     assert store.search("lonely") == []

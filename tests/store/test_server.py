@@ -9,7 +9,7 @@ import pytest
 import turnmaking as make
 from sqlalchemy import inspect, make_url
 
-from kernelwright.store.connection.server import address_of, password_apart, without_password
+from kernelwright.store.connection.server import address_of, split_password, without_password
 from kernelwright.store.database import Store
 from kernelwright.store.errors import StoreError, StoreTrouble
 from kernelwright.store.models import Action, State
@@ -42,8 +42,8 @@ def test_the_schemes_that_people_write_mean_the_same_server():
     assert [address_of(url) for url in urls] == [expected] * 4
     assert {without_password(url) for url in urls} == {"postgresql+psycopg://me:***@there:5433/runs"}
     bare = "postgresql+psycopg://me@there:5433/runs"
-    assert password_apart(urls[0]) == (bare, {"PGPASSWORD": PASSWORD})
-    assert password_apart("runs.db") == ("runs.db", {})
+    assert split_password(urls[0]) == (bare, {"PGPASSWORD": PASSWORD})
+    assert split_password("runs.db") == ("runs.db", {})
     assert without_password("runs.db") == "runs.db"
 
 

@@ -10,7 +10,7 @@ from kernelwright.agent.command_line.options import Database, Debug
 
 if TYPE_CHECKING:
     from kernelwright.agent.comparison.runs import ComparedRuns
-    from kernelwright.agent.comparison.trajectories import Compared
+    from kernelwright.agent.comparison.trajectories import ComparedTrajectories
     from kernelwright.store.database import Store
 
 Which = Annotated[
@@ -39,9 +39,9 @@ def compare(
         typer.echo(found.model_dump_json(indent=2))
         return
     from kernelwright.agent.comparison.tables import run_tables, tables_markdown, trajectory_tables
-    from kernelwright.agent.comparison.trajectories import Compared
+    from kernelwright.agent.comparison.trajectories import ComparedTrajectories
 
-    tables = trajectory_tables(found) if isinstance(found, Compared) else run_tables(found)
+    tables = trajectory_tables(found) if isinstance(found, ComparedTrajectories) else run_tables(found)
     if markdown:
         typer.echo(tables_markdown(" against ".join(which), tables))
         return
@@ -51,7 +51,7 @@ def compare(
     console().print(tables_view(tables))
 
 
-def _compared(store: Store, which: list[str]) -> Compared | ComparedRuns:
+def _compared(store: Store, which: list[str]) -> ComparedTrajectories | ComparedRuns:
     """A name that a run has is that run's."""
     from kernelwright.agent.comparison.runs import compare_batches
     from kernelwright.agent.comparison.trajectories import compare_trajectories

@@ -84,7 +84,7 @@ def _text(store: Store, id: str | None, run: str | None, format: str, out: Path 
     import json
 
     from kernelwright.agent.export.inspect_log import inspect_log
-    from kernelwright.agent.export.training import LeftOutCounts, dpo_lines, grpo_lines, sft_lines, trainable
+    from kernelwright.agent.export.training import LeftOutCounts, dpo_lines, grpo_lines, select_trainable, sft_lines
     from kernelwright.agent.selecting import candidate_filter, references, samples_of
     from kernelwright.errors import InputError
 
@@ -99,7 +99,7 @@ def _text(store: Store, id: str | None, run: str | None, format: str, out: Path 
         _write("".join(turn.model_dump_json() + "\n" for turn in turns), out)
         return
     left = LeftOutCounts()
-    fit = trainable(turns, references(store, id, run), left)
+    fit = select_trainable(turns, references(store, id, run), left)
     lines: Iterable[object] = (
         {"sft": sft_lines, "dpo": dpo_lines}[format](fit) if format != "grpo" else grpo_lines(fit, left)
     )

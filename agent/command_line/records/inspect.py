@@ -92,7 +92,7 @@ def _plain(
     store: Store, id: int | None, turn: int | None, view: View | None, wanted: CandidateFilter, limit: int
 ) -> None:
     from kernelwright.agent.viewing.show.progress import console
-    from kernelwright.agent.viewing.viewer.plain import chosen_turn, list_table, one_view, whole
+    from kernelwright.agent.viewing.viewer.plain import chosen_turn, list_table, one_view, whole_trajectory_view
     from kernelwright.agent.viewing.viewer.trail import read_trail
     from kernelwright.agent.viewing.viewer.views import View
 
@@ -102,7 +102,7 @@ def _plain(
         return
     trail = read_trail(store, id, wanted)
     if view is None and turn is None:
-        for part in whole(store, trail):
+        for part in whole_trajectory_view(store, trail):
             out.print(part, soft_wrap=True)
         return
     chosen = chosen_turn(store, trail, turn)

@@ -49,7 +49,7 @@ def report(
 
 def _run(store: Store, name: str, form: str, against: str | None) -> str:
     from kernelwright.agent.viewing.report.run_report import report_run
-    from kernelwright.agent.viewing.report.texts import csv_text, markdown
+    from kernelwright.agent.viewing.report.texts import csv_text, write_markdown
 
     found = report_run(store, name, against)
     match form:
@@ -61,7 +61,7 @@ def _run(store: Store, name: str, form: str, against: str | None) -> str:
             return csv_text(found)
         case "json":
             return found.model_dump_json(indent=2) + "\n"
-    return markdown(found)
+    return write_markdown(found)
 
 
 def _trajectory(store: Store, asked: str, form: str) -> str:

@@ -39,11 +39,11 @@ async def _context(request: Request) -> Context:
     return context
 
 
-Here = Annotated[Context, Depends(_context)]
+ContextDependency = Annotated[Context, Depends(_context)]
 
 
 async def _client(
-    request: Request, here: Here, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+    request: Request, here: ContextDependency, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
 ) -> str:
     found = here.tokens.client(request.headers.get("authorization"))
     if found is None:

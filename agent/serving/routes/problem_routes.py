@@ -8,7 +8,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path
 
 from kernelwright.agent.serving.content import RequestRefused
-from kernelwright.agent.serving.routes.context import Client, Here, errors
+from kernelwright.agent.serving.routes.context import Client, ContextDependency, errors
 from kernelwright.agent.serving.wire import Code, ProblemEntry, ProblemList, ProblemReference
 from kernelwright.tools.problem import Problem
 
@@ -24,7 +24,9 @@ async def problems(client: Client) -> ProblemList:
 
 
 @router.get("/{name}", responses=errors(401, 404, 422))
-async def problem(name: Annotated[str, Path(min_length=1, max_length=200)], client: Client, here: Here) -> ProblemEntry:
+async def problem(
+    name: Annotated[str, Path(min_length=1, max_length=200)], client: Client, here: ContextDependency
+) -> ProblemEntry:
     """One problem with its source, by a name that need not be quite right."""
     if not name.strip() or "\0" in name:
         raise RequestRefused(Code.NOT_FOUND, "an empty name: GET /v1/problems lists the catalogue")

@@ -13,7 +13,7 @@ from fastapi import Path as InPath
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from kernelwright.agent.judging.pool import DeviceKind
-from kernelwright.agent.serving.routes.context import Client, Context, Here, errors
+from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
 from kernelwright.agent.serving.statistics.reward_health import RewardHealth, ScoredSubmission, reward_health
 from kernelwright.agent.serving.statistics.trajectories import TrajectoryList
 from kernelwright.agent.serving.wire import DeviceQueue, Health, HealthStatus, QueueState
@@ -28,7 +28,7 @@ CONTENT_POLICY = (
 
 
 @router.get("/v1/queue", responses=errors(401))
-async def queue(client: Client, here: Here) -> QueueState:
+async def queue(client: Client, here: ContextDependency) -> QueueState:
     """How much waits, and how long that takes."""
     devices = tuple(_device_queue(here, device) for device in here.service.pool.devices)
     return QueueState(
@@ -50,7 +50,7 @@ def _device_queue(here: Context, device: DeviceKind) -> DeviceQueue:
 
 
 @router.get("/v1/health", responses={503: {"model": Health}})
-async def health(here: Here, response: Response) -> Health:
+async def health(here: ContextDependency, response: Response) -> Health:
     """Whether it judges. Needs no token."""
     service = here.service
     alive = [judge for judge in service.pool.judges() if judge.alive]
@@ -73,7 +73,7 @@ async def health(here: Here, response: Response) -> Health:
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=errors(401))
-async def metrics(client: Client, here: Here) -> Response:
+async def metrics(client: Client, here: ContextDependency) -> Response:
     """For Prometheus."""
     return Response(await run_sync(here.metrics.text, here.service), media_type="text/plain; version=0.0.4")
 
@@ -81,7 +81,7 @@ async def metrics(client: Client, here: Here) -> Response:
 @router.get("/v1/rewards", responses=errors(401, 422))
 async def rewards(
     asking: Client,
-    here: Here,
+    here: ContextDependency,
     problem: Annotated[str | None, Query(max_length=200)] = None,
     client: Annotated[str | None, Query(max_length=64)] = None,
 ) -> RewardHealth:
@@ -91,13 +91,17 @@ async def rewards(
 
 
 @router.get("/v1/trajectories", responses=errors(401, 422))
-async def trajectories(client: Client, here: Here, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> TrajectoryList:
+async def trajectories(
+    client: Client, here: ContextDependency, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+) -> TrajectoryList:
     """Of the database that the server was started with."""
     return await run_sync(here.trajectories.newest, limit)
 
 
 @router.get("/v1/trajectories/{trajectory_id}", response_class=HTMLResponse, responses=errors(401, 404, 422))
-async def trajectory(trajectory_id: Annotated[int, InPath(ge=1, lt=2**63)], client: Client, here: Here) -> HTMLResponse:
+async def trajectory(
+    trajectory_id: Annotated[int, InPath(ge=1, lt=2**63)], client: Client, here: ContextDependency
+) -> HTMLResponse:
     """One trajectory as an HTML page that loads nothing."""
     return HTMLResponse(await run_sync(here.trajectories.page, trajectory_id))
 

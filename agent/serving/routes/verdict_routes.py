@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from kernelwright.agent.serving.changes import wait_for
 from kernelwright.agent.serving.content import RequestRefused
-from kernelwright.agent.serving.routes.context import Client, Context, Here, errors
+from kernelwright.agent.serving.routes.context import Client, Context, ContextDependency, errors
 from kernelwright.agent.serving.wire import (
     MAX_WAIT,
     BatchAnswer,
@@ -43,7 +43,7 @@ RETRY = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type
     response_model=Status,
     responses={200: {"model": Status}, **errors(400, 401, 408, 413, 422, 429, 503)},
 )
-async def submit(submission: Submission, client: Client, here: Here) -> Response:
+async def submit(submission: Submission, client: Client, here: ContextDependency) -> Response:
     """Submits one candidate: 202 while it waits or is judged, 200 where its verdict is known already."""
     began = time.perf_counter()
     if len(submission.candidate) + len(submission.problem.source or "") <= SMALL_SUBMISSION_CHARACTERS:
@@ -61,7 +61,7 @@ def _json(status: Status, code: int = 200, headers: dict[str, str] | None = None
 
 
 @router.post("/batches", responses=errors(400, 401, 408, 413, 422, 503))
-async def submit_batch(batch: BatchOfSubmissions, client: Client, here: Here) -> BatchAnswer:
+async def submit_batch(batch: BatchOfSubmissions, client: Client, here: ContextDependency) -> BatchAnswer:
     """Submits several; each has its own status or error, in the order of the submissions."""
     entries, waits = [], []
     for submission in batch.submissions:
@@ -78,7 +78,7 @@ async def submit_batch(batch: BatchOfSubmissions, client: Client, here: Here) ->
 @router.get("/verdicts", responses=errors(401, 422))
 async def newest(
     client: Client,
-    here: Here,
+    here: ContextDependency,
     state: State | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     problem: Annotated[str | None, Query(max_length=200)] = None,
@@ -97,7 +97,7 @@ def _newest(here: Context, client: str, state: State | None, limit: int, problem
 async def status(
     verdict_id: Id,
     client: Client,
-    here: Here,
+    here: ContextDependency,
     wait: Annotated[float, Query(ge=0.0, le=MAX_WAIT, description="Seconds.")] = 0.0,
 ) -> Response:
     """The status; with `wait`, as soon as it has ended, or after so many seconds."""
@@ -113,12 +113,12 @@ async def status(
 
 
 @router.delete("/verdicts/{verdict_id}", responses=errors(401, 404, 422))
-async def cancel(verdict_id: Id, client: Client, here: Here) -> Status:
+async def cancel(verdict_id: Id, client: Client, here: ContextDependency) -> Status:
     """Withdraws this client's interest; what nobody wants is not judged."""
     return await run_sync(here.service.cancel, client, verdict_id)
 
 
-async def _existing(verdict_id: Id, client: Client, here: Here) -> str:
+async def _existing(verdict_id: Id, client: Client, here: ContextDependency) -> str:
     """A dependency, so that a verdict that is not there is a 404, and one stream too many a 429, and no stream."""
     here.service.status(client, verdict_id, with_report=False)
     if here.changes.streams[client] >= (most := here.service.limits.client_streams):
@@ -129,7 +129,7 @@ async def _existing(verdict_id: Id, client: Client, here: Here) -> str:
 
 @router.get("/verdicts/{verdict_id}/events", response_class=EventSourceResponse, responses=errors(401, 404, 422, 429))
 async def events(
-    verdict_id: Annotated[str, Depends(_existing)], client: Client, here: Here
+    verdict_id: Annotated[str, Depends(_existing)], client: Client, here: ContextDependency
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events until the verdict has ended: status, progress, and end with the report."""
     told: Status | None = None

@@ -21,9 +21,9 @@ NOT_TIMED = (
 """Why a run has no fast_p and no speedup."""
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
-KS = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
-RESAMPLES = 2000
-SEED = 20251121
+PASS_AT_K_VALUES = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
+BOOTSTRAP_RESAMPLES = 2000
+BOOTSTRAP_SEED = 20251121
 
 Attempts = Mapping[str, Sequence[Sample]]
 """Every problem of the suite by name, with its samples; an empty list where there are none."""
@@ -82,30 +82,30 @@ def by_problem(samples: Iterable[Sample], problems: Iterable[str] = ()) -> dict[
     return found
 
 
-def figures(attempts: Attempts, seed: int = SEED) -> Figures:
+def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
     """Computes the figures of samples by problem; `seed` draws the resamples of the intervals."""
     samples = [sample for own in attempts.values() for sample in own]
-    thresholds = () if nothing_timed(attempts) else THRESHOLDS
+    thresholds = () if is_untimed(attempts) else THRESHOLDS
     sound: Attempts = {name: own for name, own in attempts.items() if not any(s.degenerate for s in own)}
     return Figures(
         problems=len(attempts),
         attempted=sum(bool(own) for own in attempts.values()),
         samples=len(samples),
         unfinished=sum(not sample.finished for sample in samples),
-        compiled=rate(attempts, lambda s: s.compiled, seed),
-        correct=rate(attempts, lambda s: s.correct, seed),
+        compiled=mean_rate(attempts, lambda s: s.compiled, seed),
+        correct=mean_rate(attempts, lambda s: s.correct, seed),
         solved_by_compiler=sum(sample.solved_by is Origin.COMPILER for sample in samples),
         correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
         degenerate=len(attempts) - len(sound),
-        correct_without_degenerate=rate(sound, lambda s: s.correct, seed),
-        not_timed=NOT_TIMED if nothing_timed(attempts) else "",
-        fast={p: rate(attempts, faster_than(p), seed) for p in thresholds},
-        fast_best={p: _best_rate(attempts, faster_than(p), seed) for p in thresholds},
+        correct_without_degenerate=mean_rate(sound, lambda s: s.correct, seed),
+        not_timed=NOT_TIMED if is_untimed(attempts) else "",
+        fast={p: mean_rate(attempts, is_faster_than(p), seed) for p in thresholds},
+        fast_best={p: _best_rate(attempts, is_faster_than(p), seed) for p in thresholds},
         pass_at=pass_at_k(attempts, seed=seed),
-        median_speedup=_estimate(fastest(attempts), _median, seed),
-        mean_speedup=_estimate(fastest(attempts), _geometric_mean, seed),
+        median_speedup=_estimate(best_speedups(attempts), _median, seed),
+        mean_speedup=_estimate(best_speedups(attempts), _geometric_mean, seed),
         by_algebra=sum(any(s.algebra and s.timed is not None for s in own) for own in attempts.values()),
-        mean_speedup_of_same_work=_estimate(fastest(_same_work(sound)), _geometric_mean, seed),
+        mean_speedup_of_same_work=_estimate(best_speedups(_same_work(sound)), _geometric_mean, seed),
         cost=total_cost(samples),
     )
 
@@ -115,7 +115,7 @@ def _same_work(attempts: Attempts) -> Attempts:
     return {name: [s for s in own if not s.algebra] for name, own in attempts.items()}
 
 
-def nothing_timed(attempts: Attempts) -> bool:
+def is_untimed(attempts: Attempts) -> bool:
     """Whether there are samples and none of them had a GPU. A run with a GPU on which nothing is right was timed: its
     fast_p is 0.
     """
@@ -123,17 +123,17 @@ def nothing_timed(attempts: Attempts) -> bool:
     return bool(samples) and all(sample.without_gpu for sample in samples)
 
 
-def faster_than(p: float) -> Callable[[Sample], bool]:
+def is_faster_than(p: float) -> Callable[[Sample], bool]:
     """Correct, measured on a GPU, and strictly faster than p times the reference."""
     return lambda sample: sample.timed is not None and sample.timed > p
 
 
-def rate(attempts: Attempts, holds: Callable[[Sample], bool], seed: int = SEED) -> Estimate:
+def mean_rate(attempts: Attempts, holds: Callable[[Sample], bool], seed: int = BOOTSTRAP_SEED) -> Estimate:
     """Mean over problems of the share of its samples for which it holds."""
-    return _estimate(shares(attempts, holds), _mean, seed)
+    return _estimate(shares_by_problem(attempts, holds), _mean, seed)
 
 
-def shares(attempts: Attempts, holds: Callable[[Sample], bool]) -> list[float]:
+def shares_by_problem(attempts: Attempts, holds: Callable[[Sample], bool]) -> list[float]:
     """Returns for each problem the share of its samples for which something holds."""
     return [sum(map(holds, own)) / len(own) if own else 0.0 for own in attempts.values()]
 
@@ -142,7 +142,7 @@ def _best_rate(attempts: Attempts, holds: Callable[[Sample], bool], seed: int) -
     return _estimate([float(any(map(holds, own))) for own in attempts.values()], _mean, seed)
 
 
-def fastest(attempts: Attempts) -> list[float]:
+def best_speedups(attempts: Attempts) -> list[float]:
     """Each problem's best speedup, where there is one."""
     best = [max((s.timed for s in own if s.timed is not None), default=None) for own in attempts.values()]
     return [speedup for speedup in best if speedup is not None and speedup > 0]
@@ -160,7 +160,9 @@ def pass_at(n: int, c: int, k: int) -> float:
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def pass_at_k(attempts: Attempts, ks: Iterable[int] = KS, seed: int = SEED) -> dict[int, Estimate]:
+def pass_at_k(
+    attempts: Attempts, ks: Iterable[int] = PASS_AT_K_VALUES, seed: int = BOOTSTRAP_SEED
+) -> dict[int, Estimate]:
     """For each k up to the fewest samples that an attempted problem has; those never attempted are 0."""
     fewest = min((len(own) for own in attempts.values() if own), default=0)
     return {k: _estimate([_pass_of(own, k) for own in attempts.values()], _mean, seed) for k in ks if k <= fewest}
@@ -207,6 +209,6 @@ def _estimate(values: Sequence[float], statistic: Callable[[np.ndarray], np.ndar
     rows = np.asarray(values, dtype=float)
     if len(values) < 2:
         return Estimate(value=float(statistic(rows)), problems=1)
-    drawn = np.random.default_rng(seed).integers(0, len(rows), size=(RESAMPLES, len(rows)))
+    drawn = np.random.default_rng(seed).integers(0, len(rows), size=(BOOTSTRAP_RESAMPLES, len(rows)))
     low, high = np.quantile(statistic(rows[drawn]), [0.025, 0.975])
     return Estimate(value=float(statistic(rows)), low=float(low), high=float(high), problems=len(rows))

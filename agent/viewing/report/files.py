@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kernelwright.agent.viewing.report import texts
 from kernelwright.agent.viewing.report.figures import Figures
 from kernelwright.agent.viewing.report.run_report import RunReport
-from kernelwright.agent.viewing.report.texts import csv_text, markdown
+from kernelwright.agent.viewing.report.texts import csv_text, write_markdown
 from kernelwright.agent.viewing.report.trajectory_report import TrajectoryReport, speeds
 from kernelwright.tools.report import Roofline
 
@@ -37,7 +37,7 @@ def run_page(report: RunReport) -> str:
         report=report,
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.created)),
         plots=[plot for plot in (fast_p_plot(groups), pass_at_k_plot(groups)) if plot],
-        method=texts.method(report),
+        method=texts.describe_method(report),
         figure_rows=texts.figure_rows,
         against_head=texts.AGAINST_HEAD,
         against_rows=texts.against_rows,
@@ -217,7 +217,7 @@ def write_report(report: RunReport, folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
-        "report.md": markdown(report),
+        "report.md": write_markdown(report),
         "report.csv": csv_text(report),
         "report.json": report.model_dump_json(indent=2),
         "report.html": run_page(report),

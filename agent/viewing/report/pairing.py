@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from kernelwright.agent.viewing.report.figures import SEED, Attempts, faster_than, nothing_timed
+from kernelwright.agent.viewing.report.figures import BOOTSTRAP_SEED, Attempts, is_faster_than, is_untimed
 from kernelwright.agent.viewing.report.samples import Sample
 from kernelwright.policies.base import Value
 
@@ -14,7 +14,7 @@ MAX_EXACT_DIFFERENCES = 16
 """Problems that differ up to which every flip is tried."""
 
 
-class Paired(Value):
+class PairedComparison(Value):
     """The first against the second, problem by problem."""
 
     measure: str
@@ -32,16 +32,16 @@ class Paired(Value):
     """Two-sided: signs flipped at random, exactly where few differ."""
 
 
-def compare_runs(first: Attempts, second: Attempts, seed: int = SEED) -> list[Paired]:
+def compare_runs(first: Attempts, second: Attempts, seed: int = BOOTSTRAP_SEED) -> list[PairedComparison]:
     """By correctness; and, unless nothing of one of them was timed, by being faster than eager and by the speedup
     where both are correct on a GPU.
     """
     measures: list[tuple[str, Callable[[Sequence[Sample]], float | None]]] = [
         ("correct", lambda own: _share(own, lambda s: s.correct)),
     ]
-    if not nothing_timed(first) and not nothing_timed(second):
-        measures += [("faster than eager", lambda own: _share(own, faster_than(1.0))), ("speedup", _log_speedup)]
-    return [paired(name, *_both(first, second, value), seed=seed) for name, value in measures]
+    if not is_untimed(first) and not is_untimed(second):
+        measures += [("faster than eager", lambda own: _share(own, is_faster_than(1.0))), ("speedup", _log_speedup)]
+    return [compare_paired(name, *_both(first, second, value), seed=seed) for name, value in measures]
 
 
 def _both(
@@ -62,12 +62,14 @@ def _log_speedup(own: Sequence[Sample]) -> float | None:
     return math.log(best) if best else None
 
 
-def paired(measure: str, first: Sequence[float], second: Sequence[float], seed: int = SEED) -> Paired:
+def compare_paired(
+    measure: str, first: Sequence[float], second: Sequence[float], seed: int = BOOTSTRAP_SEED
+) -> PairedComparison:
     """Tests whether paired measurements of the same problems differ."""
     differences = [one - other for one, other in zip(first, second, strict=True)]
     moved = [difference for difference in differences if abs(difference) > 1e-12]
     wins = sum(difference > 0 for difference in moved)
-    return Paired(
+    return PairedComparison(
         measure=measure,
         problems=len(differences),
         wins=wins,
@@ -86,7 +88,7 @@ def sign_test(wins: int, losses: int) -> float:
     return min(1.0, 2.0 * tail)
 
 
-def permutation_test(differences: Sequence[float], seed: int = SEED) -> float:
+def permutation_test(differences: Sequence[float], seed: int = BOOTSTRAP_SEED) -> float:
     """How often flipped signs give a sum at least as far from 0."""
     import numpy as np
 

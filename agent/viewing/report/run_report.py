@@ -6,8 +6,8 @@ import json
 import time
 from collections.abc import Sequence
 
-from kernelwright.agent.viewing.report.figures import Attempts, Figures, by_problem, fastest, figures
-from kernelwright.agent.viewing.report.pairing import Paired, compare_runs
+from kernelwright.agent.viewing.report.figures import Attempts, Figures, best_speedups, by_problem, compute_figures
+from kernelwright.agent.viewing.report.pairing import PairedComparison, compare_runs
 from kernelwright.agent.viewing.report.samples import Cost, Sample, read_samples
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Value
@@ -50,7 +50,7 @@ class Against(Value):
 
     first: str
     second: str
-    tests: tuple[Paired, ...]
+    tests: tuple[PairedComparison, ...]
 
 
 class RunReport(Value):
@@ -116,7 +116,7 @@ def _group(label: str, attempts: Attempts) -> PolicyGroup:
         label=label,
         policy=first.policy,
         options=json.loads(first.options),
-        figures=figures(attempts),
+        figures=compute_figures(attempts),
         rows=tuple(_row(problem, own) for problem, own in attempts.items()),
     )
 
@@ -129,7 +129,7 @@ def _row(problem: str, own: Sequence[Sample]) -> ProblemSummary:
     cost = Cost()
     for sample in own:
         cost = cost.plus(sample.cost)
-    speeds = fastest({problem: own})
+    speeds = best_speedups({problem: own})
     return ProblemSummary(
         problem=problem,
         samples=len(own),

@@ -143,7 +143,7 @@ def _verdict(store: Store, entry: Entry) -> dict[str, Any]:
     report = store.report(verdict.id)
     return {
         "candidate_id": entry.candidate.id,
-        "compiled": compiled(report),
+        "compiled": passed_compile_rung(report),
         "correct": verdict.correct,
         "judged_on": verdict.judged_on,
         "speedup": verdict.speedup,
@@ -156,7 +156,7 @@ def _verdict(store: Store, entry: Entry) -> dict[str, Any]:
     }
 
 
-def compiled(report: Report) -> bool:
+def passed_compile_rung(report: Report) -> bool:
     """Whether it passed the compile rung."""
     return report.rung not in (Rung.SOURCE, Rung.COMPILE) or (report.compile is not None and report.failure is None)
 

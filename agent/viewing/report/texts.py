@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from kernelwright.agent.viewing.report.figures import Estimate, Figures
-from kernelwright.agent.viewing.report.pairing import Paired
+from kernelwright.agent.viewing.report.pairing import PairedComparison
 from kernelwright.agent.viewing.report.run_report import Against, PolicyGroup, ProblemSummary, RunReport
 from kernelwright.agent.viewing.report.samples import Cost
 from kernelwright.tools.report import clean_text
@@ -20,7 +20,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def estimate(found: Estimate, share: bool = True) -> str:
+def format_estimate(found: Estimate, share: bool = True) -> str:
     """`62.5 % (51.0 to 73.1)`; a dash where there is nothing to say."""
     if found.value is None:
         return "-"
@@ -35,11 +35,11 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
     """The figures in words, in the order in which people ask for them."""
     rows = [
         ("problems", f"{found.problems}, {found.attempted} attempted, {found.samples} samples"),
-        ("compiled", estimate(found.compiled)),
-        ("correct", estimate(found.correct)),
+        ("compiled", format_estimate(found.compiled)),
+        ("correct", format_estimate(found.correct)),
         (
             "correct, degenerate problems left out",
-            f"{estimate(found.correct_without_degenerate)}, {found.degenerate} left out",
+            f"{format_estimate(found.correct_without_degenerate)}, {found.degenerate} left out",
         ),
     ]
     if found.solved_by_compiler:
@@ -49,7 +49,7 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
     if found.correct_on_cpu_only and not found.not_timed:
         rows.append(("correct on a CPU only", f"{found.correct_on_cpu_only} problems, which enter no speed figure"))
     rows += [(f"fast_{p:g}", _both(found.fast[p], found.fast_best[p])) for p in found.fast]
-    rows += [(f"pass@{k}", estimate(value)) for k, value in found.pass_at.items()]
+    rows += [(f"pass@{k}", format_estimate(value)) for k, value in found.pass_at.items()]
     rows += [("speed", found.not_timed)] if found.not_timed else _speedup_rows(found)
     return [*rows, ("cost", cost_text(found.cost))]
 
@@ -57,8 +57,8 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
 def _speedup_rows(found: Figures) -> list[tuple[str, str]]:
     timed = f" over {found.median_speedup.problems} problems" if found.median_speedup.problems else ""
     return [
-        ("median speedup over the correct", estimate(found.median_speedup, share=False) + timed),
-        ("geometric mean of the same", estimate(found.mean_speedup, share=False)),
+        ("median speedup over the correct", format_estimate(found.median_speedup, share=False) + timed),
+        ("geometric mean of the same", format_estimate(found.mean_speedup, share=False)),
         *_same_work_rows(found),
     ]
 
@@ -69,12 +69,16 @@ def _same_work_rows(found: Figures) -> list[tuple[str, str]]:
     left_out += [f"{found.by_algebra} by exact algebra"] * bool(found.by_algebra)
     if not left_out or found.mean_speedup.value is None:
         return []
-    told = estimate(found.mean_speedup_of_same_work, share=False)
+    told = format_estimate(found.mean_speedup_of_same_work, share=False)
     return [("geometric mean of the same work", f"{told}, {' and '.join(left_out)} left out")]
 
 
 def _both(one: Estimate, best: Estimate) -> str:
-    return estimate(one) if one.value == best.value else f"{estimate(one)}; best of the samples {estimate(best)}"
+    return (
+        format_estimate(one)
+        if one.value == best.value
+        else f"{format_estimate(one)}; best of the samples {format_estimate(best)}"
+    )
 
 
 def cost_text(cost: Cost) -> str:
@@ -91,7 +95,7 @@ def against_rows(against: Against) -> list[tuple[str, ...]]:
     return [paired_cells(test) for test in against.tests]
 
 
-def paired_cells(test: Paired) -> tuple[str, ...]:
+def paired_cells(test: PairedComparison) -> tuple[str, ...]:
     """As AGAINST_HEAD says."""
     return (
         test.measure, str(test.problems), f"{test.wins} / {test.losses} / {test.ties}",
@@ -130,18 +134,28 @@ def problem_cells(row: ProblemSummary) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def markdown(report: RunReport) -> str:
+def write_markdown(report: RunReport) -> str:
     """Writes the report of a batch as Markdown."""
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.created))
-    lines = [f"# Run {plain(report.run)}", "", f"From `{plain(report.database)}`, {made}. {method(report)}", ""]
+    lines = [
+        f"# Run {escape_markdown_cell(report.run)}",
+        "",
+        f"From `{escape_markdown_cell(report.database)}`, {made}. {describe_method(report)}",
+        "",
+    ]
     for group in report.groups:
-        lines += [f"## {plain(group.label)}", "", *markdown_table(("figure", "value"), figure_rows(group.figures)), ""]
+        lines += [
+            f"## {escape_markdown_cell(group.label)}",
+            "",
+            *markdown_table(("figure", "value"), figure_rows(group.figures)),
+            "",
+        ]
     for against in report.against:
-        lines += [f"## {plain(against.first)} against {plain(against.second)}", ""]
+        lines += [f"## {escape_markdown_cell(against.first)} against {escape_markdown_cell(against.second)}", ""]
         lines += [*markdown_table(AGAINST_HEAD, against_rows(against)), ""]
     for group in report.groups:
         lines += [
-            f"## Problems: {plain(group.label)}",
+            f"## Problems: {escape_markdown_cell(group.label)}",
             "",
             *markdown_table(ROW_HEAD, map(problem_cells, group.rows)),
             "",
@@ -149,7 +163,7 @@ def markdown(report: RunReport) -> str:
     return "\n".join(lines)
 
 
-def method(report: RunReport) -> str:
+def describe_method(report: RunReport) -> str:
     """How the figures are made; of speeds only where a group has some."""
     said = "Intervals are 95 %, bootstrapped over problems. Problems that were never attempted count as failed."
     if all(group.figures.not_timed for group in report.groups):
@@ -160,14 +174,14 @@ def method(report: RunReport) -> str:
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Writes a table as lines of Markdown."""
     lines = [_line(head), _line(["---"] * len(head))]
-    return lines + [_line([plain(cell) for cell in row]) for row in rows]
+    return lines + [_line([escape_markdown_cell(cell) for cell in row]) for row in rows]
 
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def plain(text: str) -> str:
+def escape_markdown_cell(text: str) -> str:
     """Names come from users and files: one line, no cell ended early, no markup."""
     return " ".join(clean_text(text, 300).split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 

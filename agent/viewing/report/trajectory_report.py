@@ -86,11 +86,15 @@ def report_trajectory(store: Store, id: int) -> TrajectoryReport:
 
 
 def _lineage(store: Store, id: int, numbers: Mapping[int, int]) -> tuple[Node, ...]:
-    from kernelwright.agent.viewing.viewer.trail import read_trail, said, tree_lines
+    from kernelwright.agent.viewing.viewer.trail import read_trail, tree_lines, verdict_words
 
     trail = read_trail(store, id)
     return tuple(
-        Node(text=line.plain[1:], turn=numbers.get(candidate), correct=said(trail.graph.nodes[candidate]["entry"])[1])
+        Node(
+            text=line.plain[1:],
+            turn=numbers.get(candidate),
+            correct=verdict_words(trail.graph.nodes[candidate]["entry"])[1],
+        )
         for candidate, line in tree_lines(trail)
     )
 

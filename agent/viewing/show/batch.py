@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.agent.viewing.report.texts import figure_rows
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts, times
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_ratio, quoted_text
 
 if TYPE_CHECKING:
-    from kernelwright.agent.batch.running import Batched
-    from kernelwright.agent.batch.runs import Batch, Standing
+    from kernelwright.agent.batch.running import BatchResult
+    from kernelwright.agent.batch.runs import Batch, BatchStatus
     from kernelwright.agent.viewing.report.run_report import RunReport
 
 MAX_RUNS_SHOWN = 12
@@ -58,15 +58,15 @@ def _runs(batch: Batch) -> Table:
     doing = batch.doing
     for run in doing[:MAX_RUNS_SHOWN]:
         table.add_row(
-            data(run.problem, limit=40), str(run.sample), str(run.turn), run.state, times(run.best),
-            data(run.doing, QUIET, 60)
+            quoted_text(run.problem, limit=40), str(run.sample), str(run.turn), run.state, format_ratio(run.best),
+            quoted_text(run.doing, QUIET, 60)
         )  # fmt: skip
     if len(doing) > MAX_RUNS_SHOWN:
         table.add_row(Text(f"and {len(doing) - MAX_RUNS_SHOWN} more", style=QUIET))
     return table
 
 
-def lanes_view(standing: Standing) -> Table:
+def lanes_view(standing: BatchStatus) -> Table:
     """How busy each lane is, and was."""
     table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
     for name in ("lane", "places", "inside", "waiting", "entered", "busy"):
@@ -77,7 +77,7 @@ def lanes_view(standing: Standing) -> Table:
     return table
 
 
-def standing_line(standing: Standing) -> Text:
+def standing_line(standing: BatchStatus) -> Text:
     """Writes how far a batch is as one line."""
     parts = [
         f"{standing.done} of {standing.jobs} done",
@@ -130,16 +130,16 @@ def _lines(shown: LiveBatch) -> Iterator[None]:
         teller.join()
 
 
-def batched_view(batched: Batched) -> RenderableType:
+def batched_view(batched: BatchResult) -> RenderableType:
     """The figures, the lanes, where the report is."""
     complete = batched.standing.done == batched.standing.jobs
     head = ("done", GOOD) if complete else ("paused; the same command goes on from here", BAD)
     parts: list[RenderableType] = [
-        Text.assemble(("run ", LABEL), data(batched.run), "  ", head),
+        Text.assemble(("run ", LABEL), quoted_text(batched.run), "  ", head),
         run_view(batched.report),
     ]
     parts += [lanes_view(batched.standing), standing_line(batched.standing)]
-    parts.append(facts([("files", "\n".join(batched.files))]))
+    parts.append(facts_table([("files", "\n".join(batched.files))]))
     if batched.note:
         parts.append(Text(f"note: {batched.note}", style=WARN))
     return Group(*parts)
@@ -149,5 +149,5 @@ def run_view(report: RunReport) -> RenderableType:
     """Shows the figures of a batch."""
     parts: list[RenderableType] = []
     for group in report.groups:
-        parts += [data(group.label, LABEL), facts(figure_rows(group.figures)), Text()]
+        parts += [quoted_text(group.label, LABEL), facts_table(figure_rows(group.figures)), Text()]
     return Group(*parts)

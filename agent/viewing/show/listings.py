@@ -9,7 +9,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts, milliseconds, size, times
+from kernelwright.agent.viewing.show.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    facts_table,
+    format_bytes,
+    format_milliseconds,
+    format_ratio,
+    quoted_text,
+)
 from kernelwright.tools.manifests.suite import summary
 from kernelwright.tools.timing.roofline import roofline
 
@@ -31,7 +42,7 @@ def problems_view(problems: Iterable[Problem]) -> Table:
     for problem in problems:
         sizes = " ".join(f"{name}={value}" for name, value in problem.cpu_sizes.items())
         table.add_row(
-            Text(problem.name), Text(problem.family, style=QUIET), data(problem.title), Text(sizes, style=QUIET)
+            Text(problem.name), Text(problem.family, style=QUIET), quoted_text(problem.title), Text(sizes, style=QUIET)
         )
     return table
 
@@ -46,20 +57,20 @@ def manifests_view(manifests: Sequence[Manifest], peak: Peak) -> RenderableType:
         table.add_column(heading, overflow="fold")
     for manifest in manifests:
         table.add_row(*_row(manifest, peak))
-    return Group(table, Text(), *(data(line) for line in summary(list(manifests))))
+    return Group(table, Text(), *(quoted_text(line) for line in summary(list(manifests))))
 
 
 def _row(manifest: Manifest, peak: Peak) -> list[Text]:
     if manifest.failure:
-        return [Text(manifest.problem), *[Text("-")] * 4, data(f"not measured: {manifest.failure}", WARN)]
+        return [Text(manifest.problem), *[Text("-")] * 4, quoted_text(f"not measured: {manifest.failure}", WARN)]
     work = manifest.work
     light = roofline(work, peak.bytes_per_second, peak.rates) if work else None
     error = manifest.eager_rms
     return [
         Text(manifest.problem),
-        Text(size(work.bytes if work else None)),
+        Text(format_bytes(work.bytes if work else None)),
         Text("-" if work is None or work.operations is None else f"{work.operations:.3g}"),
-        Text(f"{milliseconds(light.milliseconds)} ({light.bound})" if light and light.bound else "-"),
+        Text(f"{format_milliseconds(light.milliseconds)} ({light.bound})" if light and light.bound else "-"),
         Text("-" if error is None else f"{error:.1e}"),
         Text(", ".join(manifest.degenerate), style=BAD),
         Text(", ".join(manifest.degenerate_kb), style=WARN),
@@ -70,14 +81,14 @@ def _row(manifest: Manifest, peak: Peak) -> list[Text]:
 def stats_view(stats: Stats) -> Table:
     """Shows how much a database holds."""
     states = ", ".join(f"{count} {state.value}" for state, count in stats.candidates.items())
-    return facts(
+    return facts_table(
         [
-            ("database", f"{stats.where}, schema {stats.version}, {size(stats.bytes)}"),
+            ("database", f"{stats.where}, schema {stats.version}, {format_bytes(stats.bytes)}"),
             ("runs", stats.runs),
             ("trajectories", f"{stats.trajectories}, {stats.unfinished} unfinished"),
             ("candidates", states or "none"),
             ("verdicts", f"{stats.verdicts}, {stats.correct} candidates are correct, {stats.rewards} rewards"),
-            ("texts", f"{stats.blobs}, {size(stats.blob_bytes)} kept in {size(stats.stored_bytes)}"),
+            ("texts", f"{stats.blobs}, {format_bytes(stats.blob_bytes)} kept in {format_bytes(stats.stored_bytes)}"),
         ]
     )
 
@@ -92,9 +103,9 @@ def found_view(found: Sequence[SearchHit]) -> RenderableType:
     for (candidate, trajectory, verdict), excerpt in found:
         said = "not judged" if verdict is None else "correct" if verdict.correct else (verdict.fault or "incorrect")
         style = GOOD if verdict is not None and verdict.correct else BAD
-        speed = times(verdict.speedup if verdict else None)
-        cells = (str(trajectory.id), str(candidate.turn + 1), data(trajectory.problem, limit=40))
-        table.add_row(*cells, Text(str(said).replace("_", " "), style=style), speed, data(excerpt, QUIET, 160))
+        speed = format_ratio(verdict.speedup if verdict else None)
+        cells = (str(trajectory.id), str(candidate.turn + 1), quoted_text(trajectory.problem, limit=40))
+        table.add_row(*cells, Text(str(said).replace("_", " "), style=style), speed, quoted_text(excerpt, QUIET, 160))
     return table
 
 
@@ -113,7 +124,7 @@ def tables_view(tables: Sequence[ComparisonTable]) -> RenderableType:
 def _comparison_grid(table: ComparisonTable) -> Table:
     grid = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
     for name in table.head:
-        grid.add_column(data(name, limit=60), overflow="fold")
+        grid.add_column(quoted_text(name, limit=60), overflow="fold")
     for row in table.rows:
         grid.add_row(*(_cell(cell, place) for place, cell in enumerate(row)))
     return grid
@@ -121,4 +132,4 @@ def _comparison_grid(table: ComparisonTable) -> Table:
 
 def _cell(cell: str, place: int) -> Text:
     right = place and ": correct" in cell
-    return data(cell, GOOD if right else LABEL if not place else "", 400)
+    return quoted_text(cell, GOOD if right else LABEL if not place else "", 400)

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.agent.doctor import MachineTrouble, Severity
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts, rate, size
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_bytes, format_rate
 from kernelwright.tools.hardware.gpus import Gpu
 from kernelwright.tools.hardware.machine_info import Layer, Machine, OfflineTarget
 
@@ -18,9 +18,9 @@ def machine_view(machine: Machine, troubles: tuple[MachineTrouble, ...]) -> Rend
     """The facts, then the troubles; "nothing is wrong" where there is none."""
     installed = [f"{name} {version}" for name, version in machine.versions.items() if version]
     missing = [name for name, version in machine.versions.items() if not version]
-    table = facts(
+    table = facts_table(
         [
-            ("host", f"{machine.host}, {machine.system}, {machine.cpus} CPUs, {size(machine.memory_bytes)}"),
+            ("host", f"{machine.host}, {machine.system}, {machine.cpus} CPUs, {format_bytes(machine.memory_bytes)}"),
             ("python", machine.python),
             ("installed", ", ".join(installed)),
             ("not installed", Text(", ".join(missing), style=QUIET)),
@@ -30,7 +30,7 @@ def machine_view(machine: Machine, troubles: tuple[MachineTrouble, ...]) -> Rend
             ("ncu", _ncu(machine)),
             ("targets", _targets(machine.targets)),
             ("isolation", _marks(machine.layers)),
-            ("disk", "\n".join(f"{disk.path}: {size(disk.free_bytes)} free" for disk in machine.disks)),
+            ("disk", "\n".join(f"{disk.path}: {format_bytes(disk.free_bytes)} free" for disk in machine.disks)),
         ]
     )
     return Group(table, Text(), _troubles(troubles))
@@ -39,10 +39,12 @@ def machine_view(machine: Machine, troubles: tuple[MachineTrouble, ...]) -> Rend
 def _gpu(gpu: Gpu) -> Text:
     clocks = gpu.clocks
     lines = [
-        f"{gpu.name} ({gpu.uuid}), {gpu.target}, {gpu.multiprocessors} SMs, {size(gpu.memory_bytes)}, L2 "
-        f"{size(gpu.l2_bytes)}",
-        f"memory {rate(gpu.bytes_per_second, 'B')}; "
-        + (", ".join(f"{name} {rate(value, 'OP')}" for name, value in gpu.rates.items()) or "peak rates unknown"),
+        f"{gpu.name} ({gpu.uuid}), {gpu.target}, {gpu.multiprocessors} SMs, {format_bytes(gpu.memory_bytes)}, L2 "
+        f"{format_bytes(gpu.l2_bytes)}",
+        f"memory {format_rate(gpu.bytes_per_second, 'B')}; "
+        + (
+            ", ".join(f"{name} {format_rate(value, 'OP')}" for name, value in gpu.rates.items()) or "peak rates unknown"
+        ),
     ]
     if clocks:
         lines.append(

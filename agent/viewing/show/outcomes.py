@@ -6,15 +6,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.loop.stopping import PAUSES
-from kernelwright.agent.replay.drift import Change
-from kernelwright.agent.replay.rechecking import Changed, Rechecks
-from kernelwright.agent.replay.rejudging import Replays, RewardsAgain
-from kernelwright.agent.replay.replaying import Replayed, ReplayedTurn
+from kernelwright.agent.loop.stopping import PAUSING_REASONS
+from kernelwright.agent.replay.drift import VerdictChange
+from kernelwright.agent.replay.rechecking import ChangedVerdict, Rechecks
+from kernelwright.agent.replay.rejudging import Replays, RescoredRewards
+from kernelwright.agent.replay.replaying import ReplayedTurn, ReplayResult
 from kernelwright.agent.solve.dry_run import DryRun
 from kernelwright.agent.solve.next_steps import NextSteps
 from kernelwright.agent.solve.solving import Solved
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts, times
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_ratio, quoted_text
 from kernelwright.agent.viewing.verdicts.failure import failure_view
 from kernelwright.tools.report import Environment
 
@@ -22,12 +22,14 @@ from kernelwright.tools.report import Environment
 def solved_view(solved: Solved) -> RenderableType:
     """The verdict, where the kernel is, why it stopped, what it took."""
     verdict = ("correct", GOOD) if solved.correct else ("no correct kernel", BAD)
-    parts: list[RenderableType] = [Text.assemble(verdict, "  ", (solved.problem, "bold"), ", ", data(solved.verified))]
+    parts: list[RenderableType] = [
+        Text.assemble(verdict, "  ", (solved.problem, "bold"), ", ", quoted_text(solved.verified))
+    ]
     if not solved.correct and solved.report and solved.report.failure:
         parts.append(failure_view(solved.report.failure))
-    parts.append(facts(_rows(solved)))
+    parts.append(facts_table(_rows(solved)))
     if solved.next_steps is not None:
-        parts += [Text("what to do next", style=LABEL), facts(_next_rows(solved.next_steps))]
+        parts += [Text("what to do next", style=LABEL), facts_table(_next_rows(solved.next_steps))]
     if solved.note:
         parts.append(Text(f"note: {solved.note}", style=WARN))
     return Group(*parts)
@@ -35,11 +37,11 @@ def solved_view(solved: Solved) -> RenderableType:
 
 def _rows(solved: Solved) -> list[tuple[str, object]]:
     why = solved.stop_reason.replace("_", " ")
-    paused = "; the same command goes on from here" if solved.stop_reason in PAUSES else ""
+    paused = "; the same command goes on from here" if solved.stop_reason in PAUSING_REASONS else ""
     return [
         ("kernel", solved.output or ""),
-        *([("in torch", data(_left(solved), limit=400))] if solved.left_to_torch else []),
-        ("stopped", Text.assemble(why, data(f": {solved.message}" if solved.message else ""), paused)),
+        *([("in torch", quoted_text(_left(solved), limit=400))] if solved.left_to_torch else []),
+        ("stopped", Text.assemble(why, quoted_text(f": {solved.message}" if solved.message else ""), paused)),
         ("goal", f"{solved.goal} ({'reached' if solved.goal_reached else 'not reached'})"),
         ("took", _took(solved)),
         ("kept", f"trajectory {solved.trajectory_id} in {solved.database}"),
@@ -53,10 +55,10 @@ def _left(solved: Solved) -> str:
 
 def _next_rows(steps: NextSteps) -> list[tuple[str, object]]:
     return [
-        ("reached", data(steps.reached, limit=400)),
-        *([("compiler", data(f"drafted nothing: {steps.compiler}", limit=400))] if steps.compiler else []),
-        ("nearest", data(steps.nearest)),
-        ("try", data("\n".join(steps.options))),
+        ("reached", quoted_text(steps.reached, limit=400)),
+        *([("compiler", quoted_text(f"drafted nothing: {steps.compiler}", limit=400))] if steps.compiler else []),
+        ("nearest", quoted_text(steps.nearest)),
+        ("try", quoted_text("\n".join(steps.options))),
     ]
 
 
@@ -80,12 +82,12 @@ def dry_run_view(plan: DryRun) -> RenderableType:
     """The prompt, message by message, then the plan and the estimate."""
     parts: list[RenderableType] = []
     for message in plan.messages:
-        parts += [Text(f"--- {message.role}", style=LABEL), data(message.content, limit=10**6)]
+        parts += [Text(f"--- {message.role}", style=LABEL), quoted_text(message.content, limit=10**6)]
     most = "unbounded" if plan.most_tokens is None else f"{plan.most_tokens:,} tokens"
     dollars = "dollars unknown" if plan.most_dollars is None else f"${plan.most_dollars:.2f}"
     parts.append(Text("--- plan", style=LABEL))
     parts.append(
-        facts(
+        facts_table(
             [
                 ("problem", plan.problem),
                 ("policy", f"{plan.policy}, prompts {plan.prompt_version}"),
@@ -113,24 +115,24 @@ def replays_view(replays: Replays) -> RenderableType:
         parts = [trajectory_view(replays.trajectories[0], replays.executed)]
     else:
         parts = [_many(replays)]
-    return Group(*parts, facts(_drift_summary(replays)))
+    return Group(*parts, facts_table(_drift_summary(replays)))
 
 
-def trajectory_view(replayed: Replayed, executed: bool) -> RenderableType:
+def trajectory_view(replayed: ReplayResult, executed: bool) -> RenderableType:
     """Shows a trajectory that was repeated; `executed`: its candidates were judged again."""
     origin = f", forked after candidate {replayed.forked_from_id}" if replayed.forked_from_id is not None else ""
     head = Text.assemble(
-        (f"trajectory {replayed.trajectory_id}  ", LABEL), data(replayed.problem), f", {replayed.policy}{origin}"
+        (f"trajectory {replayed.trajectory_id}  ", LABEL), quoted_text(replayed.problem), f", {replayed.policy}{origin}"
     )
     parts: list[RenderableType] = [head]
     for turn in replayed.turns:
         parts += _turn(turn, executed and not turn.judged, turn.trajectory_id != replayed.trajectory_id)
     why = replayed.stop_reason.replace("_", " ") or "not finished"
-    rows = [("stopped", data(why + (f": {replayed.message}" if replayed.message else "")))]
+    rows = [("stopped", quoted_text(why + (f": {replayed.message}" if replayed.message else "")))]
     if replayed.unjudged:
         turns = f"{replayed.unjudged} turn{'s' * (replayed.unjudged != 1)}"
         rows.append(("unjudged", Text(f"{turns}: the command that wrote them goes on there")))
-    return Group(*parts, facts(rows))
+    return Group(*parts, facts_table(rows))
 
 
 def _turn(turn: ReplayedTurn, kept: bool, inherited: bool) -> list[RenderableType]:
@@ -139,7 +141,7 @@ def _turn(turn: ReplayedTurn, kept: bool, inherited: bool) -> list[RenderableTyp
     line = Text.assemble(
         (f"turn {turn.turn + 1:<3} {turn.action:<6}  candidate {turn.candidate_id:<5} ", QUIET),
         (f"{' > '.join(turn.states):<31} ", QUIET), (f"{turn.rung:<11} ", LABEL), verdict,
-        f" {times(turn.speedup)}" if turn.speedup is not None else "", (f"  best {best}", QUIET),
+        f" {format_ratio(turn.speedup)}" if turn.speedup is not None else "", (f"  best {best}", QUIET),
     )  # fmt: skip
     if turn.repeats is not None:
         line.append(f"  the same as turn {turn.repeats + 1}", QUIET)
@@ -153,13 +155,15 @@ def _turn(turn: ReplayedTurn, kept: bool, inherited: bool) -> list[RenderableTyp
     if turn.departure:
         under.append(Text.assemble("today's machine would go on otherwise: ", (turn.departure, WARN)))
     if turn.message and not turn.correct:
-        under.insert(0, data(turn.message, QUIET))
+        under.insert(0, quoted_text(turn.message, QUIET))
     return [line, *(Text.assemble("         ", text) for text in under)]
 
 
-def _changed(change: Change) -> Text:
+def _changed(change: VerdictChange) -> Text:
     of = f" of {change.of}" if change.of else ""
-    return Text.assemble((f"drift  {change.aspect}{of}: ", WARN), data(change.was), " -> ", data(change.now))
+    return Text.assemble(
+        (f"drift  {change.aspect}{of}: ", WARN), quoted_text(change.was), " -> ", quoted_text(change.now)
+    )
 
 
 def _many(replays: Replays) -> Table:
@@ -171,7 +175,7 @@ def _many(replays: Replays) -> Table:
         other = sum(bool(turn.drift.changes) and not turn.drift.verdict_changed for turn in replayed.turns)
         changed = Text(str(replayed.verdicts_changed), BAD if replayed.verdicts_changed else "")
         table.add_row(
-            str(replayed.trajectory_id), data(replayed.problem, limit=50), str(len(replayed.turns)),
+            str(replayed.trajectory_id), quoted_text(replayed.problem, limit=50), str(len(replayed.turns)),
             "-" if best is None else f"turn {best.turn + 1}", replayed.stop_reason.replace("_", " ") or "not finished",
             changed, str(other), str(replayed.rescored),
         )  # fmt: skip
@@ -202,16 +206,16 @@ def rechecks_view(found: Rechecks) -> RenderableType:
     """The changed ones first, each with its reason; then what was judged and what was not."""
     lines: list[RenderableType] = [_line(one) for one in found.changed]
     for left in found.not_judged:
-        lines.append(data(f"candidate {left.candidate_id} ({left.problem}) was not judged: {left.why}", WARN))
-    return Group(*lines, facts(_recheck_summary(found)))
+        lines.append(quoted_text(f"candidate {left.candidate_id} ({left.problem}) was not judged: {left.why}", WARN))
+    return Group(*lines, facts_table(_recheck_summary(found)))
 
 
-def _line(one: Changed) -> Text:
+def _line(one: ChangedVerdict) -> Text:
     return Text.assemble(
-        (f"candidate {one.candidate_id}  ", LABEL), data(one.problem, limit=60),
+        (f"candidate {one.candidate_id}  ", LABEL), quoted_text(one.problem, limit=60),
         (f", trajectory {one.trajectory_id} turn {one.turn}:  ", QUIET),
         (one.was, BAD if one.was != "correct" else GOOD), " -> ",
-        (one.now, GOOD if one.now == "correct" else BAD), "  ", data(one.why, QUIET, 300),
+        (one.now, GOOD if one.now == "correct" else BAD), "  ", quoted_text(one.why, QUIET, 300),
     )  # fmt: skip
 
 
@@ -222,12 +226,14 @@ def _recheck_summary(found: Rechecks) -> list[tuple[str, object]]:
         ("judged", f"{found.here} now, {found.before} before, of {found.candidates} candidates with code"),
         (
             "changed",
-            data(f"{len(found.changed)} of {judged} verdicts" if found.changed else f"none of {judged} verdicts"),
+            quoted_text(
+                f"{len(found.changed)} of {judged} verdicts" if found.changed else f"none of {judged} verdicts"
+            ),
         ),
-        ("", data(changes)),
+        ("", quoted_text(changes)),
         ("left", f"{found.left}: the same command goes on with them" if found.left else ""),
         ("GPU", f"{found.only_on_a_gpu} have a GPU's verdict: judge them there" if found.only_on_a_gpu else ""),
-        ("rewards", data("\n".join(_rewards(one) for one in found.rewards))),
+        ("rewards", quoted_text("\n".join(_rewards(one) for one in found.rewards))),
         ("evaluator", found.evaluator),
     ]
     if found.interrupted:
@@ -235,5 +241,5 @@ def _recheck_summary(found: Rechecks) -> list[tuple[str, object]]:
     return rows
 
 
-def _rewards(one: RewardsAgain) -> str:
+def _rewards(one: RescoredRewards) -> str:
     return f"{one.formula}: {one.note or f'{one.stored} new ones, those of earlier verdicts stay'}"

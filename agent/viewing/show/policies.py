@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import QUIET, facts
+from kernelwright.agent.viewing.show.words import QUIET, facts_table
 from kernelwright.policies.model_card import ModelCard
 from kernelwright.policies.open_policy import FORMS
 
@@ -17,7 +17,7 @@ def policies_view(found: Sequence[tuple[str, str, ModelCard]]) -> RenderableType
     """found: the name for --policy, the weights' revision and the card of each."""
     parts: list[RenderableType] = []
     for name, revision, card in found:
-        parts += [Text(name, style="bold"), facts(_rows(revision, card)), Text()]
+        parts += [Text(name, style="bold"), facts_table(_rows(revision, card)), Text()]
     return Group(*parts, Text(f"--policy takes: {', '.join(FORMS)}", style=QUIET))
 
 

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.spinner import Spinner
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, data, times
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, format_ratio, quoted_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ class LiveRun:
     def __rich__(self) -> RenderableType:
         seconds = time.monotonic() - self._since
         self._spinner.update(
-            text=Text.assemble(self._state(), data(self.doing, limit=200), (f", {seconds:.0f} s", QUIET))
+            text=Text.assemble(self._state(), quoted_text(self.doing, limit=200), (f", {seconds:.0f} s", QUIET))
         )
         if self.run is None:
             return self._spinner
@@ -95,21 +95,21 @@ def _turn(attempt: Attempt) -> Text:
         else (report.failure.fault.replace("_", " ") if report.failure else "?", BAD)
     )
     again = f"  the same as turn {attempt.repeats + 1}" if attempt.repeats is not None else ""
-    speed = f"  {times(report.speedup)}" if report.speedup is not None else ""
+    speed = f"  {format_ratio(report.speedup)}" if report.speedup is not None else ""
     name = f"turn {attempt.turn + 1}  {attempt.action:<6}  candidate {attempt.candidate_id}  {report.rung:<11}  "
     return Text.assemble((name, QUIET), verdict, speed, (again, QUIET))
 
 
 def _standing(run: Run) -> Text:
-    from kernelwright.agent.loop.stopping import budget_left
+    from kernelwright.agent.loop.stopping import describe_budget_left
 
     best = run.best
     found = (
         "none correct yet"
         if best is None
-        else f"turn {best.turn + 1}" + (f" at {times(best.speedup)}" if best.speedup else "")
+        else f"turn {best.turn + 1}" + (f" at {format_ratio(best.speedup)}" if best.speedup else "")
     )
-    return Text(f"best: {found}   {budget_left(run.settings.budgets, run.spent)}", style=QUIET)
+    return Text(f"best: {found}   {describe_budget_left(run.settings.budgets, run.spent)}", style=QUIET)
 
 
 @contextmanager

@@ -10,8 +10,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.tuning.files import shown
-from kernelwright.agent.tuning.tuned import Chosen, Fate, ParameterGroup, TriedConfiguration, Tuned
+from kernelwright.agent.tuning.files import format_configuration
+from kernelwright.agent.tuning.tuned import (
+    ConfigurationFate,
+    JudgedConfiguration,
+    ParameterGroup,
+    TriedConfiguration,
+    TuningResult,
+)
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
@@ -20,7 +26,7 @@ MAX_FAILURES_SHOWN = 3
 """Messages of configurations that do not compile."""
 
 
-def tuned_view(tuned: Tuned) -> RenderableType:
+def tuned_view(tuned: TuningResult) -> RenderableType:
     """The whole."""
     if tuned.failure:
         return Text(f"{tuned.kernel} cannot be tuned for {tuned.problem}: {tuned.failure}")
@@ -32,12 +38,12 @@ def tuned_view(tuned: Tuned) -> RenderableType:
     return Lines(*parts)
 
 
-def _headline(tuned: Tuned) -> Text:
+def _headline(tuned: TuningResult) -> Text:
     where = f"measured on {tuned.device}" if tuned.measured else f"compiled for {tuned.target}; nothing was measured"
     return Text(f"{tuned.kernel} for {tuned.problem}: {where}")
 
 
-def _parameters(tuned: Tuned) -> Table:
+def _parameters(tuned: TuningResult) -> Table:
     table = Table("parameter", "line", "now", "tried among", box=box.SIMPLE, pad_edge=False)
     for one in tuned.parameters:
         table.add_row(one.name, str(one.line), str(one.start), " ".join(map(str, one.values)))
@@ -46,22 +52,26 @@ def _parameters(tuned: Tuned) -> Table:
     return table
 
 
-def _group(group: ParameterGroup, tuned: Tuned) -> Table:
+def _group(group: ParameterGroup, tuned: TuningResult) -> Table:
     columns = ["configuration"]
     columns += ["ms", "95 % interval"] if tuned.measured else ["model"]
     columns += ["registers", "spills", "shared", "occupancy", "held by"]
     table = Table(*columns, box=box.SIMPLE, pad_edge=False)
-    rows = [row for row in group.rows if row.fate in (Fate.REMAINS, Fate.MEASURED, Fate.WON) or row.start]
+    rows = [
+        row
+        for row in group.rows
+        if row.fate in (ConfigurationFate.REMAINS, ConfigurationFate.MEASURED, ConfigurationFate.WON) or row.start
+    ]
     for row in rows[:MOST_ROWS]:
-        table.add_row(*_cells(row, group, tuned), style="bold" if row.fate is Fate.WON else None)
-    counts = {fate: sum(row.fate is fate for row in group.rows) for fate in Fate}
+        table.add_row(*_cells(row, group, tuned), style="bold" if row.fate is ConfigurationFate.WON else None)
+    counts = {fate: sum(row.fate is fate for row in group.rows) for fate in ConfigurationFate}
     told = [f"{count} {fate}" for fate, count in counts.items() if count]
     table.caption = f"{len(group.rows)} compiled: {', '.join(told)}"
     table.caption_justify = "left"
     return table
 
 
-def _cells(row: TriedConfiguration, group: ParameterGroup, tuned: Tuned) -> list[str]:
+def _cells(row: TriedConfiguration, group: ParameterGroup, tuned: TuningResult) -> list[str]:
     name = _changed(row, group, {one.name: one.start for one in tuned.parameters})
     if row.right_on_cpu is not None:
         name += "  (right on a CPU)" if row.right_on_cpu else "  (wrong on a CPU)"
@@ -82,25 +92,25 @@ def _cells(row: TriedConfiguration, group: ParameterGroup, tuned: Tuned) -> list
 def _changed(row: TriedConfiguration, group: ParameterGroup, start: Mapping[str, Setting]) -> str:
     """What differs from the file."""
     changed = {n: v for n, v in row.configuration.items() if v != start.get(n)}
-    return shown(changed, group.parameters) if changed else "as in the file"
+    return format_configuration(changed, group.parameters) if changed else "as in the file"
 
 
 def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _failures(group: ParameterGroup, tuned: Tuned) -> list[str]:
+def _failures(group: ParameterGroup, tuned: TuningResult) -> list[str]:
     start = {one.name: one.start for one in tuned.parameters}
     told = [
         f"  fails: {_changed(row, group, start)}: {row.score.failure or row.note}"
         for row in group.rows
-        if row.fate in (Fate.FAILED, Fate.WRONG)
+        if row.fate in (ConfigurationFate.FAILED, ConfigurationFate.WRONG)
     ]
     more = [f"  and {len(told) - MAX_FAILURES_SHOWN} more fail"] if len(told) > MAX_FAILURES_SHOWN else []
     return [*told[:MAX_FAILURES_SHOWN], *more]
 
 
-def _ending(tuned: Tuned) -> list[str]:
+def _ending(tuned: TuningResult) -> list[str]:
     if not tuned.measured:
         return [
             "The column `model` ranks by what the compiler says, over the file's own; it is no time.",
@@ -116,7 +126,7 @@ def _ending(tuned: Tuned) -> list[str]:
     return lines + ([f"The picture is {tuned.picture}."] if tuned.picture else [])
 
 
-def _speeds(tuned: Tuned) -> list[str]:
+def _speeds(tuned: TuningResult) -> list[str]:
     lines = []
     if tuned.chosen and tuned.chosen[0].timing is not None and tuned.before is not None:
         after = tuned.chosen[0].timing
@@ -129,7 +139,7 @@ def _speeds(tuned: Tuned) -> list[str]:
     return lines + _errors(tuned.report)
 
 
-def _multiplies(one: Chosen) -> str:
+def _multiplies(one: JudgedConfiguration) -> str:
     """The class that it lies in, and its error where it was judged."""
     if one.error is None or one.eager_error is None:
         return f"{one.precision}"

@@ -14,7 +14,7 @@ from kernelwright.tools.report import Timing, clean_text
 GOOD, BAD, QUIET, LABEL, WARN = "bold green", "bold red", "dim", "cyan", "yellow"
 
 
-def milliseconds(value: float | None) -> str:
+def format_milliseconds(value: float | None) -> str:
     """Milliseconds in the unit that reads best: 31.2 us, 1.204 ms, 2.10 s."""
     if value is None:
         return "-"
@@ -23,23 +23,24 @@ def milliseconds(value: float | None) -> str:
     return f"{value:.4g} ms" if value < 1000 else f"{value / 1000:.3g} s"
 
 
-def interval(timing: Timing) -> str:
+def format_interval(timing: Timing) -> str:
     """The median with its confidence interval and how many calls it rests on."""
     calls = f"{timing.calls} call{'' if timing.calls == 1 else 's'}"
-    return f"{milliseconds(timing.median)} ({milliseconds(timing.low)} to {milliseconds(timing.high)}, 95 %, {calls})"
+    median, low, high = (format_milliseconds(value) for value in (timing.median, timing.low, timing.high))
+    return f"{median} ({low} to {high}, 95 %, {calls})"
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """Writes a share as a percentage; `-` where there is none."""
     return "-" if share is None else f"{share * 100:.3g} %"
 
 
-def times(ratio: float | None) -> str:
+def format_ratio(ratio: float | None) -> str:
     """Writes a ratio as `1.23x`; `-` where there is none."""
     return "-" if ratio is None else f"{ratio:.3g}x"
 
 
-def size(count: float | None) -> str:
+def format_bytes(count: float | None) -> str:
     """Bytes, binary units."""
     if count is None:
         return "-"
@@ -50,7 +51,7 @@ def size(count: float | None) -> str:
     return f"{count:.4g} TiB"
 
 
-def rate(value: float | None, unit: str) -> str:
+def format_rate(value: float | None, unit: str) -> str:
     """Decimal: 4.8 TB/s, 989 TFLOP/s."""
     if value is None:
         return "-"
@@ -65,7 +66,7 @@ def number_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def counted(census: Mapping[str, int], most: int = 6) -> str:
+def format_counts(census: Mapping[str, int], most: int = 6) -> str:
     """`softmax_kernel x2, add_kernel`; the largest first, the rest counted."""
     ordered = sorted(census.items(), key=lambda item: (-item[1], item[0]))
     named = [name if count == 1 else f"{name} x{count}" for name, count in ordered[:most]]
@@ -73,12 +74,12 @@ def counted(census: Mapping[str, int], most: int = 6) -> str:
     return ", ".join(named + ([f"and {rest} more"] if rest > 0 else []))
 
 
-def data(text: object, style: str = "", limit: int = 2000) -> Text:
+def quoted_text(text: object, style: str = "", limit: int = 2000) -> Text:
     """Text that someone else wrote: no markup, no control characters."""
     return Text(clean_text(text, limit), style=style)
 
 
-def facts(rows: Iterable[tuple[str, object]]) -> Table:
+def facts_table(rows: Iterable[tuple[str, object]]) -> Table:
     """Two columns: what, and what is known of it. Rows whose value is empty are left out."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style=LABEL, no_wrap=True)

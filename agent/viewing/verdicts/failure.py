@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import BAD, LABEL, QUIET, WARN, data, facts
+from kernelwright.agent.viewing.show.words import BAD, LABEL, QUIET, WARN, facts_table, quoted_text
 from kernelwright.tools.report import Failure, Mismatch, Rung, SourceLine
 
 
@@ -22,7 +22,7 @@ def failure_view(failure: Failure, ended_at: Rung | None = None) -> RenderableTy
         said = bool(failure.mismatch.hint) and failure.mismatch.hint in failure.message
         parts.append(_indented(mismatch_view(failure.mismatch.with_(hint="") if said else failure.mismatch)))
     if failure.trace:
-        parts.append(_indented(data(failure.trace.rstrip(), QUIET)))
+        parts.append(_indented(quoted_text(failure.trace.rstrip(), QUIET)))
     return Group(*parts)
 
 
@@ -34,14 +34,14 @@ def fault_name(failure: Failure) -> str:
 
 def _headline(failure: Failure, ended_at: Rung | None) -> Text:
     where = f"ended at {ended_at}: " if ended_at is not None else ""
-    return Text.assemble(where, (fault_name(failure), BAD), ": ", data(failure.message))
+    return Text.assemble(where, (fault_name(failure), BAD), ": ", quoted_text(failure.message))
 
 
 def _source_line(where: SourceLine) -> Text:
     """`  12 | x = tl.load(p` and, where the column is known, a caret under it."""
     gutter = f"{where.line} | "
     lines = where.caret().split("\n")
-    shown = [data(lines[0].replace("\t", " "))] + [Text(line, style=BAD) for line in lines[1:]]
+    shown = [quoted_text(lines[0].replace("\t", " "))] + [Text(line, style=BAD) for line in lines[1:]]
     margins = [gutter] + [" " * len(gutter)] * (len(shown) - 1)
     return Text("\n").join(Text.assemble((m, QUIET), line) for m, line in zip(margins, shown, strict=True))
 
@@ -57,7 +57,7 @@ def mismatch_view(mismatch: Mismatch) -> RenderableType:
     rows: list[tuple[str, object]] = [
         ("wrong", _count(mismatch)),
         ("pattern", Text((mismatch.pattern or "").replace("_", " "), style=WARN)),
-        ("look at", data(mismatch.hint)),
+        ("look at", quoted_text(mismatch.hint)),
         ("max error", "" if mismatch.max_error is None else f"{mismatch.max_error:.3g} from float64"),
         ("error ratio", _ratio(mismatch.error_ratio)),
     ]
@@ -68,7 +68,7 @@ def mismatch_view(mismatch: Mismatch) -> RenderableType:
         table.add_column(heading, justify="left" if heading in ("", "index") else "right")
     for name, element in elements:
         table.add_row(name, ", ".join(str(i) for i in element.index), f"{element.expected:.6g}", f"{element.got:.6g}")
-    return Group(facts(rows), *([table] if elements else []))
+    return Group(facts_table(rows), *([table] if elements else []))
 
 
 def _count(mismatch: Mismatch) -> str:

@@ -15,15 +15,15 @@ from kernelwright.agent.viewing.show.words import (
     QUIET,
     WARN,
     AdaptiveTable,
-    counted,
-    data,
-    facts,
-    interval,
-    milliseconds,
-    percent,
-    rate,
-    size,
-    times,
+    facts_table,
+    format_bytes,
+    format_counts,
+    format_interval,
+    format_milliseconds,
+    format_percent,
+    format_rate,
+    format_ratio,
+    quoted_text,
 )
 from kernelwright.agent.viewing.verdicts.failure import fault_name
 from kernelwright.tools.report import (
@@ -55,11 +55,11 @@ def kernels_view(result: CompileResult) -> RenderableType | None:
 
 def _row(kernel: KernelResources) -> list[Text]:
     return [
-        data(kernel.name),
-        data(config_text(kernel), QUIET),
+        quoted_text(kernel.name),
+        quoted_text(config_text(kernel), QUIET),
         _number(kernel.registers),
         Text(_number(kernel.spills).plain, style=WARN if kernel.spills else ""),
-        Text(size(kernel.shared)),
+        Text(format_bytes(kernel.shared)),
         Text(occupancy_text(kernel)),
         Text(tensor_core_text(kernel)),
         Text(f"{kernel.vector_bits} bit" if kernel.vector_bits else "-"),
@@ -76,7 +76,7 @@ def occupancy_text(kernel: KernelResources) -> str:
     if kernel.occupancy is None:
         return "-"
     limit = f" ({kernel.occupancy_limit})" if kernel.occupancy_limit and kernel.occupancy < 1 else ""
-    return percent(kernel.occupancy) + limit
+    return format_percent(kernel.occupancy) + limit
 
 
 def tensor_core_text(kernel: KernelResources) -> str:
@@ -91,7 +91,7 @@ def launches_view(launches: tuple[LaunchTime, ...]) -> RenderableType:
         table.add_column(heading, justify="right" if heading in ("time", "share") else "left", overflow="fold")
     for launch in launches[:MAX_TABLE_ROWS]:
         grid = " x ".join(map(str, launch.grid))
-        table.add_row(data(launch.kernel), grid, milliseconds(launch.ms), percent(launch.share))
+        table.add_row(quoted_text(launch.kernel), grid, format_milliseconds(launch.ms), format_percent(launch.share))
     rest = len(launches) - MAX_TABLE_ROWS
     return Group(table, Text(f"and {rest} more launches (--json lists all)", style=QUIET)) if rest > 0 else table
 
@@ -112,11 +112,11 @@ def _target_row(result: CompileResult) -> list[Text]:
         Text("ok", style=GOOD) if result.passed else Text("fails", style=BAD),
         _number(_most(k.registers for k in kernels)),
         _number(_most(k.spills for k in kernels)),
-        Text(size(_most(k.shared for k in kernels))),
-        Text(percent(min(occupancies, default=None))),
+        Text(format_bytes(_most(k.shared for k in kernels))),
+        Text(format_percent(min(occupancies, default=None))),
         Text(", ".join(tensor) or "none"),
         Text(f"{result.seconds:.2f}"),
-        Text.assemble(fault_name(result.failure), ": ", data(result.failure.message, limit=200))
+        Text.assemble(fault_name(result.failure), ": ", quoted_text(result.failure.message, limit=200))
         if result.failure
         else Text(),
     ]
@@ -138,24 +138,26 @@ def speed_view(profile: ProfileResult) -> RenderableType:
     """Time, speedups, speed of light, what is no part of the time, where the GPU time went, the clocks it was
     measured at, hardware counters.
     """
-    found = facts(
+    found = facts_table(
         [
-            ("time", interval(profile.candidate) if profile.candidate else ""),
+            ("time", format_interval(profile.candidate) if profile.candidate else ""),
             (
                 "host",
-                f"{milliseconds(profile.host_ms)} a call beside it{MEASURED_SEPARATELY}"
+                f"{format_milliseconds(profile.host_ms)} a call beside it{MEASURED_SEPARATELY}"
                 if profile.host_ms is not None
                 else "",
             ),
             (
                 "set-up",
-                f"{milliseconds(profile.setup_ms)}, once{MEASURED_SEPARATELY}" if profile.setup_ms is not None else "",
+                f"{format_milliseconds(profile.setup_ms)}, once{MEASURED_SEPARATELY}"
+                if profile.setup_ms is not None
+                else "",
             ),
             ("speedup", _speedup(profile)),
             ("precision", _precision(profile)),
             ("speed of light", _speed_of_light(profile)),
             ("GPU kernels", _gpu_kernels(_not_launched(profile))),
-            ("peak memory", size(profile.peak_memory) if profile.peak_memory is not None else ""),
+            ("peak memory", format_bytes(profile.peak_memory) if profile.peak_memory is not None else ""),
             ("clocks", _clocks(profile.clocks) if profile.clocks else ""),
             ("neighbours", _neighbours(profile.neighbours) if profile.neighbours else ""),
             ("ncu", Text(_counters(profile.ncu))),
@@ -178,30 +180,32 @@ def _speedup(profile: ProfileResult) -> Text | str:
     if profile.speedup is None:
         return ""
     style = GOOD if profile.speedup >= 1 else WARN
-    eager = f" over eager ({milliseconds(profile.eager.median)})" if profile.eager else " over eager"
-    bound = f", at least {times(profile.speedup_low)}" if profile.speedup_low is not None else ""
-    parts: list[str | tuple[str, str]] = [(times(profile.speedup), style), eager + bound]
+    eager = f" over eager ({format_milliseconds(profile.eager.median)})" if profile.eager else " over eager"
+    bound = f", at least {format_ratio(profile.speedup_low)}" if profile.speedup_low is not None else ""
+    parts: list[str | tuple[str, str]] = [(format_ratio(profile.speedup), style), eager + bound]
     if profile.speedup_compiled is not None:
-        compiled = f" ({milliseconds(profile.compiled.median)})" if profile.compiled else ""
+        compiled = f" ({format_milliseconds(profile.compiled.median)})" if profile.compiled else ""
         style = GOOD if profile.speedup_compiled >= 1 else WARN
-        parts += ["; ", (times(profile.speedup_compiled), style), f" over torch.compile{compiled}"]
+        parts += ["; ", (format_ratio(profile.speedup_compiled), style), f" over torch.compile{compiled}"]
     return Text.assemble(*parts)
 
 
 def _speed_of_light(profile: ProfileResult) -> str:
     if profile.roofline is None:
-        return percent(profile.speed_of_light) if profile.speed_of_light is not None else ""
-    return f"{percent(profile.speed_of_light)} of {roofline_text(profile.roofline)}"
+        return format_percent(profile.speed_of_light) if profile.speed_of_light is not None else ""
+    return f"{format_percent(profile.speed_of_light)} of {roofline_text(profile.roofline)}"
 
 
 def roofline_text(roofline: Roofline) -> str:
     """`0.107 ms (memory bound: 512 MiB at 4.8 TB/s)`."""
     if roofline.bound == "compute":
         count = "-" if roofline.operations is None else f"{roofline.operations:.3g}"
-        cost = f"{count} operations at {rate(roofline.operations_per_second, 'FLOP')} {roofline.rate_name}".rstrip()
+        cost = (
+            f"{count} operations at {format_rate(roofline.operations_per_second, 'FLOP')} {roofline.rate_name}".rstrip()
+        )
     else:
-        cost = f"{size(roofline.bytes)} at {rate(roofline.bytes_per_second, 'B')}"
-    return f"{milliseconds(roofline.milliseconds)} ({roofline.bound or 'memory'} bound: {cost})"
+        cost = f"{format_bytes(roofline.bytes)} at {format_rate(roofline.bytes_per_second, 'B')}"
+    return f"{format_milliseconds(roofline.milliseconds)} ({roofline.bound or 'memory'} bound: {cost})"
 
 
 def _not_launched(profile: ProfileResult) -> dict[str, float]:
@@ -212,7 +216,7 @@ def _not_launched(profile: ProfileResult) -> dict[str, float]:
 
 def _gpu_kernels(kernels: Mapping[str, float], most: int = 4) -> str:
     ordered = sorted(kernels.items(), key=lambda item: -item[1])
-    named = [f"{name} {milliseconds(ms)}" for name, ms in ordered[:most]]
+    named = [f"{name} {format_milliseconds(ms)}" for name, ms in ordered[:most]]
     return ", ".join(named + ([f"and {len(ordered) - most} more"] if len(ordered) > most else []))
 
 
@@ -225,13 +229,13 @@ def _clocks(clocks: Clocks) -> Text:
     ]
     text = Text(", ".join(part for part in known if part))
     if slowed := [reason for reason in clocks.throttle if reason != IDLE_THROTTLE_REASON]:
-        text.append(f"; throttled: {counted(dict.fromkeys(slowed, 1))}", style=WARN)
+        text.append(f"; throttled: {format_counts(dict.fromkeys(slowed, 1))}", style=WARN)
     return text
 
 
 def _neighbours(neighbours: Sequence[Neighbour]) -> Text:
     """They share power, heat and links with the GPU that judged."""
-    named = ", ".join(f"{one.name} {percent(one.busy)} busy" for one in neighbours)
+    named = ", ".join(f"{one.name} {format_percent(one.busy)} busy" for one in neighbours)
     return Text(f"at work meanwhile: {named}", style=WARN)
 
 

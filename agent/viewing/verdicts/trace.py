@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, counted, data, facts
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_counts, quoted_text
 from kernelwright.agent.viewing.verdicts.failure import failure_view
 from kernelwright.agent.viewing.verdicts.trace_tensors import Tensors, is_same_tensor
 from kernelwright.tools.report import Failure, Value
@@ -77,7 +77,7 @@ class CandidateTrace(Value):
 def trace_view(found: CandidateTrace, source: str, kind_of: KindOf) -> RenderableType:
     """The steps of every size that was traced. `source` is the candidate's text, whose lines are quoted."""
     head = Text.assemble(
-        ("trace  ", LABEL), data(found.problem), f", host code for {found.target}; tensors have no values here"
+        ("trace  ", LABEL), quoted_text(found.problem), f", host code for {found.target}; tensors have no values here"
     )
     parts: list[RenderableType] = [head]
     failures: list[Failure] = []
@@ -91,7 +91,7 @@ def trace_view(found: CandidateTrace, source: str, kind_of: KindOf) -> Renderabl
         elif size.trace is not None:
             parts += _Listing(size.trace, size.inputs, found.functions, found.kernels, source, kind_of).parts()
     if found.notes:
-        parts.append(facts([("notes", data("\n".join(found.notes), WARN))]))
+        parts.append(facts_table([("notes", quoted_text("\n".join(found.notes), WARN))]))
     return Group(*parts)
 
 
@@ -145,7 +145,9 @@ class _Listing:
         ]
         given = [self._with_shape(n) for n in numbers] + plain
         weights = [self._with_shape(n) for n in self._trace.state.values()]
-        table = facts([("  given", data(", ".join(given))), ("  weights", data(", ".join(weights)))])
+        table = facts_table(
+            [("  given", quoted_text(", ".join(given))), ("  weights", quoted_text(", ".join(weights)))]
+        )
         return [table] if table.row_count else []
 
     def _with_shape(self, number: int) -> str:
@@ -175,7 +177,7 @@ class _Listing:
         if not 0 < line <= len(self._source):
             return Text("     ? | called from no line of this file", style=QUIET)
         text = self._source[line - 1].strip()
-        return Text.assemble((f"{line:>6} | ", QUIET), data(text, QUIET, 160))
+        return Text.assemble((f"{line:>6} | ", QUIET), quoted_text(text, QUIET, 160))
 
     def _step(self, step: Step, judged: bool) -> list[RenderableType]:
         if isinstance(step, Choice):
@@ -184,12 +186,14 @@ class _Listing:
             if judged:
                 name = self._kernel_name(step.kernel)
                 self._launched[name] = self._launched.get(name, 0) + 1
-            return [_indented(data(self._launch(step), GOOD, MAX_STEP_CHARACTERS))]
+            return [_indented(quoted_text(self._launch(step), GOOD, MAX_STEP_CHARACTERS))]
         if isinstance(step, Data):
             size = math.prod(step.shape)
-            return [_indented(data(f"{self._with_shape(step.t)} = {size} values that the host code made itself"))]
+            return [
+                _indented(quoted_text(f"{self._with_shape(step.t)} = {size} values that the host code made itself"))
+            ]
         mark, style = MARKS.get(self._kind_of(step), ("", "")) if judged else ("", "")
-        text = data(self._operator(step), style, MAX_STEP_CHARACTERS)
+        text = quoted_text(self._operator(step), style, MAX_STEP_CHARACTERS)
         if not mark:
             return [_indented(text)]
         name = step.op.removeprefix("aten.").removesuffix(".default")
@@ -235,7 +239,7 @@ class _Listing:
         """
         count = len(step.alternatives)
         title = f"{step.name}, autotuned: the fastest of {count} configuration{'s' if count > 1 else ''}"
-        lines: list[RenderableType] = [_indented(data(title, GOOD))]
+        lines: list[RenderableType] = [_indented(quoted_text(title, GOOD))]
         for k, alternative in enumerate(step.alternatives[:MOST_ALTERNATIVES]):
             for inner in alternative:
                 for shown in self._step(inner, judged and k == 0):
@@ -272,13 +276,15 @@ class _Listing:
     def _returned(self, outputs: Json) -> RenderableType:
         numbers = list(tensors_in(outputs))
         shape = self._tensors.described(numbers[0]) if len(numbers) == 1 else ""
-        told = data(f"{self._text(outputs)}   {shape}".rstrip(), "", MAX_STEP_CHARACTERS)
+        told = quoted_text(f"{self._text(outputs)}   {shape}".rstrip(), "", MAX_STEP_CHARACTERS)
         return _indented(Text.assemble(("returns ", LABEL), told))
 
     def _sum(self) -> RenderableType:
         """Whose work the calls are, in one line."""
-        launches = data(counted(self._launched)) if self._launched else Text("none: no_kernel", style=BAD)
-        return facts([("launches", launches), ("torch computes", data(counted(self._computed), BAD))])
+        launches = quoted_text(format_counts(self._launched)) if self._launched else Text("none: no_kernel", style=BAD)
+        return facts_table(
+            [("launches", launches), ("torch computes", quoted_text(format_counts(self._computed), BAD))]
+        )
 
 
 def _only_on(step: Step, weights: set[int]) -> bool:

@@ -8,7 +8,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, counted, data, facts, percent
+from kernelwright.agent.viewing.show.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    facts_table,
+    format_counts,
+    format_percent,
+    quoted_text,
+)
 from kernelwright.agent.viewing.verdicts.failure import failure_view, fault_name
 from kernelwright.agent.viewing.verdicts.measurements import kernels_view, matrix_view, speed_view
 from kernelwright.tools.report import CorrectnessResult, Failure, Fault, OwnWork, Report, Rung, SizeOutcome, Tried
@@ -25,7 +35,10 @@ def report_view(report: Report, command: str = "") -> RenderableType:
 
     What was not reached is not shown. `command`: how the report was asked for, without its seed.
     """
-    parts: list[RenderableType] = [headline(report), facts([("rungs", ladder(report)), *_findings(report, command)])]
+    parts: list[RenderableType] = [
+        headline(report),
+        facts_table([("rungs", ladder(report)), *_findings(report, command)]),
+    ]
     if report.failure:
         parts.append(failure_view(report.failure, report.ended_at))
     elif report.explanation:
@@ -33,9 +46,11 @@ def report_view(report: Report, command: str = "") -> RenderableType:
     parts += _compiled(report)
     if report.profile:
         parts.append(speed_view(report.profile))
-    parts.append(facts(_circumstances(report)))
+    parts.append(facts_table(_circumstances(report)))
     if report.output.strip():
-        parts.append(Group(Text("what the candidate printed:", style=LABEL), data(report.output.rstrip(), QUIET)))
+        parts.append(
+            Group(Text("what the candidate printed:", style=LABEL), quoted_text(report.output.rstrip(), QUIET))
+        )
     return Group(*parts)
 
 
@@ -45,7 +60,7 @@ def headline(report: Report) -> Text:
         verdict = ("correct", GOOD)
     else:
         verdict = (fault_name(report.failure) if report.failure else "not judged", BAD)
-    return Text.assemble(verdict, "  ", (report.problem, "bold"), ", ", data(_judged_on(report)))
+    return Text.assemble(verdict, "  ", (report.problem, "bold"), ", ", quoted_text(_judged_on(report)))
 
 
 def _judged_on(report: Report) -> str:
@@ -89,7 +104,7 @@ def _findings(report: Report, command: str) -> list[tuple[str, object]]:
         ("KernelBench", "" if report.correct_kb is None else _kernelbench(report)),
         ("own work", _own_work(report.own_work, report.failure) if report.own_work else ""),
         ("degenerate", Text(_degenerate(report), style=WARN)),
-        ("advice", data("\n".join(report.advice), WARN)),
+        ("advice", quoted_text("\n".join(report.advice), WARN)),
     ]
 
 
@@ -105,13 +120,15 @@ def sizes_view(tried: tuple[Tried, ...]) -> Table:
         sizes = " ".join(f"{name}={value}" for name, value in one.sizes.items()) or "the problem's own"
         why = one.why if one.sizes or one.why != "the problem's own" else ""
         outcome = Text(one.outcome.value, style=OUTCOMES[one.outcome])
-        table.add_row(data(sizes), data(why, QUIET), outcome, data(one.message, limit=200))
+        table.add_row(quoted_text(sizes), quoted_text(why, QUIET), outcome, quoted_text(one.message, limit=200))
     return table
 
 
 def _seed(seed: int, command: str) -> Text:
     """The seed, and what repeats the verdict with it."""
-    return Text.assemble(f"{seed}, which repeats this verdict: ", data(f"{command or 'agent check ...'} --seed {seed}"))
+    return Text.assemble(
+        f"{seed}, which repeats this verdict: ", quoted_text(f"{command or 'agent check ...'} --seed {seed}")
+    )
 
 
 def _kernelbench(report: Report) -> str:
@@ -139,7 +156,7 @@ def _checks(result: CorrectnessResult) -> Text:
     if result.weights_reloaded is False:
         text.append(", weights could not be matched with the reference's", style=WARN)
     for note in result.notes:
-        text.append("\n").append(data(note, QUIET))
+        text.append("\n").append(quoted_text(note, QUIET))
     return text
 
 
@@ -151,12 +168,14 @@ def _own_work(work: OwnWork, failure: Failure | None) -> Text:
         verdict = ("not its own", BAD) if failure and failure.fault in NOT_ITS_OWN else ("not judged", QUIET)
     text = Text.assemble(verdict, f" ({work.mode})")
     if work.share is not None:
-        text.append(f", {percent(work.share)} of {work.share_of.replace('_', ' ') or 'the work'} in its own kernels")
+        text.append(
+            f", {format_percent(work.share)} of {work.share_of.replace('_', ' ') or 'the work'} in its own kernels"
+        )
     if work.needed is False:
         text.append(", and the output does not depend on them", style=BAD)
     for label, census in (("launches", work.census.launches), ("torch computes", work.census.compute_ops)):
         if census:
-            text.append(f"\n{label}: ").append(data(counted(census)))
+            text.append(f"\n{label}: ").append(quoted_text(format_counts(census)))
     return text
 
 
@@ -168,7 +187,7 @@ def _compiled(report: Report) -> list[RenderableType]:
     view = kernels_view(report.compile)
     doing = "compiled for" if report.compile.passed else "not compiled for"
     title = Text(f"{doing} {report.compile.target}, {report.compile.seconds:.2f} s", style=LABEL)
-    notes = [data(note, QUIET) for note in report.compile.notes]
+    notes = [quoted_text(note, QUIET) for note in report.compile.notes]
     return [title, *([view] if view is not None else []), *notes]
 
 
@@ -177,10 +196,10 @@ def _circumstances(report: Report) -> list[tuple[str, object]]:
     versions = [f"{name} {value}" for name, value in _versions(report) if value]
     return [
         ("isolation", ", ".join(isolation.active) if isolation else ""),
-        ("not isolated", data("\n".join(isolation.missing), WARN) if isolation and isolation.missing else ""),
+        ("not isolated", quoted_text("\n".join(isolation.missing), WARN) if isolation and isolation.missing else ""),
         ("made with", ", ".join(versions)),
         ("on", ", ".join(part for part in (environment.gpu, environment.host) if part)),
-        ("warnings", data("\n".join(_unsaid(report)), WARN)),
+        ("warnings", quoted_text("\n".join(_unsaid(report)), WARN)),
         ("took", f"{report.seconds:.2f} s{' (from the cache)' if report.cached else ''}"),
     ]
 

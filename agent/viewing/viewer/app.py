@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from kernelwright.agent.export.kernels import check_kernel, default_name, save_kernel
-from kernelwright.agent.viewing.show.words import BAD, QUIET, WARN, data
+from kernelwright.agent.viewing.show.words import BAD, QUIET, WARN, quoted_text
 from kernelwright.agent.viewing.viewer.assembling import Assembled, Assembling, AssemblyProgress, AssemblyRequest
 from kernelwright.agent.viewing.viewer.dialogs import Choose, Help, LineDialog
 from kernelwright.agent.viewing.viewer.filtering import EXAMPLE, parse_filter
@@ -30,9 +30,9 @@ from kernelwright.agent.viewing.viewer.layout import (
     hints,
 )
 from kernelwright.agent.viewing.viewer.pager import Pager
-from kernelwright.agent.viewing.viewer.plain import HEADINGS, beneath, head, list_rows
+from kernelwright.agent.viewing.viewer.plain import HEADINGS, heading_view, lineage_facts, list_rows
 from kernelwright.agent.viewing.viewer.position import Position
-from kernelwright.agent.viewing.viewer.trail import listed, tree_lines
+from kernelwright.agent.viewing.viewer.trail import list_trajectories, tree_lines
 from kernelwright.agent.viewing.viewer.views import View, assembly_view, view_of
 from kernelwright.errors import InputError
 from kernelwright.store.database import Store
@@ -112,7 +112,7 @@ class Viewer(App[None]):
 
     def say(self, text: str, style: str = WARN) -> None:
         """On the last line, until the next key."""
-        self.screen_stack[0].query_one("#status", Static).update(data(text, style, 300) if text else hints())
+        self.screen_stack[0].query_one("#status", Static).update(quoted_text(text, style, 300) if text else hints())
 
     def _draw(self, keep: bool = False) -> None:
         with self._told():
@@ -126,7 +126,7 @@ class Viewer(App[None]):
         id = turn.candidate_id if turn else None
         lines = tree_lines(position.trail, id)
         drawn = Text("\n").join(line for _, line in lines)
-        self._pager("lineage").show(Group(drawn, Text(), beneath(position.trail)))
+        self._pager("lineage").show(Group(drawn, Text(), lineage_facts(position.trail)))
         at = next((place for place, (other, _) in enumerate(lines) if other == id), 0)
         tree = self._pager("lineage")
         tree.scroll_to(0, max(0, at - tree.size.height // 2), animate=False, immediate=True)
@@ -134,14 +134,14 @@ class Viewer(App[None]):
 
     def _content(self, turn: Turn | None) -> RenderableType:
         if turn is None:
-            return Group(head(self.position.trail), Text("no turn yet: r reads again, F follows", style=QUIET))
+            return Group(heading_view(self.position.trail), Text("no turn yet: r reads again, F follows", style=QUIET))
         if self.shown is not View.PTX:
             return view_of(self.shown, self._store, self.position.trail, turn)
         found = self._assemblies.get(turn.candidate_id)
         if isinstance(found, Assembly):
             return assembly_view(found)
         if found is not None:
-            return data(f"no PTX: {found}", BAD)
+            return quoted_text(f"no PTX: {found}", BAD)
         if not turn.source:
             return Text("no PTX: this turn holds no code", style=QUIET)
         problem, target = self._store.problem(turn.trajectory_id), self.position.trail.target
@@ -287,7 +287,7 @@ class Viewer(App[None]):
 
     def _list_trajectories(self, q_quits: bool) -> None:
         def more(last: int | None) -> Sequence[tuple[int, Sequence[Text]]]:
-            rows = listed(self._store, self.position.wanted, before=last)
+            rows = list_trajectories(self._store, self.position.wanted, before=last)
             return [(row.id, cells) for (row, _), cells in zip(rows, list_rows(self._store, rows), strict=True)]
 
         def chosen(id: int | None) -> None:

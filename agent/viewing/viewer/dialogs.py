@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input, Static
 
-from kernelwright.agent.viewing.show.words import BAD, LABEL, QUIET, data
+from kernelwright.agent.viewing.show.words import BAD, LABEL, QUIET, quoted_text
 from kernelwright.agent.viewing.viewer.layout import KEYS
 from kernelwright.agent.viewing.viewer.pager import Pager
 from kernelwright.errors import InputError
@@ -48,7 +48,7 @@ class LineDialog(ModalScreen[str | None]):
         try:
             self._check(event.value)
         except InputError as error:
-            self.query_one("#refused", Static).update(data(error, BAD))
+            self.query_one("#refused", Static).update(quoted_text(error, BAD))
         else:
             self.dismiss(event.value)
 
@@ -106,7 +106,7 @@ class Choose(ModalScreen[int | None]):
         try:
             rows = self._more(self._numbers[-1] if self._numbers else None)
         except StoreError as error:
-            self.query_one(Static).update(data(error, BAD))
+            self.query_one(Static).update(quoted_text(error, BAD))
             return
         table: DataTable[Any] = self.query_one(DataTable)
         for number, cells in rows:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.text import Text
 from textual.binding import Binding
 
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, quoted_text
 from kernelwright.agent.viewing.viewer.position import Position
-from kernelwright.agent.viewing.viewer.trail import said
+from kernelwright.agent.viewing.viewer.trail import verdict_words
 from kernelwright.agent.viewing.viewer.views import View
 from kernelwright.store.records import SearchHit
 
@@ -76,9 +76,9 @@ FOUND = ("trajectory", "turn", "problem", "verdict", "where")
 def heading(position: Position, view: View, following: bool) -> Text:
     """`3 fused_softmax  turn 2 of 5 repair  mismatch  [diff]  stopped: turns`."""
     row, trail = position.trail.row, position.trail
-    parts: list[Text] = [Text.assemble((str(row.id), LABEL), " ", data(row.problem, "bold", 60))]
+    parts: list[Text] = [Text.assemble((str(row.id), LABEL), " ", quoted_text(row.problem, "bold", 60))]
     if (entry := position.entry) is not None:
-        verdict, correct = said(entry)
+        verdict, correct = verdict_words(entry)
         last = trail.entries[-1].candidate.turn + 1
         parts.append(Text(f"turn {entry.candidate.turn + 1} of {last}, {entry.candidate.action.value}"))
         parts.append(Text(verdict, GOOD if correct else BAD))
@@ -88,7 +88,7 @@ def heading(position: Position, view: View, following: bool) -> Text:
         parts.append(Text(f"[filter: {len(trail.fitting)} of {len(trail.entries)}]", WARN))
     if following:
         parts.append(Text("[following]", WARN))
-    parts.append(data(row.policy, QUIET, 60))
+    parts.append(quoted_text(row.policy, QUIET, 60))
     parts.append(Text((row.stop_reason or "not finished").replace("_", " "), QUIET))
     line = Text("  ").join(parts)
     line.no_wrap, line.overflow = True, "ellipsis"
@@ -103,10 +103,10 @@ def hints() -> Text:
 def found_cells(found: SearchHit) -> tuple[Text, ...]:
     """As FOUND says."""
     candidate, trajectory, _ = found.entry
-    verdict, correct = said(found.entry)
+    verdict, correct = verdict_words(found.entry)
     words = (str(trajectory.id), str(candidate.turn + 1), trajectory.problem)
     return (
-        *(data(word, limit=40) for word in words),
+        *(quoted_text(word, limit=40) for word in words),
         Text(verdict, GOOD if correct else BAD),
-        data(found.excerpt, QUIET, 100),
+        quoted_text(found.excerpt, QUIET, 100),
     )

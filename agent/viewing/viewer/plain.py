@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.agent.viewing.report.trajectory_report import trajectory_facts
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, data, facts
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, facts_table, quoted_text
 from kernelwright.agent.viewing.verdicts.verdict import report_view
-from kernelwright.agent.viewing.viewer.trail import Trail, listed, standing, tree_lines
+from kernelwright.agent.viewing.viewer.trail import Trail, list_trajectories, trail_verdict_words, tree_lines
 from kernelwright.agent.viewing.viewer.views import (
     MAX_TEXT_CHARACTERS,
     View,
@@ -35,7 +35,7 @@ HEADINGS = ("id", "run", "problem", "policy", "turns", "best", "stopped")
 
 def list_table(store: Store, wanted: CandidateFilter | None, limit: int) -> RenderableType:
     """Trajectories, the newest first."""
-    rows = listed(store, wanted, limit=limit)
+    rows = list_trajectories(store, wanted, limit=limit)
     if not rows:
         return Text("nothing fits the filter", style=QUIET)
     table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
@@ -50,10 +50,14 @@ def list_rows(store: Store, rows: Sequence[tuple[Any, Sequence[Any]]]) -> Iterat
     """As HEADINGS say."""
     names = {run.id: run.name for run in store.runs()}
     for row, entries in rows:
-        best, correct = standing(entries)
+        best, correct = trail_verdict_words(entries)
         stopped = (row.stop_reason or _unstopped(row)).replace("_", " ")
         words = (str(row.id), names.get(row.run_id, "-"), row.problem, row.policy, str(len(entries)))
-        yield (*(data(word, limit=60) for word in words), Text(best, style=GOOD if correct else BAD), Text(stopped))
+        yield (
+            *(quoted_text(word, limit=60) for word in words),
+            Text(best, style=GOOD if correct else BAD),
+            Text(stopped),
+        )
 
 
 def _unstopped(row: Trajectory) -> str:
@@ -63,9 +67,9 @@ def _unstopped(row: Trajectory) -> str:
     return "cut off" if row.owner else "not yet"
 
 
-def whole(store: Store, trail: Trail) -> Iterator[RenderableType]:
+def whole_trajectory_view(store: Store, trail: Trail) -> Iterator[RenderableType]:
     """The trajectory from its first turn to its last; of a prompt what the one before did not hold."""
-    yield head(trail)
+    yield heading_view(trail)
     before: tuple[Message, ...] = ()
     for entry in trail.entries:
         if entry.candidate.id not in trail.fitting:
@@ -73,7 +77,7 @@ def whole(store: Store, trail: Trail) -> Iterator[RenderableType]:
         turn = store.turn(entry.candidate.id)
         yield Text()
         yield Text(f"=== turn {turn.turn + 1}: {turn.action.value} ".ljust(72, "="), style="bold")
-        yield facts(turn_facts(turn, trail))
+        yield facts_table(turn_facts(turn, trail))
         yield from _prompt(turn.messages, before)
         yield Text("--- answer", style=LABEL)
         yield answer_text(turn)
@@ -85,19 +89,19 @@ def whole(store: Store, trail: Trail) -> Iterator[RenderableType]:
         before = turn.messages
 
 
-def head(trail: Trail) -> RenderableType:
+def heading_view(trail: Trail) -> RenderableType:
     """Shows what is known of a trajectory above its turns."""
     numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in trail.entries}
     tree = Text("\n").join(line for _, line in tree_lines(trail)) or Text("no turn yet", style=QUIET)
-    known = [(label, data(value, limit=400)) for label, value in trajectory_facts(trail.row, numbers)]
-    return facts([("problem", data(trail.row.problem, "bold")), *known, ("lineage", _unindented(tree))])
+    known = [(label, quoted_text(value, limit=400)) for label, value in trajectory_facts(trail.row, numbers)]
+    return facts_table([("problem", quoted_text(trail.row.problem, "bold")), *known, ("lineage", _unindented(tree))])
 
 
-def beneath(trail: Trail) -> Text:
+def lineage_facts(trail: Trail) -> Text:
     """What there is to know of the whole trajectory, for under its lineage."""
     numbers = {entry.candidate.id: entry.candidate.turn + 1 for entry in trail.entries}
     known = [fact for fact in trajectory_facts(trail.row, numbers) if fact[0] not in ("trajectory", "best")]
-    return Text("\n").join(Text.assemble((f"{label} ", LABEL), data(value, limit=400)) for label, value in known)
+    return Text("\n").join(Text.assemble((f"{label} ", LABEL), quoted_text(value, limit=400)) for label, value in known)
 
 
 def _unindented(tree: Text) -> Text:
@@ -121,7 +125,7 @@ def one_view(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableTy
     if view is View.CODE:
         if not turn.source:
             raise InputError(f"turn {turn.turn + 1} of trajectory {trail.row.id} holds no code")
-        return data(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS)
+        return quoted_text(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS)
     return prompt_view(turn) if view is View.PROMPT else view_of(view, store, trail, turn)
 
 
@@ -162,8 +166,8 @@ def list_json(store: Store, wanted: CandidateFilter | None, limit: int) -> list[
     """Returns the newest trajectories as values that JSON can hold."""
     names = {run.id: run.name for run in store.runs()}
     found = []
-    for row, entries in listed(store, wanted, limit=limit):
-        best, correct = standing(entries)
+    for row, entries in list_trajectories(store, wanted, limit=limit):
+        best, correct = trail_verdict_words(entries)
         fields = ("id", "problem", "suite", "policy", "stop_reason", "created", "finished", "best_id")
         known = {name: getattr(row, name) for name in fields}
         found.append(

@@ -5,7 +5,13 @@ Every move says why it could not be made.
 
 from __future__ import annotations
 
-from kernelwright.agent.viewing.viewer.trail import Trail, filters, neighbour, newest, read_trail
+from kernelwright.agent.viewing.viewer.trail import (
+    Trail,
+    is_filtering,
+    neighbouring_trajectory,
+    newest_trajectory,
+    read_trail,
+)
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
 from kernelwright.store.records import CandidateFilter, Entry, Turn
@@ -30,7 +36,7 @@ class Position:
     @property
     def filtered(self) -> bool:
         """Whether a filter leaves trajectories out."""
-        return filters(self.wanted)
+        return is_filtering(self.wanted)
 
     def turn(self) -> Turn | None:
         """With its texts; what was judged is kept, for it changes only when it is judged again."""
@@ -68,7 +74,7 @@ class Position:
 
     def move(self, by: int) -> str:
         """To the next (1) or the previous (-1) trajectory."""
-        found = neighbour(self.store, self.trail.row.id, by, self.wanted)
+        found = neighbouring_trajectory(self.store, self.trail.row.id, by, self.wanted)
         if found is None:
             return f"this is the {'last' if by > 0 else 'first'} trajectory{self._that_fits()}"
         self.go(found)
@@ -81,7 +87,7 @@ class Position:
         """
         here = self.entry.candidate.id if self.entry else None
         trail = read_trail(self.store, self.trail.row.id, wanted)
-        target = self.trail.row.id if trail.fitting else newest(self.store, wanted)
+        target = self.trail.row.id if trail.fitting else newest_trajectory(self.store, wanted)
         if target is None:
             return "nothing fits that filter: it is as it was"
         self.wanted = wanted
@@ -100,7 +106,7 @@ class Position:
 
     def follow(self) -> bool:
         """To the last turn of the newest trajectory. Gives whether anything changed."""
-        latest = newest(self.store, self.wanted)
+        latest = newest_trajectory(self.store, self.wanted)
         moved = latest is not None and latest != self.trail.row.id
         if moved:
             assert latest is not None

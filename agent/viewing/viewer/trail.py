@@ -15,7 +15,7 @@ from kernelwright.agent.viewing.report.samples import best_entry
 from kernelwright.agent.viewing.show.words import BAD, GOOD, QUIET, WARN
 from kernelwright.policies.base import Origin
 from kernelwright.store.database import Store
-from kernelwright.store.lineage import best, lineage
+from kernelwright.store.lineage import best_candidate, lineage
 from kernelwright.store.models import Trajectory
 from kernelwright.store.records import CandidateFilter, Entry, Order, TrajectoryFilter
 
@@ -55,19 +55,19 @@ def read_trail(store: Store, trajectory_id: int, wanted: CandidateFilter | None 
     own = [data["entry"] for _, data in graph.nodes(data=True) if data["entry"].candidate.trajectory_id == row.id]
     own.sort(key=lambda entry: entry.candidate.turn)
     fitting = [entry.candidate.id for entry in own]
-    if filters(wanted):
+    if is_filtering(wanted):
         assert wanted is not None
         chosen = wanted.model_copy(update={"trajectory_id": trajectory_id})
         fitting = [entry.candidate.id for entry in store.candidates(chosen, order=Order.OLDEST, limit=None)]
-    return Trail(row, tuple(own), graph, best(graph), frozenset(fitting))
+    return Trail(row, tuple(own), graph, best_candidate(graph), frozenset(fitting))
 
 
-def filters(wanted: CandidateFilter | None) -> bool:
+def is_filtering(wanted: CandidateFilter | None) -> bool:
     """Says whether a filter leaves anything out."""
     return wanted is not None and wanted != CandidateFilter()
 
 
-def listed(
+def list_trajectories(
     store: Store, wanted: CandidateFilter | None = None, *, before: int | None = None, limit: int = 50
 ) -> list[tuple[Trajectory, Sequence[Entry]]]:
     """Trajectories, the newest first, each with its turns. `before`: the id of the last one seen."""
@@ -77,13 +77,15 @@ def listed(
     ]
 
 
-def neighbour(store: Store, trajectory_id: int, step: int, wanted: CandidateFilter | None = None) -> int | None:
+def neighbouring_trajectory(
+    store: Store, trajectory_id: int, step: int, wanted: CandidateFilter | None = None
+) -> int | None:
     """The next (`step` 1) or previous (-1) trajectory by number that the filter wants."""
     found = store.trajectories(_chosen(wanted), before=trajectory_id, limit=1, newest=step < 0)
     return found[0].id if found else None
 
 
-def newest(store: Store, wanted: CandidateFilter | None = None) -> int | None:
+def newest_trajectory(store: Store, wanted: CandidateFilter | None = None) -> int | None:
     """Returns the newest trajectory that has a candidate of this filter; None where there is none."""
     found = store.trajectories(_chosen(wanted), limit=1)
     return found[0].id if found else None
@@ -91,16 +93,16 @@ def newest(store: Store, wanted: CandidateFilter | None = None) -> int | None:
 
 def _chosen(wanted: CandidateFilter | None) -> TrajectoryFilter:
     """Without a filter also those that have no turn yet."""
-    return wanted if wanted is not None and filters(wanted) else TrajectoryFilter()
+    return wanted if wanted is not None and is_filtering(wanted) else TrajectoryFilter()
 
 
-def standing(entries: Sequence[Entry]) -> tuple[str, bool]:
+def trail_verdict_words(entries: Sequence[Entry]) -> tuple[str, bool]:
     """`correct 1.32x`, `mismatch`: the best turn in two words, and whether it is correct."""
     chosen = best_entry(entries)
-    return said(chosen) if chosen is not None else ("not judged", False)
+    return verdict_words(chosen) if chosen is not None else ("not judged", False)
 
 
-def said(entry: Entry) -> tuple[str, bool]:
+def verdict_words(entry: Entry) -> tuple[str, bool]:
     """The verdict of one candidate in two words, and whether it is correct."""
     verdict = entry.verdict
     if verdict is None:
@@ -140,7 +142,7 @@ def _walk(graph: Any, root: int) -> Iterator[tuple[int, str]]:
 
 def _line(trail: Trail, id: int, rails: str, shown: int | None) -> Text:
     entry: Entry = trail.graph.nodes[id]["entry"]
-    text, correct = said(entry)
+    text, correct = verdict_words(entry)
     style = GOOD if correct else QUIET if entry.verdict is None else BAD
     foreign = entry.candidate.trajectory_id != trail.row.id
     name = f"{entry.candidate.turn + 1} {entry.candidate.action.value}"

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from kernelwright.agent.viewing.report.trajectory_report import diff_lines
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, data, facts
+from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, quoted_text
 from kernelwright.agent.viewing.verdicts.failure import failure_view
 from kernelwright.agent.viewing.verdicts.measurements import config_text
 from kernelwright.agent.viewing.verdicts.verdict import report_view
@@ -70,7 +70,7 @@ def view_of(view: View, store: Store, trail: Trail, turn: Turn) -> RenderableTyp
 
 def turn_view(turn: Turn, trail: Trail) -> RenderableType:
     """Shows the facts, the verdict and the answer of a turn."""
-    parts: list[RenderableType] = [facts(turn_facts(turn, trail)), Text()]
+    parts: list[RenderableType] = [facts_table(turn_facts(turn, trail)), Text()]
     if turn.report is not None:
         parts += [report_view(turn.report), Text()]
     return Group(*parts, Text("answer", style=LABEL), answer_text(turn))
@@ -86,7 +86,7 @@ def turn_facts(turn: Turn, trail: Trail) -> list[tuple[str, object]]:
     rewards = ", ".join(f"{name} {value:.3g}" for name, value in (turn.rewards or {}).items())
     return [
         ("candidate", f"{turn.candidate_id}, {turn.action.value}{_parent(turn, trail)}, {turn.state.value}"),
-        ("policy", data(f"{completion.policy} {revision or ''}".strip(), limit=200) if completion else ""),
+        ("policy", quoted_text(f"{completion.policy} {revision or ''}".strip(), limit=200) if completion else ""),
         ("written by", WRITERS[completion.origin] if completion else ""),
         ("took", _took(turn)),
         ("at", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(turn.created))),
@@ -131,9 +131,9 @@ def long_text(text: str) -> RenderableType:
     Where there is much of it, it is laid out by columns and not by words: that is a hundred times as fast.
     """
     return (
-        data(text, limit=MAX_TEXT_CHARACTERS)
+        quoted_text(text, limit=MAX_TEXT_CHARACTERS)
         if len(text) <= WORD_WRAP_CHARACTERS
-        else Columns(data(text, limit=MAX_TEXT_CHARACTERS).plain)
+        else Columns(quoted_text(text, limit=MAX_TEXT_CHARACTERS).plain)
     )
 
 
@@ -172,7 +172,7 @@ def code_view(turn: Turn) -> RenderableType:
         return Text("the answer holds no code" if turn.completion else "not answered yet", style=QUIET)
     failure = turn.report.failure if turn.report else None
     marked = failure.where.line if failure and failure.where else None
-    lines = _coloured(data(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS).plain)
+    lines = _coloured(quoted_text(turn.source.rstrip("\n"), limit=MAX_TEXT_CHARACTERS).plain)
     head = [] if failure is None else [failure_view(failure), Text()]
     return Group(*head, Numbered(lines, marked))
 
@@ -236,4 +236,4 @@ def _heading(listing: Listing, target: str) -> Text:
     known = (
         "" if found is None else f"  {config_text(found)}  {found.registers} registers, {found.spills} bytes spilled"
     )
-    return Text.assemble((f"// {listing.name}", LABEL), f" for {target}", data(known, QUIET, 400))
+    return Text.assemble((f"// {listing.name}", LABEL), f" for {target}", quoted_text(known, QUIET, 400))

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from kernelwright.rl.data.cleaning.labelling import Labelled
     from kernelwright.rl.data.cleaning.running import Cleaned
-    from kernelwright.rl.data.corpus_figures import Facts
+    from kernelwright.rl.data.corpus_figures import CorpusFacts
     from kernelwright.rl.data.importing.formats import Imported
     from kernelwright.rl.data.synth.engine.generating import CorpusProgress
-    from kernelwright.rl.data.synth.engine.own_mistakes import Harvest
+    from kernelwright.rl.data.synth.engine.own_mistakes import MistakesProgress
 
 
 def synth_view(state: CorpusProgress) -> RenderableType:
@@ -34,7 +34,7 @@ def synth_view(state: CorpusProgress) -> RenderableType:
     return table
 
 
-def harvest_view(found: Harvest) -> RenderableType:
+def harvest_view(found: MistakesProgress) -> RenderableType:
     """How often a policy was wrong, and in what."""
     from rich.table import Table
 
@@ -80,7 +80,7 @@ def clean_view(result: Cleaned, labelled: Labelled | None) -> RenderableType:
     return table
 
 
-def report_view(facts: Facts, written: list[Path]) -> RenderableType:
+def report_view(facts: CorpusFacts, written: list[Path]) -> RenderableType:
     """Shows the main figures of a corpus and the files that were written."""
     from rich.table import Table
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelwright.rl.data.cleaning.near import signature
+from kernelwright.rl.data.cleaning.near import minhash_signature
 from kernelwright.rl.data.cleaning.suites import Benchmarks
 from kernelwright.rl.data.dataflow import graph_hash
-from kernelwright.rl.data.rows import Kind, Row, normalised, read_rows, row_of
+from kernelwright.rl.data.rows import Kind, Row, normalise_text, read_rows, row_of
 from kernelwright.tools.problem import Problem
 
 FORM = 2
-"""Of the files that `analyse` writes: those of an interrupted run of another form are not used."""
+"""Of the files that `analyse_shard` writes: those of an interrupted run of another form are not used."""
 _here: dict[str, Any] = {}
 """Of a worker process: the benchmarks."""
 
@@ -24,7 +24,7 @@ def open_worker(problems: Sequence[dict[str, Any]]) -> None:
     _here["benchmarks"] = Benchmarks(Problem(**p) for p in problems)
 
 
-def analyse(shard: Path, made: Path) -> Path:
+def analyse_shard(shard: Path, made: Path) -> Path:
     """Writes `made`: a signature (128 uint32), a group and a comparison for each row of the shard.
 
     Whole or not at all.
@@ -33,10 +33,10 @@ def analyse(shard: Path, made: Path) -> Path:
 
     benchmarks: Benchmarks = _here["benchmarks"]
     signatures, facts = [], []
-    for row in map(cleaned, read_rows(shard)):
+    for row in map(normalise_row, read_rows(shard)):
         comparison = benchmarks.compare(row)
         graph = graph_hash(row.reference) if row.reference else ""
-        signatures.append(signature(f"{row.prompt}\n{row.completion}"))
+        signatures.append(minhash_signature(f"{row.prompt}\n{row.completion}"))
         facts.append([row.prompt_hash + row.completion_hash, group_of(row, graph), graph, comparison.model_dump()])
     partial = made.with_name(f".{made.name}")
     with partial.open("wb") as file:
@@ -54,12 +54,15 @@ def read_analysis(made: Path) -> tuple[Any, list[list[Any]]]:
         return held["signatures"], json.loads(held["facts"].tobytes().decode())
 
 
-def cleaned(row: Row) -> Row:
+def normalise_row(row: Row) -> Row:
     """The row with its texts normalised, and hashes and id to match."""
     facts = row.model_dump(exclude={"id", "kind", "prompt", "completion", "prompt_hash", "completion_hash"})
-    reference = normalised(row.reference) if row.reference else ""
+    reference = normalise_text(row.reference) if row.reference else ""
     return row_of(
-        row.kind, normalised(row.prompt).rstrip("\n"), normalised(row.completion), **facts | {"reference": reference}
+        row.kind,
+        normalise_text(row.prompt).rstrip("\n"),
+        normalise_text(row.completion),
+        **facts | {"reference": reference},
     )
 
 

@@ -60,10 +60,10 @@ class KnownBenchmarks(Value):
 
 
 @functools.cache
-def known() -> KnownBenchmarks:
+def load_known_benchmarks() -> KnownBenchmarks:
     """What ships. Raises InputError where today's code would hash otherwise."""
     found = KnownBenchmarks.model_validate_json(FILE.read_text(encoding="utf-8"))
-    if found.canary != canary():
+    if found.canary != canary_hashes():
         raise InputError(
             f"{FILE.name} was written by another graph hash: run python -m "
             "kernelwright.rl.data.cleaning.known SUITE:DIR ..."
@@ -71,12 +71,12 @@ def known() -> KnownBenchmarks:
     return found
 
 
-def canary() -> tuple[str, str]:
+def canary_hashes() -> tuple[str, str]:
     """Returns the dataflow hash and the tree hash of CANARY, which change when the hashing does."""
     return graph_hash(CANARY), tree_hash(CANARY)
 
 
-def suite_of(name: str, problems: Sequence[Problem]) -> BenchmarkHashes:
+def hash_suite(name: str, problems: Sequence[Problem]) -> BenchmarkHashes:
     """Returns the hashes by which the problems of a suite are known again."""
     graphs: dict[str, str] = {}
     trees: dict[str, str] = {}
@@ -88,23 +88,23 @@ def suite_of(name: str, problems: Sequence[Problem]) -> BenchmarkHashes:
     return BenchmarkHashes(name=name, problems=len(problems), graphs=graphs, trees=trees)
 
 
-def checkout(text: str) -> list[Problem]:
+def load_checkout(text: str) -> list[Problem]:
     """The problems of `NAME:DIR`. Raises InputError and ProblemError."""
-    from kernelwright.agent.problems.finding import suite
+    from kernelwright.agent.problems.finding import load_suite
 
     name, _, place = text.partition(":")
     if not place:
         raise InputError(f"{text}: write {name}:DIR with the folder of its checkout")
-    return suite(name, Path(place))
+    return load_suite(name, Path(place))
 
 
-def write(asked: Sequence[str]) -> KnownBenchmarks:
+def write_known_benchmarks(asked: Sequence[str]) -> KnownBenchmarks:
     """Reads each `NAME:DIR` and writes the file. Raises InputError and ProblemError."""
-    suites = tuple(suite_of(text.partition(":")[0], checkout(text)) for text in asked)
-    found = KnownBenchmarks(canary=canary(), suites=suites)
+    suites = tuple(hash_suite(text.partition(":")[0], load_checkout(text)) for text in asked)
+    found = KnownBenchmarks(canary=canary_hashes(), suites=suites)
     FILE.write_text(found.model_dump_json(indent=0) + "\n", encoding="utf-8")
     return found
 
 
 if __name__ == "__main__":
-    print(write(sys.argv[1:]).counts)
+    print(write_known_benchmarks(sys.argv[1:]).counts)

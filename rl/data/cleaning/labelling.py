@@ -51,7 +51,9 @@ def label(folder: Path, targets: Sequence[str], correct: bool, workers: int, say
             rows = list(read_rows(path))
             wanted = [_wants(row, targets, correct) for row in rows]
             found = pool.map(
-                judge, ((row, tuple(targets), correct) for row, w in zip(rows, wanted, strict=True) if w), chunksize=4
+                label_row,
+                ((row, tuple(targets), correct) for row, w in zip(rows, wanted, strict=True) if w),
+                chunksize=4,
             )
             rows = [next(found) if w else row for row, w in zip(rows, wanted, strict=True)]
             if any(wanted):
@@ -107,7 +109,7 @@ def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labe
 
 
 # -------------------------------------------------------------- in a worker
-def judge(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
+def label_row(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
     """The row with its labels. A reference that cannot be used leaves it as it was."""
     from kernelwright.tools.pipeline import Options
     from kernelwright.tools.problem import Problem, ProblemError

@@ -20,7 +20,7 @@ SEED = 1
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\s\w]")
 
 
-def signature(text: str) -> Any:
+def minhash_signature(text: str) -> Any:
     """128 numbers (uint32) of the text's shingles of five tokens."""
     import numpy as np
     from datasketch import MinHash

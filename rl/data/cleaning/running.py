@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.cleaning.analysing import FORM, analyse, cleaned, open_worker, read_analysis
-from kernelwright.rl.data.cleaning.known import known
+from kernelwright.rl.data.cleaning.analysing import FORM, analyse_shard, normalise_row, open_worker, read_analysis
+from kernelwright.rl.data.cleaning.known import load_known_benchmarks
 from kernelwright.rl.data.cleaning.near import NearDuplicates
 from kernelwright.rl.data.cleaning.suites import Comparison, problems_of
 from kernelwright.rl.data.rows import SHARD_ROWS, Row, read_rows, shards, write_rows, write_shard
@@ -68,7 +68,9 @@ def clean(source: Path, out: Path, against: list[str], workers: int, say: Callab
     (out / WORK).mkdir(parents=True, exist_ok=True)
     made = _analysed(there, out / WORK, problems, workers, say)
     result = _kept(there, made, out, say)
-    counts = Counter(p.suite if p.suite != "file" else "folder" for p in problems) + Counter(known().counts)
+    counts = Counter(p.suite if p.suite != "file" else "folder" for p in problems) + Counter(
+        load_known_benchmarks().counts
+    )
     result = result.with_(
         against=dict(counts), suites=suites_hash(problems), source=str(source), shards=marks,
         seconds=time.monotonic() - start, workers=workers,
@@ -119,7 +121,7 @@ def _analysed(
         return made
     described = [p.model_dump() for p in problems]
     with pool_of(min(workers, len(todo)), open_worker, described) as pool:
-        futures = [pool.submit(analyse, shard, to) for shard, to in todo]
+        futures = [pool.submit(analyse_shard, shard, to) for shard, to in todo]
         for done, future in enumerate(as_completed(futures), 1):
             future.result()
             say(f"{done + len(made) - len(todo)} of {len(made)} shards looked at")
@@ -165,7 +167,7 @@ def _kept(there: list[Path], made: list[Path], out: Path, say: Callable[[str], N
                     else:
                         exact.add(texts)
                         graphs.add(graph)
-                        row = cleaned(row)
+                        row = normalise_row(row)
                         if leak:
                             counts["flagged"] += 1
                             review.write(json.dumps({"id": row.id, "problem": leak.problem, "why": leak.why}) + "\n")

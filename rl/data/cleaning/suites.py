@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.errors import InputError
-from kernelwright.rl.data.cleaning.known import checkout, known, suite_of
+from kernelwright.rl.data.cleaning.known import hash_suite, load_checkout, load_known_benchmarks
 from kernelwright.rl.data.cleaning.programs import holds_model, programs_of
 from kernelwright.rl.data.dataflow import graph_hash
 from kernelwright.rl.data.rows import Row
@@ -48,16 +48,16 @@ def problems_of(against: Sequence[str]) -> list[Problem]:
 
     Raises InputError or ProblemError.
     """
-    from kernelwright.agent.problems.finding import catalogue, suite
+    from kernelwright.agent.problems.finding import catalogue, load_suite
 
     found = [p for p in catalogue() if "held_out" in p.tags]
     for text in against:
         if text.partition(":")[0] in ("kernelbench", "tritonbench-t"):
-            found += checkout(text)
+            found += load_checkout(text)
         elif text == "catalogue":
             found += catalogue()
         elif Path(text).is_dir():
-            found += suite(text)
+            found += load_suite(text)
         else:
             raise InputError(
                 f"{text} is no suite: write kernelbench:DIR, tritonbench-t:DIR, catalogue or a folder of problem files"
@@ -70,7 +70,10 @@ def graphs_of(*against: str) -> frozenset[str]:
     """Dataflow graphs that no training problem may have: those of the benchmarks that are known, of the held-out
     catalogue, and of what is named.
     """
-    return (frozenset(known().names("graphs")) | frozenset(graph_hash(p.source) for p in problems_of(against))) - {""}
+    return (
+        frozenset(load_known_benchmarks().names("graphs"))
+        | frozenset(graph_hash(p.source) for p in problems_of(against))
+    ) - {""}
 
 
 def words(text: str) -> frozenset[str]:
@@ -85,9 +88,9 @@ class Benchmarks:
         import numpy as np
 
         self.problems = list(problems)
-        own = suite_of("own", self.problems)
-        self._graphs = known().names("graphs") | own.graphs
-        self._trees = known().names("trees") | own.trees
+        own = hash_suite("own", self.problems)
+        self._graphs = load_known_benchmarks().names("graphs") | own.graphs
+        self._trees = load_known_benchmarks().names("trees") | own.trees
         sets = [words(p.source) for p in self.problems]
         self._place = {word: i for i, word in enumerate(sorted(frozenset().union(*sets)))}
         self._counts: Any = np.array([len(s) for s in sets])

@@ -21,7 +21,7 @@ from kernelwright.rl.worker_pool import pool_of
 from kernelwright.tools.problem import Problem
 
 
-def collect(problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]) -> Imported:
+def collect_kernels(problems: Sequence[Problem], out: Path, device: str, say: Callable[[str], None]) -> Imported:
     """Rows of all references in `out`. Raises InputError where `out` is there, or Inductor wrote nothing at all."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is there already: give a new folder with --out")
@@ -31,7 +31,7 @@ def collect(problems: Sequence[Problem], out: Path, device: str, say: Callable[[
         def rows() -> Iterator[Row]:
             for number, problem in enumerate(problems, 1):
                 say(f"{number} of {len(problems)}: {problem.name}")
-                codes, trouble = pool.submit(compiled, problem, device).result()
+                codes, trouble = pool.submit(compile_with_inductor, problem, device).result()
                 if trouble:
                     count_skipped(skipped, trouble)
                 for code in codes:
@@ -47,7 +47,7 @@ def collect(problems: Sequence[Problem], out: Path, device: str, say: Callable[[
     return Imported(rows=write_rows(out, found), skipped=skipped)
 
 
-def compiled(problem: Problem, device: str) -> tuple[list[str], str]:
+def compile_with_inductor(problem: Problem, device: str) -> tuple[list[str], str]:
     """Every output_code that torch.compile writes for one reference, and why there is none. In a process of its own."""
     import torch
     import torch._inductor.config as settings

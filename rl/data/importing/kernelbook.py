@@ -60,7 +60,7 @@ def _row(file: Path, cells: dict[str, Any], options: ImportOptions, skipped: dic
         return None
     place = next((str(cells[name]) for name in ("uuid", "module_name", "entry_point") if cells.get(name)), "")
     repository = str(cells.get("repo_name") or "")
-    python, triton, entry = renamed(python, triton, str(cells.get("entry_point") or ""))
+    python, triton, entry = rename_classes(python, triton, str(cells.get("entry_point") or ""))
     was = f"class {entry}" if entry else ""
     return row_of(
         Kind.TRANSLATE, python, triton, reference=python, source="kernelbook", licence=licence,
@@ -76,7 +76,7 @@ def _licence(cells: dict[str, Any]) -> str:
     return licence.strip() if isinstance(licence, str) else ""
 
 
-def renamed(reference: str, candidate: str, entry_point: str = "") -> tuple[str, str, str]:
+def rename_classes(reference: str, candidate: str, entry_point: str = "") -> tuple[str, str, str]:
     """Both texts with the tools' class names, and the name that the reference had; "" where nothing was renamed.
 
     `entry_point` is the class that the corpus names. Texts without such a pair of classes, and texts that use Model or

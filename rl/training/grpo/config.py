@@ -27,7 +27,7 @@ DECIDED_FIELDS = frozenset(
 )
 """Fields that this command decides."""
 
-RECIPE: dict[str, Any] = {
+DEFAULT_FIELDS: dict[str, Any] = {
     "loss_type": "dapo", "beta": 0.0, "epsilon": 0.2, "epsilon_high": 0.28, "scale_rewards": "none",
     "max_grad_norm": 0.5,
     "adam_beta1": 0.9, "adam_beta2": 0.95, "weight_decay": 0.0, "lr_scheduler_type": "constant_with_warmup",
@@ -69,7 +69,7 @@ def grpo_config(
             raise InputError(f"{name} is not to be set here: rl train has an option of its own for it, or decides it")
     check_settings(GRPOConfig, given)
     on_gpu = device.startswith("cuda")
-    own: dict[str, Any] = {**RECIPE, **rate_of(parameters, lora).model_dump()}
+    own: dict[str, Any] = {**DEFAULT_FIELDS, **rate_of(parameters, lora).model_dump()}
     own |= {
         "per_device_train_batch_size": 64 if parameters <= SMALL_MODEL_PARAMETERS else 4,
         "gradient_accumulation_steps": 1 if parameters <= SMALL_MODEL_PARAMETERS else 8,

@@ -30,7 +30,7 @@ MAX_LOGITS = 1 << 27
 """Logits that are held at once while the drift is measured: half a gigabyte in float32."""
 
 
-class Drift(Value):
+class PolicyDrift(Value):
     """Of one policy against the rows that another one sampled."""
 
     effective: float
@@ -76,21 +76,21 @@ class DriftSum:
         self._tokens += float(mask.sum())
         self._largest = max(self._largest, float(distance.abs().max()) if distance.numel() else 0.0)
 
-    def drift(self) -> Drift:
+    def drift(self) -> PolicyDrift:
         """The drift of the rows that were added; the effective share is (sum w)^2 / (n sum w^2) of their weights."""
         logs = self._weights
         top = max(logs, default=0.0)
         scaled = [math.exp(value - top) for value in logs]
         squares = math.fsum(value * value for value in scaled)
         effective = math.fsum(scaled) ** 2 / squares / len(logs) if logs else 1.0
-        return Drift(
+        return PolicyDrift(
             effective=effective, kl=max(self._kl, 0.0) / max(self._tokens, 1.0), largest=self._largest, rows=len(logs)
         )
 
 
 def measure_drift(
     model: Any, rows: Sequence[ScoredCompletion], pad: int, temperature: float, *, at_most: int = 512
-) -> Drift:
+) -> PolicyDrift:
     """The model against the rows' stored log-probs, on evenly spaced rows where there are more than `at_most`."""
     import torch
 

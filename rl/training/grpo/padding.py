@@ -14,7 +14,7 @@ import torch
 
 from kernelwright.policies.local.continuous_batch import can_batch_model
 
-DENSE = frozenset({"sdpa", "eager"})
+DENSE_ATTENTIONS = frozenset({"sdpa", "eager"})
 """Attention that is given a mask over pairs of columns; the others (flash) leave padding out themselves."""
 
 
@@ -40,7 +40,12 @@ def let_padding_see_itself(model: Any) -> Any:
 
     def widened(_: Any, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         mask = given.get("attention_mask")
-        if inner.config._attn_implementation not in DENSE or mask is None or mask.dim() != 2 or bool(mask.all()):
+        if (
+            inner.config._attn_implementation not in DENSE_ATTENTIONS
+            or mask is None
+            or mask.dim() != 2
+            or bool(mask.all())
+        ):
             return None
         seen = pairs(mask)
         if inner.config._attn_implementation == "eager":  # adds the mask to the scores

@@ -36,7 +36,9 @@ class ScoredCompletion(NamedTuple):
         return len(self.completion_ids) if self.mask is None else sum(self.mask)
 
 
-EMPTY = ScoredCompletion(prompt_ids=(0,), completion_ids=(0, 0), logps=(0.0, 0.0), advantage=0.0, mask=(0, 0))
+EMPTY_COMPLETION = ScoredCompletion(
+    prompt_ids=(0,), completion_ids=(0, 0), logps=(0.0, 0.0), advantage=0.0, mask=(0, 0)
+)
 """Adds nothing to any loss: for a part of a batch that would have no row."""
 
 
@@ -102,11 +104,13 @@ def parts_of(
     and NCCL waits for ever where one process brings more of them than another.
     """
     missing = -len(rows) % world
-    ordered = sorted([EMPTY] * missing + list(rows), key=lambda row: len(row.prompt_ids) + len(row.completion_ids))
+    ordered = sorted(
+        [EMPTY_COMPLETION] * missing + list(rows), key=lambda row: len(row.prompt_ids) + len(row.completion_ids)
+    )
     ordered = ordered[rank::world]
     edges = [len(ordered) * step // count for step in range(count + 1)]
     chunks = [ordered[start:end] for start, end in itertools.pairwise(edges)]
-    return [MicroBatch(chunk or [EMPTY], _weight(chunk, rows, count * world, loss_type)) for chunk in chunks]
+    return [MicroBatch(chunk or [EMPTY_COMPLETION], _weight(chunk, rows, count * world, loss_type)) for chunk in chunks]
 
 
 def _weight(chunk: Sequence[ScoredCompletion], rows: Sequence[ScoredCompletion], parts: int, loss_type: str) -> float:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kernelwright.agent.export.training import MEASURING
+from kernelwright.agent.export.training import BENCHMARK_SUITES
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
 
@@ -37,7 +37,7 @@ class ProblemSource:
         self._drawn: list[Problem] = []
         self._more: ProblemSource | None = None
         fixed = [name for name in asked if not is_synth(name)]
-        self._fixed = [p for p in _fixed(fixed) if p.suite not in MEASURING and "held_out" not in p.tags]
+        self._fixed = [p for p in _fixed(fixed) if p.suite not in BENCHMARK_SUITES and "held_out" not in p.tags]
         if not self._streams and not self._fixed:
             raise InputError(
                 "no problems to train on: name synth, catalogue, a folder, a file or problems with "

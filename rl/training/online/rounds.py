@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.agent.batch.lanes import Lanes, PolicyLane
-from kernelwright.agent.batch.runs import Batch, jobs_of
+from kernelwright.agent.batch.runs import Batch, list_jobs
 from kernelwright.agent.loop.run_verdicts import Evaluates, RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.prompts import Prompts
 from kernelwright.policies.base import Policy
 from kernelwright.rl.credit.formula import Formula
-from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, load
+from kernelwright.rl.log.dataset import Log, Sample, SampleRequirements, load_log
 from kernelwright.rl.training.online.options import OnlineOptions
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
@@ -68,7 +68,7 @@ class Rounds:
         started, name = time.monotonic(), self.run_name(step, label)
         own = list(problems)[self._rank :: self._world]
         self._sample(name, own, group or self._options.group, step)
-        log = load(self._store, self._wanted(), CandidateFilter(run=name))
+        log = load_log(self._store, self._wanted(), CandidateFilter(run=name))
         figures = figures_of(log.all_scored) | {
             "zero_variance": log.zero_variance / max(log.groups, 1),
             "seconds/round": time.monotonic() - started,
@@ -103,7 +103,7 @@ class Rounds:
         )
 
     def _sample(self, name: str, problems: Sequence[Problem], group: int, step: int) -> None:
-        options, jobs = self._options, jobs_of(problems, group)
+        options, jobs = self._options, list_jobs(problems, group)
         settings = settings_of(options, self._policy, step)
         lanes = Lanes(max(1, len(jobs)), options.judges, gpu=False)
         with self._lock:

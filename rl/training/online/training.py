@@ -13,17 +13,17 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from kernelwright.agent.databases import open_store, verdicts_beside
-from kernelwright.agent.interrupts import stopping
+from kernelwright.agent.databases import open_store, verdict_cache_folder
+from kernelwright.agent.interrupts import stop_on_interrupt
 from kernelwright.rl.credit.formula import DEFAULT, EXECUTION, PRESETS, Formula, find_formula
 from kernelwright.rl.log.defaults import AUTO
-from kernelwright.rl.training.checkpoints import facts_of, newest, prepare, training_id
+from kernelwright.rl.training.checkpoints import facts_of, newest_checkpoint, prepare_output, training_id
 from kernelwright.rl.training.from_log import (
-    finish,
-    quieten,
+    finish_training,
     readable_settings,
     readable_trouble,
-    reported,
+    record_alarm,
+    silence_libraries,
     trainer_step,
 )
 from kernelwright.rl.training.grpo.config import grpo_config
@@ -238,7 +238,7 @@ def train_online(
     refuse_engine(subject, options, place.world)
     problems = ProblemSource(options.problems, options.seed, options.against)
     with first_before_others(place):
-        resumes = prepare(options, {"revision": subject.revision})
+        resumes = prepare_output(options, {"revision": subject.revision})
     with ExitStack() as held, readable_trouble():
         judges = judges or held.enter_context(examined_judges(options, device, say))
         options = options.with_(workers=judges.workers) if options.ray is not None else options
@@ -260,7 +260,7 @@ def _open_judges(options: OnlineOptions, device: str, say: Say) -> JudgePool | P
     """On this machine, or on the cluster that was asked for. Raises InputError and InfrastructureError."""
     if options.ray is None:
         say(f"starting {options.judges} judges")
-        return JudgePool(device, options.judges, verdicts_beside(options.db), options.judge_gpus)
+        return JudgePool(device, options.judges, verdict_cache_folder(options.db), options.judge_gpus)
     from kernelwright.agent.judging.pool import DeviceKind
     from kernelwright.agent.judging.ray_pool import RayPool
 
@@ -301,23 +301,23 @@ def _train(
         )
     batches.model = trainer.accelerator.unwrap_model(trainer.model)
     trainer.step_figures = batches.figures
-    checkpoint = newest(options.work) if resumes else None
+    checkpoint = newest_checkpoint(options.work) if resumes else None
     facts = {"method": "grpo", "formula": formula.label, "trained_on": list(options.problems)}
     watching = Watching(
         subject, options.work, watch, options.limits, max_minutes=options.max_minutes,
         lineage=lambda: tuple(batches.revisions), facts=facts,
         earlier=0.0 if checkpoint is None else float(facts_of(checkpoint)["seconds"]),
     )  # fmt: skip
-    quieten(trainer)
+    silence_libraries(trainer)
     trainer.add_callback(watching)
     begun = trainer_step(checkpoint)
     say(f"going on at step {begun}" if begun else f"training online on {', '.join(options.problems)}")
     try:
         with (
-            stopping(
+            stop_on_interrupt(
                 watching.interrupt, "stopping after this step; Ctrl-C again stops at once, at the last checkpoint"
             ),
-            reported(options, trainer),
+            record_alarm(options, trainer),
         ):
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     finally:
@@ -325,7 +325,7 @@ def _train(
         for sampler in samplers:
             sampler.close()
     samples = trainer.state.global_step * options.prompts * options.group
-    return finish(
+    return finish_training(
         trainer, options, subject, watching, Method.GRPO, samples, begun, None, facts, tuple(batches.revisions)
     )
 

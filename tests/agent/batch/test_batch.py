@@ -15,12 +15,12 @@ import pytest
 
 from kernelwright.agent.batch.lanes import Gate, PolicyLane
 from kernelwright.agent.batch.running import run_batch
-from kernelwright.agent.batch.runs import jobs_of
+from kernelwright.agent.batch.runs import list_jobs
 from kernelwright.agent.batch.suite_choice import choose_problems, default_run
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.settings import EXPLORING_TEMPERATURE, Settings
 from kernelwright.agent.loop.stopping import Budgets
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.prompts import Prompts
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Message, Origin, PolicyRefused, PromptForm, Request, Role, Trouble
@@ -96,8 +96,8 @@ def test_the_compiler_drafts_in_a_batch_too_where_the_policy_is_wrong_and_the_re
     """By the defaults of the command; a scripted policy alone keeps to its script, so the settings say `auto`."""
     settings = Settings(policy="scripted:wrong", draft="auto", budgets=Budgets(turns=2))
     found = run_batch(
-        [find("fused_silu")], ScriptedPolicy([wrong]), settings, name="both", samples=1, folder=tmp_path / "report",
-        db=str(tmp_path / "both.db"), workers=1,
+        [find_by_name("fused_silu")], ScriptedPolicy([wrong]), settings, name="both", samples=1,
+        folder=tmp_path / "report", db=str(tmp_path / "both.db"), workers=1,
     )  # fmt: skip
     [group] = found.report.groups
     assert (group.figures.correct.value, group.figures.solved_by_compiler) == (1.0, 1)
@@ -179,7 +179,7 @@ def test_an_interrupt_pauses_every_run_and_the_same_command_goes_on(tmp_path, un
 
 
 def test_samples_and_another_policy_are_added_to_a_run(tmp_path, unfinished, warm_processes):
-    problems, where = [find("fused_silu")], str(tmp_path / "runs.db")
+    problems, where = [find_by_name("fused_silu")], str(tmp_path / "runs.db")
 
     def go(name, samples):
         policy = ScriptedPolicy([unfinished(1), "no", "no", "no"])
@@ -200,7 +200,9 @@ def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(
     where = str(tmp_path / "runs.db")
     settings = Settings(policy="embedded", budgets=Budgets(turns=1))
     with closing(open_embedded(device="cpu")) as policy:
-        run_batch([find("fused_silu")], policy, settings, name="drawn", samples=3, folder=tmp_path / "out", db=where)
+        run_batch(
+            [find_by_name("fused_silu")], policy, settings, name="drawn", samples=3, folder=tmp_path / "out", db=where
+        )
     with Store.open(where, readonly=True) as store:
         turns = [store.turns(row.id)[0] for row in sorted(store.trajectories(), key=lambda row: row.sample)]
     assert [turn.sampling.temperature for turn in turns] == [0.0, EXPLORING_TEMPERATURE, EXPLORING_TEMPERATURE]
@@ -210,7 +212,7 @@ def test_of_several_samples_the_first_is_the_likeliest_and_the_others_are_drawn(
 
 def test_a_trajectory_that_another_process_works_on_is_left_to_it(tmp_path, unfinished, warm_processes):
     """Two batches on one database: each does what the other has not taken."""
-    problems, where = [find("fused_silu"), find("row_sum")], str(tmp_path / "runs.db")
+    problems, where = [find_by_name("fused_silu"), find_by_name("row_sum")], str(tmp_path / "runs.db")
     settings = Settings(policy="scripted:two", prompt_version=Prompts(PromptForm.CHAT).version)
     policy = ScriptedPolicy([unfinished(1), "no", "no", "no"])
     options = {"name": "shared", "samples": 1, "folder": tmp_path / "out", "db": where}
@@ -259,14 +261,14 @@ def test_what_cannot_be_used_is_refused_in_one_line(tmp_path, arguments, said):
 
 
 def test_every_problem_gets_its_first_sample_before_any_gets_its_second():
-    problems = [find("fused_silu"), find("row_sum")]
-    assert [(job.problem.name, job.sample) for job in jobs_of(problems, 2)] == [
+    problems = [find_by_name("fused_silu"), find_by_name("row_sum")]
+    assert [(job.problem.name, job.sample) for job in list_jobs(problems, 2)] == [
         ("fused_silu", 0), ("row_sum", 0), ("fused_silu", 1), ("row_sum", 1),
     ]  # fmt: skip
 
 
 def test_problems_are_chosen_from_suites_folders_and_files_each_once(tmp_path):
-    (tmp_path / "mine.py").write_text(find("mish").source)
+    (tmp_path / "mine.py").write_text(find_by_name("mish").source)
     found = choose_problems(["fused_silu", "fused silu", str(tmp_path)])
     assert [problem.name for problem in found] == ["fused_silu", "mine.py"]
     assert len(choose_problems(["catalogue"], limit=3)) == 3
@@ -383,11 +385,13 @@ def next_line(capsys):
 def test_where_stderr_is_no_terminal_a_line_now_and_then_says_how_far_it_is(capsys, monkeypatch):
     from types import SimpleNamespace
 
-    from kernelwright.agent.batch.runs import Standing
+    from kernelwright.agent.batch.runs import BatchStatus
     from kernelwright.agent.viewing.show import batch as shown
 
     monkeypatch.setattr(shown, "LOG_INTERVAL_SECONDS", 0.05)
-    standing = Standing(jobs=9, done=2, here=2, correct=1, faster=0, paused=0, busy_elsewhere=0, seconds=3.0, lanes=())
+    standing = BatchStatus(
+        jobs=9, done=2, here=2, correct=1, faster=0, paused=0, busy_elsewhere=0, seconds=3.0, lanes=()
+    )
     with shown.live_batch() as (watch, say):
         say("opening the policy")
         assert next_line(capsys) == "opening the policy\n"

@@ -11,11 +11,11 @@ import time
 import pytest
 
 from kernelwright.agent.batch.lanes import Lanes, PolicyLane
-from kernelwright.agent.batch.runs import Batch, jobs_of
+from kernelwright.agent.batch.runs import Batch, list_jobs
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.database import Store
 from kernelwright.tools.pipeline import Options
@@ -33,7 +33,7 @@ class Interrupted:
         self.lanes = Lanes(2, 2, gpu=False)
         policy = PolicyLane(ScriptedPolicy(answers), self.lanes.policy, self.lanes.close, together=False)
         settings = Settings(policy="scripted:interrupted", budgets=Budgets(turns=TURNS))
-        jobs, judging = jobs_of([find(name) for name in problems], 1), RunJudge(Reading(), Options())
+        jobs, judging = list_jobs([find_by_name(name) for name in problems], 1), RunJudge(Reading(), Options())
         run = store.open_run("interrupted")
         self.batch = Batch(store, run, jobs, policy, judging, settings, self.lanes, first=first)
         self._once = threading.Lock()

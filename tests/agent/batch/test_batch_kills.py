@@ -12,11 +12,11 @@ from multiprocessing import get_context
 import pytest
 
 from kernelwright.agent.batch.lanes import Lanes, PolicyLane
-from kernelwright.agent.batch.runs import Batch, jobs_of
+from kernelwright.agent.batch.runs import Batch, list_jobs
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.policies.scripted import Part, Script, ScriptedPolicy
 from kernelwright.store.database import Store
 from kernelwright.store.models import State
@@ -66,7 +66,9 @@ def batch(path, answers, given, said):
         run = store.open_run("kills")
         judging = RunJudge(Reading(), Options())
         lane = PolicyLane(policy, lanes.policy, lanes.close, together=False)
-        work = Batch(store, run, jobs_of([find(name) for name in PROBLEMS], SAMPLES), lane, judging, settings, lanes)
+        work = Batch(
+            store, run, list_jobs([find_by_name(name) for name in PROBLEMS], SAMPLES), lane, judging, settings, lanes
+        )
         said.send("open")
         work.run(AT_ONCE)
 

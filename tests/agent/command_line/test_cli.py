@@ -14,7 +14,7 @@ import pytest
 
 from kernelwright.agent.command_line import arguments as asked
 from kernelwright.agent.errors import Exit, explain
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.errors import InputError
 from kernelwright.tools.hardware.gpus import read_driver
 from kernelwright.tools.hardware.targets import TARGETS
@@ -127,7 +127,7 @@ def test_a_seed_repeats_a_verdict_exactly_and_sizes_says_how_many(evaluator, tol
     assert again.interpreted.checks == first.interpreted.checks
     assert len([one for one in first.interpreted.tried if one.why != "small"]) == 3
     options = Options(sizes=3, seed=seed + 1, profile=False, torch_compile=False)
-    other = evaluator.evaluate(find("fused_silu"), Path(SILU).read_text(), options)
+    other = evaluator.evaluate(find_by_name("fused_silu"), Path(SILU).read_text(), options)
     assert other.interpreted.tried != first.interpreted.tried
 
 
@@ -477,11 +477,11 @@ def test_the_version_names_what_a_verdict_depends_on():
 
 
 def test_an_interrupt_while_a_text_is_executed_ends_with_the_exit_status_of_one(tmp_path):
-    """Without `leave`, CPython ends `python -m` by the signal itself here."""
+    """Without `end_process`, CPython ends `python -m` by the signal itself here."""
     (tmp_path / "interrupted.py").write_text(
-        "from kernelwright.agent.errors import leave\n"
+        "from kernelwright.agent.errors import end_process\n"
         "import atexit\natexit.register(print, 'cleaned')\n"
-        "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    leave(130)\n"
+        "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    end_process(130)\n"
     )
     surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}/src"}
     done = subprocess.run([sys.executable, "-m", "interrupted"], env=surroundings, capture_output=True, text=True)

@@ -12,7 +12,7 @@ from kernelwright.agent.cli import app, main
 from kernelwright.agent.command_line.server_check import CONNECT_SECONDS, check_server
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.stopping import Budgets
-from kernelwright.agent.problems.finding import files_without_model, suite
+from kernelwright.agent.problems.finding import files_without_model, load_suite
 from kernelwright.policies.base import PolicyUnavailable
 from kernelwright.store.database import Store
 
@@ -95,7 +95,7 @@ def test_options_that_need_a_gpu_are_refused_on_a_cpu(refused, tmp_path):
 def test_a_folder_leaves_out_files_without_a_model_and_names_them(tmp_path):
     (tmp_path / "double.py").write_text(MODEL)
     (tmp_path / "kernel.py").write_text("class ModelNew: ...\n")
-    assert [problem.name for problem in suite(str(tmp_path))] == ["double.py"]
+    assert [problem.name for problem in load_suite(str(tmp_path))] == ["double.py"]
     assert files_without_model(tmp_path) == [tmp_path / "kernel.py"]
 
 

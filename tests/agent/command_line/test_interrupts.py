@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from kernelwright.agent.interrupts import deferred, stopping
+from kernelwright.agent.interrupts import defer_interrupts, stop_on_interrupt
 
 
 def interrupt() -> None:
@@ -16,7 +16,7 @@ def test_however_often_it_comes_it_waits_for_the_end_of_the_block():
     seen: list[str] = []
 
     def twice() -> None:
-        with deferred():
+        with defer_interrupts():
             interrupt()
             interrupt()
             seen.append("whole")
@@ -31,7 +31,7 @@ def test_the_first_asks_and_the_second_stops_at_once():
     seen: list[str] = []
 
     def twice() -> None:
-        with stopping(lambda: seen.append("asked")):
+        with stop_on_interrupt(lambda: seen.append("asked")):
             interrupt()
             seen.append("goes on")
             interrupt()

@@ -10,8 +10,8 @@ import pytest
 
 from kernelwright.agent.export.inspect_log import inspect_log
 from kernelwright.agent.export.kernelbench import pass_at_k_results, write_layout
-from kernelwright.agent.export.training import LeftOutCounts, dpo_lines, grpo_lines, sft_lines, trainable
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.export.training import LeftOutCounts, dpo_lines, grpo_lines, select_trainable, sft_lines
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.selecting import references, samples_of
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
@@ -72,12 +72,12 @@ def judged(store, problem, report, *, text="```python\nx = 1\n```", sample=0, ru
 
 def fit(store):
     left = LeftOutCounts()
-    return list(trainable(store.samples(), references(store, None, None), left)), left
+    return list(select_trainable(store.samples(), references(store, None, None), left)), left
 
 
 @pytest.fixture
 def softmax() -> Problem:
-    return find("fused_softmax")
+    return find_by_name("fused_softmax")
 
 
 def test_sft_lines_are_the_correct_answers_as_conversations(batched):
@@ -131,7 +131,7 @@ def levels(store, softmax):
     """Two problems of level 1, with hand-made verdicts; the second was judged on a CPU only."""
     first, second = (
         found.model_copy(update={"suite": "kernelbench", "name": f"kernelbench:1/{n}"})
-        for found, n in [(softmax, 23), (find("row_sum"), 7)]
+        for found, n in [(softmax, 23), (find_by_name("row_sum"), 7)]
     )
     judged(store, first, on_gpu(first, 0.5), run="kb")
     judged(store, first, report_of(first, False, "NVIDIA H200"), run="kb", sample=1)

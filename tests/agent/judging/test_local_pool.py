@@ -13,7 +13,7 @@ from kernelwright.agent.judging.evaluating import PoolEvaluator
 from kernelwright.agent.judging.judge_process import CPU_NICENESS
 from kernelwright.agent.judging.local_pool import LocalPool
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, PoolClosed, VerdictCancelled
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import InfrastructureError
@@ -42,7 +42,7 @@ def hangs(right):
 def tracing(pool, hangs, options=SLOW):
     """A verdict that a judge is in the middle of."""
     begun = threading.Event()
-    future = pool.submit(find("fused_silu"), hangs, options, lambda doing: doing == "tracing" and begun.set())
+    future = pool.submit(find_by_name("fused_silu"), hangs, options, lambda doing: doing == "tracing" and begun.set())
     assert begun.wait(500)
     return future
 
@@ -55,7 +55,7 @@ def test_a_pool_says_what_it_has(pool):
 
 def test_a_verdict_of_a_judge_process_is_the_evaluator_s(pool, right):
     steps, judges = [], []
-    report = pool.submit(find("fused_silu"), right, OPTIONS, steps.append, None, judges.append).result(500)
+    report = pool.submit(find_by_name("fused_silu"), right, OPTIONS, steps.append, None, judges.append).result(500)
     assert report.correct
     assert "tracing" in steps
     assert judges == ["cpu:0"]
@@ -67,14 +67,14 @@ def test_a_reference_that_cannot_be_used_raises_what_the_tools_raise(pool, right
 
 
 def test_what_waits_can_be_cancelled_and_what_is_under_way_stops_at_its_next_step(pool, hangs, right):
-    first = pool.submit(find("fused_silu"), hangs, Options(sizes=1, compile_seconds=2.0))
-    second = pool.submit(find("fused_silu"), right, OPTIONS)  # the one judge has the first
+    first = pool.submit(find_by_name("fused_silu"), hangs, Options(sizes=1, compile_seconds=2.0))
+    second = pool.submit(find_by_name("fused_silu"), right, OPTIONS)  # the one judge has the first
     pool.cancel(second)
     with pytest.raises(VerdictCancelled):
         second.result(500)
     assert first.result(500).failure.fault == "timeout"
     pool.cancel(first)  # it has ended: nothing happens
-    stopped = pool.submit(find("fused_silu"), right, OPTIONS, lambda doing: pool.cancel(stopped))
+    stopped = pool.submit(find_by_name("fused_silu"), right, OPTIONS, lambda doing: pool.cancel(stopped))
     with pytest.raises(VerdictCancelled):
         stopped.result(500)
 
@@ -87,7 +87,7 @@ def test_a_judge_that_dies_loses_its_verdict_and_another_takes_its_place(pool, h
     os.kill(process, signal.SIGKILL)
     with pytest.raises(JudgeLost, match="the judge cpu:0 died"):
         future.result(500)
-    assert pool.submit(find("fused_silu"), right, OPTIONS).result(500).correct
+    assert pool.submit(find_by_name("fused_silu"), right, OPTIONS).result(500).correct
     assert process not in pool.process_ids.values()
     assert (ready, [judge.ready for judge in pool.judges()]) == ([[False]], [True])
 
@@ -101,7 +101,7 @@ def test_an_evaluator_of_a_pool_asks_again_and_its_report_says_so(pool, right):
             killed.append(doing)
             os.kill(pool.process_ids["cpu:0"], signal.SIGKILL)
 
-    report = PoolEvaluator(pool).evaluate(find("fused_silu"), slow, OPTIONS, kill_once)
+    report = PoolEvaluator(pool).evaluate(find_by_name("fused_silu"), slow, OPTIONS, kill_once)
     assert killed
     assert [warning for warning in report.warnings if warning.startswith("attempt 1 was lost: the judge cpu:0 died")]
 
@@ -109,7 +109,7 @@ def test_an_evaluator_of_a_pool_asks_again_and_its_report_says_so(pool, right):
 @pytest.mark.slow
 def test_closing_ends_every_process_and_what_was_under_way(hangs):
     pool = LocalPool(["cpu"], 1)
-    future, waiting = tracing(pool, hangs), pool.submit(find("fused_silu"), hangs, SLOW)
+    future, waiting = tracing(pool, hangs), pool.submit(find_by_name("fused_silu"), hangs, SLOW)
     [process] = pool.process_ids.values()
     began = time.monotonic()
     pool.close()
@@ -120,14 +120,14 @@ def test_closing_ends_every_process_and_what_was_under_way(hangs):
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
     with pytest.raises(InfrastructureError):
-        pool.submit(find("fused_silu"), hangs)
+        pool.submit(find_by_name("fused_silu"), hangs)
 
 
 def test_a_judge_and_all_that_it_starts_come_after_others_for_a_processor(pool, right):
     """Also its sandboxes, whose sessions Linux would give a share as large as that of whoever answers requests."""
     if not Path("/proc/self/autogroup").exists():
         pytest.skip("this kernel does not group processes by their session")
-    assert pool.submit(find("fused_silu"), right, OPTIONS).result(500).correct
+    assert pool.submit(find_by_name("fused_silu"), right, OPTIONS).result(500).correct
     [number] = pool.process_ids.values()
     judge = psutil.Process(number)
     below = {process.pid: autogroup(process.pid) for process in (judge, *judge.children(recursive=True))}

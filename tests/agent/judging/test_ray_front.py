@@ -12,9 +12,9 @@ pytestmark = pytest.mark.slow
 
 from kernelwright.agent.judging.evaluating import PoolEvaluator  # noqa: E402
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, VerdictCancelled  # noqa: E402
-from kernelwright.agent.judging.ray_front import WAITING, FrontAsk, FrontMade, trace_and_compile  # noqa: E402
+from kernelwright.agent.judging.ray_front import WAITING, FrontRequest, FrontResult, trace_and_compile  # noqa: E402
 from kernelwright.agent.judging.ray_pool import RayPool  # noqa: E402
-from kernelwright.agent.problems.finding import find  # noqa: E402
+from kernelwright.agent.problems.finding import find_by_name  # noqa: E402
 from kernelwright.tools.judging.options import Options  # noqa: E402
 from kernelwright.tools.pipeline import Evaluator  # noqa: E402
 from kernelwright.tools.sizing.selection import select  # noqa: E402
@@ -59,7 +59,7 @@ def tasks():
 
 def asked_of_a_task(problem, source):
     selection = select(problem, source, "cpu", 1, 1)
-    ask = FrontAsk(
+    ask = FrontRequest(
         problem=problem, source=source, selection=selection, options=OPTIONS, seed=1, device="cpu", target="sm_90"
     )
     return selection, ask.model_dump_json()
@@ -75,13 +75,13 @@ def without_seconds(value):
 def test_a_task_s_answer_is_what_the_evaluator_s_own_processes_make_also_of_infinite_constants(right):
     infinite = right.replace("tl.store(", 'limit = float("inf")\n    tl.store(', 1)
     assert infinite != right
-    problem = find("fused_silu")
+    problem = find_by_name("fused_silu")
     with Evaluator() as evaluator:
         for source in (right, infinite, right.replace("tl.load", "tl.lode", 1)):
             selection, ask = asked_of_a_task(problem, source)
             own = evaluator.front().traced_and_compiled(problem, source, selection, OPTIONS, 1, lambda doing: None)
-            made = FrontMade.model_validate_json(trace_and_compile(ask))
-            told = FrontMade(candidate=own[0], compiles=own[1], binaries=own[2], node="", versions=made.versions)
+            made = FrontResult.model_validate_json(trace_and_compile(ask))
+            told = FrontResult(candidate=own[0], compiles=own[1], binaries=own[2], node="", versions=made.versions)
             same = ("candidate", "compiles", "binaries")
             assert without_seconds(made.model_dump(include=same)) == without_seconds(told.model_dump(include=same))
 
@@ -90,11 +90,13 @@ def test_each_verdict_is_traced_on_the_node_that_has_free_cores_wherever_its_jud
     assert pool.capacity(DeviceKind.CPU) == 4, "two judges, each with a verdict of its own and one at a task"
     judges, steps = [], []
     texts = [right + f"\nNUMBER = {k}\n" for k in range(4)]
-    futures = [pool.submit(find("fused_silu"), one, OPTIONS, steps.append, None, judges.append) for one in texts]
+    futures = [
+        pool.submit(find_by_name("fused_silu"), one, OPTIONS, steps.append, None, judges.append) for one in texts
+    ]
     assert all(future.result(500).correct for future in futures)
     assert {name.partition("-")[0] for name in judges} == {"127.0.0.2", "127.0.0.3"}
     assert {step for step in steps if step.startswith("traced")} <= {"traced and compiled on 127.0.0.3"}
-    broken = pool.submit(find("fused_silu"), right.replace("tl.load", "tl.lode", 1), OPTIONS).result(500)
+    broken = pool.submit(find_by_name("fused_silu"), right.replace("tl.load", "tl.lode", 1), OPTIONS).result(500)
     assert (broken.correct, broken.failure.fault) == (False, "compile")
     assert broken.failure.where.text.strip().startswith("x = tl.lode")
 
@@ -109,13 +111,13 @@ def test_a_killed_task_loses_the_attempt_once_and_the_next_one_is_on_record(pool
                 os.kill(process, signal.SIGKILL)
 
     slow = right + "\nimport time\ntime.sleep(4)\n"
-    future = pool.submit(find("fused_silu"), slow, OPTIONS, kill, None, begun.append)
+    future = pool.submit(find_by_name("fused_silu"), slow, OPTIONS, kill, None, begun.append)
     with pytest.raises(JudgeLost, match="task that traced and compiled was lost"):
         future.result(500)
     assert len(killed) == len(begun) == 1, "Ray repeats nothing by itself"
     assert len(pool.process_ids) == 2, "the judge lives"
     killed.clear()
-    report = PoolEvaluator(pool).evaluate(find("fused_silu"), slow, OPTIONS, kill)
+    report = PoolEvaluator(pool).evaluate(find_by_name("fused_silu"), slow, OPTIONS, kill)
     assert report.correct
     assert [one for one in report.warnings if one.startswith("attempt 1 was lost: the task that traced")]
 
@@ -123,19 +125,21 @@ def test_a_killed_task_loses_the_attempt_once_and_the_next_one_is_on_record(pool
 def test_a_verdict_that_nobody_wants_ends_while_its_task_is_at_work(pool, right):
     slow = right + "\nimport time\ntime.sleep(20)\n"
     began = time.monotonic()
-    future = pool.submit(find("fused_silu"), slow, OPTIONS, lambda doing: doing == WAITING and pool.cancel(future))
+    future = pool.submit(
+        find_by_name("fused_silu"), slow, OPTIONS, lambda doing: doing == WAITING and pool.cancel(future)
+    )
     with pytest.raises(VerdictCancelled):
         future.result(500)
     assert time.monotonic() - began < 15
 
 
 def test_a_task_without_a_gpu_makes_the_binaries_that_a_gpu_s_judge_replays(right):
-    problem = find("fused_silu")
+    problem = find_by_name("fused_silu")
     selection = select(problem, right, "cuda:0", 1, 2)
-    ask = FrontAsk(
+    ask = FrontRequest(
         problem=problem, source=right, selection=selection, options=OPTIONS, seed=1, device="cuda:0", target="sm_90"
     )
-    made = FrontMade.model_validate_json(trace_and_compile(ask.model_dump_json()))
+    made = FrontResult.model_validate_json(trace_and_compile(ask.model_dump_json()))
     assert len(made.candidate.traced.traces) == 1 + len(selection.others)
     assert made.compiles[0].passed
     assert made.binaries

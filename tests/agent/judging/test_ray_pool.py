@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 from kernelwright.agent.judging.evaluating import PoolEvaluator  # noqa: E402
 from kernelwright.agent.judging.pool import DeviceKind, JudgeLost, VerdictCancelled  # noqa: E402
 from kernelwright.agent.judging.ray_pool import RayPool  # noqa: E402
-from kernelwright.agent.problems.finding import find  # noqa: E402
+from kernelwright.agent.problems.finding import find_by_name  # noqa: E402
 from kernelwright.errors import InputError  # noqa: E402
 from kernelwright.tools.judging.options import Options  # noqa: E402
 from kernelwright.tools.problem import Problem, ProblemError  # noqa: E402
@@ -66,14 +66,16 @@ def test_verdicts_are_made_on_both_nodes_and_are_the_evaluator_s(pool, right):
     wait_for(lambda: len(pool.process_ids) == 2)
     judges, steps = [], []
     asked = [right + f"\nNUMBER = {k}\n" for k in range(4)]
-    futures = [pool.submit(find("fused_silu"), one, OPTIONS, steps.append, None, judges.append) for one in asked]
+    futures = [
+        pool.submit(find_by_name("fused_silu"), one, OPTIONS, steps.append, None, judges.append) for one in asked
+    ]
     assert all(future.result(500).correct for future in futures)
     assert len(set(judges)) == 2
     assert {"tracing", "compiling for sm_90"} & set(steps), "what a verdict that takes longer is at"
     with pytest.raises(ProblemError, match="lacks"):
         pool.submit(Problem(name="none", source="x = 1"), right).result(500)
     slow = right + "\nimport time\ntime.sleep(5)\n"
-    stopped = pool.submit(find("fused_silu"), slow, OPTIONS, lambda doing: pool.cancel(stopped))
+    stopped = pool.submit(find_by_name("fused_silu"), slow, OPTIONS, lambda doing: pool.cancel(stopped))
     with pytest.raises(VerdictCancelled):
         stopped.result(500)
 
@@ -88,7 +90,7 @@ def test_a_killed_worker_loses_its_verdict_once_and_the_evaluator_s_second_attem
             os.kill(killed[0], signal.SIGKILL)
 
     slow = right + "\nimport time\ntime.sleep(5)\n"
-    future = pool.submit(find("fused_silu"), slow, OPTIONS, kill, None, judges.append)
+    future = pool.submit(find_by_name("fused_silu"), slow, OPTIONS, kill, None, judges.append)
     with pytest.raises(JudgeLost, match="died"):
         future.result(500)
     assert len(judges) == 1, "Ray repeats nothing by itself"
@@ -101,7 +103,7 @@ def test_a_killed_worker_loses_its_verdict_once_and_the_evaluator_s_second_attem
         if doing == "tracing" and not killed:
             killed.append([os.kill(process, signal.SIGKILL) for process in pool.process_ids.values()])
 
-    report = PoolEvaluator(pool).evaluate(find("fused_silu"), slow, OPTIONS, kill_any)
+    report = PoolEvaluator(pool).evaluate(find_by_name("fused_silu"), slow, OPTIONS, kill_any)
     assert [warning for warning in report.warnings if warning.startswith("attempt 1 was lost: the judge 127.0.0.")]
 
 
@@ -110,7 +112,9 @@ def test_a_lost_node_s_verdict_is_lost_and_the_other_node_goes_on(cluster, pool,
     begun, judges = [], {}
     slow = [right + f"\nimport time\ntime.sleep(8)\nNODE = {k}\n" for k in range(2)]
     futures = [
-        pool.submit(find("fused_silu"), one, OPTIONS, begun.append, None, lambda name, k=k: judges.update({k: name}))
+        pool.submit(
+            find_by_name("fused_silu"), one, OPTIONS, begun.append, None, lambda name, k=k: judges.update({k: name})
+        )
         for k, one in enumerate(slow)
     ]
     wait_for(lambda: begun.count("tracing") == 2)
@@ -120,7 +124,7 @@ def test_a_lost_node_s_verdict_is_lost_and_the_other_node_goes_on(cluster, pool,
         futures[gone].result(500)
     assert futures[1 - gone].result(500).rung != "source"
     wait_for(lambda: [judge.name[:9] for judge in pool.judges()] == ["127.0.0.2"])
-    assert pool.submit(find("fused_silu"), right, OPTIONS).result(500).correct
+    assert pool.submit(find_by_name("fused_silu"), right, OPTIONS).result(500).correct
 
 
 def test_an_address_without_a_cluster_is_an_input_error_at_once():

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kernelwright.agent.loop.gpu_turns import TakingTurns, taking_turns
+from kernelwright.agent.loop.gpu_turns import GpuSharingPolicy, share_gpu
 from kernelwright.policies.base import Capabilities, Message, Request, Role
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.tools.references.seeds import seeded
@@ -47,8 +47,8 @@ class Tools:
     ("", "cuda:0", False), ("cuda", "cpu", False)],
 )  # fmt: skip
 def test_who_computes_on_the_judges_gpu_takes_turns_with_it(policy, tools, turns):
-    asked = taking_turns(OnGpu(policy), Tools(tools))
-    assert isinstance(asked, TakingTurns) is turns
+    asked = share_gpu(OnGpu(policy), Tools(tools))
+    assert isinstance(asked, GpuSharingPolicy) is turns
 
 
 def test_it_is_asked_while_nothing_is_judged_and_nothing_seeded():
@@ -65,7 +65,7 @@ def test_it_is_asked_while_nothing_is_judged_and_nothing_seeded():
         drawn.join(0.3)
         seen.append(drawn.is_alive())
 
-    policy = taking_turns(OnGpu("cuda", during), tools)
+    policy = share_gpu(OnGpu("cuda", during), tools)
     assert (
         policy.sample([Request(messages=(Message(role=Role.USER, content="?"),), thread="one", turn=0)])[0].text
         == "answer"

@@ -8,7 +8,16 @@ import pytest
 from typer.testing import CliRunner
 
 from kernelwright.agent.cli import app
-from kernelwright.agent.loop.machine import ASKING, MACHINE, TOOLS, MachineError, Outcome, State, follow, mermaid
+from kernelwright.agent.loop.machine import (
+    MACHINE,
+    POLICY_STATES,
+    TOOL_STATES,
+    MachineError,
+    Outcome,
+    State,
+    follow,
+    mermaid,
+)
 
 
 def outcomes_from(state):
@@ -26,12 +35,12 @@ def test_every_state_but_done_can_stop_and_nothing_follows_done():
         assert Outcome.STOPPED in MACHINE.edges[state, State.DONE]["outcomes"]
 
 
-@pytest.mark.parametrize("state", ASKING)
+@pytest.mark.parametrize("state", POLICY_STATES)
 def test_a_question_is_answered_or_not(state):
     assert outcomes_from(state) == {Outcome.ANSWERED, Outcome.UNREADABLE, Outcome.ANOTHER, Outcome.STOPPED}
 
 
-@pytest.mark.parametrize("state", TOOLS)
+@pytest.mark.parametrize("state", TOOL_STATES)
 def test_a_tool_passes_or_fails(state):
     assert {Outcome.PASSED, Outcome.FAILED, Outcome.ABANDONED, Outcome.ANOTHER, Outcome.STOPPED} <= outcomes_from(state)
 

@@ -3,10 +3,10 @@
 import pytest
 
 from kernelwright.agent.loop.attempts import Attempt
-from kernelwright.agent.loop.feedback import told
+from kernelwright.agent.loop.feedback import write_feedback
 from kernelwright.agent.loop.search import NextTurn, SearchKind
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.loop.stopping import Budgets, Goal, GoalKind, StopReason, exhausted, spent_on
+from kernelwright.agent.loop.stopping import Budgets, Goal, GoalKind, StopReason, exhausted_budget, sum_spent
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Usage
 from kernelwright.store.models import Action
@@ -81,9 +81,9 @@ def test_nothing_that_was_not_measured_is_tuned_and_nothing_without_being_asked(
 
 def test_tuning_is_no_turn_of_the_policy_and_no_draft_of_best_of_n():
     turns = [attempt(0), attempt(1, Action.TUNE, speedup=2.0, parent=10)]
-    spent = spent_on(turns, 0.0)
+    spent = sum_spent(turns, 0.0)
     assert spent.turns == 1
-    assert exhausted(Budgets(turns=2), spent, asking=True) is None
+    assert exhausted_budget(Budgets(turns=2), spent, asking=True) is None
     two = {"search": SearchKind.BEST_OF_N, "samples": 2}
     assert next_of(turns, **two).action is Action.DRAFT
     both = [*turns, attempt(2, speedup=0.5)]
@@ -128,10 +128,10 @@ def test_a_goal_that_cannot_be_is_refused_in_one_line(text):
 
 
 def test_after_tuning_the_policy_is_told_configuration_bound_distance_and_the_next_launches():
-    said = told(report_of(2.0), tuned=True)
+    said = write_feedback(report_of(2.0), tuned=True)
     assert "best configuration of large is BLOCK 512, num_warps 8" in said
     assert "bound by occupancy: 12% of the multiprocessor" in said
     assert "The speed of light is 0.15 ms, 0.35 ms less" in said
     assert "Next by time: middle (0.3 ms, 30% of the call), then small (0.1 ms, 10% of the call)." in said
-    assert "bound by bytes" in told(report_of(2.0, share=0.9), tuned=True)
-    assert "best configuration" not in told(report_of(2.0))
+    assert "bound by bytes" in write_feedback(report_of(2.0, share=0.9), tuned=True)
+    assert "best configuration" not in write_feedback(report_of(2.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelwright.agent.mcp_server.answers import Question, VerdictOutcome
-from kernelwright.agent.mcp_server.summaries import described, outcome_of
+from kernelwright.agent.mcp_server.summaries import outcome_of, verdict_fields
 from kernelwright.tools.report import Failure, Fault, ProfileResult, Report, Rung, Timing
 
 
@@ -43,7 +43,7 @@ def test_the_baseline_decides_against_what_a_speed_is_held():
     report = timed(timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1), compiled=timing(0.5, 0.6, 0.7))
     assert outcome_of(Question.BENCH, report, "eager") is VerdictOutcome.FASTER
     assert outcome_of(Question.BENCH, report, "compile") is VerdictOutcome.SLOWER
-    assert described(Question.BENCH, report, "compile")["speed"].speedup == pytest.approx(0.6)
+    assert verdict_fields(Question.BENCH, report, "compile")["speed"].speedup == pytest.approx(0.6)
     without = timed(timing(0.9, 1.0, 1.1), timing(1.9, 2.0, 2.1))
     assert outcome_of(Question.BENCH, without, "compile") is VerdictOutcome.INCONCLUSIVE
 
@@ -61,7 +61,7 @@ def test_the_baseline_decides_against_what_a_speed_is_held():
 def test_a_failure_is_incorrect_or_no_candidate_at_all(fault, outcome):
     failed = timed(timing(1, 1, 1), timing(2, 2, 2)).with_(correct=False, failure=Failure(fault=fault, message="m"))
     assert outcome_of(Question.BENCH, failed) is outcome
-    assert described(Question.BENCH, failed)["speed"] is None
+    assert verdict_fields(Question.BENCH, failed)["speed"] is None
 
 
 def test_what_could_not_be_checked_here_is_inconclusive():
@@ -69,5 +69,5 @@ def test_what_could_not_be_checked_here_is_inconclusive():
         problem="p", problem_hash="h", candidate_hash="c", rung=Rung.COMPILE, warnings=("not interpreted: needs a GPU",)
     )
     assert outcome_of(Question.CHECK, unchecked) is VerdictOutcome.INCONCLUSIVE
-    assert "needs a GPU" in described(Question.CHECK, unchecked)["explanation"]
+    assert "needs a GPU" in verdict_fields(Question.CHECK, unchecked)["explanation"]
     assert outcome_of(Question.COMPILE, unchecked) is VerdictOutcome.COMPILED

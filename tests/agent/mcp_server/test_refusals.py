@@ -16,7 +16,7 @@ from mcp import Client
 
 from kernelwright.agent.mcp_server.answers import AnswerState, Question
 from kernelwright.agent.mcp_server.budget import ServerBudget
-from kernelwright.agent.mcp_server.history import History, StoredVerdict, now
+from kernelwright.agent.mcp_server.history import History, StoredVerdict, utc_timestamp
 from kernelwright.agent.mcp_server.judging import JudgeRequest, ServerJudge
 from kernelwright.agent.mcp_server.requests import Access
 from kernelwright.agent.mcp_server.server import KernelServer
@@ -125,8 +125,8 @@ def test_a_verdict_whose_server_was_killed_is_told_as_failed(tmp_path):
     gone.wait()
     with serving(tmp_path) as judging:
         row = StoredVerdict(
-            id="f" * 32, created=now(), question=Question.CHECK, problem="fused_silu", problem_hash="", source=RIGHT,
-            candidate_hash="", state=AnswerState.RUNNING, server=gone.pid,
+            id="f" * 32, created=utc_timestamp(), question=Question.CHECK, problem="fused_silu", problem_hash="",
+            source=RIGHT, candidate_hash="", state=AnswerState.RUNNING, server=gone.pid,
         )  # fmt: skip
         judging.history.begin(row)
         assert "submit the candidate again" in call(judging, "result", verdict_id="ffff")["error"]

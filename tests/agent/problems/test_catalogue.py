@@ -7,7 +7,7 @@ import ast
 import pytest
 import torch
 
-from kernelwright.agent.problems.finding import catalogue, find
+from kernelwright.agent.problems.finding import catalogue, find_by_name
 from kernelwright.tools.manifests.manifest import load
 from kernelwright.tools.problem import Problem, check_form, module_integers
 from kernelwright.tools.references.dry_run import run_once, weigh
@@ -154,7 +154,7 @@ def _flat(output: object) -> list[torch.Tensor]:
     ("conv2d", "conv2d"), ("2d convolution", "conv2d"), ("depthwise conv2d", "depthwise_conv2d"), ("conv1d", "conv1d")],
 )  # fmt: skip
 def test_rope_and_conv2d_are_found_under_the_names_that_people_use(said: str, name: str):
-    assert find(said).name == name
+    assert find_by_name(said).name == name
 
 
 def test_the_manifests_of_the_catalogue_are_shipped():

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.agent.problems.finding import suite
-from kernelwright.agent.problems.forms import completed, is_problem
+from kernelwright.agent.problems.finding import load_suite
+from kernelwright.agent.problems.forms import complete_reference, is_problem
 from kernelwright.agent.problems.reading import read_problem
 from kernelwright.tools.problem import ProblemError, inner_integers
 
@@ -58,7 +58,7 @@ def answer(source: str) -> list[torch.Tensor]:
 
 
 def test_a_module_with_a_call_under_main_becomes_a_problem_with_its_sizes():
-    made = completed(MODULE + MAIN)
+    made = complete_reference(MODULE + MAIN)
     out, x = answer(made)
     assert torch.equal(out, x + 2.0)
     assert "cuda" not in made
@@ -66,7 +66,7 @@ def test_a_module_with_a_call_under_main_becomes_a_problem_with_its_sizes():
 
 
 def test_line_numbers_stay():
-    made = completed(MODULE + MAIN).splitlines()
+    made = complete_reference(MODULE + MAIN).splitlines()
     where = MODULE.splitlines().index("        return x * self.weight + self.offset")
     assert made[where].strip() == "return x * self.weight + self.offset"
 
@@ -82,7 +82,7 @@ def test_line_numbers_stay():
     ],
 )
 def test_inputs_are_found_by_their_name_or_by_a_call(inputs):
-    out, x = answer(completed(MODULE + inputs))
+    out, x = answer(complete_reference(MODULE + inputs))
     assert x.shape == (16, 48)
     assert torch.equal(out, x + 1.0)
 
@@ -96,7 +96,7 @@ def test_inputs_are_found_by_their_name_or_by_a_call(inputs):
     ],
 )
 def test_arguments_that_a_call_names_have_their_places(call):
-    made = completed(MODULE + call)
+    made = complete_reference(MODULE + call)
     out, x = answer(made)
     assert torch.equal(out, x + 2.0)
     assert inner_integers(made)["Model.width"] == 48
@@ -105,7 +105,7 @@ def test_arguments_that_a_call_names_have_their_places(call):
 def test_what_is_left_out_between_two_arguments_is_its_default_and_a_star_leaves_the_signature():
     text = MODULE.replace("width, offset=1.0", "*, width, offset=1.0").replace("(self, x)", "(self, x, y=None, *, z=0)")
     text = text.replace("x * self.weight", "x * self.weight + z") + "Scale(width=48)(torch.randn(16, 48), z=3.0)\n"
-    out, x, y, z = answer(completed(text))
+    out, x, y, z = answer(complete_reference(text))
     assert (y, z) == (None, 3.0)
     assert torch.equal(out, x + z + 1.0)
 
@@ -121,19 +121,19 @@ def test_what_is_left_out_between_two_arguments_is_its_default_and_a_star_leaves
 )
 def test_what_a_file_does_with_its_module_before_it_calls_it_is_done(prepared, training, dtype):
     names: dict = {"__name__": "reference"}
-    exec(completed(MODULE + prepared + "model(torch.randn(16, 48))\nmodel.double()\n"), names)
+    exec(complete_reference(MODULE + prepared + "model(torch.randn(16, 48))\nmodel.double()\n"), names)
     model = names["Model"](*names["get_init_inputs"]())
     assert (model.training, model.weight.dtype) == (training, dtype)
 
 
 def test_a_function_with_a_test_becomes_a_module_without_weights():
-    out, x, shift = answer(completed(FUNCTION))
+    out, x, shift = answer(complete_reference(FUNCTION))
     assert torch.equal(out, x * 2.0 + shift)
 
 
 def test_a_function_beside_get_inputs_is_the_forward():
     text = FUNCTION.split("def test_")[0] + "def get_inputs():\n    return [torch.randn(3, 4), torch.randn(4)]\n"
-    out, x, shift = answer(completed(text))
+    out, x, shift = answer(complete_reference(text))
     assert torch.equal(out, x * 2.0 + shift)
 
 
@@ -141,7 +141,7 @@ def test_defaults_of_the_constructor_are_sizes_that_the_judge_may_change():
     text = MODULE.replace("class Scale", "class Model").replace("super(Scale, self)", "super()")
     text = text.replace("width, offset", "width=48, offset")
     text += "\n\ndef get_inputs():\n    return [torch.randn(16, 48)]\n\n\ndef get_init_inputs():\n    return []\n"
-    made = completed(text)
+    made = complete_reference(text)
     assert inner_integers(made)["Model.width"] == 48
     assert torch.equal(answer(made)[0], answer(made)[1] + 1.0) is False  # other draws
     out, x = answer(made)
@@ -149,7 +149,7 @@ def test_defaults_of_the_constructor_are_sizes_that_the_judge_may_change():
 
 
 def test_what_nothing_completes_stays_as_it_is_and_says_what_to_write(tmp_path: Path):
-    assert completed(MODULE) == MODULE
+    assert complete_reference(MODULE) == MODULE
     file = tmp_path / "scale.py"
     file.write_text(MODULE)
     with pytest.raises(ProblemError, match="rename the class Scale to Model"):
@@ -162,4 +162,4 @@ def test_a_kernel_is_no_problem_and_a_folder_of_modules_is_a_suite(tmp_path: Pat
     (tmp_path / "kernel.py").write_text(kernel)
     (tmp_path / "scale.py").write_text(MODULE + MAIN)
     (tmp_path / "shifted.py").write_text(FUNCTION)
-    assert [p.name for p in suite(str(tmp_path))] == ["scale.py", "shifted.py"]
+    assert [p.name for p in load_suite(str(tmp_path))] == ["scale.py", "shifted.py"]

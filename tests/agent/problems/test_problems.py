@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from kernelwright.agent.problems.finding import catalogue, find, near, nearest, suite
-from kernelwright.agent.problems.tritonbench import refused
+from kernelwright.agent.problems.finding import catalogue, find_by_name, load_suite, nearest_names, nearest_problems
+from kernelwright.agent.problems.tritonbench import refused_operators
 from kernelwright.tools.problem import ProblemError, module_integers, source_hash
 
 ROOT = Path(__file__).parents[3]
@@ -71,19 +71,19 @@ def dataset(tmp_path: Path) -> Path:
     ],
 )
 def test_a_name_that_is_nearly_right_finds_the_problem(asked: str, meant: str):
-    assert find(asked).name == meant
+    assert find_by_name(asked).name == meant
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_every_problem_is_found_by_its_name_and_with_spaces(name: str):
-    assert find(name).name == find(name.replace("_", " ")).name == name
-    assert find(name).source == OURS[name]
+    assert find_by_name(name).name == find_by_name(name.replace("_", " ")).name == name
+    assert find_by_name(name).source == OURS[name]
 
 
 @pytest.mark.parametrize("asked", ["banana", "conv3d", "linear attention", "sort", "fft", "x", "kernel"])
 def test_a_name_that_is_nothing_like_any_is_an_error_that_lists_near_ones(asked: str):
     with pytest.raises(ProblemError) as caught:
-        find(asked)
+        find_by_name(asked)
     message = str(caught.value)
     assert "\n" not in message
     assert "near ones are" in message
@@ -91,17 +91,17 @@ def test_a_name_that_is_nothing_like_any_is_an_error_that_lists_near_ones(asked:
 
 
 def test_near_names_share_words_with_what_was_asked():
-    assert near("conv2d", 4)[0] == "conv2d"
-    assert set(near("conv2d", 4)) == {"conv2d", "depthwise_conv2d", "pointwise_conv2d", "conv1d"}
-    assert [p.name for p in nearest("attention", 1)] == ["attention"]
+    assert nearest_names("conv2d", 4)[0] == "conv2d"
+    assert set(nearest_names("conv2d", 4)) == {"conv2d", "depthwise_conv2d", "pointwise_conv2d", "conv1d"}
+    assert [p.name for p in nearest_problems("attention", 1)] == ["attention"]
 
 
 def test_a_file_of_the_users_is_a_problem_with_its_own_title(tmp_path: Path):
     file = tmp_path / "model.py"
     file.write_text(OURS["row_sum"])
-    found = find(str(file))
+    found = find_by_name(str(file))
     assert (found.name, found.suite, found.title) == ("model.py", "file", "Sum of each row")
-    assert find(file) == found
+    assert find_by_name(file) == found
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_file_that_is_no_problem_says_why_in_one_line(tmp_path: Path, text: by
     file = tmp_path / "model.py"
     file.write_bytes(text)
     with pytest.raises(ProblemError, match=complaint) as caught:
-        find(file)
+        find_by_name(file)
     assert "\n" not in str(caught.value)
     assert "model.py" in str(caught.value)
 
@@ -127,34 +127,34 @@ def test_a_file_that_is_no_problem_says_why_in_one_line(tmp_path: Path, text: by
 def test_a_path_that_is_no_file_says_so(asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ProblemError, match=r"no file|no problem was named|is a folder"):
-        find(asked)
+        find_by_name(asked)
 
 
 @pytest.mark.parametrize("asked", ["1/23", "1/23_Softmax", "1/23_Softmax.py", "level1/23", "1/softmax", "1/sofmax"])
 def test_a_kernelbench_problem_is_found_in_a_checkout(kernelbench: Path, asked: str):
     for path in (kernelbench, kernelbench / "KernelBench", str(kernelbench)):
-        found = find(f"kernelbench:{asked}", kernelbench=path)
+        found = find_by_name(f"kernelbench:{asked}", kernelbench=path)
         assert (found.name, found.suite, found.title) == ("kernelbench:1/23", "kernelbench", "23_Softmax")
         assert found.source == OURS["fused_softmax"]
 
 
 def test_a_parquet_file_and_its_folder_give_the_same_problems_as_a_checkout(kernelbench: Path, dataset: Path):
-    checkout = find("kernelbench:1/23", kernelbench=kernelbench)
+    checkout = find_by_name("kernelbench:1/23", kernelbench=kernelbench)
     for path in (dataset, dataset.parent):
-        assert find("kernelbench:1/23", kernelbench=path) == checkout
-        assert [p.title for p in suite("kernelbench", path)] == ["1_Sum", "23_Softmax"]
+        assert find_by_name("kernelbench:1/23", kernelbench=path) == checkout
+        assert [p.title for p in load_suite("kernelbench", path)] == ["1_Sum", "23_Softmax"]
 
 
 def test_a_suite_comes_in_the_order_of_its_numbers(kernelbench: Path):
-    assert [p.name.removeprefix("kernelbench:") for p in suite("kernelbench", kernelbench)] == [
+    assert [p.name.removeprefix("kernelbench:") for p in load_suite("kernelbench", kernelbench)] == [
         "1/1",
         "1/23",
         "1/100",
         "2/9",
     ]
-    assert [p.title for p in suite("kernelbench", kernelbench, level=2)] == ["9_Linear_GELU"]
-    assert len(suite("catalogue")) == len(OURS)
-    assert len(suite(str(ROOT / "agent" / "problems" / "catalogue"))) == len(OURS)
+    assert [p.title for p in load_suite("kernelbench", kernelbench, level=2)] == ["9_Linear_GELU"]
+    assert len(load_suite("catalogue")) == len(OURS)
+    assert len(load_suite(str(ROOT / "agent" / "problems" / "catalogue"))) == len(OURS)
 
 
 @pytest.mark.parametrize(
@@ -168,19 +168,19 @@ def test_a_suite_comes_in_the_order_of_its_numbers(kernelbench: Path):
 )
 def test_a_kernelbench_problem_that_is_not_there_says_what_is(kernelbench: Path, asked: str, complaint: str):
     with pytest.raises(ProblemError, match=complaint):
-        find(asked, kernelbench=kernelbench)
+        find_by_name(asked, kernelbench=kernelbench)
 
 
 def test_a_suite_without_its_path_or_with_a_wrong_one_says_what_to_give(tmp_path: Path):
     wrong = [
-        (lambda: find("kernelbench:1/1"), "--kernelbench"),
-        (lambda: find("kernelbench:1/1", kernelbench=tmp_path / "none"), "no KernelBench at"),
-        (lambda: find("kernelbench:1/1", kernelbench=tmp_path), "holds no KernelBench problems"),
-        (lambda: find("tritonbench-t:relu"), "--tritonbench"),
-        (lambda: suite("tritonbench-t", tmp_path), "holds no TritonBench-T"),
-        (lambda: suite("kernelbench"), "needs the path"),
-        (lambda: suite("humaneval"), "choose catalogue, kernelbench, tritonbench-t"),
-        (lambda: suite("folder", tmp_path), "holds no problems"),
+        (lambda: find_by_name("kernelbench:1/1"), "--kernelbench"),
+        (lambda: find_by_name("kernelbench:1/1", kernelbench=tmp_path / "none"), "no KernelBench at"),
+        (lambda: find_by_name("kernelbench:1/1", kernelbench=tmp_path), "holds no KernelBench problems"),
+        (lambda: find_by_name("tritonbench-t:relu"), "--tritonbench"),
+        (lambda: load_suite("tritonbench-t", tmp_path), "holds no TritonBench-T"),
+        (lambda: load_suite("kernelbench"), "needs the path"),
+        (lambda: load_suite("humaneval"), "choose catalogue, kernelbench, tritonbench-t"),
+        (lambda: load_suite("folder", tmp_path), "holds no problems"),
     ]
     for ask, complaint in wrong:
         with pytest.raises(ProblemError, match=complaint) as caught:
@@ -195,7 +195,7 @@ def test_a_malformed_parquet_file_says_what_it_should_hold(tmp_path: Path):
     null = write_parquet(tmp_path / "null.parquet", code=["x = 1"], level=[None], name=["1_A"], problem_id=[1])
     for file in (text, lacking, null):
         with pytest.raises(ProblemError, match="code, level, name, problem_id") as caught:
-            find("kernelbench:1/1", kernelbench=file)
+            find_by_name("kernelbench:1/1", kernelbench=file)
         assert "\n" not in str(caught.value)
 
 
@@ -240,24 +240,24 @@ def test_an_operator_of_tritonbench_becomes_a_reference_that_runs(tmp_path: Path
     from kernelwright.tools.references.dry_run import run_once
 
     root = tritonbench_file(tmp_path, "scaled_add", OPERATOR)
-    found = find("tritonbench-t:scaled add", tritonbench=root)
+    found = find_by_name("tritonbench-t:scaled add", tritonbench=root)
     assert (found.name, found.suite) == ("tritonbench-t:scaled_add", "tritonbench-t")
     assert found.title == "Adds two tensors, one scaled"
     assert "unused" not in found.source
     assert "cuda" not in found.source.split("class Model")[1]
     assert run_once(found)[0].tolist() == [[7.0, 3.0, 4.0], [5.0, 6.0, 7.0]]
-    second = find("tritonbench-t:scaled_add#2", tritonbench=root)
+    second = find_by_name("tritonbench-t:scaled_add#2", tritonbench=root)
     assert run_once(second)[0].tolist() == [[21.0, 7.0, 8.0], [9.0, 10.0, 11.0]]
     assert "alpha=3" in second.source
     with pytest.raises(ProblemError, match="its test has 2 calls"):
-        find("tritonbench-t:scaled_add#3", tritonbench=root)
+        find_by_name("tritonbench-t:scaled_add#3", tritonbench=root)
 
 
 def test_the_folder_of_a_checkout_is_read_as_the_suite_that_it_holds(tmp_path: Path, kernelbench: Path):
-    assert [p.name for p in suite(str(kernelbench), level=2)] == ["kernelbench:2/9"]
+    assert [p.name for p in load_suite(str(kernelbench), level=2)] == ["kernelbench:2/9"]
     checkout = tritonbench_file(tmp_path / "triton", "scaled_add", OPERATOR)
-    assert [p.name for p in suite(str(checkout))] == ["tritonbench-t:scaled_add"]
-    assert [p.name for p in suite(str(checkout / "data"))] == ["tritonbench-t:scaled_add"]
+    assert [p.name for p in load_suite(str(checkout))] == ["tritonbench-t:scaled_add"]
+    assert [p.name for p in load_suite(str(checkout / "data"))] == ["tritonbench-t:scaled_add"]
 
 
 @pytest.mark.parametrize(
@@ -278,9 +278,9 @@ def test_an_operator_that_cannot_be_a_problem_is_refused_with_the_reason(
     text = OPERATOR.replace(old, new).replace('results["test_case_2"] = scaled_add(a.cuda(), other=b, alpha=alpha)', "")
     root = tritonbench_file(tmp_path, "scaled_add", text)
     with pytest.raises(ProblemError, match=reason):
-        find("tritonbench-t:scaled_add", tritonbench=root)
-    assert suite("tritonbench-t", root) == []
-    assert list(refused(root)) == ["scaled_add"]
+        find_by_name("tritonbench-t:scaled_add", tritonbench=root)
+    assert load_suite("tritonbench-t", root) == []
+    assert list(refused_operators(root)) == ["scaled_add"]
 
 
 def test_sizes_may_be_arithmetic_unpacked_or_inside_a_tuple():
@@ -299,9 +299,8 @@ def test_sizes_may_be_arithmetic_unpacked_or_inside_a_tuple():
 
 def test_finding_problems_imports_neither_torch_nor_pyarrow():
     code = (
-        "import sys; from kernelwright.agent.problems.finding import find; find('softmx'); print([m for m in "
-        "('torch', 'triton', 'pyarrow') if m in "
-        "sys.modules])"
+        "import sys; from kernelwright.agent.problems.finding import find_by_name; find_by_name('softmx'); "
+        "print([m for m in ('torch', 'triton', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

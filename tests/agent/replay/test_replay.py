@@ -13,9 +13,9 @@ from kernelwright.agent.loop.machine import State
 from kernelwright.agent.loop.run_verdicts import RunJudge
 from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.loop.stopping import Budgets
-from kernelwright.agent.replay.drift import Aspect, drift
+from kernelwright.agent.replay.drift import VerdictAspect, compare_reports
 from kernelwright.agent.replay.rejudging import ReplayRequest, replay_all
-from kernelwright.agent.replay.replaying import JudgedAgain, StoredVerdicts, replay
+from kernelwright.agent.replay.replaying import FreshVerdicts, StoredVerdicts, replay
 from kernelwright.agent.worker_threads import WorkerThreads
 from kernelwright.policies.base import Completion, FinishReason, Usage
 from kernelwright.store.database import Store
@@ -76,7 +76,7 @@ def test_todays_tools_find_what_the_stored_verdicts_say(begin, store, scratch, e
     kept = []
 
     def judge(turns):
-        return JudgedAgain(
+        return FreshVerdicts(
             turns, row.id, judging, lambda turn: False, lambda turn, report: kept.append(turn.candidate_id)
         )
 
@@ -169,9 +169,9 @@ def test_a_branch_goes_on_after_its_turn_and_its_own_command_goes_on_with_it(
 
 
 def test_where_todays_machine_would_go_another_way_is_said(store, scratch, path, evaluator, unfinished):
-    from kernelwright.agent.problems.finding import find
+    from kernelwright.agent.problems.finding import find_by_name
 
-    problem = find("fused_silu")
+    problem = find_by_name("fused_silu")
     trajectory = store.begin(Settings(policy="scripted:test").start(problem))
     for turn in range(2):
         draft_again(store, trajectory, turn, evaluator.evaluate(problem, f"import triton\nx = {turn}\n"))
@@ -236,10 +236,10 @@ def timed(median, speedup):
 
 
 def test_times_drift_only_beyond_the_noise_and_only_on_one_device():
-    assert not drift(timed(1.0, 2.0), timed(1.015, 1.97)).changes
-    aspects = {change.aspect for change in drift(timed(1.0, 2.0), timed(1.1, 1.8)).changes}
-    assert aspects == {Aspect.TIME, Aspect.SPEEDUP}
-    elsewhere = drift(timed(1.0, 2.0), timed(3.0, 1.0).with_(judged_on="A100"))
+    assert not compare_reports(timed(1.0, 2.0), timed(1.015, 1.97)).changes
+    aspects = {change.aspect for change in compare_reports(timed(1.0, 2.0), timed(1.1, 1.8)).changes}
+    assert aspects == {VerdictAspect.TIME, VerdictAspect.SPEEDUP}
+    elsewhere = compare_reports(timed(1.0, 2.0), timed(3.0, 1.0).with_(judged_on="A100"))
     assert not elsewhere.changes
     assert "do not compare" in elsewhere.note
 
@@ -251,7 +251,7 @@ def test_registers_are_compared_kernel_by_kernel_and_never_decide_the_verdict():
         kernels = (KernelResources(name="k", config={"BLOCK": 8}, registers=registers, spills=0),)
         return report(compiles=(CompileResult(target="sm_90", kernels=kernels),))
 
-    found = drift(compiled(32), compiled(40))
+    found = compare_reports(compiled(32), compiled(40))
     [change] = found.changes
-    assert (change.aspect, change.was, change.now, change.of) == (Aspect.REGISTERS, "32", "40", "k")
+    assert (change.aspect, change.was, change.now, change.of) == (VerdictAspect.REGISTERS, "32", "40", "k")
     assert not found.verdict_changed

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kernelwright
-from kernelwright.agent.serving.requests import Busy, JudgeServiceError, pause
+from kernelwright.agent.serving.requests import JudgeServiceError, ServiceBusy, pause_seconds
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem, ProblemError
 
@@ -128,9 +128,9 @@ def test_a_wrong_token_and_an_address_where_nobody_is_fail_at_once(server, right
 
 
 def test_pauses_follow_the_service_grow_without_it_and_differ():
-    assert 3.0 <= pause(0, Busy("full", 4.0)) <= 5.0
-    assert pause(20, Busy("away", None)) <= 37.5
-    assert len({pause(3, Busy("away", None)) for _ in range(5)}) == 5
+    assert 3.0 <= pause_seconds(0, ServiceBusy("full", 4.0)) <= 5.0
+    assert pause_seconds(20, ServiceBusy("away", None)) <= 37.5
+    assert len({pause_seconds(3, ServiceBusy("away", None)) for _ in range(5)}) == 5
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def address(tmp_path_factory):
     from kernelwright.agent.serving import server
     from kernelwright.agent.serving.routes.quotas import Limits
 
-    plan = server.Plan(
+    plan = server.ServerOptions(
         port=0, store=tmp_path_factory.mktemp("short") / "service.db", body_seconds=SECONDS, header_seconds=SECONDS,
         reader_seconds=SECONDS, most_connections=MOST, limits=Limits(client_streams=2),
     )  # fmt: skip

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.problems.finding import find
-from kernelwright.agent.solve.solving import note_of
+from kernelwright.agent.problems.finding import find_by_name
+from kernelwright.agent.solve.solving import embedded_policy_note
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS, open_embedded
 from kernelwright.rl.data.cleaning.suites import graphs_of
 from kernelwright.rl.data.dataflow import graph_hash
@@ -36,15 +36,15 @@ def test_its_first_greedy_draft_of_the_fused_softmax_is_a_right_kernel(begin, em
 
 def test_the_softmax_alone_was_never_drawn_for_its_training():
     """Its graph is a benchmark's, so whoever trains on the generator's draws has not seen it."""
-    graph = graph_hash(find("fused_softmax").source)
+    graph = graph_hash(find_by_name("fused_softmax").source)
     assert graph in graphs_of()
     assert graph not in {graph_hash(task.problem.source) for task in tasks(Split.TRAIN, 300)}
 
 
 def test_it_says_what_it_is():
     notes = json.loads((EMBEDDED_WEIGHTS / "kernelwright.json").read_text())
-    assert notes["note"] == note_of("embedded") != ""
-    assert note_of("scripted:x") == ""
+    assert notes["note"] == embedded_policy_note("embedded") != ""
+    assert embedded_policy_note("scripted:x") == ""
     card = (EMBEDDED_WEIGHTS / "README.md").read_text()
     assert f"{notes['parameters']:,} weights" in card
     assert "not judged by the tools" in card

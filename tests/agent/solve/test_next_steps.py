@@ -9,7 +9,7 @@ import pytest
 from kernelwright.agent.cli import main
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.stopping import Budgets, StopReason
-from kernelwright.agent.problems.finding import catalogue, find
+from kernelwright.agent.problems.finding import catalogue, find_by_name
 from kernelwright.agent.problems.similarity import most_similar, operators_of
 from kernelwright.agent.solve.next_steps import next_steps
 from kernelwright.tools.problem import Problem
@@ -50,7 +50,7 @@ def test_the_operators_of_a_reference_are_read_from_its_text_by_torch_s_names():
     ("depthwise_conv2d", "pointwise_conv2d")],
 )  # fmt: skip
 def test_the_nearest_problem_shares_the_rarest_operators(name, near):
-    assert most_similar(find(name), catalogue())[0].problem in (near, "conv2d")
+    assert most_similar(find_by_name(name), catalogue())[0].problem in (near, "conv2d")
 
 
 def steps_of(run, store, **settings):

@@ -14,7 +14,7 @@ import pytest
 
 from kernelwright.agent.errors import Exit
 from kernelwright.agent.loop.settings import Settings
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.solve.solving import solve_problem
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.database import Store
@@ -134,7 +134,7 @@ def test_an_interrupt_right_after_the_row_is_written_lets_go_of_it(tmp_path, unf
     path, settings = tmp_path / "runs.db", Settings(policy="scripted:one", device="cpu")
     how = {"db": str(path), "output": tmp_path / "k.py", "watch": lambda run, doing: None, "say": lambda step: None}
     with pytest.raises(KeyboardInterrupt):
-        solve_problem(find("fused_silu"), ScriptedPolicy([unfinished(1)]), settings, **how)
+        solve_problem(find_by_name("fused_silu"), ScriptedPolicy([unfinished(1)]), settings, **how)
     with Store.open(path, readonly=True) as store:
         assert [(row.stop_reason, row.finished, row.owner) for row in store.trajectories()] == [
             ("interrupted", None, "")

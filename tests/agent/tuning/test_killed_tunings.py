@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.measuring import Measuring
 from kernelwright.agent.tuning.precision_classes import best_of_classes
-from kernelwright.agent.tuning.priors import kept_priors
+from kernelwright.agent.tuning.priors import priors_of_journal
 from kernelwright.agent.tuning.proposals import Proposals, groups_of
 from kernelwright.agent.tuning.settings import PrecisionClass, TuneSettings
-from kernelwright.agent.tuning.tuned import Fate, ParameterGroup, TriedConfiguration
+from kernelwright.agent.tuning.tuned import ConfigurationFate, ParameterGroup, TriedConfiguration
 from kernelwright.agent.tuning.tuning import Tuner
 from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.pipeline import Evaluator
@@ -33,7 +33,7 @@ def lines(path):
 def pruned(evaluator, path):
     source = (GOOD / "vector_add.py").read_text(encoding="utf-8")
     with Journal(path, "one tuning") as journal:
-        tuned, text = Tuner(evaluator, find("vector add"), source, SETTINGS, journal).run()
+        tuned, text = Tuner(evaluator, find_by_name("vector add"), source, SETTINGS, journal).run()
     return tuned.with_(journal="", resumed=False), text
 
 
@@ -79,7 +79,9 @@ def groups_to_measure(space):
     start = space.start()
     proposed = Proposals(space, names, start, SETTINGS.precision).next({}, 8)
     rows = [
-        TriedConfiguration(configuration=one, fate=Fate.REMAINS, score=CompileScore(cycles=1.0), start=one == start)
+        TriedConfiguration(
+            configuration=one, fate=ConfigurationFate.REMAINS, score=CompileScore(cycles=1.0), start=one == start
+        )
         for one in proposed
     ]
     return (ParameterGroup(parameters=names, rows=tuple(rows)),)
@@ -121,7 +123,7 @@ def test_a_configuration_that_was_wrong_is_wrong_again_and_never_timed_again(tmp
     first = measured(tmp_path / "journal", KnownTimes())
     wrong = [fate for configuration, fate, _ in first[-1][0] if configuration["matmul_kernel.BLOCK_K"] == 32]
     assert wrong
-    assert set(wrong) == {Fate.WRONG}
+    assert set(wrong) == {ConfigurationFate.WRONG}
     assert measured(tmp_path / "journal", KnownTimes(0)) == first
 
 
@@ -146,8 +148,8 @@ def test_what_the_store_has_learnt_since_changes_nothing_of_a_tuning_that_goes_o
     space = read_file((GOOD / "matmul.py").read_text(encoding="utf-8")).space
     [warps] = [p.name for p in space.parameters if p.role is Role.WARPS]
     with Journal(tmp_path / "j", "one") as journal:
-        assert kept_priors(journal, list) == []
+        assert priors_of_journal(journal, list) == []
     with Journal(tmp_path / "j", "one") as journal:
-        assert kept_priors(journal, lambda: [{warps: 8}]) == []
+        assert priors_of_journal(journal, lambda: [{warps: 8}]) == []
     with Journal(tmp_path / "j", "another") as journal:
-        assert kept_priors(journal, lambda: [{warps: 8}]) == [{warps: 8}]
+        assert priors_of_journal(journal, lambda: [{warps: 8}]) == [{warps: 8}]

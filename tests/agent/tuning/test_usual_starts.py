@@ -7,7 +7,7 @@ import pytest
 from kernelwright.agent.tuning.proposals import PROPOSALS_AT_ONCE, Proposals, groups_of
 from kernelwright.agent.tuning.settings import PrecisionClass
 from kernelwright.agent.tuning.turn import precision_for
-from kernelwright.agent.tuning.usual_tilings import PRODUCTS, usual
+from kernelwright.agent.tuning.usual_tilings import PRODUCT_TILINGS, usual_configurations
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.tuning.kernel_text.parameters import Role, key_of
 from kernelwright.tools.tuning.kernel_text.reading import read_file
@@ -33,8 +33,8 @@ def test_every_usual_tiling_is_proposed_although_they_are_more_than_a_batch():
     space = read_file(MATMUL).space
     (names,) = [group for group in groups_of(space) if any("BLOCK" in name for name in group)][:1]
     parameters = [p for p in space.parameters if p.name in names]
-    starts = usual(parameters, PrecisionClass.SPLIT)
-    assert len(starts) == len(PRODUCTS) > PROPOSALS_AT_ONCE
+    starts = usual_configurations(parameters, PrecisionClass.SPLIT)
+    assert len(starts) == len(PRODUCT_TILINGS) > PROPOSALS_AT_ONCE
     proposals, proposed = Proposals(space, names, space.start(), PrecisionClass.SPLIT), set()
     for _ in range(4):
         proposed |= {key_of(one) for one in proposals.next({}, PROPOSALS_AT_ONCE)}
@@ -44,5 +44,5 @@ def test_every_usual_tiling_is_proposed_although_they_are_more_than_a_batch():
 def test_the_class_of_any_precision_begins_with_both_kinds():
     space = read_file(MATMUL).space
     precision = next(p.name for p in space.parameters if p.role is Role.PRECISION)
-    starts = usual([p for p in space.parameters if p.role is not Role.CTAS], PrecisionClass.ANY)
+    starts = usual_configurations([p for p in space.parameters if p.role is not Role.CTAS], PrecisionClass.ANY)
     assert {one[precision] for one in starts} == {"tf32", "bf16x3"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.viewing.report.files import run_page, trajectory_page
 from kernelwright.agent.viewing.report.run_report import report_run
 from kernelwright.agent.viewing.report.trajectory_report import report_trajectory
@@ -86,7 +86,7 @@ def verdict(problem, speedup=None):
 @pytest.fixture
 def shown(store):
     """Trajectory 1 of the run `fast`: broken, then 1.5x, then 2.5x; 2 is another sample."""
-    problem, run = find("fused_silu"), store.open_run("fast", {"problems": ["fused_silu", "vector_add"]})
+    problem, run = find_by_name("fused_silu"), store.open_run("fast", {"problems": ["fused_silu", "vector_add"]})
     for sample in range(2):
         row = store.begin(Start(problem=problem, policy="openai:m"), run_id=run.id, sample=sample)
         parent = None

@@ -8,16 +8,16 @@ import pytest
 from kernelwright.agent.cli import main
 from kernelwright.agent.command_line.records.compare import _compared
 from kernelwright.agent.comparison.runs import compare_batches
-from kernelwright.agent.comparison.tables import parting_words, run_tables, tables_markdown, trajectory_tables
-from kernelwright.agent.comparison.trajectories import Kind, compare_trajectories
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.comparison.tables import describe_divergence, run_tables, tables_markdown, trajectory_tables
+from kernelwright.agent.comparison.trajectories import DivergenceKind, compare_trajectories
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.errors import InputError
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Sampling, Usage
 from kernelwright.store.models import Action
 from kernelwright.store.records import Start
 from kernelwright.tools.report import Environment, Failure, Fault, ProfileResult, Report, Rung, Timing
 
-SILU = find("fused_silu")
+SILU = find_by_name("fused_silu")
 
 
 def verdict(speedup=None, fault=None, rung=Rung.COMPILE):
@@ -58,22 +58,22 @@ def part(store, one, other):
 
 def test_the_first_turn_that_differs_is_named_with_how_and_why(store):
     first = trajectory(store, [BROKEN, FAST])
-    assert part(store, first, trajectory(store, [BROKEN, FAST])).kind is Kind.SAME
+    assert part(store, first, trajectory(store, [BROKEN, FAST])).kind is DivergenceKind.SAME
     for turns, kind, turn in [
-        ([BROKEN, ("p2", "A = 3\n", verdict(1.0))], Kind.REPLY, 2),
-        ([BROKEN, ("p2", "A  =  2  # the same\n", verdict(2.0))], Kind.WORDS, 2),
-        ([BROKEN, ("other", "A = 2\n", verdict(2.0))], Kind.PROMPT, 2),
-        ([("p1", "A = 1\n", verdict(fault=Fault.TIMEOUT)), FAST], Kind.VERDICT, 1),
-        ([BROKEN], Kind.GOES_ON, 2),
-        ([BROKEN, ("p2", "A = 2\n", verdict(2.1))], Kind.SAME, None),
+        ([BROKEN, ("p2", "A = 3\n", verdict(1.0))], DivergenceKind.REPLY, 2),
+        ([BROKEN, ("p2", "A  =  2  # the same\n", verdict(2.0))], DivergenceKind.WORDS, 2),
+        ([BROKEN, ("other", "A = 2\n", verdict(2.0))], DivergenceKind.PROMPT, 2),
+        ([("p1", "A = 1\n", verdict(fault=Fault.TIMEOUT)), FAST], DivergenceKind.VERDICT, 1),
+        ([BROKEN], DivergenceKind.GOES_ON, 2),
+        ([BROKEN, ("p2", "A = 2\n", verdict(2.1))], DivergenceKind.SAME, None),
     ]:
         found = part(store, first, trajectory(store, turns))
         assert (found.kind, found.turn) == (kind, turn)
     reseeded = part(store, first, trajectory(store, [("p1", "A = 9\n", BROKEN[2])], seed=8))
     assert reseeded.because == ("seed 7 against 8",)
-    assert "at turn 1: the same prompt, another program (seed 7 against 8)" in parting_words(reseeded)
-    elsewhere = trajectory(store, [BROKEN], problem=find("vector_add"))
-    assert part(store, first, elsewhere).kind is Kind.PROBLEM
+    assert "at turn 1: the same prompt, another program (seed 7 against 8)" in describe_divergence(reseeded)
+    elsewhere = trajectory(store, [BROKEN], problem=find_by_name("vector_add"))
+    assert part(store, first, elsewhere).kind is DivergenceKind.PROBLEM
 
 
 def test_turns_are_aligned_and_what_it_took_is_set_against_the_first(store):
@@ -110,7 +110,7 @@ def test_a_fork_is_aligned_with_the_trajectory_it_came_from(store):
     origin = store.turns(one)[0].candidate_id
     two = trajectory(store, [("p1", "A = 7\n", verdict(fault=Fault.SHAPE))], forked_from=origin)
     found = compare_trajectories(store, [one, two])
-    assert (found.partings[0].kind, found.partings[0].turn) == (Kind.REPLY, 2)
+    assert (found.partings[0].kind, found.partings[0].turn) == (DivergenceKind.REPLY, 2)
     same = trajectory(store, [BROKEN])
     assert (
         trajectory_tables(compare_trajectories(store, [one, same]))[2].rows[0][2]
@@ -122,14 +122,14 @@ def test_a_fork_is_aligned_with_the_trajectory_it_came_from(store):
 @pytest.fixture
 def runs(store):
     """`night` and `day`: fused SiLU parts at turn 2, vector add is the same, row sum is in one of them only."""
-    adding = find("vector_add")
+    adding = find_by_name("vector_add")
     for name, speed in (("night", 2.0), ("day", 3.0)):
         run = store.open_run(name, {})
         for sample in range(2):
             second = ("p2", f"A = {speed}\n", verdict(speed))
             trajectory(store, [BROKEN, second], run_id=run.id, sample=sample)
             trajectory(store, [BROKEN], run_id=run.id, sample=sample, problem=adding)
-    trajectory(store, [BROKEN], run_id=store.open_run("day").id, problem=find("row_sum"))
+    trajectory(store, [BROKEN], run_id=store.open_run("day").id, problem=find_by_name("row_sum"))
     store.open_run("empty")
     return store
 

@@ -5,9 +5,16 @@ import math
 
 import pytest
 
-from kernelwright.agent.viewing.report.figures import by_problem, faster_than, figures, pass_at, rate, total_cost
+from kernelwright.agent.viewing.report.figures import (
+    by_problem,
+    compute_figures,
+    is_faster_than,
+    mean_rate,
+    pass_at,
+    total_cost,
+)
 from kernelwright.agent.viewing.report.files import fast_p_plot
-from kernelwright.agent.viewing.report.pairing import compare_runs, paired, permutation_test, sign_test
+from kernelwright.agent.viewing.report.pairing import compare_paired, compare_runs, permutation_test, sign_test
 from kernelwright.agent.viewing.report.samples import Cost, Sample
 from kernelwright.agent.viewing.report.texts import figure_rows
 
@@ -33,7 +40,7 @@ def test_pass_at_k_is_the_mean_over_every_choice_of_k():
 
 def test_fast_p_is_strict_and_problems_never_attempted_count_as_failed():
     attempts = by_problem([sample("a", speedup=1.0), sample("b", speedup=2.5)], ["a", "b", "c", "d"])
-    found = figures(attempts)
+    found = compute_figures(attempts)
     assert {p: e.value for p, e in found.fast.items()} == {
         0.0: 0.5,
         0.5: 0.5,
@@ -47,7 +54,7 @@ def test_fast_p_is_strict_and_problems_never_attempted_count_as_failed():
 
 
 def test_a_verdict_of_a_cpu_is_correct_but_enters_no_speed():
-    found = figures(by_problem([sample("a", speedup=9.0, judged_on="cpu"), sample("b", speedup=2.0)]))
+    found = compute_figures(by_problem([sample("a", speedup=9.0, judged_on="cpu"), sample("b", speedup=2.0)]))
     assert found.correct.value == 1.0
     assert found.correct_on_cpu_only == 1
     assert found.fast[0.0].value == 0.5
@@ -59,7 +66,7 @@ def test_a_run_that_no_gpu_judged_has_no_fast_p_and_says_why():
     cpu = {"judged_on": "cpu", "options": '{"device": "cpu"}'}
     broken = {"judged_on": "", "options": '{"device": "cpu"}', "correct": False}
     attempts = by_problem([sample("a", correct=True, **cpu), sample("b", **broken)])
-    found = figures(attempts)
+    found = compute_figures(attempts)
     assert (found.fast, found.fast_best, found.median_speedup.value) == ({}, {}, None)
     rows = dict(figure_rows(found))
     assert not any(name.startswith("fast_") or "speedup" in name for name in rows)
@@ -70,7 +77,7 @@ def test_a_run_that_no_gpu_judged_has_no_fast_p_and_says_why():
 
 def test_a_run_with_a_gpu_on_which_nothing_compiled_was_timed_and_has_a_fast_p_of_zero():
     broken = {"judged_on": "", "options": '{"device": "cuda"}', "correct": False}
-    found = figures(by_problem([sample("a", **broken)]))
+    found = compute_figures(by_problem([sample("a", **broken)]))
     assert found.not_timed == ""
     assert dict(figure_rows(found))["fast_1"] == "0 %"
 
@@ -78,20 +85,20 @@ def test_a_run_with_a_gpu_on_which_nothing_compiled_was_timed_and_has_a_fast_p_o
 def test_problems_weigh_the_same_however_many_samples_they_have():
     own = [sample("a", k, speedup=2.0 if k == 0 else None) for k in range(4)]
     attempts = by_problem([*own, sample("b", speedup=3.0)])
-    assert rate(attempts, faster_than(1.0)).value == pytest.approx((0.25 + 1.0) / 2)
-    assert figures(attempts).fast_best[1.0].value == 1.0
-    assert list(figures(attempts).pass_at) == [1], "b has one sample only"
+    assert mean_rate(attempts, is_faster_than(1.0)).value == pytest.approx((0.25 + 1.0) / 2)
+    assert compute_figures(attempts).fast_best[1.0].value == 1.0
+    assert list(compute_figures(attempts).pass_at) == [1], "b has one sample only"
 
 
 def test_degenerate_problems_are_left_out_of_the_second_total():
     attempts = by_problem([sample("a", speedup=2.0, degenerate=("zeros",)), sample("b", correct=False)])
-    found = figures(attempts)
+    found = compute_figures(attempts)
     assert (found.correct.value, found.correct_without_degenerate.value, found.degenerate) == (0.5, 0.0, 1)
 
 
 def test_speedups_are_of_the_fastest_sample_of_each_problem():
     attempts = by_problem([sample("a", 0, speedup=1.0), sample("a", 1, speedup=4.0), sample("b", speedup=1.0)])
-    found = figures(attempts)
+    found = compute_figures(attempts)
     assert found.mean_speedup.value == pytest.approx(2.0)
     assert found.median_speedup.value == pytest.approx(2.5)
 
@@ -99,28 +106,28 @@ def test_speedups_are_of_the_fastest_sample_of_each_problem():
 def test_what_exact_algebra_and_degenerate_problems_gain_is_no_speed_of_the_same_work():
     own = [sample("a", 0, speedup=20.0, algebra=True), sample("a", 1, speedup=2.0)]
     attempts = by_problem([*own, sample("b", speedup=50.0, degenerate=("zeros",)), sample("c", speedup=8.0)])
-    found = figures(attempts)
+    found = compute_figures(attempts)
     assert found.mean_speedup.value == pytest.approx(20.0)
     assert found.mean_speedup_of_same_work.value == pytest.approx(4.0)
     told = dict(figure_rows(found))["geometric mean of the same work"]
     assert told.startswith("4x")
     assert told.endswith(", 1 degenerate problems and 1 by exact algebra left out")
-    plain = figures(by_problem([sample("c", speedup=8.0)]))
+    plain = compute_figures(by_problem([sample("c", speedup=8.0)]))
     assert "geometric mean of the same work" not in dict(figure_rows(plain))
 
 
 def test_the_bootstrap_is_the_same_every_time_and_close_to_the_normal_interval():
     attempts = by_problem([sample(str(k), speedup=2.0 if k % 2 else None) for k in range(200)])
-    one, other = figures(attempts), figures(attempts)
+    one, other = compute_figures(attempts), compute_figures(attempts)
     assert one == other
     half = 1.96 * math.sqrt(0.25 / 200)
     assert one.correct.low == pytest.approx(0.5 - half, abs=0.01)
     assert one.correct.high == pytest.approx(0.5 + half, abs=0.01)
-    assert figures(by_problem([sample("a", speedup=2.0)])).correct.low is None, "one problem has no interval"
+    assert compute_figures(by_problem([sample("a", speedup=2.0)])).correct.low is None, "one problem has no interval"
 
 
 def test_nothing_at_all_gives_no_figure_instead_of_a_number():
-    found = figures({})
+    found = compute_figures({})
     assert found.correct.value is None
     assert found.mean_speedup.value is None
     assert found.pass_at == {}
@@ -157,4 +164,4 @@ def test_two_runs_are_compared_on_the_problems_that_both_have():
     assert (faster.wins, faster.losses) == (2, 0)
     assert speed.problems == 1
     assert speed.difference == pytest.approx(math.log(2))
-    assert paired("nothing", [], []).sign_p is None
+    assert compare_paired("nothing", [], []).sign_p is None

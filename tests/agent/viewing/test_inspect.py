@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from kernelwright.agent.cli import main
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.viewing.viewer.app import Viewer
 from kernelwright.agent.viewing.viewer.dialogs import Choose, Help, LineDialog
 from kernelwright.agent.viewing.viewer.filtering import parse_filter
@@ -71,7 +71,7 @@ def turn(store, trajectory, action, parent, source, report, reply=None):
 
 def fill(store, finished=True):
     """Trajectory 1: five turns that branch at the third. 2: a reply without code. 3: asked, not answered."""
-    silu, adding = find("fused_silu"), find("vector_add")
+    silu, adding = find_by_name("fused_silu"), find_by_name("vector_add")
     run = store.open_run("night")
     one = store.begin(Start(problem=silu, policy="openai:m", options={"targets": ["sm_90"]}), run_id=run.id)
     sources = [SILU.replace("import triton\n", f"import triton\n\nNUMBER = {number}\n", 1) for number in range(5)]
@@ -85,7 +85,7 @@ def fill(store, finished=True):
     two = store.begin(Start(problem=adding, policy="embedded"))
     turn(store, two, Action.DRAFT, None, None, broken(adding, Fault.NO_CODE, Rung.SOURCE), reply="I would rather not.")
     store.finish(two.id, "turns")
-    three = store.begin(Start(problem=find("row_sum"), policy="embedded"))
+    three = store.begin(Start(problem=find_by_name("row_sum"), policy="embedded"))
     store.draft(three.id, Request(messages=(Message(role=Role.USER, content="sum"),)), action=Action.DRAFT)
 
 
@@ -370,14 +370,14 @@ def test_it_reads_again_and_follows_while_a_batch_writes(drive, tmp_path):
             await press(pilot, "dollar_sign", "r")
             assert "nothing new" in line(viewer)
             row = writer.trajectory(1)
-            turn(writer, row, Action.REFINE, 5, SILU + "# new\n", fast(find("fused_silu"), 3.0))
+            turn(writer, row, Action.REFINE, 5, SILU + "# new\n", fast(find_by_name("fused_silu"), 3.0))
             await press(pilot, "r")
             assert viewer.position.entry.candidate.turn == 5, "from the last turn to the new last one"
             assert "correct 3x *" in tree(viewer)
             await press(pilot, "F")
             assert viewer.position.trail.row.id == 3
-            four = writer.begin(Start(problem=find("matmul"), policy="embedded"))
-            turn(writer, four, Action.DRAFT, None, SILU, broken(find("matmul"), Fault.SHAPE))
+            four = writer.begin(Start(problem=find_by_name("matmul"), policy="embedded"))
+            turn(writer, four, Action.DRAFT, None, SILU, broken(find_by_name("matmul"), Fault.SHAPE))
             viewer._look()
             await pilot.pause()
             assert viewer.position.trail.row.id == 4
@@ -540,7 +540,7 @@ def test_a_run_that_was_killed_is_not_said_to_be_running(tmp_path, agent):
     def said():
         return agent("--db", tmp_path / "runs.db").stdout.splitlines()[1].rstrip().split("  ")[-1]
 
-    start = Start(problem=find("fused_silu"), policy="embedded")
+    start = Start(problem=find_by_name("fused_silu"), policy="embedded")
     with Store.open(tmp_path / "runs.db") as store:
         trajectory = store.begin(start)
         assert said() == "running"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.viewing.report.files import run_page, trajectory_page
 from kernelwright.agent.viewing.report.run_report import report_run
-from kernelwright.agent.viewing.report.texts import COLUMNS, csv_text, markdown
+from kernelwright.agent.viewing.report.texts import COLUMNS, csv_text, write_markdown
 from kernelwright.agent.viewing.report.trajectory_report import diff_lines, report_trajectory
 from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK
@@ -110,8 +110,8 @@ def fast(store):
     """Two policies on a GPU; the second one is slower."""
     run = store.open_run("fast", {"problems": ["fused_silu", "vector_add", "row_sum"]})
     for name, speeds in [("fused_silu", [1.0, 3.0]), ("vector_add", [0.5])]:
-        answered(store, run.id, find(name), "openai:m", speeds)
-        answered(store, run.id, find(name), "embedded", [0.4])
+        answered(store, run.id, find_by_name(name), "openai:m", speeds)
+        answered(store, run.id, find_by_name(name), "embedded", [0.4])
     return store
 
 
@@ -143,8 +143,8 @@ def test_the_page_of_a_trajectory_shows_prompts_diffs_and_verdicts_and_runs_noth
 
 def test_a_candidate_that_says_that_it_is_exact_algebra_is_no_speed_of_the_same_work(store):
     run = store.open_run("algebra", {"problems": ["fused_silu", "vector_add"]})
-    answered(store, run.id, find("fused_silu"), "embedded", [2.0])
-    answered(store, run.id, find("vector_add"), "embedded", [32.0], head=f"{ALGEBRA_MARK}\n")
+    answered(store, run.id, find_by_name("fused_silu"), "embedded", [2.0])
+    answered(store, run.id, find_by_name("vector_add"), "embedded", [32.0], head=f"{ALGEBRA_MARK}\n")
     (group,) = report_run(store, "algebra").groups
     assert group.figures.by_algebra == 1
     assert group.figures.mean_speedup.value == pytest.approx(8.0)
@@ -169,7 +169,7 @@ def test_speeds_of_a_gpu_make_curves_a_roofline_and_a_paired_test(fast):
 
 
 def test_a_trajectory_without_speeds_says_why_it_has_no_plot(store):
-    problem = find("fused_silu")
+    problem = find_by_name("fused_silu")
     base = Report(problem=problem.name, problem_hash=problem.hash, candidate_hash="c", rung=Rung.INTERPRETED)
     pages = []
     for report in (base.with_(correct=True, judged_on="cpu"), base, None):
@@ -196,17 +196,17 @@ def test_markdown_csv_and_json_say_the_same(fast):
         ("row_sum", ""),
     ]
     assert rows[2]["fault"] == "never attempted"
-    text = markdown(report)
+    text = write_markdown(report)
     assert "| fast_1 | 33.3 %" in text
     assert json.loads(report.model_dump_json())["groups"][0]["figures"]["problems"] == 3
 
 
 def test_names_cannot_break_a_table_or_become_a_formula(store):
     run = store.open_run("odd")
-    problem = find("fused_silu").model_copy(update={"name": "=HYPERLINK(1)|<b>"})
+    problem = find_by_name("fused_silu").model_copy(update={"name": "=HYPERLINK(1)|<b>"})
     answered(store, run.id, problem, "=policy|", [2.0])
     report = report_run(store, "odd")
-    assert "=HYPERLINK(1)\\|&lt;b>" in markdown(report)
+    assert "=HYPERLINK(1)\\|&lt;b>" in write_markdown(report)
     [row] = csv.DictReader(io.StringIO(csv_text(report)))
     assert row["problem"].startswith("'=")
     assert "<b>" not in run_page(report)

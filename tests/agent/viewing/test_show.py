@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kernelwright.agent.viewing.show.words import interval, milliseconds, percent, rate, size, times
+from kernelwright.agent.viewing.show.words import (
+    format_bytes,
+    format_interval,
+    format_milliseconds,
+    format_percent,
+    format_rate,
+    format_ratio,
+)
 from kernelwright.agent.viewing.verdicts.measurements import matrix_view
 from kernelwright.agent.viewing.verdicts.verdict import headline, ladder, report_view
 from kernelwright.tools.report import (
@@ -357,18 +364,18 @@ def test_a_report_survives_a_narrow_terminal():
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
-        (milliseconds(0.0312), "31.2 us"),
-        (milliseconds(1.2044), "1.204 ms"),
-        (milliseconds(2100.0), "2.1 s"),
-        (milliseconds(None), "-"),
-        (percent(0.5), "50 %"),
-        (times(12.345), "12.3x"),
-        (times(math.inf), "infx"),
-        (size(0), "0 B"),
-        (size(3 * 2**30), "3 GiB"),
-        (rate(4.8e12, "B"), "4.8 TB/s"),
-        (rate(900.0, "B"), "900 B/s"),
-        (interval(timing(2.0)), "2 ms (1.98 ms to 2.02 ms, 95 %, 250 calls)"),
+        (format_milliseconds(0.0312), "31.2 us"),
+        (format_milliseconds(1.2044), "1.204 ms"),
+        (format_milliseconds(2100.0), "2.1 s"),
+        (format_milliseconds(None), "-"),
+        (format_percent(0.5), "50 %"),
+        (format_ratio(12.345), "12.3x"),
+        (format_ratio(math.inf), "infx"),
+        (format_bytes(0), "0 B"),
+        (format_bytes(3 * 2**30), "3 GiB"),
+        (format_rate(4.8e12, "B"), "4.8 TB/s"),
+        (format_rate(900.0, "B"), "900 B/s"),
+        (format_interval(timing(2.0)), "2 ms (1.98 ms to 2.02 ms, 95 %, 250 calls)"),
     ],
 )
 def test_numbers_are_said_as_people_say_them(said, meant):

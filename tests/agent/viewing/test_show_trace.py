@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.agent.viewing.verdicts.host_trace import trace_host_code
 from kernelwright.agent.viewing.verdicts.trace import CandidateTrace, TracedSize, trace_view
 from kernelwright.agent.viewing.verdicts.trace_tensors import Tensors
@@ -200,7 +200,7 @@ def test_what_makes_no_sense_has_no_shape():
 
 def test_the_real_tracer_gives_the_problems_own_size_and_the_one_that_is_judged_on_a_cpu():
     source = (KERNELS / "good/linear_gelu.py").read_text()
-    found = trace_host_code(find("linear_gelu"), source, "sm_90", "cpu")
+    found = trace_host_code(find_by_name("linear_gelu"), source, "sm_90", "cpu")
     own, small = found.at
     assert not own.sizes
     assert small.sizes
@@ -219,7 +219,7 @@ def test_the_real_tracer_gives_the_problems_own_size_and_the_one_that_is_judged_
 def test_the_real_tracer_shows_why_a_candidate_is_a_fallback_and_where():
     source = (KERNELS / "bad/fallback_torch_does_the_work.py").read_text()
     problem = source.splitlines()[0].removeprefix("# problem:").strip()
-    found = trace_host_code(find(problem), source, "sm_90", "cpu")
+    found = trace_host_code(find_by_name(problem), source, "sm_90", "cpu")
     from kernelwright.tools.judging.own_work import kind_of as real_kind
 
     console = Console(width=200, color_system=None, force_terminal=False)

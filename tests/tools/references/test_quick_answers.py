@@ -108,11 +108,11 @@ def test_numbers_that_torch_refuses_are_left_to_it(name: str, numbers: tuple[flo
 IMPORTS = """
 import sys
 import torch
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.references.input_spec import input_spec
 
 for name in sys.argv[1:]:
-    assert input_spec(find(name)).tensors == "meta"
+    assert input_spec(find_by_name(name)).tensors == "meta"
 print("torch._dynamo" in sys.modules)
 """
 

@@ -283,7 +283,7 @@ def test_a_start_that_is_interrupted_leaves_no_folder(tmp_path, monkeypatch):
 
 
 INTERRUPTED_CLOSE = """
-from kernelwright.agent.errors import leave
+from kernelwright.agent.errors import end_process
 from kernelwright.tools.pipeline import Evaluator
 from kernelwright.tools.sandbox.process import Process
 
@@ -297,7 +297,7 @@ Process.gone = interrupted
 try:
     evaluator.close()
 except KeyboardInterrupt:
-    leave(130)
+    end_process(130)
 """
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.problems.finding import catalogue, find
+from kernelwright.agent.problems.finding import catalogue, find_by_name
 from kernelwright.tools.problem import Problem, ProblemError, module_integers, with_integers
 from kernelwright.tools.references.dry_run import run_once, weigh
 from kernelwright.tools.sizing.learning import learn_structure
@@ -179,13 +179,13 @@ def test_sizes_of_problems_whose_numbers_are_bound_run_with_data(name: str):
 
 
 def test_a_draw_is_repeated_by_its_seed_and_differs_from_that_of_another():
-    problem = find("matmul")
+    problem = find_by_name("matmul")
     assert drawn(problem, 7) == drawn(problem, 7)
     assert drawn(problem, 7).sizes != drawn(problem, 8).sizes
 
 
 def test_another_process_draws_the_same():
-    problem, code = find("conv1d"), ("from tests.tools.sizing.test_size_draws import drawn, find; "
+    problem, code = find_by_name("conv1d"), ("from tests.tools.sizing.test_size_draws import drawn, find; "
         "print(drawn(find('conv1d'), 5))")  # fmt: skip
     text = code.replace("tests.tools.sizing.test_size_draws", "test_size_draws")
     path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]; "
@@ -195,7 +195,7 @@ def test_another_process_draws_the_same():
 
 @pytest.mark.parametrize("name", ["fused_softmax", "matmul", "layer_norm", "linear_gelu"])
 def test_blocks_are_straddled_and_passed(name: str):
-    problem = find(name.replace("_", " "))
+    problem = find_by_name(name.replace("_", " "))
     structure = learn_structure(problem, shrink(problem).sizes)
     numbers = [{n for seed in range(3) for n in values(drawn(problem, seed, blocks=[64]),
         d.name)} for d in structure.dimensions]  # fmt: skip
@@ -207,7 +207,7 @@ def test_blocks_are_straddled_and_passed(name: str):
 
 def test_the_first_size_is_beyond_a_block_in_every_dimension():
     for name in ("matmul", "fused_softmax", "batched_matmul"):
-        problem = find(name.replace("_", " "))
+        problem = find_by_name(name.replace("_", " "))
         structure = learn_structure(problem, shrink(problem).sizes)
         for seed in range(4):
             first = drawn(problem, seed, blocks=[32]).sizes[0].sizes
@@ -215,17 +215,17 @@ def test_the_first_size_is_beyond_a_block_in_every_dimension():
 
 
 def test_extents_of_one_size_differ_so_that_a_transposition_shows():
-    found = drawn(find("matmul"), 3)
+    found = drawn(find_by_name("matmul"), 3)
     assert all(len({d.sizes[n] for n in "mkn"}) == 3 for d in found.sizes)
 
 
 def test_the_number_that_is_written_in_the_problem_is_drawn_where_there_is_room():
     for seed in range(6):
-        assert 4096 in values(drawn(find("fused softmax"), seed, blocks=[64, 4096]), "columns")
+        assert 4096 in values(drawn(find_by_name("fused softmax"), seed, blocks=[64, 4096]), "columns")
 
 
 def test_thousands_of_numbers_do_not_slow_a_draw_or_push_out_powers_of_two():
-    problem = find("fused softmax")
+    problem = find_by_name("fused softmax")
     started = time.process_time()
     found = draw_sizes(problem, {}, [128, *range(1001, 90_001, 3), -5, 0, 1 << 60], 1, 8, CPU_BUDGET)
     assert time.process_time() - started < 2
@@ -280,7 +280,7 @@ def test_a_problem_without_a_free_size_gives_none_and_says_why(name: str):
 
 
 def test_weights_change_with_the_sizes_on_a_gpu_too():
-    problem = find("linear gelu")
+    problem = find_by_name("linear gelu")
     found = draw_sizes(problem, {}, [128], 1, 8, GPU_BUDGET)
     assert len(set(values(found, "in_features"))) > 4
     for size in found.sizes:
@@ -288,21 +288,21 @@ def test_weights_change_with_the_sizes_on_a_gpu_too():
 
 
 def test_sizes_stay_near_the_smallest_where_the_budget_is_too_small_and_the_note_says_so():
-    problem = find("matmul")
+    problem = find_by_name("matmul")
     found = draw_sizes(problem, shrink(problem).sizes, BLOCKS, 1, 8, Budget(elements=20, operations=20))
     assert found.sizes
     assert "the smallest sizes that the reference takes are over the budget" in found.notes
 
 
 def test_fewer_sizes_than_asked_for_are_noted():
-    problem = find("vector add")
+    problem = find_by_name("vector add")
     found = draw_sizes(problem, shrink(problem).sizes, [], 1, 8, Budget(elements=15, operations=100))
     assert 0 < len(found.sizes) < 8
     assert any("of 8 sizes: no more distinct ones within the budget" in note for note in found.notes)
 
 
 def test_sizes_that_must_be_come_first_and_count():
-    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + SHAPES})
+    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + SHAPES})
     must = author_sizes(problem).sizes
     found = draw_sizes(problem, shrink(problem).sizes, BLOCKS, 1, 4, CPU_BUDGET, must=must)
     assert found.sizes[:2] == must
@@ -314,7 +314,7 @@ SHAPES = '\nshapes = [{"rows": 5, "columns": 7}, {"columns": 300}]\n'
 
 
 def test_an_author_s_shapes_are_read_from_the_problem():
-    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + SHAPES})
+    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + SHAPES})
     found = author_sizes(problem, {"rows": 3, "columns": 4})
     assert [d.sizes for d in found.sizes] == [{"rows": 5, "columns": 7}, {"rows": 3, "columns": 300}]
     assert run_once(found.sizes[0].applied(problem))[0].shape == (5, 7)
@@ -323,7 +323,7 @@ def test_an_author_s_shapes_are_read_from_the_problem():
 
 def test_an_author_s_other_inputs_replace_get_inputs():
     text = "\ndef get_inputs_odd():\n    return [torch.randn(3, 7)]\n"
-    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + text})
+    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + text})
     (found,) = author_sizes(problem).sizes
     assert found.inputs == "get_inputs_odd"
     assert run_once(found.applied(problem))[0].shape == (3, 7)
@@ -331,7 +331,7 @@ def test_an_author_s_other_inputs_replace_get_inputs():
 
 def test_an_author_s_shape_beyond_the_budget_is_left_out_and_noted():
     text = '\nshapes = [{"rows": 5, "columns": 7}, {"rows": 9000, "columns": 9000}]\n'
-    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + text})
+    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + text})
     found = author_sizes(problem, budget=CPU_BUDGET)
     assert len(found.sizes) == 1
     assert found.notes == ("the author's shape 2 is too large here",)
@@ -339,7 +339,7 @@ def test_an_author_s_shape_beyond_the_budget_is_left_out_and_noted():
 
 def test_a_shape_that_names_nothing_of_the_reference_is_one_line_that_says_what_there_is():
     text = '\nshapes = [{"rows": 5, "colunms": 7}]\n'
-    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + text})
+    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + text})
     with pytest.raises(
         ProblemError, match=r"shapes names colunms, which is no number of the reference: it has columns, rows"
     ):
@@ -348,12 +348,12 @@ def test_a_shape_that_names_nothing_of_the_reference_is_one_line_that_says_what_
 
 def test_a_list_that_means_something_else_is_left_alone():
     text = '\nshapes = [{"name": "a"}, (3, 4)]\nSHAPES = [{"depth": 3}]\n'
-    problem = find("fused softmax").model_copy(update={"source": find("fused softmax").source + text})
+    problem = find_by_name("fused softmax").model_copy(update={"source": find_by_name("fused softmax").source + text})
     assert author_sizes(problem) == DrawnSizes(sizes=())
 
 
 def test_sizes_that_reach_take_written_values_and_cross_thresholds():
-    problem = find("fused softmax")
+    problem = find_by_name("fused softmax")
     found = sizes_that_reach(problem, shrink(problem).sizes, [2000, 100_000],
         Budget(elements=1 << 19, operations=1 << 24))  # fmt: skip
     assert found.sizes[0].sizes["columns"] == 4096, "the first is as near to the full size as there is room"
@@ -373,7 +373,7 @@ def test_a_problem_without_a_free_size_reaches_nothing_and_says_so():
 
 @pytest.mark.parametrize("name", ["matmul", "attention", "group_norm", "conv1d", "linear_gelu"])
 def test_what_a_choice_weighs_is_estimated_well(name: str):
-    problem = find(name.replace("_", " "))
+    problem = find_by_name(name.replace("_", " "))
     structure = learn_structure(problem, shrink(problem).sizes)
     for factor in (1, 2, 3):
         multipliers = [factor * d.base + factor - 1 for d in structure.dimensions]
@@ -385,13 +385,13 @@ def test_what_a_choice_weighs_is_estimated_well(name: str):
 
 
 def test_a_resized_problem_is_its_syntax_tree_with_other_numbers_as_text():
-    for problem in (find("attention"), HEADS, BIAS):
+    for problem in (find_by_name("attention"), HEADS, BIAS):
         for size in drawn(problem).sizes:
             assert problem.with_sizes(size.sizes).source == with_integers(problem.source, size.sizes)
 
 
 def test_learning_is_quick_and_a_further_draw_takes_milliseconds():
-    problem = find("row sum")
+    problem = find_by_name("row sum")
     base = shrink(problem).sizes
     drawn(problem, 100)
     started = time.process_time()

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 import torch
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import DryRunFailed, run_once, weigh
 from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, MOST_OPERATIONS
@@ -149,7 +149,7 @@ def test_the_same_problem_always_gets_the_same_sizes():
 
 
 def test_a_reference_with_its_own_cpu_sizes_keeps_them():
-    problem = find("fused softmax")
+    problem = find_by_name("fused softmax")
     assert shrink(problem).sizes == problem.cpu_sizes
     assert shrink(problem).how is How.OWN
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.tuning.compile_scores import score
 from kernelwright.tools.tuning.instruction_counts import count_instructions
@@ -19,7 +19,7 @@ MATMUL = (Path(__file__).parents[2] / "kernels" / "good" / "matmul.py").read_tex
 
 @pytest.fixture(scope="module")
 def scored(front, tracing):
-    file, problem = read_file(MATMUL), find("matmul")
+    file, problem = read_file(MATMUL), find_by_name("matmul")
 
     def of(**values):
         text = rewrite(file.source, file.space, {f"matmul_kernel.{name}": value for name, value in values.items()})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.agent.problems.finding import find
+from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.tuning.following import follow
 from kernelwright.tools.tuning.kernel_text.parameters import Role
 from kernelwright.tools.tuning.kernel_text.reading import read_file
@@ -14,7 +14,7 @@ GOOD = Path(__file__).parents[2] / "kernels" / "good"
 
 def followed(tracing, name, change=lambda text: text):
     text = change((GOOD / f"{name}.py").read_text(encoding="utf-8"))
-    return follow(read_file(text), tracing(find(name.replace("_", " "))))
+    return follow(read_file(text), tracing(find_by_name(name.replace("_", " "))))
 
 
 def test_all_parameters_of_a_matmul_reach_the_launch_and_its_grid_follows(tracing):
@@ -57,7 +57,7 @@ def test_a_changed_value_is_what_the_tracer_sees_launched(tracing, name):
     from kernelwright.tools.tuning.launched import launches_at
 
     text = (GOOD / f"{name}.py").read_text(encoding="utf-8")
-    file, problem = read_file(text), find(name.replace("_", " "))
+    file, problem = read_file(text), find_by_name(name.replace("_", " "))
     found = follow(file, tracing(problem))
     for parameter in (p for p in found.space.parameters if p.role is Role.TILE and not p.capped):
         value = next(v for v in parameter.values if v != parameter.start)

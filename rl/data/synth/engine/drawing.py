@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from kernelwright.rl.data.rows import Split
 from kernelwright.rl.data.synth.engine.program import Program
 from kernelwright.rl.data.synth.engine.sketch import NameTaken, Sketch
-from kernelwright.rl.data.synth.engine.splits import HELD_OUT_FAMILIES, TRAINING_DEPTH, asked_alone, split_of
+from kernelwright.rl.data.synth.engine.splits import (
+    HELD_OUT_FAMILIES,
+    TRAINING_DEPTH,
+    is_single_benchmark_operation,
+    split_of,
+)
 from kernelwright.rl.data.synth.families.attention import attention
 from kernelwright.rl.data.synth.families.column_norms import column_norm_program
 from kernelwright.rl.data.synth.families.conv import convolution
@@ -63,11 +68,11 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-TRAINED_MORE = {"convolution": 1.5, "pooling": 1.4, "losses": 1.5}
+TRAINING_WEIGHTS = {"convolution": 1.5, "pooling": 1.4, "losses": 1.5}
 """What a policy gets wrong most is drawn more often for its training; held-out problems stay what they were."""
 
 
-def draw(seed: str, split: Split) -> Program | None:
+def draw_program(seed: str, split: Split) -> Program | None:
     """The program of this seed, None where it is of another split, a benchmark's, or cannot be.
 
     The same text gives the same program everywhere.
@@ -79,7 +84,7 @@ def draw(seed: str, split: Split) -> Program | None:
         program = family.make(Sketch(rng, wild=split is Split.TRAIN), depth)
     except NameTaken:
         return None
-    if asked_alone(program.ops):
+    if is_single_benchmark_operation(program.ops):
         return None
     return program if split_of(program.family, program.ops) is split else None
 
@@ -89,7 +94,7 @@ def _family(rng: random.Random, split: Split) -> Family:
     pool = [f for f in FAMILIES if (f.name in HELD_OUT_FAMILIES) is held]
     if split is Split.HELD_OUT_DEPTH:
         pool = [f for f in pool if f.deepest > TRAINING_DEPTH]
-    more = TRAINED_MORE if split is Split.TRAIN else {}
+    more = TRAINING_WEIGHTS if split is Split.TRAIN else {}
     return rng.choices(pool, [f.weight * more.get(f.name, 1.0) for f in pool])[0]
 
 

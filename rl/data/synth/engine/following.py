@@ -13,7 +13,7 @@ from kernelwright.rl.data.synth.families.windows import pool_current
 
 IMAGE = {"pool": 2.0, "reduce": 2.0, "softmax": 1.5, "norm": 0.7, "image norm": 3.0}
 ROWS = {"reduce": 2.0, "softmax": 1.5, "norm": 1.5, "image norm": 1.2, "column norm": 1.2}
-LATE = {"pool": 1, "reduce": 2}
+LAST_KINDS = {"pool": 1, "reduce": 2}
 """A norm of an image needs more than one pixel, and what is reduced has no axes to go on with."""
 SECOND_PART_SHARE = 0.45
 THIRD_PART_SHARE = 0.35
@@ -31,7 +31,7 @@ def draw_parts(sketch: Sketch, depth: int) -> list[int]:
     return parts
 
 
-def follow(sketch: Sketch, axes: int, parts: list[int]) -> None:
+def append_parts(sketch: Sketch, axes: int, parts: list[int]) -> None:
     """One kernel for each of `parts`. axes: of the current tensor behind its channels; 0: rows of a matrix."""
     left = dict(IMAGE if axes else ROWS)
     kinds: list[str] = []
@@ -39,7 +39,7 @@ def follow(sketch: Sketch, axes: int, parts: list[int]) -> None:
         kind = sketch.rng.choices(list(left), list(left.values()))[0]
         kinds.append(kind)
         left.pop(kind)
-    for kind, depth in zip(sorted(kinds, key=lambda kind: LATE.get(kind, 0)), parts, strict=True):
+    for kind, depth in zip(sorted(kinds, key=lambda kind: LAST_KINDS.get(kind, 0)), parts, strict=True):
         _one(sketch, kind, axes, depth)
 
 

@@ -49,7 +49,7 @@ class Launch:
         return tuple(name for name in self.constants if name != "num_warps")
 
 
-def launched(sketch: Sketch) -> tuple[list[str], list[str]]:
+def write_launches(sketch: Sketch) -> tuple[list[str], list[str]]:
     """The kernels and the host's lines, in the style that this program has."""
     kernels, host, rng = list(sketch.kernels), list(sketch.host), sketch.style
     style = rng.choices((None, _meta_grids, _tuned), (1 - META - TUNED, META, TUNED))[0]

@@ -123,7 +123,7 @@ MISTAKES: tuple[Mistake, ...] = (
 )  # fmt: skip
 
 
-def broken(text: str, rng: random.Random, n: int) -> list[tuple[str, str]]:
+def make_mistakes(text: str, rng: random.Random, n: int) -> list[tuple[str, str]]:
     """Up to `n` versions with one mistake each: its name, and the text. No two alike, none as it was."""
     found: dict[str, str] = {}
     fitting = [m for m in MISTAKES if re.search(m.place, text)]

@@ -50,7 +50,7 @@ SYLLABLES = ("ba", "ko", "ri", "tu", "ve", "lo", "sha", "ne", "mi", "qu", "zo", 
     "th", "y", "os")  # fmt: skip
 
 
-def renamed(sketch: Sketch, reference: str, candidate: str) -> tuple[str, str]:
+def rename_identifiers(sketch: Sketch, reference: str, candidate: str) -> tuple[str, str]:
     """Both texts under other names, or as they are: the model's arguments, its layers and parameters, the sizes, at
     times the inputs.
     """

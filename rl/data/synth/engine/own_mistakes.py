@@ -39,7 +39,7 @@ class MistakesRequest(Value):
     """Problems that the policy is asked about together, while the drafts of those before are judged."""
 
 
-class Harvest(Value):
+class MistakesProgress(Value):
     """What has come of it so far."""
 
     problems: int = 0
@@ -59,10 +59,10 @@ class JudgedDrafts(Value):
     faults: tuple[str, ...] = ()
 
 
-def harvest(
+def collect_mistakes(
     policy: Policy, wanted: MistakesRequest, n: int, folder: Path, workers: int, say: Callable[[str], None],
     forbidden: frozenset[str] | None = None,
-) -> Harvest:  # fmt: skip
+) -> MistakesProgress:  # fmt: skip
     """Until `n` repairs are written to `folder`, which has to be new.
 
     forbidden: dataflow graphs that are not asked about; None: every known benchmark's.
@@ -70,7 +70,7 @@ def harvest(
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty: choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
-    start, found = time.monotonic(), Harvest()
+    start, found = time.monotonic(), MistakesProgress()
     with evaluating(workers) as pool:
         for judged in _judged(pool, policy, wanted, forbidden):
             rows = [row for one in judged for row in one.rows][: n - found.repairs]
@@ -94,13 +94,13 @@ def _judged(
     source, waiting = stream(wanted.split, wanted.seed, forbidden), deque[list[Future[JudgedDrafts]]]()
     while True:
         tasks = list(islice(source, wanted.at_once))
-        drafts = drafted(policy, wanted, tasks)
-        waiting.append([pool.submit(judge, *pair, wanted.target) for pair in zip(tasks, drafts, strict=True)])
+        drafts = draft_tasks(policy, wanted, tasks)
+        waiting.append([pool.submit(judge_drafts, *pair, wanted.target) for pair in zip(tasks, drafts, strict=True)])
         if len(waiting) > 1:
             yield [future.result() for future in waiting.popleft()]
 
 
-def drafted(policy: Policy, wanted: MistakesRequest, tasks: list[Task]) -> list[list[str]]:
+def draft_tasks(policy: Policy, wanted: MistakesRequest, tasks: list[Task]) -> list[list[str]]:
     """The different drafts of each problem; a reply without code is none."""
     from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import Request, Sampling
@@ -121,7 +121,7 @@ def drafted(policy: Policy, wanted: MistakesRequest, tasks: list[Task]) -> list[
     return [list(dict.fromkeys(code for code in group if code)) for group in grouped]
 
 
-def judge(task: Task, drafts: list[str], target: str) -> JudgedDrafts:
+def judge_drafts(task: Task, drafts: list[str], target: str) -> JudgedDrafts:
     """In a process of `rl.data.worker`. A problem whose own answer the tools refuse gives nothing."""
     asked, rows, faults = options(target), [], []
     for code in drafts:
@@ -135,7 +135,7 @@ def judge(task: Task, drafts: list[str], target: str) -> JudgedDrafts:
     return JudgedDrafts(drafts=len(drafts), rows=tuple(rows), faults=tuple(faults))
 
 
-def _counted(found: Harvest, judged: list[JudgedDrafts], repairs: int) -> Harvest:
+def _counted(found: MistakesProgress, judged: list[JudgedDrafts], repairs: int) -> MistakesProgress:
     drafts, wrong = sum(one.drafts for one in judged), sum(len(one.faults) for one in judged)
     faults = Counter(found.faults) + Counter(fault for one in judged for fault in one.faults)
     return found.with_(

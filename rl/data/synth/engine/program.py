@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kernelwright.rl.data.synth.engine.launching import launched
-from kernelwright.rl.data.synth.engine.naming import renamed
+from kernelwright.rl.data.synth.engine.launching import write_launches
+from kernelwright.rl.data.synth.engine.naming import rename_identifiers
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
@@ -26,10 +26,10 @@ class Program:
         return len(self.ops)
 
 
-def finished(sketch: Sketch, returns: str = "x") -> Program:
+def finish_program(sketch: Sketch, returns: str = "x") -> Program:
     """Writes a sketch out."""
     name = "_".join(sketch.ops) or sketch.family
-    reference, candidate = renamed(sketch, _reference(sketch, returns), _candidate(sketch))
+    reference, candidate = rename_identifiers(sketch, _reference(sketch, returns), _candidate(sketch))
     return Program(name, sketch.family, reference, candidate, tuple(sketch.ops))
 
 
@@ -154,7 +154,7 @@ def _given(sketch: Sketch) -> list[tuple[str, str]]:
 
 
 def _candidate(sketch: Sketch) -> str:
-    kernels, host = launched(sketch)
+    kernels, host = write_launches(sketch)
     body = "\n\n\n".join([*kernels, _model_new(sketch, host)])
     head = ["import torch", "import torch.nn as nn", "import triton", "import triton.language as tl"]
     if "libdevice." in body:

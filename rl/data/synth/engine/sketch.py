@@ -20,7 +20,7 @@ class NameTaken(Exception):
 
 @dataclass
 class Sketch:
-    """Filled by the families, written out by `program.finished`. Everything in it follows from `rng`."""
+    """Filled by the families, written out by `program.finish_program`. Everything in it follows from `rng`."""
 
     rng: random.Random
     stages: int = 1

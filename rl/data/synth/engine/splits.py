@@ -17,7 +17,7 @@ TRAINING_DEPTH = 5
 HELD_OUT_ONE_IN = 11
 """Of all pairs of neighbouring operations, this one is held out."""
 
-ASKED_ALONE = re.compile(
+BENCHMARK_OPERATIONS = re.compile(
     r"matmul(_\w+)?|bmm(_\w+)?|matvec\w*|diagonal_matmul|softmax|log_softmax"
     r"|(block_)?(layer|group|instance|batch|rms)_norm|frobenius_norm|(plane|whole)_(mean|sum|max|min)|l[12]_normalise"
     r"|(reverse_|masked_)?cumsum|cumprod|(max|avg)_pool\dd|\w+_conv\dd|attention"
@@ -26,14 +26,16 @@ ASKED_ALONE = re.compile(
 """What a benchmark asks for with nothing round it: never a whole problem here. Compositions teach it."""
 
 
-def asked_alone(ops: tuple[str, ...]) -> bool:
+def is_single_benchmark_operation(ops: tuple[str, ...]) -> bool:
     """Whether a chain is one operation that a benchmark's problem is, as far as names tell.
 
     `rl data clean` holds the graphs themselves against them.
     """
     if len(ops) == 2 and ops[1] in ("triu", "tril"):
         return True
-    return len(ops) == 1 and (ASKED_ALONE.fullmatch(ops[0]) is not None or (ops[0] in ALL and ALL[ops[0]].plain))
+    return len(ops) == 1 and (
+        BENCHMARK_OPERATIONS.fullmatch(ops[0]) is not None or (ops[0] in ALL and ALL[ops[0]].plain)
+    )
 
 
 def split_of(family: str, ops: tuple[str, ...]) -> Split:
@@ -42,12 +44,12 @@ def split_of(family: str, ops: tuple[str, ...]) -> Split:
         return Split.HELD_OUT_FAMILY
     if len(ops) > TRAINING_DEPTH:
         return Split.HELD_OUT_DEPTH
-    if any(held_out(a, b) for a, b in pairwise(ops)):
+    if any(is_held_out_pair(a, b) for a, b in pairwise(ops)):
         return Split.HELD_OUT_COMPOSITION
     return Split.TRAIN
 
 
-def held_out(first: str, second: str) -> bool:
+def is_held_out_pair(first: str, second: str) -> bool:
     """Whether training never has `second` right after `first`."""
     digest = hashlib.sha256(f"{first}>{second}".encode()).digest()
     return int.from_bytes(digest[:4], "big") % HELD_OUT_ONE_IN == 0

@@ -51,9 +51,9 @@ def task_of(split: Split, seed: int, number: int, forbidden: frozenset[str] | No
     """
     from kernelwright.rl.data.cleaning.suites import graphs_of
     from kernelwright.rl.data.dataflow import graph_hash
-    from kernelwright.rl.data.synth.engine.drawing import draw
+    from kernelwright.rl.data.synth.engine.drawing import draw_program
 
-    program = draw(f"{seed}/{split}/{number}", split)
+    program = draw_program(f"{seed}/{split}/{number}", split)
     if program is None:
         return None
     if graph_hash(program.reference) in (graphs_of() if forbidden is None else forbidden):

@@ -8,7 +8,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.rl.data.rows import Kind, Row, row_of
-from kernelwright.rl.data.synth.engine.mistakes import broken
+from kernelwright.rl.data.synth.engine.mistakes import make_mistakes
 from kernelwright.rl.data.synth.engine.tasks import Task
 from kernelwright.tools.report import Fault, Report, Value
 
@@ -46,7 +46,7 @@ def verify(evaluator: Evaluator, task: Task, asked: Options, repairs: int, numbe
     if not report.correct:
         return TaskOutcome(number=number, rejected=(f"draft: {_reason(report)}",))
     rows, rejected = [row_for(task, asked, Kind.DRAFT)], []
-    for name, code in broken(task.solution, random.Random(f"{task.problem.name}"), repairs):
+    for name, code in make_mistakes(task.solution, random.Random(f"{task.problem.name}"), repairs):
         said = evaluator.evaluate(task.problem, code, asked)
         if said.failure is None:
             rejected.append(f"repair: still right ({name})")
@@ -80,12 +80,12 @@ def row_for(
 
 def prompt_of(task: Task, code: str = "", said: Report | None = None) -> str:
     """What the agent asks a policy of the compact form: for a draft, or for a repair of `code`."""
-    from kernelwright.agent.loop.feedback import told_compactly
+    from kernelwright.agent.loop.feedback import write_compact_feedback
     from kernelwright.agent.prompts import PromptFields, Prompts
     from kernelwright.policies.base import PromptForm
     from kernelwright.store.models import Action
 
     action = Action.DRAFT if said is None else Action.REPAIR
-    feedback = "" if said is None else told_compactly(said)
+    feedback = "" if said is None else write_compact_feedback(said)
     asked = PromptFields(problem=task.problem, action=action, code=code, feedback=feedback)
     return Prompts(PromptForm.COMPACT).messages(asked)[-1].content

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
@@ -52,7 +52,7 @@ def attention(sketch: Sketch, depth: int) -> Program:
         "grid = (triton.cdiv(length, 64), batch * heads)",
         f"attention_kernel[grid]({values}, BLOCK_M=64, BLOCK_N=32, BLOCK_D=triton.next_power_of_2(dim))",
     ]
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def _write(sketch: Sketch, names: tuple[str, str, str], causal: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernelwright.rl.data.synth.blocks.axes import INNER, Walk
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.blocks.norm_layers import batch_layer
-from kernelwright.rl.data.synth.engine.program import Program, finished
+from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 from kernelwright.rl.data.synth.families.reductions import centred
@@ -16,7 +16,7 @@ def column_norm_program(sketch: Sketch, depth: int) -> Program:
     sketch.family = "norms"
     start(sketch, 2)
     column_norm(sketch, depth)
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def column_norm(sketch: Sketch, depth: int) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.conv_layers import draw_layer
 from kernelwright.rl.data.synth.blocks.convolution import conv_kernel
-from kernelwright.rl.data.synth.engine.following import draw_parts, follow
-from kernelwright.rl.data.synth.engine.program import Program, finished
+from kernelwright.rl.data.synth.engine.following import append_parts, draw_parts
+from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
@@ -16,5 +16,5 @@ def convolution(sketch: Sketch, depth: int) -> Program:
     first, *later = draw_parts(sketch, depth)
     layer = draw_layer(sketch)
     conv_kernel(sketch, layer, first)
-    follow(sketch, layer.axes, later)
-    return finished(sketch)
+    append_parts(sketch, layer.axes, later)
+    return finish_program(sketch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
 
@@ -18,7 +18,7 @@ def elementwise(sketch: Sketch, depth: int) -> Program:
     channels = "" if sketch.narrow else sketch.shape[1] if len(sketch.shape) > 2 else sketch.shape[-1]
     steps = draw_steps(sketch, depth, channels=channels, binary=0.3 if depth > 1 else 0.15)
     flat_kernel(sketch, steps)
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def flat_kernel(sketch: Sketch, steps: list) -> None:

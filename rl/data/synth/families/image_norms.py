@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
 from kernelwright.rl.data.synth.blocks.norm_layers import batch_layer, group_layer, instance_layer
-from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -21,7 +21,7 @@ def image_norm_program(sketch: Sketch, depth: int) -> Program:
     start(sketch, axes + 2)
     sketch.sizes[sketch.shape[1]] = (sketch.sizes[sketch.shape[1]][0], 4)
     image_norm(sketch, axes, depth)
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def image_norm(sketch: Sketch, axes: int, depth: int) -> None:

@@ -5,8 +5,8 @@ two kernels on its rows or columns.
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
-from kernelwright.rl.data.synth.engine.following import draw_parts, follow
-from kernelwright.rl.data.synth.engine.program import Program, finished
+from kernelwright.rl.data.synth.engine.following import append_parts, draw_parts
+from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.families.matmul import Product, product_kernel
 
@@ -27,8 +27,8 @@ def linear(sketch: Sketch, depth: int) -> Program:
         name="linear_kernel", sizes=sizes,
     )  # fmt: skip
     product_kernel(sketch, product, steps)
-    follow(sketch, 0, later)
-    return finished(sketch)
+    append_parts(sketch, 0, later)
+    return finish_program(sketch)
 
 
 def _layer(sketch: Sketch) -> tuple[str, bool]:

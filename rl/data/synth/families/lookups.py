@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 
@@ -50,7 +50,7 @@ def embedding(sketch: Sketch, depth: int) -> Program:
         f"out = torch.empty((*index.shape, columns), device=index.device, dtype={table}.dtype)",
         f"gather_kernel[(index.numel(), triton.cdiv(columns, 1024))]({values}, BLOCK=1024)",
     ]
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def quantisation(sketch: Sketch, depth: int) -> Program:
@@ -80,7 +80,7 @@ def quantisation(sketch: Sketch, depth: int) -> Program:
         f"n = {first}.numel()",
         f"quantise_kernel[(triton.cdiv(n, 1024),)]({values}, BLOCK=1024)",
     ]
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def _dequantise(sketch: Sketch, rows: str, columns: str) -> tuple[list[str], list[str], list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -65,7 +65,7 @@ def loss(sketch: Sketch, depth: int) -> Program:
     sketch.input(names[1], sketch.shape, chosen.target.replace("{shape}", shape) or "torch.randn({shape})")
     steps, factor = _written(sketch, chosen, names, depth)
     _kernels(sketch, chosen, steps, factor, names)
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def _written(sketch: Sketch, chosen: Loss, names: tuple[str, str], depth: int) -> tuple[list, str]:
@@ -151,7 +151,7 @@ def _finished_row_loss(
         f"{', '.join(['columns', *(f'self.{s}' for s in scalars)])}, BLOCK=1024)",
         "total_kernel[(1,)](part, out, rows, rows, BLOCK=1024)",
     ]
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def _row_load(name: str, pointer: str, other: str = "0.0") -> str:

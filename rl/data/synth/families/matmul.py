@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kernelwright.rl.data.synth.blocks.chain import Extra, Site, Step, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.following import draw_parts, follow
-from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.following import append_parts, draw_parts
+from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 
 TILES = ((64, 64, 32, 4), (128, 64, 32, 8), (128, 128, 32, 8), (128, 128, 32, 8))
@@ -140,8 +140,8 @@ def matmul(sketch: Sketch, depth: int) -> Program:
     first, *later = draw_parts(sketch, depth) if followed else [depth]
     steps = draw_steps(sketch, first - 1, binary=0.2, channels=channels, tensors=True)
     product_kernel(sketch, product, steps)
-    follow(sketch, 0, later)
-    return finished(sketch)
+    append_parts(sketch, 0, later)
+    return finish_program(sketch)
 
 
 def _strided(product: Product) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.axes import ROW, Walk
 from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -44,7 +44,7 @@ def _vector(sketch: Sketch, depth: int) -> Program:
     walk.store_reduced("y")
     sketch.current = a
     walk.launch("matvec_kernel", sketch.target(), "rows" if flat else "(rows, 1)")
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def _diagonal(sketch: Sketch, depth: int) -> Program:
@@ -77,7 +77,7 @@ def _diagonal(sketch: Sketch, depth: int) -> Program:
         f"{b}.shape[1], "
         "BLOCK=1024)",
     ]
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def gated(sketch: Sketch, depth: int) -> Program:
@@ -115,4 +115,4 @@ def gated(sketch: Sketch, depth: int) -> Program:
         "n = out.numel()",
         f"gated_kernel[(triton.cdiv(n, 1024),)]({', '.join(['x', *extra.values])}, out, n, columns, BLOCK=1024)",
     ]
-    return finished(sketch)
+    return finish_program(sketch)

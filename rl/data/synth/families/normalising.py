@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kernelwright.rl.data.synth.blocks.axes import INNER, ROW, Walk
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
 from kernelwright.rl.data.synth.blocks.row_layers import Scaled, layer_norm, rms_norm
-from kernelwright.rl.data.synth.engine.program import Program, finished
+from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
 from kernelwright.rl.data.synth.families.reductions import LOWEST, centred, online
@@ -179,7 +179,7 @@ def norm(sketch: Sketch, depth: int) -> Program:
 def _program(sketch: Sketch, depth: int, pool: tuple[Norm, ...]) -> Program:
     start(sketch, sketch.rng.choices((2, 3, 4), (5, 2, 1))[0])
     normalise_current(sketch, pool, depth)
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def normalise_current(sketch: Sketch, pool: tuple[Norm, ...], depth: int, before: int | None = None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelwright.rl.data.synth.blocks.axes import INNER, ROW, Walk
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
-from kernelwright.rl.data.synth.engine.program import Program, finished
+from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import draw_dtype, start
 
@@ -175,7 +175,7 @@ def reduction(sketch: Sketch, depth: int) -> Program:
     draw_dtype(sketch)
     start(sketch, sketch.rng.choices((2, 3, 4, 5), (3.5, 2.5, 2, 0.4))[0])
     reduce_current(sketch, depth)
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def reduce_current(sketch: Sketch, depth: int, before: int | None = None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kernelwright.rl.data.synth.blocks.axes import INNER, ROW, Axis, Walk
 from kernelwright.rl.data.synth.blocks.chain import draw_steps
-from kernelwright.rl.data.synth.engine.program import Program, finished
+from kernelwright.rl.data.synth.engine.program import Program, finish_program
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -32,7 +32,7 @@ def scan(sketch: Sketch, depth: int) -> Program:
     after = draw_steps(sketch, depth - 1 - first, tensors=False, binary=0)
     _passes(walk, form, walk.chain(after, "y", ""))
     walk.launch("scan_kernel", sketch.target(), "")
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def _small_factors(sketch: Sketch) -> None:

@@ -6,7 +6,7 @@ Parts first, then their sum in one order, then the elements.
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -57,7 +57,7 @@ def whole(sketch: Sketch, depth: int) -> Program:
         _host(sketch, parts, last, again)
     else:
         _host(sketch, parts, last, None)
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def _total(sketch: Sketch, final: str, tail: list[str], extra: Extra) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelwright.rl.data.synth.blocks.chain import Extra, Site, draw_steps, kernel_lines
-from kernelwright.rl.data.synth.engine.program import Program, finished, kernel
+from kernelwright.rl.data.synth.engine.program import Program, finish_program, kernel
 from kernelwright.rl.data.synth.engine.sketch import Sketch
 from kernelwright.rl.data.synth.engine.tensors import start
 
@@ -20,7 +20,7 @@ def pooling(sketch: Sketch, depth: int) -> Program:
     for name, cpu in zip(sketch.shape, (1, 3, *((5,) * axes if axes > 2 else ())), strict=False):
         sketch.sizes[name] = (sketch.sizes[name][0], cpu)
     pool_current(sketch, axes, depth)
-    return finished(sketch)
+    return finish_program(sketch)
 
 
 def pool_current(sketch: Sketch, axes: int, depth: int) -> None:
