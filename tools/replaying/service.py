@@ -24,7 +24,7 @@ from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.mapped_memory import Mapped
 from kernelwright.tools.replaying.replay import Replay
 from kernelwright.tools.replaying.steps import Call
-from kernelwright.tools.replaying.watching import Watch
+from kernelwright.tools.replaying.watching import Watch, has_memory, storage_of
 from kernelwright.tools.report import Failure
 from kernelwright.tools.sandbox.channel import Channel
 from kernelwright.tools.tracing.trace import Launch, Traced
@@ -62,6 +62,8 @@ class Service:
         self._stopwatch: Any = None
         self._noted: list[list[Any]] = []
         """What the candidate's own memory held, the last two times that it was noted."""
+        self._left_by_launches: set[int] = set()
+        """Addresses of the storages that outlive a call and that launches wrote to in the watched calls so far."""
 
     def answer(self) -> None:
         """Answers messages, each with the nonce that it came with, until "stop" or an answer that says the process is
@@ -120,6 +122,7 @@ class Service:
 
     def _prepared(self, around: OneByOne | None = None) -> float:
         began = time.perf_counter()
+        self._left_by_launches = set()
         replay = self._opened()
         call = self._call = self._machine.call_of_setup()
         call.around = around
@@ -173,7 +176,7 @@ class Service:
             of = count_launches(replay.steps(message["which"]), call.chosen)
             call.around = OneByOne(self._traced, str(of), self._machine.finish)
         kept = replay.left_by_first if message["which"] == "first" else ()
-        watch = Watch(inputs, replay.state, kept) if message.get("watch") else None
+        watch = Watch(inputs, replay.state, kept, self._left_by_launches) if message.get("watch") else None
         if watch is not None:
             call.launch = watch.launching(call.launch)
         replay.take_weights()
@@ -186,6 +189,8 @@ class Service:
         if watch is not None:
             watch.ends_with(outputs)
             reply["watched"] = watch.as_message()
+            lasting = set(map(storage_of, filter(has_memory, replay.kept_tensors())))
+            self._left_by_launches = (self._left_by_launches | watch.written) & lasting
         del outputs, watch, call
         self._call = None  # it holds the memory of the call
         self._machine.called(replay, message["which"])

@@ -29,14 +29,19 @@ class Watch(TorchDispatchMode):
     """Entered round one call. `launching` wraps what makes the launches."""
 
     def __init__(
-        self, inputs: Sequence[Any] = (), state: Mapping[str, Any] | None = None, kept: Collection[int] = ()
+        self,
+        inputs: Sequence[Any] = (),
+        state: Mapping[str, Any] | None = None,
+        kept: Collection[int] = (),
+        left_by_launches: Collection[int] = (),
     ) -> None:
         """inputs: the arguments of forward. state: the judge's weights and buffers by name. kept: numbers of the
-        tensors that later calls go on with.
+        tensors that later calls go on with. left_by_launches: addresses of storages that hold what launches of earlier
+        calls wrote.
         """
         super().__init__()
-        self._inputs = {t.untyped_storage().data_ptr(): n for n, t in enumerate(inputs) if _has_memory(t)}
-        self._state = [(n, _extent(t)) for n, t in (state or {}).items() if _has_memory(t)]
+        self._inputs = {storage_of(t): n for n, t in enumerate(inputs) if has_memory(t)}
+        self._state = [(n, _extent(t)) for n, t in (state or {}).items() if has_memory(t)]
         """Names, and where each lies: those of one candidate may share an allocation."""
         self.changed_state: set[str] = set()
         """Names of weights and buffers that a launch or an operator wrote to, whatever they hold afterwards."""
@@ -56,14 +61,18 @@ class Watch(TorchDispatchMode):
         self._given: list[Any] = []
         """What launches were given and no launch had written."""
         self._room = MOST_BYTES
-        self._written: set[int] = set()
+        self.written: set[int] = set()
         """Storages that a launch has changed, by their address."""
+        self._left_by_launches = set(left_by_launches)
+        """Storages in which torch has made nothing in this call."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         made = func(*args, **kwargs)
         if not self._off:
-            self._written_to(_written_by(func, args, kwargs))
+            written = _written_by(func, args, kwargs)
+            self._written_to(written)
+            self._left_by_launches -= {storage_of(t) for t in written if has_memory(t)}
             name = func.overloadpacket.__name__
             if not moves(func) and name not in READS:
                 self.operations += operations(func, args, kwargs, made)
@@ -96,20 +105,21 @@ class Watch(TorchDispatchMode):
     def _note(self, before: list[tuple[Any, Any]], kept_later: list[Any]) -> None:
         self.launches += 1
         changed = [t for t, kept in before if not _same(_memory(t), kept)]
-        lasting = {t.untyped_storage().data_ptr() for t in kept_later if _has_memory(t)}
-        self.writes_what_is_kept |= any(t.untyped_storage().data_ptr() in lasting for t in changed)
+        lasting = {storage_of(t) for t in kept_later if has_memory(t)}
+        self.writes_what_is_kept |= any(storage_of(t) in lasting for t in changed)
         self._written_to(changed)
-        for tensor, kept in before:
-            if tensor.untyped_storage().data_ptr() not in self._written and self._room >= kept.nbytes:
+        given = [(t, kept) for t, kept in before if storage_of(t) not in self._left_by_launches]
+        for tensor, kept in given:
+            if storage_of(tensor) not in self.written and self._room >= kept.nbytes:
                 self._given.append(kept)
                 self._room -= kept.nbytes
-        self._written |= {t.untyped_storage().data_ptr() for t in changed}
-        if changed and all(any(_same(_memory(t), kept) for other, kept in before if other is not t) for t in changed):
+        self.written |= {storage_of(t) for t in changed}
+        if changed and all(any(_same(_memory(t), kept) for other, kept in given if other is not t) for t in changed):
             self.copies += 1
 
     def _written_to(self, tensors: Iterable[Any]) -> None:
-        written = [t for t in tensors if _has_memory(t)]
-        places = [self._inputs.get(t.untyped_storage().data_ptr()) for t in written]
+        written = [t for t in tensors if has_memory(t)]
+        places = [self._inputs.get(storage_of(t)) for t in written]
         self.changed_inputs |= {place for place in places if place is not None}
         for begin, end in map(_extent, written if self._state else ()):
             self.changed_state |= {name for name, (first, last) in self._state if begin < last and first < end}
@@ -145,8 +155,14 @@ def _written_by(func: Any, args: Any, kwargs: Any) -> list[Any]:
     return found
 
 
-def _has_memory(value: Any) -> bool:
+def has_memory(value: Any) -> bool:
+    """Whether it is a tensor with elements that lie in memory one by one."""
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
+
+
+def storage_of(tensor: Any) -> int:
+    """The address of its storage."""
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def _extent(tensor: Any) -> tuple[int, int]:
