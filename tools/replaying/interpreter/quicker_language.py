@@ -277,8 +277,9 @@ def check_types_at_once() -> None:
         key = kind.name, number, division
         if key in constants:
             return constants[key]
-        computed = self.computation_type_impl(kind, False, self.to_tensor_type(number), True, division)
-        made = self._cast_to_computation_type(number, kind) if computed == kind else None
+        beside, made = check(self, self.scalar_constant(0, kind), number, False, False, True, division)
+        if beside.dtype != kind:
+            made = None
         if len(constants) < MOST_SHAPES:
             constants[key] = made
         return made
