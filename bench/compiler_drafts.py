@@ -34,7 +34,7 @@ from bench.compiler_drafts_tuning import tuned
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.agent.tuning.settings import PrecisionClass
-from kernelwright.policies.inductor.draft import LONG, Draft, Mode, in_fp32, is_split
+from kernelwright.policies.inductor.draft import SUITE_DRAFT_SECONDS, Draft, Mode, in_fp32, is_split
 from kernelwright.tools.faults import ARITHMETIC_FAULTS
 from kernelwright.tools.judging.options import Options
 from kernelwright.tools.pipeline import Evaluator
@@ -152,7 +152,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, help="after which no problem is begun")
-    parser.add_argument("--draft-seconds", type=float, default=LONG, help="for one draft")
+    parser.add_argument("--draft-seconds", type=float, default=SUITE_DRAFT_SECONDS, help="for one draft")
     parser.add_argument("--tune", type=float, metavar="SECONDS", help="of the GPU, for each right draft")
     parser.add_argument(
         "--tune-from", type=Path, metavar="JSON",

@@ -26,7 +26,7 @@ from kernelwright.agent.viewing.report.files import write_report
 from kernelwright.agent.viewing.report.run_report import RunReport, report_run
 from kernelwright.agent.viewing.report.samples import Sample, read_samples
 from kernelwright.policies.base import Policy, Value
-from kernelwright.policies.inductor.draft import LONG
+from kernelwright.policies.inductor.draft import SUITE_DRAFT_SECONDS
 from kernelwright.store.database import Store
 from kernelwright.store.records import TrajectoryFilter
 from kernelwright.tools.hardware.machine_info import version
@@ -69,7 +69,7 @@ def run_batch(
         run = store.open_run(name, {"problems": [problem.name for problem in problems], "samples": samples})
         lanes = _lanes(policy, settings, at_once, workers, here=judges is None)
         with (
-            Drafter(say, LONG) as drafter,
+            Drafter(say, SUITE_DRAFT_SECONDS) as drafter,
             _open_judging(judges, policy, settings, lanes, db, say) as (evaluates, asked, evaluator),
         ):
             judging = RunJudge(evaluates, _options(settings))

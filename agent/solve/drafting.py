@@ -14,7 +14,7 @@ from kernelwright.agent.loop.settings import Settings
 from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.agent.solve.template_drafts import TemplateDrafter
 from kernelwright.policies.base import Origin, Policy
-from kernelwright.policies.inductor.draft import NAME, SECONDS, WARM, Draft, Mode, draft
+from kernelwright.policies.inductor.draft import DRAFT_SECONDS, POLICY_NAME, WARM_UP_ENTRY, Draft, Mode, draft
 from kernelwright.policies.inductor.policy import DraftedTurn
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.problem import Problem
@@ -41,7 +41,7 @@ def draft_kind(asked: str, policy: str) -> str:
     """Returns who drafts. A scripted policy keeps its script, so `auto` is `policy` there. Raises InputError."""
     from kernelwright.agent.errors import InputError
 
-    if policy == NAME:
+    if policy == POLICY_NAME:
         return DraftKind.COMPILER.value
     if asked == DraftKind.AUTO and policy.startswith("scripted:"):
         return DraftKind.POLICY.value
@@ -53,9 +53,9 @@ def draft_kind(asked: str, policy: str) -> str:
 class Drafter(AbstractContextManager["Drafter"]):
     """Holds the warm process that drafts are made in. It begins with the first draft; thread-safe."""
 
-    def __init__(self, say: Callable[[str], None] = lambda _: None, seconds: float = SECONDS) -> None:
+    def __init__(self, say: Callable[[str], None] = lambda _: None, seconds: float = DRAFT_SECONDS) -> None:
         """seconds: for each draft."""
-        self._say, self._process, self._seconds = say, DraftProcess(WARM), seconds
+        self._say, self._process, self._seconds = say, DraftProcess(WARM_UP_ENTRY), seconds
         self._places = Semaphore(max(1, (os.cpu_count() or 2) // 2))
         self._templates = TemplateDrafter(say)
         self.refused = ""

@@ -14,7 +14,7 @@ from kernelwright.agent.problems.finding import catalogue
 from kernelwright.agent.problems.similarity import Similar, most_similar
 from kernelwright.agent.solve.drafting import DraftKind
 from kernelwright.policies.base import Value
-from kernelwright.policies.inductor.draft import NAME as COMPILER
+from kernelwright.policies.inductor.draft import POLICY_NAME as COMPILER
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
 from kernelwright.tools.problem import Problem

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kernelwright.agent.solve.draft_process import DraftProcess
 from kernelwright.policies.inductor.draft import Draft
-from kernelwright.policies.transformations.draft import WARM, may_transform, transform
+from kernelwright.policies.transformations.draft import WARM_UP_ENTRY, may_transform, transform
 from kernelwright.tools.faults import InfrastructureError
 from kernelwright.tools.problem import Problem
 
@@ -16,7 +16,7 @@ class TemplateDrafter:
     """Holds the warm process; it begins with the first problem that may be transformed. Thread-safe."""
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
-        self._say, self._process = say, DraftProcess(WARM)
+        self._say, self._process = say, DraftProcess(WARM_UP_ENTRY)
 
     def draft(self, problem: Problem) -> Draft | None:
         """A draft with one kernel in place of a pattern; None where no pattern fits."""

@@ -13,10 +13,10 @@ from kernelwright.policies.inductor.refusing import Refused
 
 _LAST_INDEX = re.compile(r"\[\d+\]$")
 
-MOST_OTHERS = 2
+MAX_OTHER_SIZES = 2
 """Other sizes at which a problem is traced once more."""
 
-Free = Callable[[int, str], bool]
+IsFreeNumber = Callable[[int, str], bool]
 """Whether a number of the problem, by its value and path, is a size."""
 
 
@@ -26,7 +26,7 @@ class Attempts:
 
     base: str
     """The text that is traced."""
-    guesses: Sequence[Free]
+    guesses: Sequence[IsFreeNumber]
     """Which numbers are sizes: as many as possible first."""
     own: dict[str, int]
     """The numbers of the problem itself, by their paths."""
@@ -45,7 +45,7 @@ def attempts_at(source: str, varied: list[str]) -> Attempts:
 
     mode, guesses = FakeTensorMode(allow_non_fake_inputs=True), [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
     own, others = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
-    varying = _varying(own, others)
+    varying = _varying_paths(own, others)
     base, numbers = source, own
     if any(own[p] == 1 for p in varying):  # what is one in the problem would be taken for a broadcast
         fitting = ((v, o) for v, o in zip(varied, others, strict=True) if all(o.get(p) != 1 for p in varying))
@@ -53,19 +53,21 @@ def attempts_at(source: str, varied: list[str]) -> Attempts:
     if varied:
         guesses = [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
     taken = {p for p in varying if p.startswith("self.") and any(free(own.get(p, 0), p) for free in guesses)}
-    return Attempts(base, different(guesses, numbers), own, list(zip(varied, others, strict=True)), frozenset(taken))
+    return Attempts(
+        base, distinct_guesses(guesses, numbers), own, list(zip(varied, others, strict=True)), frozenset(taken)
+    )
 
 
-def different(guesses: list[Free], numbers: dict[str, int]) -> list[Free]:
+def distinct_guesses(guesses: list[IsFreeNumber], numbers: dict[str, int]) -> list[IsFreeNumber]:
     """The first one of guesses that take the same numbers of the constructor for sizes: the others give the same."""
-    found: dict[frozenset[str], Free] = {}
+    found: dict[frozenset[str], IsFreeNumber] = {}
     for free in guesses:
         built = frozenset(p for p, n in numbers.items() if p.startswith("self.") and free(n, p))
         found.setdefault(built, free)
     return list(found.values())
 
 
-def _varying(own: dict[str, int], others: list[dict[str, int]]) -> set[str]:
+def _varying_paths(own: dict[str, int], others: list[dict[str, int]]) -> set[str]:
     """Paths of the numbers that are not the same at every size. A list may be shorter at a small size, a network have
     fewer layers: what it then lacks varies as the rest of the list does.
     """
@@ -75,7 +77,7 @@ def _varying(own: dict[str, int], others: list[dict[str, int]]) -> set[str]:
     return found | {p for p in lacking if _LAST_INDEX.sub("", p) in lists}
 
 
-def attempt(asked: Attempts, free: Free, strict: bool, tf32: bool) -> dict[str, Any]:
+def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool) -> dict[str, Any]:
     """The fields of a Draft. Raises Refused, and whatever the problem, torch or Inductor raises."""
     from kernelwright.policies.inductor.lowering.generating import generate
     from kernelwright.policies.inductor.tracing.graph import trace
@@ -89,7 +91,7 @@ def attempt(asked: Attempts, free: Free, strict: bool, tf32: bool) -> dict[str, 
     if strict and made.library_calls:
         left = dict.fromkeys(made.library_calls)
         raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
-    wanted = [p for p in traced.sizes.fixed() if _varies(p, asked)]
+    wanted = [p for p in traced.sizes.fixed() if _size_varies(p, asked)]
     return {
         "wanting": len(wanted) + len(traced.numbers) + len(traced.equalities),
         "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
@@ -98,18 +100,18 @@ def attempt(asked: Attempts, free: Free, strict: bool, tf32: bool) -> dict[str, 
     }  # fmt: skip
 
 
-def _varies(path: str, asked: Attempts) -> bool:
+def _size_varies(path: str, asked: Attempts) -> bool:
     """Whether a size is another one at some size of the problem; where no other is known any may be."""
     own = asked.own.get(path)
     return not asked.varied or any(numbers.get(path) != own for _, numbers in asked.varied)
 
 
-def freedom(made: dict[str, Any]) -> tuple[int, int]:
+def size_freedom(made: dict[str, Any]) -> tuple[int, int]:
     """How free of sizes a draft is: few that tracing fixed, then many that it took for symbols."""
     return -len(made["fixed_sizes"]), made["symbols"]
 
 
-def _without_chance(traced: Any, asked: Attempts, free: Free, strict: bool) -> Any:
+def _without_chance(traced: Any, asked: Attempts, free: IsFreeNumber, strict: bool) -> Any:
     """A size that is by chance what a window or another size is, in the problem and not at its other sizes, is one that
     tracing takes for a number or for the other one. So the problem is traced once more at other sizes: that graph is
     right everywhere if it has the same operators, since then nothing was decided by the chance. Else the graph at the
@@ -118,10 +120,10 @@ def _without_chance(traced: Any, asked: Attempts, free: Free, strict: bool) -> A
     from kernelwright.policies.inductor.tracing.graph import trace
 
     def bound(one: Any) -> int:
-        return sum(_varies(p, asked) for p in one.sizes.fixed()) + len(_apart(one, asked))
+        return sum(_size_varies(p, asked) for p in one.sizes.fixed()) + len(_sizes_merged_by_chance(one, asked))
 
     best = traced
-    for text, numbers in list(asked.varied)[:MOST_OTHERS] if bound(traced) else ():
+    for text, numbers in list(asked.varied)[:MAX_OTHER_SIZES] if bound(traced) else ():
         if 1 in numbers.values():  # what is one would be taken for a broadcast
             continue
         try:
@@ -132,11 +134,13 @@ def _without_chance(traced: Any, asked: Attempts, free: Free, strict: bool) -> A
             best = other
         if not bound(best):
             break
-    best.equalities = tuple((best.constructor_name(b), best.constructor_name(a)) for a, b in _apart(best, asked))
+    best.equalities = tuple(
+        (best.constructor_name(b), best.constructor_name(a)) for a, b in _sizes_merged_by_chance(best, asked)
+    )
     return best
 
 
-def _apart(traced: Any, asked: Attempts) -> list[tuple[str, str]]:
+def _sizes_merged_by_chance(traced: Any, asked: Attempts) -> list[tuple[str, str]]:
     """Sizes that tracing took for one, and that differ at some size of the problem."""
     pairs = traced.sizes.merged()
     return [(a, b) for a, b in pairs if any(n.get(a) != n.get(b) for _, n in asked.varied)]

@@ -8,17 +8,17 @@ from typing import Any
 
 from kernelwright.policies.base import Value
 
-ENTRY = "kernelwright.policies.inductor.process:serve"
+PROCESS_ENTRY = "kernelwright.policies.inductor.process:serve"
 """`module:function` of what runs in the sandboxed process."""
-WARM = "kernelwright.policies.inductor.process:warm"
+WARM_UP_ENTRY = "kernelwright.policies.inductor.process:warm"
 """What prepares the process that sandboxed ones are forked from."""
-SECONDS = 90.0
+DRAFT_SECONDS = 90.0
 """For one draft that somebody waits for: `agent solve` ends within two minutes where nothing solves a module."""
-LONG = 300.0
+SUITE_DRAFT_SECONDS = 300.0
 """For one draft of a suite: a network of a hundred layers takes over a minute."""
-GRACE = 10.0
+GRACE_SECONDS = 10.0
 """Seconds more, after which the process that has not ended its draft itself is ended."""
-NAME = "compiler"
+POLICY_NAME = "compiler"
 """The name under which the compiler is a policy."""
 
 SPLIT_MARK = "# Products of fp32 are three products of float16 parts each, added up in fp32."
@@ -75,7 +75,7 @@ def draft(
     varied: tuple[str, ...] = (),
     tf32: bool = False,
     split: bool = False,
-    seconds: float = SECONDS,
+    seconds: float = DRAFT_SECONDS,
 ) -> Draft:
     """The compiler's draft for a problem's text.
 
@@ -87,7 +87,7 @@ def draft(
     """
     asked = {"source": source, "mode": mode.value, "partial": partial, "varied": list(varied), "tf32": tf32,
              "seconds": seconds, "split": split}  # fmt: skip
-    answer = run(ENTRY, asked, seconds + GRACE)
+    answer = run(PROCESS_ENTRY, asked, seconds + GRACE_SECONDS)
     known = {name: answer[name] for name in Draft.model_fields if name in answer}
     return Draft.model_validate({**known, "mode": mode})
 

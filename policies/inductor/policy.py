@@ -19,7 +19,7 @@ from kernelwright.policies.base import (
     Usage,
 )
 from kernelwright.policies.forwarding import Forwarding
-from kernelwright.policies.inductor.draft import NAME, Draft, in_fp32, is_split
+from kernelwright.policies.inductor.draft import POLICY_NAME, Draft, in_fp32, is_split
 
 IMPRECISE = "precision"
 """What a request says of a candidate that is right but for its rounding (tools/faults.py)."""
@@ -28,7 +28,7 @@ IMPRECISE = "precision"
 class CompilerPolicy:
     """Has no model. Whoever runs it wraps it in `DraftedTurn`, which knows the problem."""
 
-    name = NAME
+    name = POLICY_NAME
     capabilities = Capabilities(seeds=True)
     prompt_form = PromptForm.CHAT
 
@@ -76,7 +76,7 @@ class DraftedTurn(Forwarding):
             exact = self._exact(request)
             return self.policy.sample([request]) if exact is None else [self._completion(exact)]
         draft = self._made = self._make()
-        if not draft.usable and not isinstance(self.policy, CompilerPolicy) and self.policy.name != NAME:
+        if not draft.usable and not isinstance(self.policy, CompilerPolicy) and self.policy.name != POLICY_NAME:
             return self.policy.sample([request])
         return [self._completion(draft)]
 

@@ -14,7 +14,7 @@ import numbers
 import types
 from typing import Any
 
-CONTRACT = (
+PRIVATE_NAMES = (
     "torch:_sym_log2",
     "torch._dispatch.python:enable_python_dispatcher",
     "torch._dynamo.device_interface:CudaInterface.Worker",
@@ -74,7 +74,7 @@ CONTRACT = (
 
 def missing() -> list[str]:
     """What of the contract this torch and this Triton do not have."""
-    return [name for name in CONTRACT if not _exists(name)]
+    return [name for name in PRIVATE_NAMES if not _exists(name)]
 
 
 def _exists(name: str) -> bool:
@@ -88,7 +88,7 @@ def _exists(name: str) -> bool:
     return True
 
 
-CARD = {
+PRETENDED_GPU_PROPERTIES = {
     "name": "H100", "major": 9, "minor": 0, "multi_processor_count": 132, "total_memory": 80 << 30, "warp_size": 32,
     "gcnArchName": "", "regs_per_multiprocessor": 65536, "max_threads_per_multi_processor": 2048,
     "max_threads_per_block": 1024,
@@ -109,7 +109,7 @@ def pretend_gpu() -> None:
     from triton.runtime.driver import driver
 
     tqdm.tqdm.monitor_interval = 0  # its thread would be lost in forked processes
-    card = types.SimpleNamespace(**CARD)
+    card = types.SimpleNamespace(**PRETENDED_GPU_PROPERTIES)
     answers = {
         "is_available": True, "device_count": 1, "current_device": 0, "get_device_properties": card,
         "get_device_name": "H100",

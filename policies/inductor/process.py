@@ -13,8 +13,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from kernelwright.policies.inductor.attempts import attempt, attempts_at, freedom
-from kernelwright.policies.inductor.draft import SECONDS
+from kernelwright.policies.inductor.attempts import attempt_draft, attempts_at, size_freedom
+from kernelwright.policies.inductor.draft import DRAFT_SECONDS
 from kernelwright.policies.inductor.refusing import Refused, line_of, line_text, operator_of, reason_of
 
 
@@ -29,7 +29,7 @@ class Channel(Protocol):
         """Sends one message, JSON values."""
 
 
-EXAMPLE = """
+WARM_UP_PROBLEM = """
 import torch
 import torch.nn as nn
 rows, columns, wide = 64, 128, 32
@@ -47,7 +47,7 @@ def get_init_inputs():
 """Drafted once in the warm process, so that forked ones have everything imported."""
 
 
-AGAIN = 10.0
+GOOD_ENOUGH_SECONDS = 10.0
 """Seconds after which a draft that fixes a size is good enough."""
 
 
@@ -57,7 +57,7 @@ def warm() -> None:
     _import_rooms()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        answer(EXAMPLE, "strict", False, [], False)
+        answer(WARM_UP_PROBLEM, "strict", False, [], False)
 
 
 def _import_rooms() -> None:
@@ -95,22 +95,22 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
 
 
 def answer(
-    source: str, mode: str, partial: bool, varied: list[str], tf32: bool = False, seconds: float = SECONDS,
+    source: str, mode: str, partial: bool, varied: list[str], tf32: bool = False, seconds: float = DRAFT_SECONDS,
     split: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of a Draft after at most `seconds`: of the best attempt until then, or where the first one was."""
     start = time.monotonic()
     try:
-        made = drafted(source, mode == "strict", partial, varied, tf32, seconds, split)
+        made = write_draft(source, mode == "strict", partial, varied, tf32, seconds, split)
     except OutOfTime as error:
-        made = {"refused": f"no draft within {seconds:g} s{_place(error, source)}"}
+        made = {"refused": f"no draft within {seconds:g} s{_describe_place(error, source)}"}
     except Exception as error:  # whatever the problem, torch or Inductor raises is why there is no draft
         advice = error.advice if isinstance(error, Refused) else ""
-        made = {"refused": f"{_reason(error, source)}{f': {advice}' if advice else ''}"}
+        made = {"refused": f"{_describe_failure(error, source)}{f': {advice}' if advice else ''}"}
     return {**made, "seconds": time.monotonic() - start}
 
 
-def _place(error: BaseException, source: str) -> str:
+def _describe_place(error: BaseException, source: str) -> str:
     """`, at line 12 (y = sort(x))`, or the operator that was lowered, or nothing."""
     if where := line_of(error, source):
         return f", at {where}"
@@ -118,7 +118,7 @@ def _place(error: BaseException, source: str) -> str:
     return f", at the operator {operator}" if operator else ""
 
 
-def _reason(error: Exception, source: str) -> str:
+def _describe_failure(error: Exception, source: str) -> str:
     """One line with the operator and the line of the problem, as far as they are known."""
     reason = reason_of(error, source)
     if line_of(error, source):
@@ -133,8 +133,8 @@ def _reason(error: Exception, source: str) -> str:
     return at if number is None else f"{at} at {line_text(source, number)}"
 
 
-def drafted(
-    source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False, seconds: float = SECONDS,
+def write_draft(
+    source: str, strict: bool, partial: bool, varied: list[str], tf32: bool = False, seconds: float = DRAFT_SECONDS,
     split: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Raises the first attempt's exception where no attempt gives a draft, or OutOfTime."""
@@ -142,10 +142,10 @@ def drafted(
     asked = attempts_at(source, varied)
     first: BaseException | None = None
     best: dict[str, Any] | None = None
-    with _lowerings(strict, split), _within(seconds):
+    with _lowerings(strict, split), _time_limit(seconds):
         for free in asked.guesses:
             try:
-                made = attempt(asked, free, strict and not partial, tf32)
+                made = attempt_draft(asked, free, strict and not partial, tf32)
             except OutOfTime as error:
                 first = first or error
                 break
@@ -154,9 +154,9 @@ def drafted(
                 if isinstance(error, Refused) and not str(error).startswith("Inductor"):
                     break
                 continue
-            if best is None or freedom(made) > freedom(best):
+            if best is None or size_freedom(made) > size_freedom(best):
                 best = made
-            if not best["wanting"] or time.monotonic() - start > AGAIN:
+            if not best["wanting"] or time.monotonic() - start > GOOD_ENOUGH_SECONDS:
                 break
     if best is not None:
         return best
@@ -165,7 +165,7 @@ def drafted(
 
 
 @contextlib.contextmanager
-def _within(seconds: float) -> Iterator[None]:
+def _time_limit(seconds: float) -> Iterator[None]:
     """Raises OutOfTime in what is entered after so many seconds; in the main thread only."""
 
     def end(*_: object) -> None:

@@ -116,25 +116,25 @@ def draw_with_lookahead(
     started = time.monotonic()
     going = [_Going(row, place) for place, row in enumerate(rows)]
     length = max(len(row.prompt) + row.limit for row in rows)
-    ahead = _most(len(rows)) if most is None else most
+    ahead = _max_lookahead(len(rows)) if most is None else most
     steps = 0
     with torch.inference_mode():
         cache = Cache(model, len(rows), length + max(ahead, *MOST_TOKENS_AHEAD.values()) + 1)
         logits = _read_prompts(model, going, cache)[:, None]
         while True:
             steps += 1
-            _take(going, logits, ends, spell, started)
+            _keep_agreeing_draws(going, logits, ends, spell, started)
             for own in going:
                 if own.row.finish is not None:
                     common.remember(own.row.token_ids)
             going = _without_ended(going, cache)
             if not going:
                 return steps
-            ahead = _most(len(going)) if most is None else most
-            logits = _look(model, going, cache, common, ahead)
+            ahead = _max_lookahead(len(going)) if most is None else most
+            logits = _read_ahead(model, going, cache, common, ahead)
 
 
-def _most(rows: int) -> int:
+def _max_lookahead(rows: int) -> int:
     return next((ahead for up_to, ahead in MOST_TOKENS_AHEAD.items() if rows <= up_to), TOKENS_AHEAD_OF_MANY_ROWS)
 
 
@@ -155,7 +155,9 @@ def _read_prompts(model: SmallModel, going: Sequence[_Going], cache: Cache) -> t
     return logits[of]
 
 
-def _look(model: SmallModel, going: Sequence[_Going], cache: Cache, common: NgramTable, most: int) -> torch.Tensor:
+def _read_ahead(
+    model: SmallModel, going: Sequence[_Going], cache: Cache, common: NgramTable, most: int
+) -> torch.Tensor:
     """Reads each row's last token and what probably follows it. Logits (rows, 1 + tokens looked up, vocabulary)."""
     import torch
 
@@ -167,9 +169,11 @@ def _look(model: SmallModel, going: Sequence[_Going], cache: Cache, common: Ngra
     return model.forward(ids, starts, cache)
 
 
-def _take(going: Sequence[_Going], logits: torch.Tensor, ends: frozenset[int], spell: Spell, started: float) -> None:
+def _keep_agreeing_draws(
+    going: Sequence[_Going], logits: torch.Tensor, ends: frozenset[int], spell: Spell, started: float
+) -> None:
     """Draws for every place that was read, and keeps a row's draws up to the first that is not what was looked up."""
-    tokens, logprobs = _drawn(going, logits)
+    tokens, logprobs = _draw_tokens(going, logits)
     for own, drawn, probable in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
         for place, (token, logprob) in enumerate(zip(drawn, probable, strict=True)):
             own.tokens.append(token)
@@ -180,7 +184,7 @@ def _take(going: Sequence[_Going], logits: torch.Tensor, ends: frozenset[int], s
         own.row.latency = time.monotonic() - started
 
 
-def _drawn(going: Sequence[_Going], logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _draw_tokens(going: Sequence[_Going], logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Tokens and log-probs, both (rows, places), as `Chooser` draws them: the inverse of the cumulative
     distribution.
     """

@@ -13,7 +13,13 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from kernelwright.policies.base import PolicyError
-from kernelwright.policies.local.process_policy import Answered, Moved, Opened, PendingRequest, told
+from kernelwright.policies.local.process_policy import (
+    PendingRequest,
+    ProcessAnswer,
+    ProcessOpened,
+    WeightsMoved,
+    message_of_error,
+)
 from kernelwright.worker_process import connection_to_parent
 
 
@@ -37,9 +43,9 @@ def serve(connection: Connection, path: str, options: dict[str, Any]) -> None:
         policy = InProcessPolicy(path, **options)
         policy.open()
     except PolicyError as error:
-        connection.send(Answered(0, None, told(error), (0, 0.0)))
+        connection.send(ProcessAnswer(0, None, message_of_error(error), (0, 0.0)))
         return
-    connection.send(Opened(policy.name, policy.capabilities, policy.prompt_form))
+    connection.send(ProcessOpened(policy.name, policy.capabilities, policy.prompt_form))
     _Serving(connection, policy).run()
 
 
@@ -65,7 +71,7 @@ class _Serving:
                 raise
             self._give()
 
-    def _take(self, message: PendingRequest | Moved) -> None:
+    def _take(self, message: PendingRequest | WeightsMoved) -> None:
         if isinstance(message, PendingRequest):
             self._open[message.number] = self._policy.ask(message.request)
             return
@@ -77,16 +83,16 @@ class _Serving:
             weights = torch.load(message.path, map_location="cpu", weights_only=True)
             answer = self._policy.update(weights, message.revision)
         except PolicyError as error:
-            trouble = told(error)
-        self._connection.send([Answered(message.number, answer, trouble, self._policy.drawn)])
+            trouble = message_of_error(error)
+        self._connection.send([ProcessAnswer(message.number, answer, trouble, self._policy.drawn)])
 
     def _give(self) -> None:
         found = []
         for number, question in list(self._open.items()):
             if question.answered:
                 del self._open[number]
-                trouble = None if question.error is None else told(question.error)
-                found.append(Answered(number, question.completion, trouble, self._policy.drawn))
+                trouble = None if question.error is None else message_of_error(question.error)
+                found.append(ProcessAnswer(number, question.completion, trouble, self._policy.drawn))
         if found:
             self._connection.send(found)
 

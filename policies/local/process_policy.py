@@ -34,7 +34,7 @@ EXIT_SECONDS = 10.0
 """For the process to end by itself."""
 
 
-class Opened(NamedTuple):
+class ProcessOpened(NamedTuple):
     """What the process says when it is there."""
 
     name: str
@@ -49,7 +49,7 @@ class PendingRequest(NamedTuple):
     request: Request
 
 
-class Moved(NamedTuple):
+class WeightsMoved(NamedTuple):
     """To these weights."""
 
     number: int
@@ -57,17 +57,17 @@ class Moved(NamedTuple):
     revision: str | None
 
 
-Told = tuple[str, Trouble, bool]
+ErrorMessage = tuple[str, Trouble, bool]
 """Trouble in words, its kind, and whether asking again can help."""
 
 
-class Answered(NamedTuple):
+class ProcessAnswer(NamedTuple):
     """What the policy's process sends back for the request of the same number."""
 
     number: int
     answer: Completion | str | None
     """A completion, a revision; None where there is trouble."""
-    trouble: Told | None
+    trouble: ErrorMessage | None
     drawn: tuple[int, float]
     """Tokens so far, and the seconds they took."""
 
@@ -88,21 +88,21 @@ class ProcessPolicy:
         self._waiting: dict[int, Future[Any]] = {}
         self._asked = 0
         self._drawn = (0, 0.0)
-        self._opened: Opened = self._first()
+        self._opened: ProcessOpened = self._first()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def _first(self) -> Opened:
+    def _first(self) -> ProcessOpened:
         try:
             said = self._connection.recv()
         except (EOFError, OSError):
             self._process.close()
-            raise PolicyUnavailable(_ended(), Trouble.SERVER) from None
-        if isinstance(said, Answered):
+            raise PolicyUnavailable(_process_ended_message(), Trouble.SERVER) from None
+        if isinstance(said, ProcessAnswer):
             assert said.trouble is not None
             self._process.close(EXIT_SECONDS)
-            raise raised(said.trouble)
-        assert isinstance(said, Opened)
+            raise error_of_message(said.trouble)
+        assert isinstance(said, ProcessOpened)
         return said
 
     @property
@@ -150,7 +150,7 @@ class ProcessPolicy:
         with tempfile.TemporaryDirectory(prefix="kernelwright-weights-") as folder:
             path = Path(folder) / "weights.pt"
             torch.save({name: value.detach() for name, value in weights.items()}, path)
-            return str(self._send(Moved, str(path), revision).result())
+            return str(self._send(WeightsMoved, str(path), revision).result())
 
     def leave(self) -> None:
         """Nobody is answered any more: who waits gets KeyboardInterrupt."""
@@ -165,7 +165,7 @@ class ProcessPolicy:
         self._reader.join(EXIT_SECONDS)
         self._process.close()
 
-    def _send(self, kind: type[PendingRequest] | type[Moved], *what: Any) -> Future[Any]:
+    def _send(self, kind: type[PendingRequest] | type[WeightsMoved], *what: Any) -> Future[Any]:
         future: Future[Any] = Future()
         with self._lock:
             self._asked += 1
@@ -173,7 +173,7 @@ class ProcessPolicy:
             try:
                 self._connection.send(kind(self._asked, *what))
             except OSError:
-                future.set_exception(PolicyUnavailable(_ended(), Trouble.SERVER))
+                future.set_exception(PolicyUnavailable(_process_ended_message(), Trouble.SERVER))
         return future
 
     def _read(self) -> None:
@@ -185,8 +185,10 @@ class ProcessPolicy:
                         future = self._waiting.pop(answer.number, None)
                     if future is None:
                         continue
-                    future.set_exception(raised(answer.trouble)) if answer.trouble else future.set_result(answer.answer)
-        self._fail(PolicyUnavailable(_ended(), Trouble.SERVER))
+                    future.set_exception(error_of_message(answer.trouble)) if answer.trouble else future.set_result(
+                        answer.answer
+                    )
+        self._fail(PolicyUnavailable(_process_ended_message(), Trouble.SERVER))
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
@@ -196,17 +198,17 @@ class ProcessPolicy:
                 future.set_exception(error)
 
 
-def _ended() -> str:
+def _process_ended_message() -> str:
     return "the process that samples has ended: see its last words above, or use --engine transformers"
 
 
-def raised(trouble: Told) -> PolicyError:
+def error_of_message(trouble: ErrorMessage) -> PolicyError:
     """The error that trouble in another process stands for."""
     words, kind, again = trouble
     return PolicyUnavailable(words, kind) if again else PolicyRefused(words, kind)
 
 
-def told(error: BaseException) -> Told:
+def message_of_error(error: BaseException) -> ErrorMessage:
     """How an error travels to another process."""
     if isinstance(error, PolicyError):
         return str(error), error.trouble, isinstance(error, PolicyUnavailable)

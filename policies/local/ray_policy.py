@@ -13,25 +13,25 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernelwright.policies.base import Capabilities, Completion, PolicyUnavailable, PromptForm, Request, Trouble
-from kernelwright.policies.local.process_policy import Opened, Told, raised, told
+from kernelwright.policies.local.process_policy import ErrorMessage, ProcessOpened, error_of_message, message_of_error
 
 if TYPE_CHECKING:
     import torch
 
 MAX_ATTEMPTS = 3
 """Times that a question is asked at most when actors die over it."""
-MOST_AT_ONCE = 256
+MAX_REQUESTS_OF_AN_ACTOR = 256
 """Questions of one actor: each is a thread there."""
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """Between two looks at whether an answer is still wanted."""
 
 
-class Answer(NamedTuple):
+class ActorAnswer(NamedTuple):
     """Of one call of an actor."""
 
     completions: Mapping[int, Completion]
     """By the question's place; not all of them where there is trouble."""
-    trouble: Told | None
+    trouble: ErrorMessage | None
     drawn: tuple[int, float]
     """Tokens so far, and the seconds they took."""
 
@@ -45,43 +45,43 @@ class PolicyActor:
 
         self._policy = InProcessPolicy(path, **options)
 
-    def open(self) -> Opened | Told:
+    def open(self) -> ProcessOpened | ErrorMessage:
         """Loads the model."""
         from kernelwright.policies.base import PolicyError
 
         try:
             self._policy.open()
         except PolicyError as error:
-            return told(error)
-        return Opened(self._policy.name, self._policy.capabilities, self._policy.prompt_form)
+            return message_of_error(error)
+        return ProcessOpened(self._policy.name, self._policy.capabilities, self._policy.prompt_form)
 
-    def sample(self, requests: Sequence[Request]) -> Answer:
+    def sample(self, requests: Sequence[Request]) -> ActorAnswer:
         """The completions by place, with the policy's error, as text, beside those that were finished before it."""
         from kernelwright.policies.base import PolicyError
 
         try:
             completions = self._policy.sample(requests)
         except PolicyError as error:
-            return Answer(error.finished, told(error), self._policy.drawn)
-        return Answer(dict(enumerate(completions)), None, self._policy.drawn)
+            return ActorAnswer(error.finished, message_of_error(error), self._policy.drawn)
+        return ActorAnswer(dict(enumerate(completions)), None, self._policy.drawn)
 
-    def update(self, weights: Mapping[str, torch.Tensor], revision: str | None) -> str | Told:
+    def update(self, weights: Mapping[str, torch.Tensor], revision: str | None) -> str | ErrorMessage:
         """The revision. Nobody may be asking."""
         from kernelwright.policies.base import PolicyError
 
         try:
             return self._policy.update(weights, revision)
         except PolicyError as error:
-            return told(error)
+            return message_of_error(error)
 
 
 class RayPolicy:
     """As `ProcessPolicy`, with several actors that take questions in turns. Ray has to be connected."""
 
-    def __init__(self, path: str, *, actors: int = 1, at_once: int = MOST_AT_ONCE, **options: Any) -> None:
+    def __init__(self, path: str, *, actors: int = 1, at_once: int = MAX_REQUESTS_OF_AN_ACTOR, **options: Any) -> None:
         """options: InProcessPolicy's; on a GPU an actor is given one of its own. Raises PolicyRefused."""
         self._path, self._options = path, options
-        self._at_once = min(at_once, MOST_AT_ONCE)
+        self._at_once = min(at_once, MAX_REQUESTS_OF_AN_ACTOR)
         self._lock = threading.Lock()
         self._weights: tuple[Any, str | None] | None = None
         """Where Ray keeps the last ones, and their revision."""
@@ -125,7 +125,7 @@ class RayPolicy:
                 continue
             self._drawn[place] = answer.drawn
             if answer.trouble is not None:
-                trouble = raised(answer.trouble)
+                trouble = error_of_message(answer.trouble)
                 trouble.finished = dict(answer.completions)
                 raise trouble
             return [answer.completions[number] for number in range(len(requests))]
@@ -165,12 +165,12 @@ class RayPolicy:
         how = {"num_cpus": 0, "num_gpus": int(on_gpu), "max_restarts": 0, "max_task_retries": 0}
         return ray.remote(PolicyActor).options(max_concurrency=self._at_once + 2, **how).remote(self._path, options)
 
-    def _open(self, actor: Any) -> Opened:
+    def _open(self, actor: Any) -> ProcessOpened:
         import ray
 
         found = ray.get(actor.open.remote())
-        if not isinstance(found, Opened):
-            raise raised(found)
+        if not isinstance(found, ProcessOpened):
+            raise error_of_message(found)
         return found
 
     def _moved(self, place: int) -> str:
@@ -191,16 +191,16 @@ class RayPolicy:
         assert self._weights is not None
         found = ray.get(actor.update.remote(*self._weights))
         if not isinstance(found, str):
-            raise raised(found)
+            raise error_of_message(found)
         return found
 
-    def _answer(self, place: int, actor: Any, requests: Sequence[Request]) -> Answer | None:
+    def _answer(self, place: int, actor: Any, requests: Sequence[Request]) -> ActorAnswer | None:
         """None where the actor died, and another one is in its place."""
         import ray
 
         try:
             asked = actor.sample.remote(list(requests))
-            while not ray.wait([asked], timeout=LOOK_SECONDS)[0]:
+            while not ray.wait([asked], timeout=POLL_SECONDS)[0]:
                 if self._left:
                     raise KeyboardInterrupt
             return ray.get(asked)

@@ -36,7 +36,7 @@ from kernelwright.policies.small.quantised_weights import has_int8, read_int8
 
 log = logging.getLogger(__name__)
 
-SEEDS = 1 << 31
+SEED_LIMIT = 1 << 31
 
 
 class TransformersPolicy:
@@ -151,8 +151,8 @@ class _Loaded:
         self.context = int(getattr(model.config, "max_position_embeddings", 0)) or None
         self.identity: Identity = identity_of(tokenizer)
         self.revision = weights_revision(Path(path)) or getattr(model.config, "_commit_hash", None)
-        self.ends = frozenset(_ids(tokenizer.eos_token_id) + _ids(model.generation_config.eos_token_id))
-        self._pad = next(iter(_ids(tokenizer.pad_token_id) + sorted(self.ends)), 0)
+        self.ends = frozenset(_as_id_list(tokenizer.eos_token_id) + _as_id_list(model.generation_config.eos_token_id))
+        self._pad = next(iter(_as_id_list(tokenizer.pad_token_id) + sorted(self.ends)), 0)
 
     @property
     def model(self) -> Any:
@@ -176,7 +176,7 @@ class _Loaded:
                 "shorten it, or choose a policy with a longer context (--policy openai:MODEL)",
                 Trouble.CONTEXT,
             )
-        seed = sampling.seed if sampling.seed is not None else secrets.randbelow(SEEDS)
+        seed = sampling.seed if sampling.seed is not None else secrets.randbelow(SEED_LIMIT)
         return SequenceInDecoding(prompt=prompt, sampling=sampling, seed=seed, limit=room)
 
     def draw(self, rows: Sequence[SequenceInDecoding], adapter: str | None, cache: CacheKind) -> str | None:
@@ -242,7 +242,7 @@ def load(path: str, device: str, dtype: str) -> _Loaded:
     except torch.OutOfMemoryError as error:
         raise PolicyRefused(f"{path} does not fit on {device}: use a smaller model", Trouble.MEMORY) from error
     except Exception as error:  # a foreign folder may raise anything; each means that this is no usable model
-        raise PolicyRefused(f"cannot load {path}: {_short(error)}", Trouble.MODEL) from error
+        raise PolicyRefused(f"cannot load {path}: {_first_line(error)}", Trouble.MODEL) from error
     return _Loaded(path, model, tokenizer)
 
 
@@ -255,7 +255,7 @@ def prompt_ids(tokenizer: Any, request: Request, path: str) -> list[int]:
         ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
     except Exception as error:  # templates are programs: some forbid a system message, or two of a role in a row
         raise PolicyRefused(
-            f"the chat template of {path} refuses the messages: {_short(error)}", Trouble.REQUEST
+            f"the chat template of {path} refuses the messages: {_first_line(error)}", Trouble.REQUEST
         ) from error
     return list(ids)
 
@@ -273,7 +273,9 @@ def _with_adapter(model: Any, folder: Path, key: str, is_peft: bool) -> Any:
             "peft is not installed: pip install 'kernelwright[train]'", Trouble.NOT_INSTALLED
         ) from error
     except Exception as error:  # peft raises whatever the mismatch meets first
-        raise PolicyRefused(f"the adapter {folder} does not fit this model: {_short(error)}", Trouble.MODEL) from error
+        raise PolicyRefused(
+            f"the adapter {folder} does not fit this model: {_first_line(error)}", Trouble.MODEL
+        ) from error
 
 
 def on_device(device: str) -> str:
@@ -285,10 +287,10 @@ def on_device(device: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _ids(value: int | list[int] | None) -> list[int]:
+def _as_id_list(value: int | list[int] | None) -> list[int]:
     return [] if value is None else [value] if isinstance(value, int) else list(value)
 
 
-def _short(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]

@@ -51,7 +51,7 @@ class Connection:
     def __init__(self, model: str, url: str, key: str | None, at_once: int, timeout: float) -> None:
         self.url = url
         self._model, self._timeout = model, timeout
-        _check(url)
+        _check_address(url)
         self._client = _client(url, key, timeout)
         self._gate = asyncio.Semaphore(at_once)
         self._door = asyncio.Lock()
@@ -94,9 +94,9 @@ class Connection:
         import openai
 
         try:
-            async with _in_time(seconds, self.url), call(**body) as response:
+            async with _within_time_limit(seconds, self.url), call(**body) as response:
                 content_type = response.headers.get("content-type", "")
-                return parse_json(await _whole(response, self.url), content_type, self.url)
+                return parse_json(await _read_body(response, self.url), content_type, self.url)
         except openai.APIStatusError as error:
             refusal = error_of_status(error.status_code, error.response.headers, error.body, self._model, self.url)
             if error.status_code in (400, 422) and error.param and refusal.trouble is Trouble.REQUEST:
@@ -148,7 +148,7 @@ def _client(url: str, key: str | None, timeout: float) -> Any:
     return openai.AsyncOpenAI(api_key=key or _NO_KEY, base_url=url, max_retries=0, timeout=timeout)
 
 
-def _check(url: str) -> None:
+def _check_address(url: str) -> None:
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -159,7 +159,7 @@ def _check(url: str) -> None:
 
 
 @asynccontextmanager
-async def _in_time(seconds: float, url: str) -> AsyncIterator[None]:
+async def _within_time_limit(seconds: float, url: str) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -167,7 +167,7 @@ async def _in_time(seconds: float, url: str) -> AsyncIterator[None]:
         raise PolicyUnavailable(f"{url} did not finish in {seconds:.0f} s", Trouble.TIMEOUT) from error
 
 
-async def _whole(response: Any, url: str) -> bytes:
+async def _read_body(response: Any, url: str) -> bytes:
     body = bytearray()
     async for chunk in response.iter_bytes():
         body += chunk

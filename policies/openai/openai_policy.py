@@ -28,7 +28,7 @@ from kernelwright.policies.prices import Prices
 log = logging.getLogger(__name__)
 
 OPENAI_URL = "https://api.openai.com/v1"
-_HOPELESS = {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL}
+_FAILS_EVERY_REQUEST = {Trouble.KEY, Trouble.QUOTA, Trouble.MODEL}
 
 
 class OpenAIPolicy:
@@ -116,7 +116,7 @@ class OpenAIPolicy:
                 try:
                     return None if hopeless.is_set() else await self._answer(request, connection)
                 except PolicyError as error:
-                    if error.trouble in _HOPELESS:
+                    if error.trouble in _FAILS_EVERY_REQUEST:
                         hopeless.set()
                     return error
 

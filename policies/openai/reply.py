@@ -34,14 +34,14 @@ class _Logprobs(BaseModel):
     content: list[_TokenLogprob] | None = None
 
 
-class _Said(BaseModel):
+class _MessageText(BaseModel):
     content: str | None = None
 
 
 class Choice(BaseModel):
     """One completion in a reply of a server that speaks OpenAI's protocol."""
 
-    message: _Said
+    message: _MessageText
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
     token_ids: list[int] | None = None

@@ -16,7 +16,7 @@ from typing import Any
 from kernelwright.policies.base import Capabilities, Completion, PolicyRefused, Request, Trouble, Usage
 from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahead, fits_lookahead
-from kernelwright.policies.local.transformers_policy import SEEDS, TransformersPolicy, prompt_ids
+from kernelwright.policies.local.transformers_policy import SEED_LIMIT, TransformersPolicy, prompt_ids
 from kernelwright.policies.model_identity import Identity, identity_of, weights_revision
 from kernelwright.policies.small.small_model import SmallModel, is_small, load_small
 
@@ -126,7 +126,7 @@ class _Small:
                 "shorten it, or choose a policy with a longer context (--policy openai:MODEL)",
                 Trouble.CONTEXT,
             )
-        seed = request.sampling.seed if request.sampling.seed is not None else secrets.randbelow(SEEDS)
+        seed = request.sampling.seed if request.sampling.seed is not None else secrets.randbelow(SEED_LIMIT)
         return SequenceInDecoding(prompt=prompt, sampling=request.sampling, seed=seed, limit=room)
 
 

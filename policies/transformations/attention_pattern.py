@@ -10,8 +10,8 @@ from typing import Any
 
 from kernelwright.policies.transformations.exporting import NotTransformed
 
-INFINITE = -math.inf
-PASSES = {"clone", "contiguous", "detach", "alias", "to", "_to_copy", "dropout", "expand", "type_as", "float"}
+MASKED_SCORE = -math.inf
+PASSED_OPERATORS = {"clone", "contiguous", "detach", "alias", "to", "_to_copy", "dropout", "expand", "type_as", "float"}
 """Operators between softmax and product that leave the values as they are (a dropout that does not train)."""
 
 
@@ -44,7 +44,7 @@ class Attention:
     causal: bool = False
     mask: Any = None
     mask_kind: MaskKind = MaskKind.NONE
-    fill: float = INFINITE
+    fill: float = MASKED_SCORE
     zero_rows: bool = False
     """A row without any key is 0, as in scaled_dot_product_attention, and not NaN."""
 
@@ -57,13 +57,13 @@ def name_of(node: Any) -> str:
 
 def find_attention(graph: Any) -> Attention:
     """The only one of a graph. Raises NotTransformed."""
-    found = list(_all(graph))
+    found = list(_all_attentions(graph))
     if len(found) != 1:
         raise NotTransformed(f"{len(found)} attentions in the graph, not one")
     return found[0]
 
 
-def _all(graph: Any) -> Iterator[Attention]:
+def _all_attentions(graph: Any) -> Iterator[Attention]:
     for node in graph.nodes:
         if name_of(node) == "scaled_dot_product_attention":
             yield _of_torch(node)
@@ -90,7 +90,7 @@ def _of_torch(node: Any) -> Attention:
 def _written_out(softmax: Any) -> Attention | None:
     """The attention that a softmax is part of; None where what follows is no product."""
     product, users = softmax, list(softmax.users)
-    while len(users) == 1 and name_of(users[0]) in PASSES and users[0].args[0] is product:
+    while len(users) == 1 and name_of(users[0]) in PASSED_OPERATORS and users[0].args[0] is product:
         product, users = users[0], list(users[0].users)
     if len(users) != 1 or not _is_product(users[0], "qk,kd->qd"):
         return None
@@ -98,7 +98,7 @@ def _written_out(softmax: Any) -> Attention | None:
     if weights is not product or not _is_last(softmax):
         return None
     found = Attention(None, None, value, users[0])
-    scores = _climb(softmax.args[0], found)
+    scores = _follow_to_product(softmax.args[0], found)
     if _is_product(scores, "qd,dk->qk"):
         found.query, transposed = _operands(scores)
         found.key = _untransposed(transposed)
@@ -111,7 +111,7 @@ def _written_out(softmax: Any) -> Attention | None:
     return found
 
 
-def _climb(node: Any, found: Attention) -> Any:
+def _follow_to_product(node: Any, found: Attention) -> Any:
     """From the softmax's input up to the product, noting scale and mask on the way.
 
     Raises NotTransformed where a mask comes below a scale in a way that the kernel does not have.
@@ -119,7 +119,7 @@ def _climb(node: Any, found: Attention) -> Any:
     while len(node.users) == 1:
         name = name_of(node)
         if name in ("mul", "div") and not _is_tensor(node.args[1]):
-            if found.mask_kind is MaskKind.ADDED and found.mask is not None and found.mask in _below(node):
+            if found.mask_kind is MaskKind.ADDED and found.mask is not None and found.mask in _users_of(node):
                 raise NotTransformed("a mask is added before the scores are scaled")
             found.scales.insert(0, ("*" if name == "mul" else "/", node.args[1]))
         elif name == "add" and _is_tensor(node.args[1]):
@@ -130,21 +130,21 @@ def _climb(node: Any, found: Attention) -> Any:
             _take_filled(found, node.args[0], node.args[2], drops=False)
             node = node.args[1]
             continue
-        elif name not in PASSES:
+        elif name not in PASSED_OPERATORS:
             return node
         node = node.args[0]
     return node
 
 
-def _below(node: Any) -> set[Any]:
+def _users_of(node: Any) -> set[Any]:
     return set(node.users)
 
 
 def _take_added(found: Attention, mask: Any) -> None:
-    if name_of(mask) == "triu" and _number(mask.args[1:], 0) == 1 and _filled_with(mask.args[0]) == INFINITE:
+    if name_of(mask) == "triu" and _number(mask.args[1:], 0) == 1 and _filled_with(mask.args[0]) == MASKED_SCORE:
         found.causal = True
         return
-    _set_mask(found, mask, MaskKind.ADDED, INFINITE)
+    _set_mask(found, mask, MaskKind.ADDED, MASKED_SCORE)
 
 
 def _take_filled(found: Attention, mask: Any, value: Any, drops: bool) -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 from kernelwright.policies.base import Value
 
-ENTRY = "kernelwright.policies.transformations.process:serve"
+PROCESS_ENTRY = "kernelwright.policies.transformations.process:serve"
 """`module:function` of what runs in the sandboxed process."""
-WARM = "kernelwright.policies.transformations.process:warm"
-SECONDS = 30.0
+WARM_UP_ENTRY = "kernelwright.policies.transformations.process:warm"
+TRANSFORMATION_SECONDS = 30.0
 
 ALGEBRA_MARK = "# Exact algebra: operations of the problem are not made. What that gains is no speed of the same work."
 """A line of the head of such a draft."""
 
-WORDS = (
+PATTERN_WORDS = (
     "softmax",
     "scaled_dot_product_attention",
     "logsumexp",
@@ -55,13 +55,13 @@ class TransformedDraft(Value):
 
 def may_transform(source: str) -> bool:
     """Whether a problem's text names anything that a transformation looks for; a cheap look before a process starts."""
-    return any(word in source for word in WORDS)
+    return any(word in source for word in PATTERN_WORDS)
 
 
-def transform(source: str, run: Runner, seconds: float = SECONDS) -> TransformedDraft:
+def transform(source: str, run: Runner, seconds: float = TRANSFORMATION_SECONDS) -> TransformedDraft:
     """The draft for a problem's text. Never raises for what is wrong with the problem."""
     if not may_transform(source):
         return TransformedDraft(refused="it names nothing that is transformed")
-    answer = run(ENTRY, {"source": source}, seconds)
+    answer = run(PROCESS_ENTRY, {"source": source}, seconds)
     known = {name: answer[name] for name in TransformedDraft.model_fields if name in answer}
     return TransformedDraft.model_validate(known)

@@ -19,7 +19,7 @@ from kernelwright.policies.transformations.draft import ALGEBRA_MARK
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed
 from kernelwright.policies.transformations.host_text import HostText
 
-OF_ONE = ("sum", "mean", "amax", "amin", "logsumexp", "max", "min")
+REDUCTIONS_OF_ONE_ELEMENT = ("sum", "mean", "amax", "amin", "logsumexp", "max", "min")
 """Reductions that give their input where the axis has one element."""
 
 HEADER = """# The {what} of a linear layer, its weights summed first (kernelwright). Block sizes are not tuned.
@@ -177,7 +177,7 @@ def _find(exported: Exported) -> LinearSum:
                 found.factor = f"{found.factor} / outputs".removeprefix("1.0 * ")
             elif found.shift != "0.0":
                 found.shift = f"({found.shift}) * outputs"
-        elif summed and name in OF_ONE and _is_of_one(step):
+        elif summed and name in REDUCTIONS_OF_ONE_ELEMENT and _is_of_one(step):
             found.of_one.append(name)
             found.keeps = keeps_axis(step)
         else:

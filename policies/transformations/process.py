@@ -15,7 +15,7 @@ from kernelwright.policies.transformations.reduced_linear import write_reduced_l
 from kernelwright.policies.transformations.row_reduction import write_row_reduction
 from kernelwright.policies.transformations.split_product import write_split_product
 
-EXAMPLE = """
+WARM_UP_PROBLEM = """
 import torch
 class Model(torch.nn.Module):
     def forward(self, q, k, v):
@@ -38,7 +38,7 @@ class Channel(Protocol):
 
 def warm() -> None:
     """Forked processes inherit the imports."""
-    answer(EXAMPLE)
+    answer(WARM_UP_PROBLEM)
 
 
 def serve(channel: Channel, payload: dict[str, Any]) -> None:

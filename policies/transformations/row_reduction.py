@@ -10,9 +10,9 @@ from typing import Any
 from kernelwright.policies.transformations.attention_pattern import name_of
 from kernelwright.policies.transformations.exporting import Exported, NotTransformed, plain, size_of
 
-FEW_ROWS = 512
+MAX_ROWS = 512
 """About as many programs as keep a large GPU busy."""
-LONG_ROW = 1 << 14
+MIN_ROW_ELEMENTS = 1 << 14
 
 
 class _Kind:
@@ -135,7 +135,7 @@ def _find(exported: Exported) -> RowReduction:
         raise NotTransformed("the reduced axes are kept")
     columns = size_of(value.numel()) if whole else size_of(value.shape[-1])
     rows = 1 if whole else size_of(value.numel()) // max(1, columns)
-    if rows > FEW_ROWS or columns < LONG_ROW:
+    if rows > MAX_ROWS or columns < MIN_ROW_ELEMENTS:
         raise NotTransformed(f"{rows} rows of {columns} are not few long rows")
     return RowReduction(name_of(node), keeps, whole)
 

@@ -22,7 +22,7 @@ from kernelwright.policies.base import (
     Usage,
     sound_logprobs,
 )
-from kernelwright.policies.local.transformers_policy import SEEDS, on_device, prompt_ids
+from kernelwright.policies.local.transformers_policy import SEED_LIMIT, on_device, prompt_ids
 from kernelwright.policies.model_card import read_cards
 from kernelwright.policies.model_identity import (
     Identity,
@@ -157,9 +157,10 @@ class VLLMPolicy:
 
     def _arguments(self) -> dict[str, Any]:
         """On a CPU float32, as with transformers: twice as slow as bfloat16 there, and log-probs that fit training
-        to six digits.
+        to six digits. Prompts are read as a whole there: where one is read in parts, vLLM 0.32 turns the request's
+        generator back, which it cannot with one of a CPU, and the engine dies.
         """
-        exact = {"dtype": "float32"} if on_device("auto") == "cpu" else {}
+        exact = {"dtype": "float32", "enable_chunked_prefill": False} if on_device("auto") == "cpu" else {}
         lora = {"enable_lora": True, "max_lora_rank": LARGEST_RANK}
         return {**exact, **lora, "worker_extension_cls": EXTENSION_CLASS, **self._engine_args}
 
@@ -230,7 +231,7 @@ class VLLMPolicy:
 
 
 def _seeded(sampling: Sampling) -> Sampling:
-    return sampling if sampling.seed is not None else sampling.with_(seed=secrets.randbelow(SEEDS))
+    return sampling if sampling.seed is not None else sampling.with_(seed=secrets.randbelow(SEED_LIMIT))
 
 
 def _first_line(error: Exception) -> str:

@@ -11,6 +11,7 @@ import linecache
 import sys
 import threading
 import types
+import warnings
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -30,6 +31,8 @@ MOST_MODULES = 512
 _made: deque[tuple[str, str]] = deque()
 """Names and files of modules, in the order in which they were made."""
 _remembering = threading.Lock()
+_shown: deque[tuple[str, type[Warning], str]] = deque(maxlen=1024)
+"""Problem, category and text of the last warnings of references that were shown."""
 
 
 class Reference:
@@ -51,11 +54,12 @@ class Reference:
 
     @contextlib.contextmanager
     def _trouble(self, when: str) -> Iterator[None]:
-        """What the reference raises, as one line that names the place."""
+        """Makes one line that names the place of what the reference raises, and shows each of its warnings once."""
         import torch
 
         try:
-            yield
+            with _warned_once(self.problem.name):
+                yield
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:
@@ -187,6 +191,28 @@ class BuffersAsTheyWere:
         for name, buffer, copy in self._held:
             buffer.copy_(copy)
             _put_buffer(self._model, name, buffer)
+
+
+@contextlib.contextmanager
+def _warned_once(problem: str) -> Iterator[None]:
+    """Shows a warning of the block only where this process has not shown it for this problem: a verdict loads the text
+    anew for every size, and Python takes each for another module, with other lines. No other reference runs meanwhile.
+
+    Python's filters stay as they are: to change them would make it forget what it has shown of every other module.
+    """
+    show = warnings.showwarning
+
+    def show_once(message: Warning | str, category: type[Warning], *place: Any, **where: Any) -> None:
+        key = (problem, category, str(message))
+        if key not in _shown:
+            _shown.append(key)
+            show(message, category, *place, **where)
+
+    warnings.showwarning = show_once
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
 
 
 def _moved(model: Any, device: str) -> Any:

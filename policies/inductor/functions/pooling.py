@@ -11,8 +11,12 @@ from kernelwright.policies.inductor.refusing import Refused
 
 def pooling_functions() -> dict[str, Any]:
     """Name in torch.nn.functional -> the function."""
-    average = {f"adaptive_avg_pool{axes}d": _adaptive(axes, _mean, f"adaptive_avg_pool{axes}d") for axes in (1, 2, 3)}
-    largest = {f"adaptive_max_pool{axes}d": _adaptive(axes, _most, f"adaptive_max_pool{axes}d") for axes in (1, 2, 3)}
+    average = {
+        f"adaptive_avg_pool{axes}d": _adaptive(axes, _window_mean, f"adaptive_avg_pool{axes}d") for axes in (1, 2, 3)
+    }
+    largest = {
+        f"adaptive_max_pool{axes}d": _adaptive(axes, _window_maximum, f"adaptive_max_pool{axes}d") for axes in (1, 2, 3)
+    }
     return average | largest
 
 
@@ -23,7 +27,7 @@ def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
         if return_indices:
             raise Refused(f"{name} with indices")
         if output_size == 1 or tuple([output_size] if isinstance(output_size, int) else output_size) == (1,) * axes:
-            return x.mean(list(range(-axes, 0)), True) if pool is _mean else x.amax(list(range(-axes, 0)), True)
+            return x.mean(list(range(-axes, 0)), True) if pool is _window_mean else x.amax(list(range(-axes, 0)), True)
         wanted = list(output_size) if isinstance(output_size, tuple | list) else [output_size] * axes
         for place, cells in enumerate(wanted):
             axis = x.dim() - axes + place
@@ -35,7 +39,7 @@ def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
     return pooled
 
 
-def _members(size: Any, cells: Any, device: Any) -> Any:
+def _window_membership(size: Any, cells: Any, device: Any) -> Any:
     """[cells, size]: whether an element lies in a cell's window."""
     import torch
 
@@ -44,21 +48,21 @@ def _members(size: Any, cells: Any, device: Any) -> Any:
     return (place >= cell * size // cells) & (place < ((cell + 1) * size + cells - 1) // cells)
 
 
-def _mean(x: Any, cells: Any) -> Any:
+def _window_mean(x: Any, cells: Any) -> Any:
     import torch
 
     if isinstance(cells, int) and cells == 1:
         return x.mean(-1, keepdim=True)
-    inside = _members(x.shape[-1], cells, x.device)
+    inside = _window_membership(x.shape[-1], cells, x.device)
     count = inside.to(torch.int32).sum(-1)
     zero = torch.zeros((), dtype=x.dtype, device=x.device)
     return (torch.where(inside, x.unsqueeze(-2), zero).sum(-1) / count).to(x.dtype)
 
 
-def _most(x: Any, cells: Any) -> Any:
+def _window_maximum(x: Any, cells: Any) -> Any:
     import torch
 
     if isinstance(cells, int) and cells == 1:
         return x.amax(-1, keepdim=True)
     least = torch.full((), -math.inf, dtype=x.dtype, device=x.device)
-    return torch.where(_members(x.shape[-1], cells, x.device), x.unsqueeze(-2), least).amax(-1)
+    return torch.where(_window_membership(x.shape[-1], cells, x.device), x.unsqueeze(-2), least).amax(-1)

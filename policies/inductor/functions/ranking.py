@@ -1,7 +1,8 @@
 """Sorting and the largest elements without a library.
 
 A few of the largest are taken one after the other; whole rows are sorted bit by bit; for a median each element's rank
-is counted, which takes the square of the length. What it does not do: medians of rows over `LONGEST` elements.
+is counted, which takes the square of the length. What it does not do: medians of rows of more than
+`MAX_RANKED_ELEMENTS` elements.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.loops import over_steps
 
-LONGEST = 8192
+MAX_RANKED_ELEMENTS = 8192
 """Elements of a row that are ranked."""
-FEW = 8
+MAX_TAKEN_ONE_BY_ONE = 8
 """So many of the largest are taken one after the other."""
 
 
@@ -26,10 +27,10 @@ def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
     partial: what would be refused stays the operator that it is.
     """
     own = _operators()
-    return {operator: _or_left(function) for operator, function in own.items()} if partial else own
+    return {operator: _or_not_implemented(function) for operator, function in own.items()} if partial else own
 
 
-def _or_left(function: Callable[..., Any]) -> Callable[..., Any]:
+def _or_not_implemented(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def attempt(*args: Any, **options: Any) -> Any:
         try:
@@ -60,8 +61,10 @@ def _ranks(x: Any, descending: bool) -> Any:
 
     length = x.shape[-1]
     hint = length.node.hint if isinstance(length, torch.SymInt) else length
-    if hint is not None and hint > LONGEST:
-        raise Refused(f"the median of rows of {hint} elements: at most {LONGEST} are ranked", operator="median")
+    if hint is not None and hint > MAX_RANKED_ELEMENTS:
+        raise Refused(
+            f"the median of rows of {hint} elements: at most {MAX_RANKED_ELEMENTS} are ranked", operator="median"
+        )
     own, other = x.unsqueeze(-1), x.unsqueeze(-2)
     place = torch.arange(length, device=x.device)
     earlier = place.unsqueeze(0) < place.unsqueeze(1)
@@ -81,7 +84,7 @@ def topk(x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = Tru
     if x.dim() == 0:
         return x.clone(), x.new_zeros((), dtype=torch.int64)
     moved = x.movedim(dim, -1)
-    if isinstance(k, int) and 0 < k <= FEW:
+    if isinstance(k, int) and 0 < k <= MAX_TAKEN_ONE_BY_ONE:
         values, indices = _one_after_the_other(moved, k, largest)
     else:
         values, indices = _by_digits(moved, largest)
@@ -95,7 +98,7 @@ def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
     """
     import torch
 
-    key = _keys(x)
+    key = _sortable_integers(x)
     key = torch.bitwise_not(key) if descending else key
     places = torch.arange(x.shape[-1], device=x.device, dtype=torch.int32).expand(x.shape).contiguous()
 
@@ -116,7 +119,7 @@ def _by_digits(x: Any, descending: bool) -> tuple[Any, Any]:
     return torch.gather(x, -1, indices), indices
 
 
-def _keys(x: Any) -> Any:
+def _sortable_integers(x: Any) -> Any:
     """Integers whose bits, read as an unsigned number, are in the order of the elements; NaN is the largest."""
     import torch
 
@@ -136,7 +139,7 @@ def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
     length = x.shape[-1]
     places = torch.arange(length, device=x.device)
     floating = x.dtype.is_floating_point
-    worst: Any = (-math.inf if largest else math.inf) if floating else _end(x.dtype, lowest=largest)
+    worst: Any = (-math.inf if largest else math.inf) if floating else _extreme_integer(x.dtype, lowest=largest)
     nan = x != x
     taken = torch.zeros_like(x, dtype=torch.bool)
     values, indices = [], []
@@ -158,7 +161,7 @@ def _one_after_the_other(x: Any, k: int, largest: bool) -> tuple[Any, Any]:
     return torch.stack(values, -1), torch.stack(indices, -1)
 
 
-def _end(dtype: Any, lowest: bool) -> int:
+def _extreme_integer(dtype: Any, lowest: bool) -> int:
     import torch
 
     return int(torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max)
@@ -199,7 +202,7 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
     elif x.dtype.is_floating_point:
         neutral = -math.inf if reduce == "amax" else math.inf
     else:
-        neutral = _end(x.dtype, lowest=reduce == "amax")
+        neutral = _extreme_integer(x.dtype, lowest=reduce == "amax")
     wide = torch.where(here, src.unsqueeze(-2), torch.full((), neutral, dtype=x.dtype, device=x.device))
     made = wide.prod(-1).to(x.dtype) if reduce == "prod" else getattr(wide, reduce)(-1)
     if include_self:
@@ -251,7 +254,7 @@ def median(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     ranks, length = _ranks(moved, False), moved.shape[-1]
     nans = (moved != moved).to(torch.int64).sum(-1, keepdim=True)
     wanted = torch.where(nans > 0, length - nans, (length - 1) // 2)
-    return _one(moved, ranks == wanted, dim, keepdim)
+    return _select_one(moved, ranks == wanted, dim, keepdim)
 
 
 def nanmedian(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
@@ -261,10 +264,10 @@ def nanmedian(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     moved = x.movedim(dim, -1)
     ranks, length = _ranks(moved, False), moved.shape[-1]
     nans = (moved != moved).to(torch.int64).sum(-1, keepdim=True)
-    return _one(moved, ranks == torch.clamp(length - nans - 1, min=0) // 2, dim, keepdim)
+    return _select_one(moved, ranks == torch.clamp(length - nans - 1, min=0) // 2, dim, keepdim)
 
 
-def _one(moved: Any, here: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+def _select_one(moved: Any, here: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     import torch
 
     zero = torch.zeros((), dtype=moved.dtype, device=moved.device)

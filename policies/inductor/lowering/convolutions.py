@@ -6,18 +6,18 @@ import math
 from typing import Any
 
 from kernelwright.policies.inductor.lowering.geometry import (
-    WRITTEN_OUT,
+    MAX_UNROLLED_TERMS,
     Geometry,
-    all_of,
-    arranged,
+    all_hold,
+    bounds_of,
     channels_last,
+    create_contiguous,
+    create_reduction,
     geometry,
-    inside,
-    reduced,
     unravelled,
 )
 from kernelwright.policies.inductor.lowering.phases import by_phases, has_phases
-from kernelwright.policies.inductor.lowering.split_products import hint_of
+from kernelwright.policies.inductor.lowering.split_products import size_hint
 from kernelwright.policies.inductor.window_sizes import window_size
 
 MIN_DOT = 16
@@ -95,12 +95,12 @@ def _summed(g: Geometry, x: Any, weight: Any) -> Any:
 
     one = V.graph.sizevars.statically_known_equals
     depth = sympy.prod(g.depth)
-    few = isinstance(depth, int | sympy.Integer) and depth <= WRITTEN_OUT and hint_of(g.wide) < MIN_DOT
+    few = isinstance(depth, int | sympy.Integer) and depth <= MAX_UNROLLED_TERMS and size_hint(g.wide) < MIN_DOT
     if few or any(one(sympy.prod(n), 1) for n in ([g.wide], g.depth, g.out)):
-        return reduced("sum", x, *_as_sum(g, x, weight))
+        return create_reduction("sum", x, *_as_sum(g, x, weight))
     if has_phases(g):
         return by_phases(g, x, weight)
-    return reduced("dot", x, *_as_product(g, x, weight))
+    return create_reduction("dot", x, *_as_product(g, x, weight))
 
 
 def _as_product(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any], Any]:
@@ -109,7 +109,7 @@ def _as_product(g: Geometry, x: Any, weight: Any) -> tuple[list[Any], list[Any],
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
     load_x = channels_last(x)
-    load_w = arranged(x, [g.groups, g.wide, *g.kernel, g.channels], lambda group, m, *at: _weight(
+    load_w = create_contiguous(x, [g.groups, g.wide, *g.kernel, g.channels], lambda group, m, *at: _weight(
         g, weight.make_loader(), group, m, at[-1], at[:-1]))  # fmt: skip
     alone = V.graph.sizevars.statically_known_equals(g.batch * g.groups, 1)
     ranges = [*([] if alone else [g.batch * g.groups]), g.wide, sympy.prod(g.out)]
@@ -155,13 +155,13 @@ def _patch(g: Geometry, load: Any, n: Any, group: Any, pixel: Any, c: Any, taps:
     where = [n, c + group * g.channels, *places]
     if not tests:
         return load(where)
-    return ops.masked(all_of(tests), lambda: load([Identity(v) for v in where]), 0.0)
+    return ops.masked(all_hold(tests), lambda: load([Identity(v) for v in where]), 0.0)
 
 
 def _places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
     """Where a tap reads, and the comparisons that say whether that is inside."""
     places = [pixel[i] * g.stride[i] - g.padding[i] + taps[i] * g.dilation[i] for i in g.axes]
-    return places, [test for i in g.axes if g.padding[i] != 0 for test in inside(places[i], g.size[i])]
+    return places, [test for i in g.axes if g.padding[i] != 0 for test in bounds_of(places[i], g.size[i])]
 
 
 def _transposed_places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], list[Any]]:
@@ -176,7 +176,7 @@ def _transposed_places(g: Geometry, pixel: Any, taps: Any) -> tuple[list[Any], l
         places.append(FloorDiv(far, g.stride[i]) - shift)
         if g.stride[i] != 1:
             tests.append((ops.eq, ModularIndexing(far, 1, g.stride[i]), sympy.S.Zero))
-        tests += inside(places[i], g.size[i])
+        tests += bounds_of(places[i], g.size[i])
     return places, tests
 
 

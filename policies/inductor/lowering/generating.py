@@ -36,14 +36,14 @@ def generate(traced: Traced) -> Generated:
         bodies = []
         for number, body in enumerate(traced.loops.bodies):
             own, more = _generated(body.graph, body.flat, traced)
-            bodies.append(_apart(own, number))
+            bodies.append(_with_names_of_step(own, number))
             constants |= {f"step_{number}_{name}": value for name, value in more.items()}
     if sum(c.numel() for c in constants.values()) > MOST_CONSTANTS:
         raise Refused(f"forward has over {MOST_CONSTANTS} numbers written in it")
     return Generated(text, constants, tuple(bodies), channels_last(traced.graph))
 
 
-def _apart(text: str, number: int) -> str:
+def _with_names_of_step(text: str, number: int) -> str:
     """The text of a loop's step with kernels, buffers and constants of its own names."""
     text = re.sub(r"\btriton_(?=[a-z]+_fused)", f"triton_step_{number}_", text)
     text = re.sub(r"\b_tensor_constant", f"step_{number}__tensor_constant", text)

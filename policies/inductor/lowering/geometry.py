@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from kernelwright.policies.inductor.window_sizes import window_size
 
-WRITTEN_OUT = 27
+MAX_UNROLLED_TERMS = 27
 """Terms: as many as a window of three by three by three has. Neighbouring elements are then loaded side by side, where
 a loop over the window loads each window by itself.
 """
@@ -86,7 +86,7 @@ def geometry(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, tran
     )
 
 
-def arranged(x: Any, sizes: list[Any], value: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+def create_contiguous(x: Any, sizes: list[Any], value: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     """A loader of a new tensor that lies as its sizes say; value: of the element at the given places."""
     from torch._inductor import ir
 
@@ -104,17 +104,17 @@ def channels_last(x: Any) -> Callable[[list[Any]], Any]:
     """
     load = x.make_loader()
     batch, channels, *size = x.get_size()
-    moved = arranged(x, [batch, *size, channels], lambda n, *at: load([n, at[-1], *at[:-1]]))
+    moved = create_contiguous(x, [batch, *size, channels], lambda n, *at: load([n, at[-1], *at[:-1]]))
     return lambda index: moved([index[0], *index[2:], index[1]])
 
 
-def reduced(kind: Literal["sum", "dot"], x: Any, ranges: list[Any], steps: list[Any], inner: Any) -> Any:
+def create_reduction(kind: Literal["sum", "dot"], x: Any, ranges: list[Any], steps: list[Any], inner: Any) -> Any:
     """A reduction of Inductor's: `sum`, or `dot` for one by tl.dot. Sums of few terms, whose number is known, are
     written out.
     """
     from torch._inductor import config, ir
 
-    with config.patch(unroll_reductions_threshold=WRITTEN_OUT + 1):
+    with config.patch(unroll_reductions_threshold=MAX_UNROLLED_TERMS + 1):
         made = ir.Reduction.create(
             device=x.get_device(), dst_dtype=x.get_dtype(), src_dtype=x.get_dtype(), inner_fn=inner, ranges=ranges,
             reduction_ranges=steps, reduction_type=kind,
@@ -124,7 +124,7 @@ def reduced(kind: Literal["sum", "dot"], x: Any, ranges: list[Any], steps: list[
     return made
 
 
-def all_of(tests: list[Any]) -> Any:
+def all_hold(tests: list[Any]) -> Any:
     """Of comparisons: whether all hold."""
     import torch
     from torch._inductor.virtualized import ops
@@ -136,7 +136,7 @@ def all_of(tests: list[Any]) -> Any:
     return mask
 
 
-def inside(place: Any, size: Any) -> list[Any]:
+def bounds_of(place: Any, size: Any) -> list[Any]:
     """The comparisons that say whether a place is one of an axis."""
     import sympy
     from torch._inductor.virtualized import ops

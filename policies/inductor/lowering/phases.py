@@ -9,11 +9,11 @@ from typing import Any
 
 from kernelwright.policies.inductor.lowering.geometry import (
     Geometry,
-    all_of,
-    arranged,
+    all_hold,
+    bounds_of,
     channels_last,
-    inside,
-    reduced,
+    create_contiguous,
+    create_reduction,
     unravelled,
 )
 
@@ -38,7 +38,7 @@ def by_phases(g: Geometry, x: Any, weight: Any) -> Any:
     quotients = [FloorDiv(n + s - 1, s) for n, s in zip(g.out, g.stride, strict=True)]
     phases, steps = sympy.prod(g.stride), [*taps, g.channels]
     load_x = channels_last(x)
-    load_w = arranged(x, [g.groups, phases, g.wide, *steps], _weights(g, weight.make_loader()))
+    load_w = create_contiguous(x, [g.groups, phases, g.wide, *steps], _weights(g, weight.make_loader()))
 
     def inner(index: Any, step: Any) -> Any:
         together, channel, pixel = index
@@ -48,13 +48,13 @@ def by_phases(g: Geometry, x: Any, weight: Any) -> Any:
         q = unravelled(pixel, quotients)
         places = [q[i] + FloorDiv(phase[i] + g.padding[i], g.stride[i]) - j[i] for i in g.axes]
         where = [FloorDiv(image, g.groups), c + group * g.channels, *places]
-        tests = [test for i in g.axes for test in inside(places[i], g.size[i])]
-        mask = all_of([*tests, *_there(g, _taps(g, phase, j))])
+        tests = [test for i in g.axes for test in bounds_of(places[i], g.size[i])]
+        mask = all_hold([*tests, *_tap_bounds(g, _taps(g, phase, j))])
         patch = ops.masked(mask, lambda: load_x([Identity(v) for v in where]), 0.0)
         return ops.dot(load_w([group, ModularIndexing(together, 1, phases), channel, *j, c]), patch)
 
     ranges = [g.batch * g.groups * phases, g.wide, sympy.prod(quotients)]
-    made = reduced("dot", x, ranges, [sympy.prod(steps)], inner)
+    made = create_reduction("dot", x, ranges, [sympy.prod(steps)], inner)
     return _interleaved(g, made, quotients)
 
 
@@ -68,9 +68,9 @@ def _weights(g: Geometry, load: Any) -> Any:
         phase = unravelled(together, g.stride)
         taps = _taps(g, phase, j)
         where = [c + group * g.channels, m, *taps]
-        if not (tests := _there(g, taps)):
+        if not (tests := _tap_bounds(g, taps)):
             return load(where)
-        return ops.masked(all_of(tests), lambda: load([Identity(v) for v in where]), 0.0)
+        return ops.masked(all_hold(tests), lambda: load([Identity(v) for v in where]), 0.0)
 
     return value
 
@@ -81,7 +81,7 @@ def _taps(g: Geometry, phase: list[Any], j: list[Any]) -> list[Any]:
     return [j[i] * g.stride[i] + ModularIndexing(phase[i] + g.padding[i], 1, g.stride[i]) for i in g.axes]
 
 
-def _there(g: Geometry, taps: list[Any]) -> list[Any]:
+def _tap_bounds(g: Geometry, taps: list[Any]) -> list[Any]:
     """The comparisons that say whether a tap is one of the kernel's: a phase may have fewer than another, and what is
     not multiplied must not be loaded either, where it may be NaN.
     """

@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.inductor.lowering.split_products import (
-    hint_of,
+    size_hint,
     split_product,
     transposed,
     worth_splitting,
 )
 
-LEAST_ROWS = 128
+MIN_ROWS_TO_TRANSPOSE = 128
 """Of the left operand, at the problem's own sizes, from which on the right one is turned first."""
 
 
@@ -46,25 +46,25 @@ def _product(by_dot: Any, left: int, right: int, axis: int, split: bool) -> Any:
         if use_native_matmul(a, b):
             if split and worth_splitting(a, b):
                 return split_product(a, b)
-            return by_dot(a, rows_beside(b) if worth_turning(a, b) else b, **options)
+            return by_dot(a, copy_row_major(b) if is_worth_transposing(a, b) else b, **options)
         wide_a, wide_b = lowerings[aten.unsqueeze](a, left), lowerings[aten.unsqueeze](b, right)
         return lowerings[aten.sum](lowerings[aten.mul](wide_a, wide_b), [axis])
 
     return lowered
 
 
-def worth_turning(a: Any, b: Any) -> bool:
+def is_worth_transposing(a: Any, b: Any) -> bool:
     """Whether the right operand of a product in fp32 lies with the elements of its columns side by side, and is read so
     often that a copy which lies by rows is cheap beside that: the threads of a warp would read 32 columns from one bank
     of shared memory, which takes three times as long as the product itself (x @ weight.T).
     """
     import torch
 
-    rows = hint_of(a.get_size()[-2])
-    return b.get_dtype() == torch.float32 and rows >= LEAST_ROWS and transposed(b)
+    rows = size_hint(a.get_size()[-2])
+    return b.get_dtype() == torch.float32 and rows >= MIN_ROWS_TO_TRANSPOSE and transposed(b)
 
 
-def rows_beside(b: Any) -> Any:
+def copy_row_major(b: Any) -> Any:
     """A copy of a matrix, or of a batch of them, whose rows lie side by side."""
     from torch._inductor import ir
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-LONG_ROW = 1 << 14
+MIN_ROW_ELEMENTS = 1 << 14
 """Elements, at the problem's own sizes: shorter rows are still in the caches at the second pass, and two passes are
 kinder to short rows than the rescaling of a sum."""
 
@@ -27,7 +27,7 @@ def online_softmax() -> None:
         (extent,) = asked["reduction_ranges"]
         sizes: Any = V.graph.sizevars
         hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # its name before torch 2.12
-        if hint(extent, fallback=0) < LONG_ROW:
+        if hint(extent, fallback=0) < MIN_ROW_ELEMENTS:
             return plain(x, dim)
         return OnlineSoftmaxReduction.create(input_node=x, num_output=2, **asked)
 

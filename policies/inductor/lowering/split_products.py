@@ -15,19 +15,19 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.policies.inductor.lowering.geometry import reduced
+from kernelwright.policies.inductor.lowering.geometry import create_reduction
 
-WORTH = 100
+MIN_PRODUCTS_PER_ELEMENT = 100
 """Products an element of the operands, rows * columns / (rows + columns): below it, writing the parts takes longer than
 tensor cores save (by an H100's 3 TB/s, 51 TFLOP/s of fp32 and three products at about 450 TFLOP/s).
 """
-VECTOR = 8
+VECTOR_ELEMENTS = 8
 """Elements of float16 that are copied at once: where rows begin between them, one is copied at a time."""
-LEAST_WORK = 1 << 28
+MIN_PRODUCTS = 1 << 28
 """Products in all: below it more launches cost more than is saved."""
-LARGEST = 13.0
+EXPONENT_OF_LARGEST = 13.0
 """Exponent of two that the largest finite element is brought to; float16 ends at 15."""
-LEAST_EXPONENT = -100.0
+MIN_EXPONENT = -100.0
 """Of what is brought to it: the inverse of its size is a number of fp32 too."""
 
 
@@ -37,15 +37,18 @@ def worth_splitting(a: Any, b: Any) -> bool:
 
     if a.get_dtype() != torch.float32 or b.get_dtype() != torch.float32:
         return False
-    *batch, rows, depth = map(hint_of, a.get_size())
-    columns = hint_of(b.get_size()[-1])
+    *batch, rows, depth = map(size_hint, a.get_size())
+    columns = size_hint(b.get_size()[-1])
     beside = [rows if transposed(a) else depth, depth if transposed(b) else columns]
-    if any(extent % VECTOR for extent in beside):
+    if any(extent % VECTOR_ELEMENTS for extent in beside):
         return False
-    return rows * columns >= WORTH * (rows + columns) and math.prod(batch) * rows * columns * depth >= LEAST_WORK
+    return (
+        rows * columns >= MIN_PRODUCTS_PER_ELEMENT * (rows + columns)
+        and math.prod(batch) * rows * columns * depth >= MIN_PRODUCTS
+    )
 
 
-def hint_of(size: Any) -> int:
+def size_hint(size: Any) -> int:
     """The size in the problem itself."""
     from torch._inductor.virtualized import V
 
@@ -69,7 +72,7 @@ def split_product(a: Any, b: Any) -> Any:
         small = ops.add(ops.dot(left.low(one), right.high(other)), ops.dot(left.high(one), right.low(other)))
         return ops.add(small, ops.dot(left.high(one), right.high(other)))
 
-    load = reduced("dot", a, ranges, [depth], inner).make_loader()
+    load = create_reduction("dot", a, ranges, [depth], inner).make_loader()
 
     def value(index: Any) -> Any:
         *matrix, row, column = index
@@ -135,9 +138,9 @@ def _exponents(x: Any, load: Callable[[Any], Any], sizes: list[Any], rows: bool)
         largest = _largest(x, sizes[:-2], sizes[-2:-1], lambda index, step: of_row([*index, *step]))
 
     def exponent(index: Any) -> Any:
-        least = ops.constant(2.0**LEAST_EXPONENT, torch.float32)
+        least = ops.constant(2.0**MIN_EXPONENT, torch.float32)
         whole = ops.floor(ops.log2(ops.maximum(largest(index), least)))
-        return ops.sub(whole, ops.constant(LARGEST, torch.float32))
+        return ops.sub(whole, ops.constant(EXPONENT_OF_LARGEST, torch.float32))
 
     made = ir.Pointwise.create(
         device=x.get_device(), dtype=torch.float32, inner_fn=exponent, ranges=sizes[: -1 if rows else -2]

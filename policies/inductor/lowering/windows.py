@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelwright.policies.inductor.lowering.geometry import WRITTEN_OUT
+from kernelwright.policies.inductor.lowering.geometry import MAX_UNROLLED_TERMS
 
 
 def written_out_windows() -> None:
@@ -23,7 +23,7 @@ def _written_out(plain: Any) -> Any:
     from torch._inductor import config
 
     def lowered(*args: Any, **kwargs: Any) -> Any:
-        with config.patch(unroll_reductions_threshold=WRITTEN_OUT + 1):
+        with config.patch(unroll_reductions_threshold=MAX_UNROLLED_TERMS + 1):
             return plain(*args, **kwargs)
 
     return lowered

@@ -34,7 +34,7 @@ MOST_OPERATORS = 8000
 """Of one graph: a recurrence that is written as a loop is unrolled, and ends here."""
 
 
-MAY_LOOP = re.compile(r"\b(LSTM|GRU|RNN)\b|sort|topk|kthvalue|median")
+LOOPING_FUNCTIONS = re.compile(r"\b(LSTM|GRU|RNN)\b|sort|topk|kthvalue|median")
 """Texts of problems whose functions may have a loop over a size."""
 
 
@@ -186,7 +186,7 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
         torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False),
         tracing_loops(traced.loops),
     ):  # fmt: skip
-        if not unrolling and (MAY_LOOP.search(traced.text.source) or has_loops(traced.text.source)):
+        if not unrolling and (LOOPING_FUNCTIONS.search(traced.text.source) or has_loops(traced.text.source)):
             traced.loops.begin(learning=True)
             call(*flat)
         traced.loops.begin(learning=False)

@@ -15,7 +15,8 @@ from typing import Any
 from kernelwright.policies.inductor.tracing.loop_forms import count_of, over_ranges, rows_of
 from kernelwright.policies.inductor.tracing.loops import Unsuited, keeps_loops, over_steps
 
-LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.For, ast.While, ast.Try, ast.With,
+STATEMENTS_THAT_LEAVE = (
+    ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.For, ast.While, ast.Try, ast.With,
     ast.FunctionDef, ast.Global, ast.Nonlocal, ast.Delete)  # fmt: skip
 STATE = "__state__"
 
@@ -63,7 +64,7 @@ def _fits(loop: ast.For) -> bool:
         over_range
         and isinstance(loop.target, ast.Name)
         and not loop.orelse
-        and not any(isinstance(n, LEAVING) for n in inside)
+        and not any(isinstance(n, STATEMENTS_THAT_LEAVE) for n in inside)
     )
 
 

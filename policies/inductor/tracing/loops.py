@@ -15,7 +15,7 @@ from typing import Any
 from kernelwright.policies.inductor.refusing import Refused
 
 OPERATOR = "kernelwright::steps"
-HINT = 2
+TRACED_STEP = 2
 """The step at which a loop's body is traced; nothing may depend on its being this one."""
 
 Body = Callable[[Any, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]

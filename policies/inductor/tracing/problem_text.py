@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kernelwright.policies.inductor.refusing import Refused
 
-COMPUTED = re.compile(r"kernel|stride|padding|dilation|pool|layers|depth|axis|scale_factor|block")
+NAMES_OF_NO_SIZE = re.compile(r"kernel|stride|padding|dilation|pool|layers|depth|axis|scale_factor|block")
 """Names of arguments that say what is computed; the others say how much of it."""
 
 

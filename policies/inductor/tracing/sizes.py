@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kernelwright.policies.inductor.tracing.loops import HINT, Unsuited
-from kernelwright.policies.inductor.tracing.problem_text import COMPUTED, ProblemText, readable
+from kernelwright.policies.inductor.tracing.loops import TRACED_STEP, Unsuited
+from kernelwright.policies.inductor.tracing.problem_text import NAMES_OF_NO_SIZE, ProblemText, readable
 
 SMALLEST = 5
 """Sizes are taken to be at least so large where the problem's are."""
@@ -81,10 +81,10 @@ class Sizes:
         from torch.utils._sympy.value_ranges import ValueRanges
 
         source = ConstantSource(f"step_{number}_{len(self.env.var_to_range)}")
-        symbol = self.env.create_symbol(HINT, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None,
+        symbol = self.env.create_symbol(TRACED_STEP, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None,
             positive=None, do_not_specialize_zero_one=True)  # fmt: skip
         self.env.var_to_range[symbol] = ValueRanges(0, int_oo)
-        return self.env.create_symintnode(symbol, hint=HINT, source=source)
+        return self.env.create_symintnode(symbol, hint=TRACED_STEP, source=source)
 
     def hold_for_every(self, step: Any) -> None:
         """Raises Unsuited where tracing decided something by which step it was."""
@@ -158,7 +158,7 @@ def sizes_over(least: int) -> Callable[[int, str], bool]:
     """Numbers over `least` are sizes, unless their name says that they are windows, strides or counts of layers."""
 
     def free(value: int, path: str) -> bool:
-        return value > least and not COMPUTED.search(path.removeprefix("self.").rstrip("_"))
+        return value > least and not NAMES_OF_NO_SIZE.search(path.removeprefix("self.").rstrip("_"))
 
     return free
 

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_any, tree_map
 from kernelwright.policies.inductor.refusing import Refused
 
 aten = torch.ops.aten
-REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+REAL_TYPE_OF = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 """Complex type -> the type of its parts."""
 
 
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 LONGEST_TRANSFORM = 46_340
 """Elements: the largest number whose square is below 2 ** 31."""
-BY_PARTS = {
+OPERATORS_BY_PARTS = {
     "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "expand", "permute", "transpose", "t", "slice", "select",
     "clone", "cat", "stack", "index", "index_select", "gather", "alias", "detach", "flip", "roll", "constant_pad_nd",
     "repeat", "sum", "mean", "cumsum", "neg", "sub", "add", "split", "split_with_sizes", "unbind", "zeros_like",
@@ -42,9 +42,19 @@ BY_PARTS = {
     "new_empty",
 }  # fmt: skip
 """Operators that do to each part what they do to the whole."""
-TURNED = {"transpose_", "t_", "squeeze_", "unsqueeze_"}
+IN_PLACE_VIEWS = {"transpose_", "t_", "squeeze_", "unsqueeze_"}
 """Operators that give their operand another form in place; a graph goes on with what they give."""
-MADE = {"zeros", "ones", "full", "empty", "ones_like", "full_like", "new_ones", "new_full", "scalar_tensor"}
+CREATING_OPERATORS = {
+    "zeros",
+    "ones",
+    "full",
+    "empty",
+    "ones_like",
+    "full_like",
+    "new_ones",
+    "new_full",
+    "scalar_tensor",
+}
 """Operators that make a tensor of numbers: the imaginary part is zero, or the number's own."""
 PRODUCTS = {"mul", "mm", "bmm", "dot", "mv"}
 """Operators that are linear in each of two operands."""
@@ -77,7 +87,18 @@ def has_complex(graph: Any) -> bool:
 
 def without_complex_decompositions(table: dict[Any, Any]) -> dict[Any, Any]:
     """A table for the graph that pairs are put into: Inductor's own rules would reinterpret memory."""
-    names = {*BY_PARTS, *PRODUCTS, "div", "conj_physical", "angle", "abs", "exp", "polar", "complex", "view_as_complex"}
+    names = {
+        *OPERATORS_BY_PARTS,
+        *PRODUCTS,
+        "div",
+        "conj_physical",
+        "angle",
+        "abs",
+        "exp",
+        "polar",
+        "complex",
+        "view_as_complex",
+    }
     return {k: v for k, v in table.items() if str(k).partition("aten.")[2].partition(".")[0] not in names}
 
 
@@ -93,24 +114,24 @@ class ByParts(Interpreter):
         """One node of the graph, with pairs for complex arguments. Raises Refused where no rule is known."""
         packet = getattr(target, "overloadpacket", None)
         name = packet.__name__ if packet is not None else ""
-        if name in TURNED:
+        if name in IN_PLACE_VIEWS:
             target, name = getattr(aten, name.removesuffix("_")), name.removesuffix("_")
         wanted = kwargs.get("dtype")
         paired = tree_any(lambda leaf: isinstance(leaf, Pair), (args, kwargs), is_leaf=_leaf)
         numbers = any(isinstance(leaf, complex) for leaf in args)
-        if not paired and not numbers and wanted not in REAL and name not in _RULES:
+        if not paired and not numbers and wanted not in REAL_TYPE_OF and name not in _RULES:
             return super().call_function(target, args, kwargs)
         if self._library and name.startswith("_fft_"):
             return _library_transform(target, *args)
         if name in _RULES and (paired or name in _MAKERS):
             return _RULES[name](*args, **kwargs)
-        if wanted in REAL:
-            kwargs = {**kwargs, "dtype": REAL[wanted]}
-        if name in MADE:
+        if wanted in REAL_TYPE_OF:
+            kwargs = {**kwargs, "dtype": REAL_TYPE_OF[wanted]}
+        if name in CREATING_OPERATORS:
             return _made(target, args, kwargs)
         if name in PRODUCTS:
             return _product(target, *args)
-        if name in BY_PARTS:
+        if name in OPERATORS_BY_PARTS:
             return _by_parts(target, args, kwargs)
         if not paired:
             return super().call_function(target, args, kwargs)
@@ -202,12 +223,12 @@ def _converted(x: Any, **options: Any) -> Any:
     dtype = options.pop("dtype", None)
     options.pop("memory_format", None)
     if isinstance(x, Pair):
-        if dtype is None or dtype in REAL:
-            return Pair(*(p.to(REAL[dtype]) if dtype is not None else p.clone() for p in x))
+        if dtype is None or dtype in REAL_TYPE_OF:
+            return Pair(*(p.to(REAL_TYPE_OF[dtype]) if dtype is not None else p.clone() for p in x))
         return x.re.to(dtype)
-    if dtype not in REAL:
+    if dtype not in REAL_TYPE_OF:
         return aten._to_copy(x, dtype=dtype, **options)
-    real = x.to(REAL[dtype])
+    real = x.to(REAL_TYPE_OF[dtype])
     return Pair(real, torch.zeros_like(real))
 
 

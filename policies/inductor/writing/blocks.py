@@ -42,21 +42,26 @@ class Tile(NamedTuple):
     stages: int
 
 
-EXACT = (Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 8, 3))
+FP32_TILES = (Tile(128, 64, 32, 8, 3), Tile(64, 64, 32, 8, 3))
 """Of fp32 in fp32, without tensor cores: the first that gives a GPU enough to do."""
-HALF = (Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 4), Tile(64, 64, 64, 4, 4))
+HALF_PRECISION_TILES = (
+    Tile(128, 256, 64, 8, 3),
+    Tile(128, 128, 64, 8, 3),
+    Tile(64, 128, 64, 4, 4),
+    Tile(64, 64, 64, 4, 4),
+)
 """Of fp16 and bf16."""
-PARTS = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 3))
+SPLIT_FP32_TILES = (Tile(128, 128, 64, 8, 3), Tile(64, 128, 64, 4, 3), Tile(64, 64, 64, 4, 3))
 """Of fp32 in parts of bfloat16: two sums for each element are held in registers, and larger tiles spill."""
-GATHERED = Tile(128, 64, 32, 8, 2)
+FP32_CONVOLUTION_TILE = Tile(128, 64, 32, 8, 2)
 """Of convolutions in fp32 without tensor cores, whose patches are gathered: their addresses take registers too."""
-PATCHES = Tile(128, 128, 32, 8, 3)
+TENSOR_CORE_CONVOLUTION_TILE = Tile(128, 128, 32, 8, 3)
 """Of convolutions by tensor cores."""
-MANY_LOADS = 16
+MANY_LOADS_PER_ELEMENT = 16
 """Of one element: the window of a convolution or of pooling. Eight elements a thread then take 150 registers and more,
 and leave a fifth of the threads that a multiprocessor has room for.
 """
-ENOUGH = 100
+ENOUGH_PROGRAMS = 100
 """Programs that keep most of a GPU's multiprocessors at work. Registers, shared memory and spills of the tiles were
 looked at by compiling for sm_90: none spills."""
 
@@ -64,11 +69,11 @@ looked at by compiling for sm_90: none spills."""
 def product_tile(kernel: Kernel) -> Tile:
     """The largest tile that gives enough programs at the problem's own sizes, or the smallest."""
     if kernel.convolves:
-        return GATHERED if kernel.single and not kernel.by_tf32 else PATCHES
-    tiles = PARTS if kernel.in_parts else EXACT if kernel.single else HALF
+        return FP32_CONVOLUTION_TILE if kernel.single and not kernel.by_tf32 else TENSOR_CORE_CONVOLUTION_TILE
+    tiles = SPLIT_FP32_TILES if kernel.in_parts else FP32_TILES if kernel.single else HALF_PRECISION_TILES
     rows, columns, batch = (kernel.hints.get(side, 1) for side in ("Y", "X", "Z"))
     for tile in tiles:
-        if batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns) >= ENOUGH:
+        if batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns) >= ENOUGH_PROGRAMS:
             return tile
     return tiles[-1]
 
@@ -78,7 +83,7 @@ def _wished(kernel: Kernel, depth: int) -> dict[str, int]:
         tile = product_tile(kernel)
         return {"X": tile.columns, "Y": tile.rows, "R0": tile.depth}
     if kernel.kind == "pointwise":
-        line = 256 if kernel.text.count("tl.load(") >= MANY_LOADS else 1024
+        line = 256 if kernel.text.count("tl.load(") >= MANY_LOADS_PER_ELEMENT else 1024
         if len(kernel.blocks) == 2 and not _side_by_side_in_rows(kernel):
             columns = min(line, kernel.hints.get("X", line))
             return {"X": columns, "Y": line // columns}

@@ -30,14 +30,15 @@ from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYP
 from kernelwright.policies.inductor.writing.repeats.blocks_of_forward import with_functions
 from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
 
-SPLIT = '''def split(blocks):
+SPLIT_HELPER = '''def split(blocks):
     """Blocks over two axes of a grid, of which neither may be over 65,535."""
     more = triton.cdiv(blocks, 65535)
     return triton.cdiv(blocks, more), more'''
 BLOCK_FOR = '''def block_for(extent, most, least=1):
     """A power of two that holds the extent, within bounds."""
     return min(most, max(least, triton.next_power_of_2(extent)))'''
-TAKEN = {"device", "self", "block", "split", "block_for", "index_type", "torch", "nn", "triton", "tl", "libdevice",
+RESERVED_NAMES = {
+    "device", "self", "block", "split", "block_for", "index_type", "torch", "nn", "triton", "tl", "libdevice",
     "math", "inf", "nan", "range"}  # fmt: skip
 """Names in forward that nothing else may have."""
 IMPORTS = {
@@ -66,9 +67,9 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     """
     kernels = kernels_of("\n".join([generated.text, *generated.bodies]))
     if not kernels:
-        raise Refused(f"nothing is left for a kernel: it is {_what_remains(generated.text)}")
+        raise Refused(f"nothing is left for a kernel: it is {_remaining_statements(generated.text)}")
     names = _symbol_names(traced)
-    taken = {*names.values(), *TAKEN, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
+    taken = {*names.values(), *RESERVED_NAMES, *traced.contiguous} | {a.arg for a in traced.text.forward.args.args}
     looped = LoopReading(traced, generated, kernels, names, taken)
     host = read_call(generated.text, kernels, traced.arguments, names, looped, _input_layouts(traced, names))
     merge_kernels(kernels, host)
@@ -96,7 +97,7 @@ def write_candidate(traced: Traced, generated: Generated, tf32: bool = False) ->
     called = "\n".join([*functions, model])
     texts = [*helpers_for("\n".join([*others, *bodies])), *others, *bodies]
     texts += (
-        [SPLIT] * ("*split(" in called)
+        [SPLIT_HELPER] * ("*split(" in called)
         + [BLOCK_FOR] * ("block_for(" in called)
         + [INDEX_TYPE] * ("index_type(" in called)
         + functions
@@ -146,7 +147,7 @@ def _is_import(text: str) -> bool:
     return bool(re.match(r"(from \S+ )?import ", text))
 
 
-def _what_remains(text: str) -> str:
+def _remaining_statements(text: str) -> str:
     called = dict.fromkeys(re.findall(r"(?:extern_kernels|torch\.ops\.aten)\.(\w+)", text))
     return ", ".join(called) or "views alone"
 
@@ -165,7 +166,7 @@ def _input_layouts(traced: Traced, names: dict[str, str]) -> dict[str, Layout]:
 def _symbol_names(traced: Traced) -> dict[str, str]:
     """Symbol -> its name in forward; no two places have the same name, and none has an input's."""
     found: dict[str, str] = {}
-    taken = set(traced.contiguous) | TAKEN | {a.arg for a in traced.text.forward.args.args}
+    taken = set(traced.contiguous) | RESERVED_NAMES | {a.arg for a in traced.text.forward.args.args}
     by_place: dict[str, str] = {}
     for symbol, place in traced.symbols.items():
         if place in by_place or not re.search(r"[a-zA-Z]", place):
@@ -210,7 +211,7 @@ def _forward_lines(
     ]
     if re.search(r"\bdevice=device\b", text):
         lines.append(f"device = {_device(traced)}")
-    taken = {*TAKEN, *(launch.kernel.name for launch in host.launches()), *BODIES}
+    taken = {*RESERVED_NAMES, *(launch.kernel.name for launch in host.launches()), *BODIES}
     taken |= {n.id for n in ast.walk(traced.text.tree) if isinstance(n, ast.Name)}
     taken |= {n.name for n in ast.walk(traced.text.tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     body, functions = with_functions(body, taken)

@@ -23,13 +23,14 @@ FAMILIES = (
     ("var_mean", "variance"), ("mean", "mean"), ("amax", "maximum"), ("(?<!cum)sum", "sum"), ("clone", "copy"),
 )  # fmt: skip
 """A regular expression over an operator's name -> the word that a kernel is called by; the first that fits."""
-ADDING = ["tmp0 = arg0_0 + arg1_0", "return tmp0"]
+SUM_COMBINATION = ["tmp0 = arg0_0 + arg1_0", "return tmp0"]
 """The body of the function that a running sum combines with."""
-QUIET = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t",
+UNNAMED_OPERATORS = {"view", "permute", "unsqueeze", "squeeze", "expand", "clone", "slice", "select", "transpose", "t",
     "_unsafe_view", "alias", "kernelwright.steps"}  # fmt: skip
 """Operators that move nothing: they are not named in comments."""
 
-AUXILIARY = {"full", "full_like", "scalar_tensor", "prims.iota", "prims.convert_element_type", "lift_fresh_copy",
+AUXILIARY_OPERATORS = {
+    "full", "full_like", "scalar_tensor", "prims.iota", "prims.convert_element_type", "lift_fresh_copy",
     "copy", "arange", "zeros", "zeros_like", "ones", "ones_like", "where", "logical_not", "bitwise_not", "bitwise_and",
     "ne", "empty_like"}  # fmt: skip
 """Operators that serve others: they are named where there are none besides."""
@@ -130,7 +131,7 @@ def _read(original: str, comment: str, body: str, taken: set[str]) -> Kernel:
     operators = tuple(o.strip().removeprefix("aten.") for o in listed[1].split(",")) if listed and listed[1] else ()
     meta = ast.unparse(words["inductor_meta"])
     dot = "tl.dot(" in body
-    apart = splits(body) and all(o in QUIET or re.match(MATMUL_OPERATOR, o) for o in operators)
+    apart = splits(body) and all(o in UNNAMED_OPERATORS or re.match(MATMUL_OPERATOR, o) for o in operators)
     return Kernel(
         original=original,
         name=_unique(_plain_name(operators, KINDS[heuristic], dot, apart), taken),
@@ -162,7 +163,7 @@ def _plain_name(operators: tuple[str, ...], kind: str, dot: bool, splits: bool) 
 
 def _plain_scans(function: ast.FunctionDef, others: list[ast.FunctionDef], taken: set[str]) -> list[ast.FunctionDef]:
     """Running sums by `tl.cumsum`; what else a scan combines with gets a name. Gives the functions that are left."""
-    adding = {f.name for f in others if [ast.unparse(s) for s in f.body][-2:] == ADDING}
+    adding = {f.name for f in others if [ast.unparse(s) for s in f.body][-2:] == SUM_COMBINATION}
     _Cumulative(adding).visit(function)
     ast.fix_missing_locations(function)
     read = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
@@ -206,7 +207,9 @@ def _family(operators: tuple[str, ...], kind: str, dot: bool) -> str:
         words = [w for w in words if w in ("matmul", "convolution")][:1] + [w for w in words if w not in ("matmul",
             "convolution", "copy")]  # fmt: skip
     own = [
-        o.strip("_") for o in operators if o.strip("_") not in QUIET and not any(re.search(p, o) for p, _ in FAMILIES)
+        o.strip("_")
+        for o in operators
+        if o.strip("_") not in UNNAMED_OPERATORS and not any(re.search(p, o) for p, _ in FAMILIES)
     ]
     chosen = (words or own or ["copy"])[:2]
     if kind == "reduction" and not dot:
@@ -226,9 +229,12 @@ def _unique(name: str, taken: set[str]) -> str:
 def covered(kernel: Kernel) -> str:
     """One line for the kernel's comment: the operators that it stands for."""
     if kernel.splits:
-        return f"an operand of {', '.join(o for o in kernel.operators if o not in QUIET)}, as a high and a low part"
-    names = [o.strip("_") for o in kernel.operators if o.strip("_") not in QUIET]
-    telling = [n for n in names if n not in AUXILIARY] or [n.removeprefix("prims.") for n in names] or ["copy"]
+        named = ", ".join(o for o in kernel.operators if o not in UNNAMED_OPERATORS)
+        return f"an operand of {named}, as a high and a low part"
+    names = [o.strip("_") for o in kernel.operators if o.strip("_") not in UNNAMED_OPERATORS]
+    telling = (
+        [n for n in names if n not in AUXILIARY_OPERATORS] or [n.removeprefix("prims.") for n in names] or ["copy"]
+    )
     listed = list(dict.fromkeys(telling))
     more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED + 1 else ""
     return ", ".join(listed[:MOST_NAMED] if more else listed) + more

@@ -17,24 +17,24 @@ from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
 from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
 from kernelwright.policies.inductor.writing.lines import WIDTH, folded, short_lines
 from kernelwright.policies.inductor.writing.naming import Names, plural, roles_of
-from kernelwright.policies.inductor.writing.plain import plain_function, renamed, uses
+from kernelwright.policies.inductor.writing.plain import count_reads, plain_function, rename_in_place
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
 from kernelwright.policies.inductor.writing.products.grouping import grouped
 from kernelwright.policies.inductor.writing.products.hoisting import hoist_divisions
 from kernelwright.policies.inductor.writing.products.index_type import by_index_type
 from kernelwright.policies.inductor.writing.products.input_precision import by_tf32
 from kernelwright.policies.inductor.writing.products.parts import add_up_parts, without_round_trips
-from kernelwright.policies.inductor.writing.repeats.merging import sized
-from kernelwright.policies.inductor.writing.tidying import augmented, quotients_named
+from kernelwright.policies.inductor.writing.repeats.merging import with_extents
+from kernelwright.policies.inductor.writing.tidying import quotients_named, use_augmented_assignments
 
-SKIPPED = re.compile(
+SKIPPED_LINES = re.compile(
     r"(args\b|with |torch\.cuda|raw_stream|stream\d|assert_|device_guard|\w+_size = |s\d+ = arg)|.* = args$|del "
 )
 STEPS = "torch.ops.kernelwright.steps"
 LIBRARY = re.compile(r"(?:extern_kernels|torch\.ops\.\w+|\baten)\.(\w+)")
 
 
-GROUP = 8
+ROW_TILES_PER_GROUP = 8
 """Tiles of rows that share their columns in the L2 cache."""
 Looped = Callable[[ast.Call], "tuple[Loop, list[str]]"]
 """The operator of a loop -> the loop, and the names of what it gives."""
@@ -73,7 +73,7 @@ def read_call(
             new[found[1]] = gives[found[2]][int(found[3])]
         elif found := re.fullmatch(r"(buf\d+) = (buf\d+)", line):
             new[found[1]] = new.get(found[2], found[2])
-        elif not SKIPPED.match(line) and not re.fullmatch(r"s\d+ = \w+", line):
+        elif not SKIPPED_LINES.match(line) and not re.fullmatch(r"s\d+ = \w+", line):
             _read_statement(host, plain.visit(statement), kernels)
     return host
 
@@ -217,7 +217,7 @@ class Written:
 def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Written:
     """Writes a kernel with readable names, and says which of its old parameters are left."""
     function = plain_function(kernel.function)
-    read = uses(function)
+    read = count_reads(function)
     parameters = _parameter_names(kernel, launches)
     first: dict[str, str] = {}
     kept = []
@@ -233,8 +233,8 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
     function.args.args = [a for a in function.args.args if a.arg in kept]
     names = Names(kernel, {k: v for k, v in parameters.items() if k not in kernel.blocks})
     names.give(function)
-    renamed(function, names)
-    augmented(function)
+    rename_in_place(function, names)
+    use_augmented_assignments(function)
     quotients_named(function)
     if kernel.dot:
         without_round_trips(function)
@@ -308,7 +308,7 @@ def _numbered(word: str, numbers: dict[str, int]) -> str:
 
 def launch_lines(launch: Launch, written: Written) -> list[str]:
     """The launch as lines of forward."""
-    kernel, given = sized(launch.kernel, launch.hints), launch.given
+    kernel, given = with_extents(launch.kernel, launch.hints), launch.given
     roles = roles_of(kernel)
     sizes = block_sizes(kernel)
     extents = {letter: given.get(f"{letter}numel", "1") for letter in (*"xyz", "r0_", "r1_")}
@@ -321,7 +321,7 @@ def launch_lines(launch: Launch, written: Written) -> list[str]:
     if (number := stages(kernel)) is not None:
         options.append(f"num_stages={number}")
     if kernel.grouped:
-        options.insert(0, f"GROUP={GROUP}")
+        options.insert(0, f"GROUP={ROW_TILES_PER_GROUP}")
     if kernel.indexed:
         reached = dict.fromkeys(given[p] for p in written.parameters if "ptr" in p)
         options.insert(0, f"INDEX=index_type({', '.join(reached)})")

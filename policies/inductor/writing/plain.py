@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kernelwright.policies.inductor.writing.helpers import helper_name
-from kernelwright.policies.inductor.writing.tidying import converted, tidied
+from kernelwright.policies.inductor.writing.tidying import simplify_conversion, tidy_kernel
 
-LONGEST = 92
+MAX_EXPRESSION_CHARACTERS = 92
 """Characters of an expression that something is put into."""
-TEMPORARY = re.compile(r"_?tmp\d+$|[xyzr]\d*_?offset$")
-KEPT_APART = re.compile(
+TEMPORARY_NAME = re.compile(r"_?tmp\d+$|[xyzr]\d*_?offset$")
+CALLS_ON_THEIR_OWN_LINE = re.compile(
     r"\b(tl\.(load|dot|sum|cumsum|max|min|reduce|associative_scan|argmax|atomic)|row_|welford|any_of|select_one)"
 )
 """Calls that deserve a line of their own."""
@@ -36,10 +36,10 @@ def plain_function(function: ast.FunctionDef) -> ast.FunctionDef:
     drop_unused(made)
     _without_broadcasts_of_products(made)
     _inline(made)
-    tidied(made)
+    tidy_kernel(made)
     drop_unused(made)
     _inline(made)
-    tidied(made)
+    tidy_kernel(made)
     return ast.fix_missing_locations(made)
 
 
@@ -72,7 +72,7 @@ class _Runtime(ast.NodeTransformer):
         if name == "triton_helpers.promote_to_tensor":
             return node.args[0]
         if name.endswith(".to") and isinstance(node.func, ast.Attribute):
-            return converted(node, node.func)
+            return simplify_conversion(node, node.func)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -166,7 +166,7 @@ class _Constants(ast.NodeTransformer):
         return node
 
 
-def uses(tree: ast.AST) -> Counter[str]:
+def count_reads(tree: ast.AST) -> Counter[str]:
     """How often each name is read."""
     return Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
@@ -174,9 +174,9 @@ def uses(tree: ast.AST) -> Counter[str]:
 def drop_unused(function: ast.FunctionDef) -> None:
     """Removes assignments to names that nothing reads, until there are none."""
     while True:
-        read = uses(function)
+        read = count_reads(function)
         dropped = False
-        for body in bodies(function):
+        for body in statement_lists(function):
             kept = [s for s in body if not (_target(s) and read[_target(s)] == 0)]
             dropped = dropped or len(kept) < len(body)
             body[:] = kept or [ast.Pass()]
@@ -184,7 +184,7 @@ def drop_unused(function: ast.FunctionDef) -> None:
             return
 
 
-def bodies(function: ast.AST) -> list[list[ast.stmt]]:
+def statement_lists(function: ast.AST) -> list[list[ast.stmt]]:
     """The lists of statements of a function and of its loops."""
     return [n.body for n in ast.walk(function) if isinstance(n, ast.FunctionDef | ast.For | ast.If)]
 
@@ -200,12 +200,17 @@ def _inline(function: ast.FunctionDef) -> None:
     again = True
     while again:
         again = False
-        read = uses(function)
+        read = count_reads(function)
         counted = Counter(name for name, _ in assignments(function))
-        for body in bodies(function):
+        for body in statement_lists(function):
             for place, statement in enumerate(body):
                 name = _target(statement)
-                if TEMPORARY.match(name) and read[name] == 1 and counted[name] == 1 and _put_into_its_use(body, place):
+                if (
+                    TEMPORARY_NAME.match(name)
+                    and read[name] == 1
+                    and counted[name] == 1
+                    and _put_into_its_use(body, place)
+                ):
                     again = True
                     break
 
@@ -216,14 +221,14 @@ def _put_into_its_use(body: list[ast.stmt], place: int) -> bool:
     name, value = _target(statement), statement.value
     assert value is not None
     text = ast.unparse(value)
-    if KEPT_APART.search(text):
+    if CALLS_ON_THEIR_OWN_LINE.search(text):
         return False
     changed: set[str] = set()
     for later in body[place + 1 :]:
-        if uses(later)[name]:
+        if count_reads(later)[name]:
             simple = isinstance(later, ast.Assign | ast.AnnAssign | ast.Expr)
-            short = len(ast.unparse(later)) + len(text) <= LONGEST + 8
-            if not simple or not short or changed & set(uses(value)):
+            short = len(ast.unparse(later)) + len(text) <= MAX_EXPRESSION_CHARACTERS + 8
+            if not simple or not short or changed & set(count_reads(value)):
                 return False
             _substitute(later, {name: value})
             body.pop(place)
@@ -232,7 +237,7 @@ def _put_into_its_use(body: list[ast.stmt], place: int) -> bool:
     return False
 
 
-def renamed(tree: ast.AST, new: Callable[[str], str]) -> None:
+def rename_in_place(tree: ast.AST, new: Callable[[str], str]) -> None:
     """Renames names and parameters in place."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):

@@ -13,7 +13,7 @@ COMBINING = ("maximum", "minimum")
 """Helpers that broadcast what they combine."""
 
 
-def tidied(function: ast.FunctionDef) -> ast.FunctionDef:
+def tidy_kernel(function: ast.FunctionDef) -> ast.FunctionDef:
     """The same kernel, in place: no conversion of what is compared only, no constant tensors where a number does."""
     _Tidying(_constants_of(function)).visit(function)
     return ast.fix_missing_locations(function)
@@ -103,7 +103,7 @@ class _Tidying(ast.NodeTransformer):
         if name == "tl.load" and ast.unparse(node.args[0]).endswith(" + 0") and isinstance(node.args[0], ast.BinOp):
             node.args[0] = node.args[0].left
         if name.endswith(".to") and isinstance(node.func, ast.Attribute):
-            return converted(node, node.func)
+            return simplify_conversion(node, node.func)
         if name.endswith(".broadcast_to") and isinstance(node.func, ast.Attribute):
             full = self._full(node.func.value)
             if full is not None and ast.unparse(full.args[1]) == "0":
@@ -171,7 +171,7 @@ def _largest(node: ast.BinOp) -> ast.expr | None:
     return ast.parse(f"tl.maximum({a}, {b})", mode="eval").body if same else None
 
 
-def converted(node: ast.Call, function: ast.Attribute) -> ast.expr:
+def simplify_conversion(node: ast.Call, function: ast.Attribute) -> ast.expr:
     """A size is a plain number where it is one: it has no `to`, but can be multiplied.
 
     What is converted twice is converted once.
@@ -232,7 +232,7 @@ class _Naming(ast.NodeTransformer):
         return node
 
 
-def augmented(function: ast.FunctionDef) -> None:
+def use_augmented_assignments(function: ast.FunctionDef) -> None:
     """`total = total + x` as `total += x`, in place."""
     _Augmented().visit(function)
 

@@ -7,7 +7,7 @@ import sympy
 import torch
 
 from kernelwright.policies.inductor import private_torch
-from kernelwright.policies.inductor.process import _reason
+from kernelwright.policies.inductor.process import _describe_failure
 from kernelwright.policies.inductor.refusing import Refused, operator_of, reason_of
 
 PROBLEM = """
@@ -42,7 +42,7 @@ def failed(function, *args):
 
 
 def test_an_assertion_without_a_word_is_told_with_its_place_its_operator_and_the_problem_s_line():
-    told = _reason(failed(scheduling, node_of(torch.ops.aten.amin.default)), PROBLEM)
+    told = _describe_failure(failed(scheduling, node_of(torch.ops.aten.amin.default)), PROBLEM)
     assert "AssertionError in scheduling (test_refusing.py:" in told
     assert ": raise AssertionError)" in told
     assert "at the operator amin at line 7 (return torch.amin(y, dim=1))" in told
@@ -66,7 +66,7 @@ def test_no_reason_is_the_bare_name_of_an_exception(error):
 
 
 def test_what_is_refused_by_name_stays_as_it_is():
-    assert _reason(Refused("cummax has no kernel"), PROBLEM) == "cummax has no kernel"
+    assert _describe_failure(Refused("cummax has no kernel"), PROBLEM) == "cummax has no kernel"
 
 
 def test_sizes_that_are_equal_but_not_written_alike_split_a_node(monkeypatch):

@@ -11,7 +11,7 @@ from kernelwright.policies.inductor.writing import lines, plain, tidying
 def simplified(*statements: str) -> list[str]:
     function = ast.parse("def kernel(p, ks0):\n" + "".join(f"    {s}\n" for s in statements)).body[0]
     assert isinstance(function, ast.FunctionDef)
-    return [ast.unparse(s) for s in tidying.tidied(function).body]
+    return [ast.unparse(s) for s in tidying.tidy_kernel(function).body]
 
 
 @pytest.mark.parametrize(

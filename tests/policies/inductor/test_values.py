@@ -89,10 +89,10 @@ def test_what_a_constructor_reads_from_numbers_is_known_and_nothing_else_is():
 
 
 def test_an_attempt_that_takes_the_same_numbers_for_sizes_is_not_made_twice():
-    from kernelwright.policies.inductor.attempts import different
+    from kernelwright.policies.inductor.attempts import distinct_guesses
     from kernelwright.policies.inductor.tracing.sizes import sizes_over
 
     guesses = [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
-    assert different(guesses, {"x.shape[0]": 64}) == guesses[:1]
-    assert different(guesses, {"self.width": 64, "self.layers": 9}) == [guesses[0], guesses[2]]
-    assert different(guesses, {"self.width": 64, "self.heads": 4}) == guesses
+    assert distinct_guesses(guesses, {"x.shape[0]": 64}) == guesses[:1]
+    assert distinct_guesses(guesses, {"self.width": 64, "self.layers": 9}) == [guesses[0], guesses[2]]
+    assert distinct_guesses(guesses, {"self.width": 64, "self.heads": 4}) == guesses

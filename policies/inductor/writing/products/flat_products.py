@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import copy
 
-from kernelwright.policies.inductor.writing.plain import assignments, bodies, drop_unused, uses
+from kernelwright.policies.inductor.writing.plain import assignments, count_reads, drop_unused, statement_lists
 
 CHANGES_SHAPE = {
     "reshape", "trans", "full", "zeros", "broadcast_to", "sum", "dot", "max", "min", "reduce", "cumsum", "view",
@@ -180,12 +180,12 @@ class _Orienting:
 
     def _has_axes(self, value: ast.expr) -> bool:
         own = any(isinstance(n, ast.Subscript) or _is_call(n, *CHANGES_SHAPE) for n in ast.walk(value))
-        return own or any(self._is_shaped(read) for read in uses(value))
+        return own or any(self._is_shaped(read) for read in count_reads(value))
 
     def _insert_after(self, name: str, statement: ast.Assign) -> None:
         """After each assignment of the name: a kernel with several products makes its steps in several loops."""
         found = False
-        for body in bodies(self._function):
+        for body in statement_lists(self._function):
             for place in range(len(body) - 1, -1, -1):
                 one = body[place]
                 targets = one.targets if isinstance(one, ast.Assign) else []

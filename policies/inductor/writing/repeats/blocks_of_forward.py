@@ -9,16 +9,16 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-LARGE = 12_000
+MIN_FORWARD_CHARACTERS = 12_000
 """Characters of a forward from which on its repeated blocks become functions."""
-LEAST_SAVED = 1_500
+MIN_SAVED_CHARACTERS = 1_500
 """Characters that a function has to save."""
 MOST_FUNCTIONS = 12
-MOST_HANDED = 24
+MAX_PARAMETERS = 24
 """What a function is given and gives, at most, for somebody to read its calls."""
-LENGTHS = range(4, 160)
+BLOCK_STATEMENTS = range(4, 160)
 """Statements of a block."""
-TRIED = 150
+MAX_CANDIDATE_BLOCKS = 150
 """Blocks that are looked at closely, of those that may save most."""
 PATH = re.compile(r"\bself(?:\.\w+\b(?!\()|\[\d+\])+")
 """A parameter, a buffer or a layer: `self.layers[0].conv.weight`."""
@@ -79,7 +79,7 @@ def with_functions(lines: list[str], taken: set[str]) -> tuple[list[str], list[s
     neither a function nor what it holds may have, to which those of the functions are added.
     """
     functions: list[str] = []
-    while sum(map(len, lines)) > LARGE and len(functions) < MOST_FUNCTIONS:
+    while sum(map(len, lines)) > MIN_FORWARD_CHARACTERS and len(functions) < MOST_FUNCTIONS:
         statements = _statements(lines)
         block = _best(statements)
         if block is None:
@@ -127,7 +127,7 @@ def _best(statements: list[Statement]) -> Block | None:
     """The block that saves most; None where none saves enough."""
     found = [block for candidate in _candidates(statements) if (block := _block(statements, *candidate)) is not None]
     best = max(found, key=lambda block: block.saved, default=None)
-    return best if best is not None and best.saved >= LEAST_SAVED else None
+    return best if best is not None and best.saved >= MIN_SAVED_CHARACTERS else None
 
 
 def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
@@ -140,7 +140,7 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
         sizes.append(sizes[-1] + statement.size)
     rated = []
     runs: dict[int, tuple[int, ...]] = dict.fromkeys(range(len(forms)), ())
-    for length in range(1, LENGTHS.stop):
+    for length in range(1, BLOCK_STATEMENTS.stop):
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for start, run in list(runs.items()):  # a run is repeated only where its beginning is
             last = start + length - 1
@@ -149,20 +149,20 @@ def _candidates(statements: list[Statement]) -> list[tuple[int, list[int]]]:
             else:
                 groups[hash(run), forms[last]].append(start)
         for (before, last), starts in groups.items():
-            apart = _apart(starts, length)
+            apart = _without_overlaps(starts, length)
             if len(starts) < 2:
                 del runs[starts[0]]
                 continue
             for start in starts:
                 runs[start] = (before, last)
-            if len(apart) > 1 and length in LENGTHS:
+            if len(apart) > 1 and length in BLOCK_STATEMENTS:
                 saved = (len(apart) - 1) * (sizes[starts[0] + length] - sizes[starts[0]])
                 rated.append((saved, length, starts))
     rated.sort(key=lambda one: -one[0])
-    return [(length, starts) for saved, length, starts in rated[:TRIED] if saved >= LEAST_SAVED]
+    return [(length, starts) for saved, length, starts in rated[:MAX_CANDIDATE_BLOCKS] if saved >= MIN_SAVED_CHARACTERS]
 
 
-def _apart(starts: list[int], length: int) -> list[int]:
+def _without_overlaps(starts: list[int], length: int) -> list[int]:
     """Those that do not overlap, from the first on."""
     found: list[int] = []
     for start in starts:
@@ -179,7 +179,7 @@ def _block(statements: list[Statement], length: int, starts: list[int]) -> Block
     for start in starts:
         some = statements[start : start + length]
         ways[_pattern([n for s in some for n in s.names]), _pattern([p for s in some for p in s.paths])].append(start)
-    made = [_made(statements, length, _apart(places, length)) for places in ways.values()]
+    made = [_make_block(statements, length, _without_overlaps(places, length)) for places in ways.values()]
     return max((b for b in made if b is not None), key=lambda block: block.saved, default=None)
 
 
@@ -188,7 +188,7 @@ def _pattern(words: list[str]) -> tuple[int, ...]:
     return tuple(first.setdefault(word, len(first)) for word in words)
 
 
-def _made(statements: list[Statement], length: int, places: list[int]) -> Block | None:
+def _make_block(statements: list[Statement], length: int, places: list[int]) -> Block | None:
     if len(places) < 2:
         return None
     windows = [statements[start : start + length] for start in places]
@@ -209,7 +209,7 @@ def _made(statements: list[Statement], length: int, places: list[int]) -> Block 
     block = Block(length, places, names, paths, _prefixes(paths), read, sorted(outputs), numbers)
     handed = len(read) + (1 if block.prefixes else len(paths[0]) * 2) + len(outputs) + len(block.extents)
     launches = sum("_kernel[" in s.lines[0] for s in windows[0])
-    if launches < 2 or not outputs or handed > MOST_HANDED:
+    if launches < 2 or not outputs or handed > MAX_PARAMETERS:
         return None
     size = sum(s.size for s in windows[0])
     block.saved = (len(places) - 1) * size - 18 * handed * (len(places) + 1) - 100
@@ -270,7 +270,7 @@ def _function(name: str, block: Block, statements: list[Statement]) -> str:
     given = [LAYER] if block.prefixes else list(extra.values())
     given += [*(new[block.names[0][i]] for i in block.inputs), *extents.values()]
     made = ", ".join(new[block.names[0][i]] for i in block.outputs)
-    told = _told(block)
+    told = _describe_block(block)
     return "\n".join([f"def {name}({', '.join(given)}):", f'    """{told}"""', *(f"    {line}" for line in lines),
         f"    return {made}"])  # fmt: skip
 
@@ -282,7 +282,7 @@ def _path_word(path: str) -> str:
     return "_".join(words[first:])
 
 
-def _told(block: Block) -> str:
+def _describe_block(block: Block) -> str:
     if not block.prefixes:
         return f"What forward does {len(block.places)} times."
     first, last = (p.removeprefix("self.") for p in (block.prefixes[0], block.prefixes[-1]))

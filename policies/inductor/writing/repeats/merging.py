@@ -41,7 +41,7 @@ def _form(kernel: Kernel) -> str:
     function = copy.deepcopy(kernel.function)
     function.name, function.decorator_list = "_", []
     for node, field, at in _numbers(function):
-        _put(node, field, at, ast.Name("number"))
+        _replace_at(node, field, at, ast.Name("number"))
     kinds = (kernel.kind, kernel.dot, kernel.persistent, kernel.inner, kernel.grid, kernel.splits, kernel.convolves)
     return f"{kinds} {ast.dump(function)}"
 
@@ -49,15 +49,15 @@ def _form(kernel: Kernel) -> str:
 def _merge(group: list[Kernel], host: Host) -> None:
     first = group[0]
     places = [_numbers(kernel.function) for kernel in group]
-    values = [tuple(_at(*place) for place in found) for found in zip(*places, strict=True)]
+    values = [tuple(_integer_at(*place) for place in found) for found in zip(*places, strict=True)]
     given: dict[tuple[int, ...], str] = {}
     for place, numbers in zip(places[0], values, strict=True):
         if len(set(numbers)) > 1 and not _is_extent(place[0]):
             name = given.setdefault(numbers, f"ks{1000 + len(given)}")
-            _put(*place, ast.Name(name, ast.Load()))
+            _replace_at(*place, ast.Name(name, ast.Load()))
     extents = {name for kernel in group[1:] for name in _other_extents(first, kernel)}
     first.function.body = [s for s in first.function.body if not (_is_extent(s) and _extent(s)[0] in extents)]
-    _take(first.function, list(given.values()), extents)
+    _add_parameters(first.function, list(given.values()), extents)
     first.operators = tuple(dict.fromkeys(o for kernel in group for o in kernel.operators))
     first.common = tuple(o for o in first.operators if all(o in kernel.operators for kernel in group))
     by_kernel = {kernel.original: i for i, kernel in enumerate(group)}
@@ -73,25 +73,25 @@ def _numbers(function: ast.FunctionDef) -> Places:
     found: Places = []
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC):
-            found += [(node, side, None) for side in ("left", "right") if _whole(getattr(node, side))]
+            found += [(node, side, None) for side in ("left", "right") if _is_integer(getattr(node, side))]
         elif isinstance(node, ast.Compare):
-            found += [(node, "left", None)] * _whole(node.left)
-            found += [(node, "comparators", i) for i, c in enumerate(node.comparators) if _whole(c)]
+            found += [(node, "left", None)] * _is_integer(node.left)
+            found += [(node, "comparators", i) for i, c in enumerate(node.comparators) if _is_integer(c)]
         elif _is_extent(node):
             found.append((node, "value", None))
     return found
 
 
-def _whole(node: ast.expr) -> bool:
+def _is_integer(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-def _at(node: ast.AST, field: str, at: int | None) -> int:
+def _integer_at(node: ast.AST, field: str, at: int | None) -> int:
     value = getattr(node, field)
     return int((value if at is None else value[at]).value)
 
 
-def _put(node: ast.AST, field: str, at: int | None, new: ast.expr) -> None:
+def _replace_at(node: ast.AST, field: str, at: int | None, new: ast.expr) -> None:
     if at is None:
         setattr(node, field, new)
     else:
@@ -102,12 +102,12 @@ def _is_extent(node: ast.AST) -> bool:
     """Whether it is `xnumel = 64`."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
         return False
-    return bool(NUMEL.fullmatch(node.targets[0].id)) and _whole(node.value)
+    return bool(NUMEL.fullmatch(node.targets[0].id)) and _is_integer(node.value)
 
 
 def _extent(node: ast.stmt) -> tuple[str, int]:
     assert isinstance(node, ast.Assign)
-    return ast.unparse(node.targets[0]), _at(node, "value", None)
+    return ast.unparse(node.targets[0]), _integer_at(node, "value", None)
 
 
 def _other_extents(first: Kernel, other: Kernel) -> set[str]:
@@ -116,7 +116,7 @@ def _other_extents(first: Kernel, other: Kernel) -> set[str]:
     return {name for s in other.function.body if _is_extent(s) for name, n in [_extent(s)] if own.get(name) != n}
 
 
-def _take(function: ast.FunctionDef, names: list[str], extents: set[str]) -> None:
+def _add_parameters(function: ast.FunctionDef, names: list[str], extents: set[str]) -> None:
     """Gives the function these parameters, before its blocks, and makes constants of them and of extents: each launch
     then compiles to what it was before.
     """
@@ -130,6 +130,6 @@ def _take(function: ast.FunctionDef, names: list[str], extents: set[str]) -> Non
     ast.fix_missing_locations(function)
 
 
-def sized(kernel: Kernel, hints: dict[str, int] | None) -> Kernel:
+def with_extents(kernel: Kernel, hints: dict[str, int] | None) -> Kernel:
     """The kernel with the extents of one of its launches."""
     return kernel if hints is None else replace(kernel, hints=hints)
