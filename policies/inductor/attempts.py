@@ -87,17 +87,31 @@ def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool)
     traced = _without_chance(traced, asked, free, strict)
     numbers = [p for p in sorted(asked.varying) if p not in traced.sizes.where]
     traced.numbers = tuple(map(traced.constructor_name, numbers))
+    wanted = [p for p in traced.sizes.fixed() if _size_varies(p, asked)]
+    traced.required = _required([*traced.sizes.fixed(), *numbers], traced, asked)
     made = write_candidate(traced, generate(traced), tf32)
     if strict and made.library_calls:
         left = dict.fromkeys(made.library_calls)
         raise Refused(f"no kernel of its own for {', '.join(left)}", operator=next(iter(left)))
-    wanted = [p for p in traced.sizes.fixed() if _size_varies(p, asked)]
     return {
         "wanting": len(wanted) + len(traced.numbers) + len(traced.equalities),
         "source": made.source, "kernels": made.kernels, "library_calls": list(made.library_calls),
         "fixed_sizes": [*traced.fixed, *(f"{a} = {b}" for a, b in traced.equalities)],
         "symbols": len(traced.sizes.where),
     }  # fmt: skip
+
+
+def _required(paths: list[str], traced: Any, asked: Attempts) -> list[tuple[str, str]]:
+    """What must hold of the sizes of a call, because the draft has numbers in their place or takes two for one."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from kernelwright.policies.inductor.tracing.graph import numbers_of
+
+    pairs = [(b, a) for a, b in _sizes_merged_by_chance(traced, asked)]
+    if paths:
+        traced_at = numbers_of(traced.text.source, FakeTensorMode(allow_non_fake_inputs=True))
+        pairs += [(p, str(traced_at[p])) for p in paths if p in traced_at]
+    return pairs
 
 
 def _size_varies(path: str, asked: Attempts) -> bool:

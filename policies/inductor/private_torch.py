@@ -20,6 +20,8 @@ PRIVATE_NAMES = (
     "torch._dynamo.device_interface:CudaInterface.Worker",
     "torch._dynamo.source:ConstantSource",
     "torch._inductor.choices:InductorChoices.reduction_split_factor",
+    "torch._inductor.codegen.simd:CantSplit",
+    "torch._inductor.codegen.simd:SIMDKernel._split_iteration_ranges",
     "torch._inductor.codegen.triton:TritonKernel",
     "torch._inductor.compile_fx:_recursive_post_grad_passes",
     "torch._inductor.config:triton.native_matmul",
@@ -45,6 +47,7 @@ PRIVATE_NAMES = (
     "torch._inductor.sizevars:SizeVarAllocator.guard_int_seq",
     "torch._inductor.sizevars:SizeVarAllocator.guard_or_false",
     "torch._inductor.sizevars:SizeVarAllocator.statically_known_equals",
+    "torch._inductor.sizevars:SizeVarAllocator.statically_known_gt",
     "torch._inductor.tiling_utils:get_pw_red_splits",
     "torch._inductor.virtualized:V.set_graph_handler",
     "torch._inductor.virtualized:ops",
@@ -220,6 +223,7 @@ def configure(own_products: bool) -> None:
     SizeVarAllocator.guard_or_false = guarded  # type: ignore[method-assign]
     _channels_last_outputs()
     _known_splits()
+    _split_by_symbols()
     split = InductorChoices.reduction_split_factor
     InductorChoices.reduction_split_factor = staticmethod(lambda *a, **k: min(split(*a, **k), 264))  # type: ignore[method-assign]
 
@@ -244,6 +248,48 @@ def _known_splits() -> None:
 
     splits.plain = plain  # type: ignore[attr-defined]
     tiling_utils.get_pw_red_splits = splits  # type: ignore[assignment]
+
+
+def _split_by_symbols() -> None:
+    """A loop over `rows * columns` is split over the axes of a kernel with a grid of `rows` and of `columns` also where
+    both are symbols: Inductor asks whether the product is known to be more than `rows`, and `columns` may be 1. The
+    split is right there as well. Asked only after Inductor itself finds no split.
+    """
+    from torch._inductor.codegen.simd import CantSplit, SIMDKernel
+    from torch._inductor.sizevars import SizeVarAllocator
+
+    plain: Any = SIMDKernel._split_iteration_ranges
+    if hasattr(plain, "plain"):
+        return
+    known_more = SizeVarAllocator.statically_known_gt
+
+    def more(self: Any, left: Any, right: Any) -> bool:
+        return bool(known_more(self, left, right)) or (
+            size_hint(left) > size_hint(right) and self.statically_known_multiple_of(left, right)
+        )
+
+    def split(groups: Any, lengths: Any) -> Any:
+        groups = list(groups)
+        try:
+            return plain(groups, lengths)
+        except CantSplit:
+            SizeVarAllocator.statically_known_gt = more  # type: ignore[method-assign]
+            try:
+                return plain(groups, lengths)
+            finally:
+                SizeVarAllocator.statically_known_gt = known_more  # type: ignore[method-assign]
+
+    split.plain = plain  # type: ignore[attr-defined]
+    SIMDKernel._split_iteration_ranges = staticmethod(split)  # type: ignore[method-assign]
+
+
+def size_hint(size: Any) -> int:
+    """The value of a size in the problem itself, 0 where there is none. To be asked while a graph is lowered."""
+    from torch._inductor.virtualized import V
+
+    sizes: Any = V.graph.sizevars
+    hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # its name before torch 2.12
+    return int(hint(size, fallback=0))
 
 
 def without_maxima(expression: Any) -> Any:

@@ -17,7 +17,7 @@ from kernelwright.policies.inductor.lowering.geometry import (
     unravelled,
 )
 from kernelwright.policies.inductor.lowering.phases import by_phases, has_phases
-from kernelwright.policies.inductor.lowering.split_products import size_hint
+from kernelwright.policies.inductor.private_torch import size_hint
 from kernelwright.policies.inductor.window_sizes import window_size
 
 MIN_DOT = 16

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernelwright.policies.inductor.private_torch import size_hint
+
 MIN_ROW_ELEMENTS = 1 << 14
 """Elements, at the problem's own sizes: shorter rows are still in the caches at the second pass, and two passes are
 kinder to short rows than the rescaling of a sum."""
@@ -21,13 +23,10 @@ def online_softmax() -> None:
     def lowered(x: Any, dim: int) -> Any:
         from torch._inductor.ir import OnlineSoftmaxReduction
         from torch._inductor.lowering import _make_reduction_inner
-        from torch._inductor.virtualized import V
 
         asked = _make_reduction_inner(x, axis=dim, keepdims=True, dtype=None, override_return_dtype=None)
         (extent,) = asked["reduction_ranges"]
-        sizes: Any = V.graph.sizevars
-        hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # its name before torch 2.12
-        if hint(extent, fallback=0) < MIN_ROW_ELEMENTS:
+        if size_hint(extent) < MIN_ROW_ELEMENTS:
             return plain(x, dim)
         return OnlineSoftmaxReduction.create(input_node=x, num_output=2, **asked)
 

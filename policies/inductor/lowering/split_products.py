@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelwright.policies.inductor.lowering.geometry import create_reduction
+from kernelwright.policies.inductor.private_torch import size_hint
 
 MIN_PRODUCTS_PER_ELEMENT = 100
 """Products an element of the operands, rows * columns / (rows + columns): below it, writing the parts takes longer than
@@ -46,15 +47,6 @@ def worth_splitting(a: Any, b: Any) -> bool:
         rows * columns >= MIN_PRODUCTS_PER_ELEMENT * (rows + columns)
         and math.prod(batch) * rows * columns * depth >= MIN_PRODUCTS
     )
-
-
-def size_hint(size: Any) -> int:
-    """The size in the problem itself."""
-    from torch._inductor.virtualized import V
-
-    sizes: Any = V.graph.sizevars
-    hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # its name before torch 2.12
-    return int(hint(size, fallback=0))
 
 
 def split_product(a: Any, b: Any) -> Any:

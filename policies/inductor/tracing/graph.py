@@ -68,6 +68,8 @@ class Traced:
     """The constructor's sizes that were traced as numbers."""
     equalities: tuple[tuple[str, str], ...] = ()
     """Pairs of sizes that are equal in the problem, by which forward or the constructor decides something."""
+    required: list[tuple[str, str]] = field(default_factory=list)
+    """Of the sizes that are numbers in the draft: their expressions in forward, and what they must be."""
 
     @property
     def fixed(self) -> tuple[str, ...]:

@@ -215,7 +215,19 @@ def _forward_lines(
     taken |= {n.id for n in ast.walk(traced.text.tree) if isinstance(n, ast.Name)}
     taken |= {n.name for n in ast.walk(traced.text.tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     body, functions = with_functions(body, taken)
-    return lines + _size_lines(traced, names, text) + body, functions
+    return _required_lines(traced) + lines + _size_lines(traced, names, text) + body, functions
+
+
+def _required_lines(traced: Traced) -> list[str]:
+    """Refuses a call whose sizes the draft is not for."""
+    if not traced.required:
+        return []
+    found, wanted = (", ".join(map(bare, column)) for column in zip(*traced.required, strict=True))
+    several = len(traced.required) > 1
+    return [
+        f"if ({found}) != ({wanted}):" if several else f"if {found} != {wanted}:",
+        '    raise ValueError("a size is not the one that this kernel is for: see the first lines of its file")',
+    ]
 
 
 def _device(traced: Traced) -> str:

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 from rich.text import Text
 
@@ -292,3 +294,36 @@ def test_copied_layers_even_widths_and_tensors_of_sizes_keep_sizes_free(drafter:
     assert made.usable, made.refused
     assert made.fixed_sizes == ()
     assert not re.search(r"\b(16|32)\b", made.source.partition("def forward")[2].split("_kernel[")[0])
+
+
+DECIDES = """
+import torch
+import torch.nn as nn
+
+tokens, width = 48, 32
+
+class Model(nn.Module):
+    def forward(self, x):
+        if x.shape[0] == tokens:
+            return x.relu()
+        return x.tanh()
+
+def get_inputs():
+    return [torch.randn(tokens, width)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_draft_refuses_the_sizes_that_it_is_not_for(drafter: Drafter):
+    made = drafter.draft(Problem(name="decides", source=DECIDES))
+    assert made.usable, made.refused
+    assert made.fixed_sizes == ("x.shape[0]",)
+    namespace: dict[str, Any] = {}
+    source = made.source.replace("@triton.jit", "")
+    exec(source, namespace)
+    with pytest.raises(ValueError, match="first lines of its file"):
+        namespace["ModelNew"]().forward(torch.randn(47, 32))
+    assert "x.shape[0]" in source.partition("import ")[0]

@@ -132,6 +132,34 @@ def test_parts_of_transposed_batched_and_computed_operands_are_right(drafter, pr
     judged(source, made.source)
 
 
+ATTENTION = """
+import torch
+import torch.nn as nn
+batch, tokens, width, heads = 8, 128, 512, 4
+class Model(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.width = heads, width
+        self.both = nn.Linear(width, 3 * width)
+    def forward(self, x):
+        b, t, c = x.shape
+        parts = self.both(x).split(self.width, dim=2)
+        q, k, v = (part.view(b, t, self.heads, c // self.heads).transpose(1, 2) for part in parts)
+        return (torch.softmax(q @ k.mT, dim=-1) @ v).transpose(1, 2).reshape(b, t, c)
+def get_inputs():
+    return [torch.randn(batch, tokens, width)]
+def get_init_inputs():
+    return [width, heads]
+"""
+
+
+@pytest.mark.timeout(300)
+def test_parts_of_heads_whose_width_is_a_quotient_of_sizes_fix_no_size(drafter):
+    made = drafted(drafter, ATTENTION, split=True)
+    assert is_split(made.source)
+    assert made.fixed_sizes == ()
+
+
 def test_an_infinity_stays_one_where_its_low_part_is_no_number():
     text = LOOP.replace("product = ", "p_3 = ").replace("so_far += product", "so_far += p_1 + p_2 + p_3")
     (line,) = [line for line in text.splitlines() if "p_3 = " in line]

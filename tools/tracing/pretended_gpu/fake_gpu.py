@@ -53,6 +53,7 @@ def install(target: Target) -> None:
         (FakeTensor, "__deepcopy__", _deep_copy),
         (torch.nn.Module, "_apply", _apply),
         (torch, "compile", _not_compiled),
+        (torch.nn.RNNBase, "flatten_parameters", lambda self: None),  # a kernel of cuDNN's lays weights side by side
         (torch.library, "wrap_triton", lambda kernel: kernel),
         (torch.cuda, "_lazy_init", lambda: None),
         (torch.cuda, "CUDAGraph", redirect._Nothing),
