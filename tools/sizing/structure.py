@@ -196,12 +196,12 @@ class SizeStructure:
         return _Extents(constant, rows, tuple(tensors))
 
     def _extent(self, own: tuple[int, ...], others: Iterable[tuple[int, ...]], axis: int) -> _Extent:
-        slopes = []
+        here, slopes = max(1, own[axis]), []  # `channels // reduction` is zero at small sizes, and grows nevertheless
         for index, (other, probe) in enumerate(zip(others, self.probes, strict=True)):
             if other[axis] != own[axis]:
-                steps = (probe.multiplier - self.dimensions[index].base) * own[axis]
+                steps = (probe.multiplier - self.dimensions[index].base) * here
                 slopes.append((index, (other[axis] - own[axis]) / steps))
-        return _Extent(own[axis], tuple(slopes))
+        return _Extent(here, tuple(slopes))
 
 
 @dataclass(frozen=True)

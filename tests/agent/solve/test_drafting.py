@@ -327,3 +327,33 @@ def test_a_draft_refuses_the_sizes_that_it_is_not_for(drafter: Drafter):
     with pytest.raises(ValueError, match="first lines of its file"):
         namespace["ModelNew"]().forward(torch.randn(47, 32))
     assert "x.shape[0]" in source.partition("import ")[0]
+
+
+CHANCE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, entries, width):
+        super().__init__()
+        self.table, self.width = nn.Embedding(entries, width), width
+
+    def forward(self, x):
+        rows = x.permute(0, 2, 1).reshape(-1, self.width)
+        nearest = torch.cdist(rows, self.table.weight).argmin(1)
+        return self.table.weight[nearest].view(x.shape[0], x.shape[2], x.shape[1])
+
+def get_inputs():
+    return [torch.randn(4, 16, 32)]
+
+def get_init_inputs():
+    return {"entries": 24, "width": 16}
+"""
+
+
+@pytest.mark.timeout(300)
+def test_sizes_that_are_equal_by_chance_stay_two_and_a_dict_names_the_constructor_s_arguments(drafter: Drafter):
+    made = drafter.draft(Problem(name="chance", source=CHANCE))
+    assert made.usable, made.refused
+    assert made.fixed_sizes == ()
+    assert "x.shape" in made.source

@@ -398,3 +398,12 @@ def test_learning_is_quick_and_a_further_draw_takes_milliseconds():
     for seed in range(101, 111):
         draw_sizes(problem, base, BLOCKS, seed, 8, CPU_BUDGET)
     assert (time.process_time() - started) / 10 < 0.06
+
+
+def test_a_width_that_is_zero_at_small_sizes_is_drawn_where_it_is_not():
+    """`channels // reduction`, as a squeeze-and-excitation layer has it."""
+    narrow = "widths[0] // widths[1]"
+    init = f"self.down, self.up = nn.Linear(widths[0], {narrow}), nn.Linear({narrow}, widths[0])"
+    problem = written("channels = 64", "self.up(self.down(x))", "torch.randn(4, channels)", init, "channels, 8")
+    found = draw_sizes(problem, {"channels": 5}, BLOCKS, 1, 4, CPU_BUDGET)
+    assert len(set(values(found, "channels"))) > 1
