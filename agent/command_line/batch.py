@@ -119,11 +119,13 @@ def batch(
 
 def _say_skipped(names: list[str]) -> None:
     """Lists on stderr the files of the named folders that are left out."""
-    from kernelwright.agent.problems.finding import SUITE_NAMES, files_without_model
+    from kernelwright.agent.problems.finding import SUITE_NAMES, files_without_model, unreadable
 
     for folder in (Path(name) for name in names if name not in SUITE_NAMES and Path(name).is_dir()):
         if skipped := files_without_model(folder):
             typer.echo(f"skipped, for they define no Model: {', '.join(map(str, skipped))}", err=True)
+        for reason in unreadable(folder):
+            typer.echo(f"skipped: {reason}", err=True)
 
 
 def _check_draft(draft: str, problems: int) -> None:

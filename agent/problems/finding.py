@@ -1,4 +1,5 @@
-"""Problems by the names that people give them: the catalogue, a file of their own, KernelBench, TritonBench-T.
+"""Problems by the names that people give them: the catalogue, a file of their own, KernelBench, TritonBench-T, the
+formats of other suites (definitions.py, gpumode.py).
 
 Only text is read here: torch is not imported, and no reference is run.
 """
@@ -8,9 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from kernelwright.agent.problems import definitions, gpumode
 from kernelwright.agent.problems import kernelbench as kernelbench_suite
 from kernelwright.agent.problems import matching
 from kernelwright.agent.problems import tritonbench as tritonbench_suite
+from kernelwright.agent.problems.data_beside import with_data
 from kernelwright.agent.problems.forms import is_problem
 from kernelwright.agent.problems.reading import aliases, read_problem, read_text
 from kernelwright.tools.problem import Problem, ProblemError
@@ -40,8 +43,8 @@ def find_by_name(
         return tritonbench_suite.find(asked.removeprefix(tritonbench_suite.PREFIX), _path(tritonbench))
     if not asked:
         raise ProblemError("no problem was named: agent problems lists the catalogue")
-    if isinstance(name_or_path, Path) or asked.endswith(".py") or "/" in asked or Path(asked).is_file():
-        return read_problem(Path(asked).expanduser())
+    if isinstance(name_or_path, Path) or asked.endswith((".py", ".json")) or "/" in asked or _is_one(Path(asked)):
+        return _read(Path(asked).expanduser())
     named = asked.removeprefix("catalogue:")
     if (own := CATALOGUE / f"{'_'.join(named.lower().split())}.py").is_file():
         return read_problem(own, own.stem, "catalogue")
@@ -100,7 +103,23 @@ def _checkout(folder: Path) -> str:
     return "kernelbench" if any(any(root.glob("level[0-9]/[0-9]*_*.py")) for root in roots) else ""
 
 
+def _is_one(path: Path) -> bool:
+    """Whether something of that name is here that is one problem."""
+    return path.is_file() or (path / "definition.json").is_file() or gpumode.is_task(path)
+
+
+def _read(path: Path) -> Problem:
+    """One file, or a folder that is one problem. Raises ProblemError."""
+    if path.suffix == ".json" or (path / "definition.json").is_file():
+        return definitions.read_definition(path / "definition.json" if path.is_dir() else path)
+    return gpumode.read_task(path) if gpumode.is_task(path) else read_problem(path)
+
+
 def _folder(path: Path) -> list[Problem]:
+    if described := _described(path):
+        if problems := [found for found in map(_readable, described) if isinstance(found, Problem)]:
+            return problems
+        raise ProblemError(str(_readable(described[0])))
     files = sorted(f for f in path.glob("*.py") if not f.name.startswith("_")) if path.is_dir() else []
     if not files:
         raise ProblemError(f"{path} holds no problems: give a folder of .py files in KernelBench form")
@@ -108,6 +127,23 @@ def _folder(path: Path) -> list[Problem]:
     if not problems:
         raise ProblemError(f"no file of {path} defines `Model`: give a folder of .py files in KernelBench form")
     return problems
+
+
+def _described(path: Path) -> list[Path]:
+    return [*definitions.definitions_in(path), *gpumode.tasks_in(path)]
+
+
+def _readable(path: Path) -> Problem | ProblemError:
+    """The problem, or why it is none."""
+    try:
+        return _read(path)
+    except ProblemError as error:
+        return error
+
+
+def unreadable(folder: Path) -> list[str]:
+    """Why definitions and tasks of a folder are no problems, a line each: a suite leaves them out."""
+    return [str(found) for found in map(_readable, _described(folder)) if isinstance(found, ProblemError)]
 
 
 def files_without_model(folder: Path) -> list[Path]:
@@ -120,7 +156,7 @@ def _defines_model(file: Path) -> bool:
     is read as a problem, whose error says so.
     """
     try:
-        return is_problem(read_text(file))
+        return is_problem(with_data(read_text(file), file))
     except ProblemError:
         return True
 

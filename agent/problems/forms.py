@@ -314,25 +314,27 @@ def _renamed(text: str, name: str) -> str:
 
 
 def _with_defaults(source: str, tree: ast.Module) -> str:
-    """`return []` of get_init_inputs with the constructor's defaults written out, where all are plain and one is a
+    """What get_init_inputs returns with the constructor's other defaults written out, where all are plain and one is a
     whole number: sizes that the judge may change, which nothing else says.
     """
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     model = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model")
     init = next((n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
     last = functions["get_init_inputs"].body[-1]
-    empty = isinstance(last, ast.Return) and isinstance(last.value, ast.List) and not last.value.elts
-    if init is None or not empty or not isinstance(last, ast.Return) or last.value is None:
+    if init is None or not isinstance(last, ast.Return) or not isinstance(last.value, ast.List):
         return source
-    given, defaults = init.args, init.args.defaults
-    plain = all(isinstance(d, ast.Constant | ast.UnaryOp) for d in defaults)
-    sized = any(isinstance(d, ast.Constant) and type(d.value) is int for d in defaults)
-    if given.vararg or given.posonlyargs or not (plain and sized) or len(defaults) != len(given.args) - 1:
+    given, value = init.args, last.value
+    others = given.defaults[max(len(value.elts) - (len(given.args) - 1 - len(given.defaults)), 0) :]
+    plain = all(isinstance(d, ast.Constant | ast.UnaryOp) for d in others)
+    sized = any(isinstance(d, ast.Constant) and type(d.value) is int for d in others)
+    placed = len(value.elts) + len(others) == len(given.args) - 1
+    starred = any(isinstance(e, ast.Starred) for e in value.elts)
+    if given.vararg or given.posonlyargs or starred or not (plain and sized and placed):
         return source
     lines = source.splitlines(keepends=True)
-    row, value = last.value.lineno - 1, last.value
+    row = last.lineno - 1
     if value.end_lineno != value.lineno or not lines[row].isascii():
         return source
-    written = f"[{', '.join(map(ast.unparse, defaults))}]"
+    written = f"[{', '.join(map(ast.unparse, [*value.elts, *others]))}]"
     lines[row] = lines[row][: value.col_offset] + written + lines[row][value.end_col_offset :]
     return "".join(lines)

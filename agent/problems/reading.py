@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
+from kernelwright.agent.problems.data_beside import with_data
 from kernelwright.agent.problems.forms import complete_reference
 from kernelwright.tools.problem import Problem, ProblemError, check_form, inner_integers, module_integers, parse
 
@@ -32,11 +33,12 @@ def read_text(path: Path) -> str:
 def read_problem(path: Path, name: str = "", suite: str = "file") -> Problem:
     """One file in KernelBench form, with what it says of itself: title, FAMILY, TAGS, HELD_OUT. Raises ProblemError.
 
-    A module or a function with inputs beside it is completed to that form (forms.py).
+    A module or a function with inputs in its file is completed to that form (forms.py), also by a JSON file beside it
+    (data_beside.py).
     """
     text, name = read_text(path), name or path.name
     try:
-        return problem_of(complete_reference(text), name, suite)
+        return problem_of(complete_reference(with_data(text, path)), name, suite)
     except ProblemError as error:
         raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
 

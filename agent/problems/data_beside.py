@@ -1,0 +1,139 @@
+"""References whose inputs are told by a JSON file beside them, completed to KernelBench form. Text to text.
+
+- NPUKernelBench, as MultiKernelBench has it: `get_input_groups()` reads one case a line of a JSON file. The first case
+  of some size is written into the text, its extents as names of the module, and `get_inputs` gives its group.
+- robust-kbench: `func_X.py` with `config_X.json`, which says the arguments of `Model` and of `get_inputs`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+from kernelwright.tools.problem import ProblemError, parse
+
+ENOUGH = 1024
+"""Elements of a case, all tensors together, from which on it is large enough to tell right from wrong."""
+MOST_BYTES = 4 << 20
+
+
+def with_data(source: str, path: Path) -> str:
+    """The text with what a file beside it says; as it is where it asks for none. Raises ProblemError."""
+    tree = parse(source)
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    if "get_inputs" not in functions and "get_input_groups" in functions:
+        return _with_case(source, tree, path)
+    config = path.with_name(f"config_{path.stem.removeprefix('func_')}.json")
+    if "get_inputs" in functions and "get_init_inputs" not in functions and config.is_file():
+        return _configured(source, tree, functions["get_inputs"], _json(config))
+    return source
+
+
+def _json(path: Path) -> Any:
+    return _rows(path, whole=True)[0]
+
+
+def _rows(path: Path, whole: bool = False) -> list[Any]:
+    """The values of a file, one a line, or the whole file as one. Raises ProblemError."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ProblemError(f"{path.name} is larger than {MOST_BYTES >> 20} MB: keep the cases that are needed")
+        text = path.read_text(encoding="utf-8")
+        return [json.loads(text)] if whole else [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProblemError(f"{path.name}, which the reference reads, cannot be read: {error}") from None
+
+
+# ---------------------------------------------------------------- one case a line
+def _with_case(source: str, tree: ast.Module, path: Path) -> str:
+    names = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    named = sorted(name for name in names if name.endswith(".json") and name != ".json")
+    beside = [path.with_name(name) for name in [*named, f"{path.stem}.json"] if Path(name).name == name]
+    if not (there := [file for file in beside if file.is_file()]):
+        raise ProblemError(
+            f"its get_input_groups reads {', '.join(named) or f'{path.stem}.json'}: put that file beside it"
+        )
+    sizes: dict[str, int] = {}
+    case = _named_sizes(_chosen(_rows(there[0])), sizes)
+    given = "\n".join(f"{name} = {value}" for name, value in sizes.items())
+    return "\n\n\n".join([
+        _without_open(source, tree).rstrip(),
+        f"import io\nimport json\n\n{given}\nCASE = {case}",
+        "def get_inputs():\n    return list(get_input_groups()[0])\n",
+    ])  # fmt: skip
+
+
+def _chosen(cases: list[Any]) -> Any:
+    """The first case of some size, else the largest. Raises ProblemError where there is none."""
+    if not cases:
+        raise ProblemError("the JSON file beside it holds no case")
+    return next((case for case in cases if _elements(case) >= ENOUGH), max(cases, key=_elements))
+
+
+def _elements(case: Any) -> int:
+    total = 0
+    for given in case.get("inputs", ()) if isinstance(case, dict) else ():
+        shape = given.get("shape") if isinstance(given, dict) else None
+        if isinstance(shape, list) and all(type(n) is int for n in shape):
+            count = 1
+            for extent in shape:
+                count *= extent
+            total += count
+    return total
+
+
+def _named_sizes(value: Any, sizes: dict[str, int], listed: bool = False) -> str:
+    """A JSON value as text, in which every whole number of a list that may be an extent has a name; equal ones share
+    theirs.
+    """
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k!r}: {_named_sizes(v, sizes)}' for k, v in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(_named_sizes(v, sizes, listed=True) for v in value)}]"
+    if listed and type(value) is int and value > 1:
+        sizes[f"size_{value}"] = value
+        return f"size_{value}"
+    return repr(value)
+
+
+def _without_open(source: str, tree: ast.Module) -> str:
+    """The text with the case in the place of every file that is opened."""
+    lines = source.splitlines()
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "open"]
+    for call in sorted(calls, key=lambda n: (n.lineno, n.col_offset), reverse=True):
+        if call.end_lineno != call.lineno:
+            raise ProblemError(f"its open(...) at line {call.lineno} stands on several lines: write it on one")
+        line = lines[call.lineno - 1].encode()
+        changed = line[: call.col_offset] + b"io.StringIO(json.dumps(CASE))" + line[call.end_col_offset :]
+        lines[call.lineno - 1] = changed.decode()
+    return "\n".join(lines) + "\n"
+
+
+# ---------------------------------------------------------------- arguments
+def _configured(source: str, tree: ast.Module, maker: ast.FunctionDef, config: Any) -> str:
+    """The text with the first configuration's numbers as names of the module. Raises ProblemError."""
+    if not isinstance(config, dict):
+        raise ProblemError("its configuration is no JSON object")
+    said: dict[str, Any] = {}
+    for name, value in config.items():
+        first = value[0] if name.startswith("single_") and isinstance(value, list) and value else {}
+        said |= first if isinstance(first, dict) else {}
+    model = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
+    init = (
+        next((n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+        if model
+        else None
+    )
+    builds = [a.arg for a in init.args.args if a.arg in said] if init else []
+    draws = [a.arg for a in maker.args.args if a.arg in said]
+    lines = source.splitlines()
+    lines[maker.lineno - 1] = lines[maker.lineno - 1].replace("def get_inputs", "def drawn_inputs", 1)
+    values = "\n".join(f"{name} = {said[name]!r}" for name in dict.fromkeys([*draws, *builds]))
+    return "\n\n\n".join([
+        "\n".join(lines).rstrip(),
+        values,
+        f"def get_inputs():\n    return drawn_inputs({', '.join(f'{n}={n}' for n in draws)})",
+        f"def get_init_inputs():\n    return {{{', '.join(f'{n!r}: {n}' for n in builds)}}}\n",
+    ])  # fmt: skip

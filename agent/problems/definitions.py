@@ -1,0 +1,165 @@
+"""Definitions as flashinfer-bench and SOL-ExecBench keep them: a JSON file with axes, inputs and the reference's text.
+
+    {"name": ..., "axes": {"M": {"type": "var"}, "K": {"type": "const", "value": 4096}},
+     "inputs": {"A": {"shape": ["M", "K"], "dtype": "float16"}, "eps": {"shape": null, "dtype": "float32"}},
+     "reference": "import torch\\n\\ndef run(A, eps): ..."}
+
+The first row of the workloads (`workload.jsonl` beside it, or `workloads/**/NAME.jsonl` beside `definitions`) says what
+the free axes and the scalars are, and how inputs are drawn. Text to text: nothing is run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelwright.agent.problems.reading import problem_of, read_text
+from kernelwright.tools.problem import Problem, ProblemError, parse
+
+FREE_AXIS = 64
+"""What a free axis is where no workload says it."""
+FLOATS = frozenset(("float64", "float32", "float16", "bfloat16"))
+NARROW = frozenset(("float8_e4m3fn", "float8_e5m2"))
+INTEGERS = frozenset(("int64", "int32", "int16", "int8", "uint8"))
+
+
+def is_definition(path: Path) -> bool:
+    """Whether a file is a definition, by its keys."""
+    return path.suffix == ".json" and path.is_file() and _is_one(_loaded(path))
+
+
+def definitions_in(folder: Path) -> list[Path]:
+    """The definitions of a folder: `definition.json` files at any depth, or all files of its `definitions`."""
+    own = sorted(folder.rglob("definition.json"))
+    files = own or sorted((folder / "definitions").rglob("*.json")) or sorted(folder.glob("*.json"))
+    return [file for file in files if is_definition(file)]
+
+
+def read_definition(path: Path) -> Problem:
+    """Raises ProblemError where it cannot be a problem; the line says what to do."""
+    definition = _loaded(path)
+    name = str(definition.get("name", path.parent.name)) if isinstance(definition, dict) else path.stem
+    if not _is_one(definition):
+        raise ProblemError(f"{path.name}: a definition has axes, inputs and the reference's text")
+    try:
+        source = written(definition, _workload(path, name))
+        return problem_of(source, name, "file", title=str(definition.get("description") or "").split("\n")[0])
+    except ProblemError as error:
+        raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, dict) and {"axes", "inputs", "reference"} <= value.keys()
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _workload(path: Path, name: str) -> Mapping[str, Any]:
+    """The first row of the definition's workloads; empty where there are none."""
+    files: Iterator[Path] = iter((path.with_name("workload.jsonl"), path.with_name("workloads.jsonl")))
+    if "definitions" in path.parts:
+        root = path.parents[len(path.parts) - path.parts.index("definitions") - 1]
+        files = iter(sorted((root / "workloads").rglob(f"{name}.jsonl")))
+    for file in files:
+        if file.is_file():
+            row = json.loads(next((line for line in read_text(file).splitlines() if line.strip()), "{}"))
+            return dict(row.get("workload", row))
+    return {}
+
+
+def written(definition: Mapping[str, Any], workload: Mapping[str, Any]) -> str:
+    """The reference in KernelBench form. Raises ProblemError."""
+    reference = str(definition["reference"]).rstrip()
+    if not any(getattr(node, "name", "") == "run" for node in parse(reference).body):
+        raise ProblemError("its reference defines no function run")
+    axes = dict(_axes(definition["axes"], workload.get("axes", {})))
+    inputs = _Inputs(axes, definition, workload)
+    drawn = {name: inputs.drawn(name, spec) for name, spec in definition["inputs"].items()}
+    names, given = ", ".join(drawn), ", ".join(drawn.values())
+    return "\n\n\n".join([
+        reference if "import torch\n" in reference else f"import torch\n\n{reference}",
+        "\n".join(f"{name} = {value}" for name, value in axes.items()),
+        f"class Model(torch.nn.Module):\n    def forward(self, {names}):\n        return run({names})",
+        f"def get_inputs():\n{inputs.custom()}    return [{given}]",
+        "def get_init_inputs():\n    return []\n",
+    ])  # fmt: skip
+
+
+def _axes(axes: Mapping[str, Any], chosen: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each axis with its value as text; those that are computed from others come last."""
+    computed = {name: str(axis["expression"]) for name, axis in axes.items() if "expression" in axis}
+    for name, axis in axes.items():
+        if not name.isidentifier():
+            raise ProblemError(f"its axis {name!r} is no name")
+        if name not in computed:
+            yield name, str(int(axis.get("value", chosen.get(name, FREE_AXIS))))
+    yield from computed.items()
+
+
+class _Inputs:
+    """How the inputs of one definition are drawn, as text."""
+
+    def __init__(self, axes: Mapping[str, str], definition: Mapping[str, Any], workload: Mapping[str, Any]) -> None:
+        self._axes, self._said = axes, workload.get("inputs", {})
+        self._maker = definition.get("custom_inputs_entrypoint") or ""
+        self._scalars = {n: s["value"] for n, s in self._said.items() if s.get("type") == "scalar"}
+        whole = [name for name, value in axes.items() if value.isdigit() and int(value) > 1]
+        self._bound = f"min({', '.join(whole)})" if len(whole) > 1 else (whole or ["64"])[0]
+
+    def custom(self) -> str:
+        """The line that calls the definition's own maker of inputs, where one is asked for."""
+        if not any(said.get("type") == "custom" for said in self._said.values()):
+            return ""
+        known = [f"{n!r}: {n}" for n in self._axes] + [f"{n!r}: {v!r}" for n, v in self._scalars.items()]
+        return f"    made = {self._maker}({{{', '.join(known)}}}, torch.empty(0).device)\n"
+
+    def drawn(self, name: str, spec: Mapping[str, Any]) -> str:
+        """The expression that makes one input. Raises ProblemError."""
+        said = self._said.get(name, {})
+        kind, dtype = said.get("type", "random"), str(spec["dtype"])
+        if kind == "scalar":
+            return repr(said["value"])
+        if kind == "custom" and self._maker:
+            return f"made[{name!r}]"
+        if spec.get("shape") is None:
+            raise ProblemError(f"its scalar {name} has no value: give one in a workload.jsonl beside the definition")
+        if kind not in ("random", "generated"):
+            raise ProblemError(
+                f"its input {name} comes from a file ({kind}): choose a workload whose inputs are random"
+            )
+        shape = f"({', '.join(map(str, spec['shape']))}{',' if len(spec['shape']) == 1 else ''})"
+        return _generated(name, shape, dtype, said["generator"]) if kind == "generated" else self._random(shape, dtype)
+
+    def _random(self, shape: str, dtype: str) -> str:
+        """By its dtype. Whole numbers may be indices: they lie below the smallest axis."""
+        if dtype in FLOATS:
+            return f"torch.randn({shape}, dtype=torch.{dtype})"
+        if dtype in NARROW:
+            return f"torch.randn({shape}).clamp(-2.0, 2.0).to(torch.{dtype})"
+        if dtype == "bool":
+            return f"torch.randint(0, 2, {shape}).bool()"
+        if dtype not in INTEGERS:
+            raise ProblemError(f"torch cannot draw its inputs of type {dtype}")
+        low, high = {"int8": ("-128", "128"), "uint8": ("0", "256")}.get(dtype, ("0", self._bound))
+        return f"torch.randint({low}, {high}, {shape}, dtype=torch.{dtype})"
+
+
+def _generated(name: str, shape: str, dtype: str, generator: Mapping[str, Any]) -> str:
+    """By the generator that a workload names. Raises ProblemError."""
+    said = {"low": 0, "high": 1, "mean": 0.0, "std": 1.0, "temperature": 1.0, "axis": -1, **generator}
+    drawn = {
+        "uniform": "(torch.rand({shape}) * ({high} - {low}) + {low})",
+        "normal": "(torch.randn({shape}) * {std} + {mean})",
+        "integer": "torch.randint({low}, {high}, {shape})",
+        "simplex": "torch.softmax(torch.randn({shape}) / {temperature}, dim={axis})",
+    }.get(str(generator.get("type")))
+    if drawn is None:
+        raise ProblemError(f"its input {name} is drawn by a generator that is not known here: {generator.get('type')}")
+    return f"{drawn.format(shape=shape, **said)}.to(torch.{dtype})"

@@ -1,0 +1,150 @@
+"""Tasks as GPU MODE's leaderboards keep them: `reference.py` with `ref_kernel` and `generate_input`, and `task.yml`
+beside it, whose first test says the sizes. Text to text: nothing is run, and line numbers stay.
+
+`utils.py` and `task.py` are left out: what they give is a type, a context that sets torch's precision (which the judge
+does), or a comparison (which is the judge's).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from kernelwright.agent.problems.reading import problem_of, read_text
+from kernelwright.agent.problems.tritonbench_cases import OffDevice
+from kernelwright.tools.problem import Problem, ProblemError, parse
+
+BESIDE = frozenset(("utils", "task", "eval"))
+"""Modules of the suite itself."""
+NEEDED = ("ref_kernel", "generate_input")
+_KEY = re.compile(r"([{,]\s*)([A-Za-z_]\w*)\s*:")
+_WORDS = {"true": "True", "false": "False", "null": "None"}
+
+
+def is_task(path: Path) -> bool:
+    """Whether a folder, or a file of one, is a task."""
+    folder = path if path.is_dir() else path.parent
+    named = path.is_dir() or path.name in ("reference.py", "task.yml")
+    return named and (folder / "reference.py").is_file() and (folder / "task.yml").is_file()
+
+
+def tasks_in(folder: Path) -> list[Path]:
+    """The tasks of a folder, at any depth."""
+    return [file.parent for file in sorted(folder.rglob("task.yml")) if is_task(file.parent)]
+
+
+def read_task(path: Path) -> Problem:
+    """Raises ProblemError where it cannot be a problem; the line says what to do."""
+    folder = path if path.is_dir() else path.parent
+    name = folder.resolve().name
+    try:
+        source = written(read_text(folder / "reference.py"), first_test(read_text(folder / "task.yml")))
+        return problem_of(source, name, "file")
+    except ProblemError as error:
+        raise error if str(error).startswith(name) else ProblemError(f"{name}: {error}") from None
+
+
+def first_test(text: str) -> dict[str, Any]:
+    """The arguments of the first test of a task.yml. Raises ProblemError."""
+    tests = re.search(r"^tests:(.*?)(^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    row = re.search(r"^\s*-\s*(\{.*?\})", tests[1], re.MULTILINE | re.DOTALL) if tests else None
+    if row is None:
+        raise ProblemError("its task.yml has no tests in the form `- {size: 128, seed: 1}`")
+    quoted = _KEY.sub(r'\1"\2":', row[1])
+    plain = re.sub(r"\b(true|false|null)\b", lambda word: _WORDS[word[0]], quoted)
+    try:
+        return {str(key): value for key, value in ast.literal_eval(plain).items()}
+    except (ValueError, SyntaxError):
+        raise ProblemError(f"the first test of its task.yml cannot be read: {row[1]}") from None
+
+
+def written(source: str, test: dict[str, Any]) -> str:
+    """The reference in KernelBench form. Raises ProblemError."""
+    tree = parse(source)
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    if missing := [name for name in NEEDED if name not in functions]:
+        raise ProblemError(f"its reference.py defines no {' and no '.join(missing)}")
+    kernel, maker = (functions[name] for name in NEEDED)
+    needed = maker.args.args[: len(maker.args.args) - len(maker.args.defaults)]
+    if unknown := [a.arg for a in needed if a.arg not in test and a.arg != "seed"]:
+        raise ProblemError(f"its first test does not say {', '.join(unknown)}")
+    names = _arguments(kernel, maker)
+    given = f"({', '.join(names)})" if len(names) > 1 else names[0]
+    sizes = {name: value for name, value in test.items() if name != "seed"}
+    called = ", ".join([*(f"{n}={n}" for n in sizes), *(["seed=0"] if "seed" in test else [])])
+    drawn = ast.unparse(ast.fix_missing_locations(_Drawing().visit(maker)))
+    listed = "list(made)" if len(names) > 1 else "[made]"
+    return "\n\n\n".join([
+        _kept(source, tree).rstrip(),
+        "\n".join(f"{name} = {value!r}" for name, value in sizes.items()),
+        f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(names)}):\n        return ref_kernel({given})",
+        f"def get_inputs():\n{textwrap.indent(drawn, '    ')}\n\n    made = generate_input({called})\n"
+        f"    return {listed}",
+        "def get_init_inputs():\n    return []\n",
+    ])  # fmt: skip
+
+
+def _arguments(kernel: ast.FunctionDef, maker: ast.FunctionDef) -> list[str]:
+    """What the kernel calls its inputs, else what their maker calls them: one name for each."""
+    data = kernel.args.args[0].arg
+    for node in ast.walk(kernel):
+        unpacks = isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == data
+        if unpacks and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+            return _distinct(node.targets[0].elts)
+    returned = [n.value for n in ast.walk(maker) if isinstance(n, ast.Return)]
+    return _distinct(returned[-1].elts) if returned and isinstance(returned[-1], ast.Tuple) else [data]
+
+
+def _distinct(elements: list[ast.expr]) -> list[str]:
+    names = [e.id if isinstance(e, ast.Name) and e.id != "_" else f"input_{i}" for i, e in enumerate(elements)]
+    return names if len(set(names)) == len(names) else [f"input_{i}" for i in range(len(names))]
+
+
+class _Drawing(OffDevice):
+    """Leaves the seed and the device to the judge: generators, and what seeds one, are taken out."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """Every generator is torch's own, for helpers that are given one."""
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "torch.Generator":
+            node.value = ast.copy_location(ast.Constant(None), node.value)
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """Takes out what seeds."""
+        seeds = isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(("manual_seed", "set_seed"))
+        return ast.copy_location(ast.Pass(), node) if seeds else self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Without `generator=`."""
+        node.keywords = [k for k in node.keywords if k.arg != "generator"]
+        return super().visit_Call(node)
+
+
+def _kept(source: str, tree: ast.Module) -> str:
+    """The text without the maker of inputs, the comparison and the imports of the suite. Raises ProblemError."""
+    lines, replaced = source.splitlines(), dict[int, str]()
+    gone: list[ast.stmt] = []
+    for node in tree.body:
+        name = getattr(node, "name", "") or (ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else "")
+        if isinstance(node, ast.ImportFrom) and node.module in BESIDE:
+            replaced[node.lineno] = _stand_ins([alias.asname or alias.name for alias in node.names], tree)
+            gone.append(node)
+        elif name in ("check_implementation", "generate_input"):
+            gone.append(node)
+    for node in gone:
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+            lines[number - 1] = replaced.get(number, "")
+    return "\n".join(lines) + "\n"
+
+
+def _stand_ins(names: list[str], tree: ast.Module) -> str:
+    """One line in the place of an import: contexts that do nothing, and types that say nothing."""
+    entered = {i.context_expr.func.id for n in ast.walk(tree) if isinstance(n, ast.With) for i in n.items
+               if isinstance(i.context_expr, ast.Call) and isinstance(i.context_expr.func, ast.Name)}  # fmt: skip
+    contexts = [name for name in names if name in entered]
+    others = [name for name in names if name not in entered]
+    parts = [f"import contextlib; {' = '.join(contexts)} = contextlib.nullcontext"] if contexts else []
+    return "; ".join([*parts, *([f"{' = '.join(others)} = object"] if others else [])])
