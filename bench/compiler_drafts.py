@@ -5,7 +5,8 @@ a policy, turns or a database.
         [--workers 1] [--seconds N] [--draft-seconds N] [--tune SECONDS] [--tune-from JSON] [--precision any]
         [--keep DRAFTS] [--draft-only] [--out bench/results/compiler_drafts-NAME]
 
-FOLDER is a folder of problem files, or a checkout of KernelBench or of TritonBench (whose T channel it then is).
+FOLDER is a folder of problem files, of definitions or of tasks (docs/how-to/batch-a-suite.md), or a checkout of
+KernelBench or of TritonBench (whose T channel it then is).
 
 On a CPU a draft is compiled for one target and replayed under Triton's interpreter at small sizes; on a GPU
 (`--device cuda:0`) it is judged and timed at full size. A draft that is right but for its precision is judged again

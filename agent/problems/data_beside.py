@@ -60,7 +60,7 @@ def _with_case(source: str, tree: ast.Module, path: Path) -> str:
     given = "\n".join(f"{name} = {value}" for name, value in sizes.items())
     return "\n\n\n".join([
         _without_open(source, tree).rstrip(),
-        f"import io\nimport json\n\n{given}\nCASE = {case}",
+        f"import io\nimport json\n\n__file__ = {path.name!r}\n{given}\nCASE = {case}",
         "def get_inputs():\n    return list(get_input_groups()[0])\n",
     ])  # fmt: skip
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from kernelwright.agent.problems import definitions, gpumode
+from kernelwright.agent.problems import definitions, gpumode, matching
 from kernelwright.agent.problems import kernelbench as kernelbench_suite
-from kernelwright.agent.problems import matching
 from kernelwright.agent.problems import tritonbench as tritonbench_suite
 from kernelwright.agent.problems.data_beside import with_data
 from kernelwright.agent.problems.forms import is_problem

@@ -80,7 +80,8 @@ def written(source: str, test: dict[str, Any]) -> str:
     return "\n\n\n".join([
         _kept(source, tree).rstrip(),
         "\n".join(f"{name} = {value!r}" for name, value in sizes.items()),
-        f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(names)}):\n        return ref_kernel({given})",
+        f"class Model(torch.nn.Module):\n    def forward(self, {', '.join(names)}):\n"
+        f"        return ref_kernel({given})",
         f"def get_inputs():\n{textwrap.indent(drawn, '    ')}\n\n    made = generate_input({called})\n"
         f"    return {listed}",
         "def get_init_inputs():\n    return []\n",

@@ -57,11 +57,16 @@ def reason_of(error: BaseException, source: str) -> str:
     if isinstance(error, Refused):
         said = next(iter(str(error).splitlines()), "")  # an interpreter of graphs adds what it was executing
         return f"{said}{at}"
-    names = [type(e).__name__ for e in (error, error.__cause__, error.__context__) if e is not None]
-    if any(name.startswith(DEPENDS_ON_DATA) for name in names):
+    if needs_values(error):
         return f"what forward does depends on the values of a tensor{at}"
     text = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {text[:300]}{at}" if text else f"{type(error).__name__}{_place_of(error)}{at}"
+
+
+def needs_values(error: BaseException) -> bool:
+    """Whether Python needed a value of a tensor to go on."""
+    names = [type(e).__name__ for e in (error, error.__cause__, error.__context__) if e is not None]
+    return any(name.startswith(DEPENDS_ON_DATA) for name in names)
 
 
 def _place_of(error: BaseException) -> str:

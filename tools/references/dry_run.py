@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten
-from kernelwright.tools.nested import tensors_of
+from kernelwright.tools.nested import constructor_arguments, tensors_of
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dispatch import quick_answers, without_dynamo
@@ -119,12 +119,9 @@ def loaded(source: str) -> Iterator[types.ModuleType]:
         del sys.modules[module.__name__]
 
 
-def _build(module: types.ModuleType, init: list[Any] | dict[str, Any]) -> Any:
-    if isinstance(init, dict):
-        return module.Model(**init)
-    if len(init) == 2 and isinstance(init[0], list | tuple) and isinstance(init[1], dict):
-        return module.Model(*init[0], **init[1])
-    return module.Model(*init)
+def _build(module: types.ModuleType, init: Any) -> Any:
+    positional, named = constructor_arguments(init)
+    return module.Model(*positional, **named)
 
 
 def _shapes(tensors: list[Any]) -> tuple[tuple[int, ...], ...]:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
+from kernelwright.tools.nested import constructor_arguments
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import drawing_as_single, widen_attributes
@@ -95,21 +96,10 @@ class Reference:
         self._settings |= kept.changed
 
     def init_arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments of the models. A dict names them; `[args, kwargs]`, as some forks write, is
-        understood.
-        """
+        """Positional and named arguments of the models."""
         with self.settings(), self._trouble("gives get_init_inputs()"):
             given = self._module.get_init_inputs()
-        if isinstance(given, dict):
-            return [], dict(given)
-        if (
-            isinstance(given, list | tuple)
-            and len(given) == 2
-            and isinstance(given[0], list | tuple)
-            and isinstance(given[1], dict)
-        ):
-            return list(given[0]), dict(given[1])
-        return list(given), {}
+        return constructor_arguments(given)
 
     def model(self, seed: int) -> Any:
         """A fresh model, its weights drawn from `seed` on the device, in training mode as KernelBench leaves it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import PROBLEM, Refused
+from kernelwright.policies.inductor.refusing import PROBLEM, Refused, needs_values
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
 from kernelwright.policies.inductor.tracing.loop_syntax import has_loops, loop_names, with_loops
 from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracing_loops
@@ -98,7 +98,28 @@ def examples(source: str, mode: Any) -> tuple[dict[str, Any], Any, Any]:
     """The module, and what its two functions give, as tensors without values."""
     module = namespace(source)
     with mode:
-        return module, module["get_inputs"](), module["get_init_inputs"]()
+        try:
+            inputs = module["get_inputs"]()
+        except Exception as error:
+            if not needs_values(error):
+                raise
+            inputs = _drawn(module["get_inputs"], mode)
+        if mode.shape_env is not None:
+            mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of numbers that only values of inputs came from
+        return module, inputs, module["get_init_inputs"]()
+
+
+def _drawn(get_inputs: Callable[[], Any], mode: Any) -> Any:
+    """Inputs that need values to be made (a scale that is drawn, with item()), made, and then without values."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    with unset_fake_temporarily():
+        made = get_inputs()
+    with mode:
+        return torch.utils._pytree.tree_map_only(
+            torch.Tensor, lambda v: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype), made
+        )
 
 
 def numbers_of(source: str, mode: Any) -> dict[str, int]:

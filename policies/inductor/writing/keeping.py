@@ -29,13 +29,21 @@ def model_and_what_it_needs(traced: Traced, lines: list[str], constants: dict[st
         name.id = "ModelNew"
     model.name = "ModelNew"
     arguments = traced.text.forward.args
-    for argument in [*arguments.args, arguments.vararg]:
+    for argument in [*arguments.args, *arguments.kwonlyargs, arguments.vararg]:
         if argument is not None:
             argument.annotation = None
+    arguments.defaults = [_plain_default(value) for value in arguments.defaults]
+    arguments.kw_defaults = [value and _plain_default(value) for value in arguments.kw_defaults]
     body = "\n".join("        " + line for line in lines)
     head = ast.unparse(model).removesuffix("\n    pass")
     text = f"{head}\n\n    def forward({ast.unparse(arguments)}):\n{body}"
     return [ast.unparse(s) for s in tree.body if s in wanted[1:]], text
+
+
+def _plain_default(value: ast.expr) -> ast.expr:
+    """A default of forward; None for a function or constant of the problem, which is in the kernels already."""
+    foreign = any(isinstance(n, ast.Name) and n.id != "torch" for n in ast.walk(value))
+    return ast.Constant(None) if foreign else value
 
 
 def _statements(tree: ast.Module) -> dict[str, ast.stmt]:
