@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.agent.problems.finding import find, suite, unreadable
+from kernelwright.agent.problems.finding import find_by_name, load_suite, unreadable
 from kernelwright.tools.nested import constructor_arguments
 from kernelwright.tools.problem import Problem, ProblemError, inner_integers, module_integers
 
@@ -122,7 +122,7 @@ def task(tmp_path: Path) -> Path:
 
 
 def test_a_definition_becomes_a_problem_at_the_sizes_of_its_first_workload(definition):
-    problem = find(definition / "product")
+    problem = find_by_name(definition / "product")
     (a, chosen, scale), answer = inputs_and_answer(problem)
     assert (a.shape, a.dtype, chosen.shape, scale) == ((5, 48), torch.float16, (24,), 2.0)
     assert set(chosen.tolist()) <= set(range(5))
@@ -136,40 +136,42 @@ def test_a_trace_set_keeps_definitions_and_workloads_apart(tmp_path):
     (tmp_path / "definitions" / "gemm" / "scaled_product.json").write_text(json.dumps(DEFINITION))
     row = json.dumps({"definition": "scaled_product", "workload": WORKLOAD})
     (tmp_path / "workloads" / "gemm" / "scaled_product.jsonl").write_text(row)
-    assert [module_integers(p.source)["M"] for p in suite(str(tmp_path))] == [5]
+    assert [module_integers(p.source)["M"] for p in load_suite(str(tmp_path))] == [5]
 
 
 def test_a_definition_without_what_it_needs_says_what_to_add(definition):
     (definition / "product" / "workload.jsonl").unlink()
     with pytest.raises(ProblemError, match=r"its scalar scale has no value: give one in a workload.jsonl"):
-        find(definition / "product" / "definition.json")
+        find_by_name(definition / "product" / "definition.json")
     assert "scaled_product: its scalar scale has no value" in unreadable(definition)[0]
 
 
 def test_a_task_of_a_leaderboard_becomes_a_problem_without_its_seed_and_device(task):
-    problem = find(task / "doubled")
+    problem = find_by_name(task / "doubled")
     (a, _), answer = inputs_and_answer(problem)
     assert a.shape == (12, 12)
     assert torch.equal(answer, a * 2)
     assert not [word for word in ("cuda", "manual_seed", "from utils") if word in problem.source]
     assert module_integers(problem.source) == {"size": 12}
     assert problem.source.splitlines()[10] == REFERENCE.splitlines()[10]
-    assert [p.name for p in suite(str(task))] == ["doubled"] == [find(task / "doubled" / "reference.py").name]
+    assert (
+        [p.name for p in load_suite(str(task))] == ["doubled"] == [find_by_name(task / "doubled" / "reference.py").name]
+    )
 
 
 def test_a_task_whose_first_test_lacks_a_size_says_so(task):
     (task / "doubled" / "task.yml").write_text("tests:\n  - {seed: 1}\n")
     with pytest.raises(ProblemError, match=r"doubled: its first test does not say size"):
-        find(task / "doubled")
+        find_by_name(task / "doubled")
 
 
 def test_the_first_case_of_some_size_becomes_the_inputs(tmp_path):
     (tmp_path / "scaled.py").write_text(GROUPS)
     with pytest.raises(ProblemError, match=r"reads scaled.json: put that file beside it"):
-        find(tmp_path / "scaled.py")
+        find_by_name(tmp_path / "scaled.py")
     cases = [{"inputs": [{"shape": [1, 2]}, {"value": 1}]}, {"inputs": [{"shape": [64, 17]}, {"value": 3}]}]
     (tmp_path / "scaled.json").write_text("\n".join(map(json.dumps, cases)))
-    problem = find(tmp_path / "scaled.py")
+    problem = find_by_name(tmp_path / "scaled.py")
     (x, alpha), answer = inputs_and_answer(problem)
     assert (x.shape, alpha) == ((64, 17), 3)
     assert torch.equal(answer, x * 3)
@@ -181,7 +183,7 @@ def test_a_configuration_beside_a_module_says_its_arguments(tmp_path):
     config = {"single_input_configs": [{"rows": 6}], "single_init_configs": [{"slope": 0.5}],
               "single_shared_configs": [{"width": 10}], "multi_input_configs": [{"rows": 7}]}  # fmt: skip
     (tmp_path / "config_scale.json").write_text(json.dumps(config))
-    problem = find(tmp_path / "func_scale.py")
+    problem = find_by_name(tmp_path / "func_scale.py")
     (x,), answer = inputs_and_answer(problem)
     assert x.shape == (6, 10)
     assert torch.equal(answer, x * 0.5)
@@ -191,7 +193,7 @@ def test_a_configuration_beside_a_module_says_its_arguments(tmp_path):
 def test_defaults_that_the_file_does_not_pass_are_sizes_too(tmp_path):
     text = CONFIGURED.replace("slope: float", "slope: float = 0.5, longest: int = 4096")
     (tmp_path / "scale.py").write_text(text + "\n\ndef get_init_inputs():\n    return [4096]\n")
-    problem = find(tmp_path / "scale.py")
+    problem = find_by_name(tmp_path / "scale.py")
     assert "return [4096, 0.5, 4096]" in problem.source
     assert "Model.longest" in inner_integers(problem.source)
 
