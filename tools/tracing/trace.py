@@ -25,9 +25,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, Discriminator, Tag, ValidationError
 
 from kernelwright.tools.report import Value
 
@@ -35,7 +35,7 @@ TRACE_VERSION = 1
 """Raised when a field changes its meaning."""
 Json = Any
 
-MOST_STEPS = 20_000
+MOST_STEPS = 1 << 16
 """Operators and launches of one call, those of all autotune configurations together."""
 MOST_KERNELS = 2048
 """Specialisations of one candidate over all sizes."""
@@ -47,7 +47,7 @@ MOST_DATA = 4 << 20
 """Bytes of all constant tensors of one trace, base64 included."""
 DEEPEST_NESTING = 24
 """Nesting of a value."""
-MOST_VALUES = 400_000
+MOST_VALUES = 2_000_000
 """Nodes of all values of one trace."""
 LARGEST_INTEGER = 1 << 64
 
@@ -138,6 +138,19 @@ class Data(Strict):
     line: int = 0
 
 
+def _kind_of(step: Any) -> str:
+    """The key that only one kind of step has: told at once, where each kind would be tried for every step."""
+    keys = step if isinstance(step, dict) else type(step).model_fields
+    return next((key for key in ("op", "kernel", "alternatives", "data") if key in keys), "")
+
+
+_Operator, _Launch, _Data = (
+    Annotated[Operator, Tag("op")],
+    Annotated[Launch, Tag("kernel")],
+    Annotated[Data, Tag("data")],
+)
+
+
 class Choice(Strict):
     """An autotuned launch: each alternative is one configuration's steps.
 
@@ -145,13 +158,13 @@ class Choice(Strict):
     """
 
     name: str
-    alternatives: tuple[tuple[Operator | Launch | Data, ...], ...]
+    alternatives: tuple[tuple[Annotated[_Operator | _Launch | _Data, Discriminator(_kind_of)], ...], ...]
     labels: tuple[str, ...] = ()
     """Triton's text of each configuration."""
     line: int = 0
 
 
-Step = Operator | Launch | Choice | Data
+Step = Annotated[_Operator | _Launch | Annotated[Choice, Tag("alternatives")] | _Data, Discriminator(_kind_of)]
 
 
 class Form(Strict):
