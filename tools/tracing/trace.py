@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import ConfigDict, Discriminator, Tag, ValidationError
 
@@ -144,11 +144,9 @@ def _kind_of(step: Any) -> str:
     return next((key for key in ("op", "kernel", "alternatives", "data") if key in keys), "")
 
 
-_Operator, _Launch, _Data = (
-    Annotated[Operator, Tag("op")],
-    Annotated[Launch, Tag("kernel")],
-    Annotated[Data, Tag("data")],
-)
+_Operator: TypeAlias = Annotated[Operator, Tag("op")]
+_Launch: TypeAlias = Annotated[Launch, Tag("kernel")]
+_Data: TypeAlias = Annotated[Data, Tag("data")]
 
 
 class Choice(Strict):
