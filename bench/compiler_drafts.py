@@ -30,7 +30,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from pathlib import Path
 
-from bench.compiler_drafts_table import Row, best_of_modes, best_table, table, text
+from bench.compiler_drafts_table import Row, best_of_modes, best_table, table, text, write
 from bench.compiler_drafts_tuning import tuned
 from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.solve.drafting import Drafter
@@ -201,9 +201,7 @@ def tuned_again(problem: Problem, row: Row, evaluator: Evaluator | None, keep: P
 
 def _write(arguments: argparse.Namespace, rows: Sequence[Row], command: str, seconds: float) -> None:
     written = text(rows, command, machine_of(arguments.device), seconds)
-    arguments.out.with_suffix(".md").write_text(written, encoding="utf-8")
-    dumped = json.dumps([r.model_dump(mode="json") for r in rows], indent=1)
-    arguments.out.with_suffix(".json").write_text(dumped + "\n", encoding="utf-8")
+    write(rows, written, arguments.out)
 
 
 def _print(line: str) -> None:

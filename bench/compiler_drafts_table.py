@@ -1,12 +1,19 @@
 """Rows of bench.compiler_drafts, and what is written of them: figures by mode, of the best of both modes, and of those
 whose speed is no speed of the same work apart.
+
+    python -m bench.compiler_drafts_table JSON JSON ... --command TEXT --machine TEXT --seconds N --out NAME
+
+writes several runs of one level as one: of a problem and mode that are in several, the last one's row.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
 from collections.abc import Iterable, Sequence
 from datetime import date
+from pathlib import Path
 
 from bench.compiler_drafts_tuning import TunedRow
 from kernelwright.policies.inductor.draft import Mode
@@ -186,3 +193,36 @@ def text(rows: Sequence[Row], command: str, machine: str, seconds: float) -> str
         if lines:
             parts += [f"## {title}", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
+
+
+def merged(files: Sequence[Path]) -> list[Row]:
+    """The rows of several runs in the order of the problems; of one problem and mode the last file's."""
+    found: dict[tuple[str, str], Row] = {}
+    for file in files:
+        for row in map(Row.model_validate, json.loads(file.read_text(encoding="utf-8"))):
+            found[row.problem, row.mode] = row
+    return sorted(found.values(), key=lambda r: (int(r.problem.partition("_")[0] or 0), r.mode))
+
+
+def main() -> None:
+    """Several runs as one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--command", required=True, help="that made them, for the head of the file")
+    parser.add_argument("--machine", required=True)
+    parser.add_argument("--seconds", type=float, required=True, help="of all of them")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    rows = merged(given.files)
+    write(rows, text(rows, given.command, given.machine, given.seconds), given.out)
+
+
+def write(rows: Sequence[Row], written: str, out: Path) -> None:
+    """OUT.md for people, OUT.json for machines."""
+    out.with_suffix(".md").write_text(written, encoding="utf-8")
+    dumped = json.dumps([row.model_dump(mode="json") for row in rows], indent=1)
+    out.with_suffix(".json").write_text(dumped + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
