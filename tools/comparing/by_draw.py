@@ -11,7 +11,7 @@ from kernelwright.tools.comparing.comparison import ComparedOutput, measure, mea
 from kernelwright.tools.comparing.pieces import PIECE_ELEMENTS, raise_to_distance
 from kernelwright.tools.comparing.tolerance import Tensor, Tolerance
 from kernelwright.tools.faults import Fault
-from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
 
 if TYPE_CHECKING:
     from kernelwright.tools.references.prepared_problem import Expected
@@ -60,7 +60,7 @@ def measure_by_draw(
         given: dict[str, Any] = {"draw": name, "output": number, "moved": shaken, "explained": explained}
         if expected.draw == Draw.NAN:
             return measure_with_nan(mine, eager, exact, **given)
-        if expected.draw == Draw.INFINITE or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
+        if expected.draw in WITH_INFINITIES or (expected.draw == Draw.ZERO_ROWS and not expected.finite()):
             return measure_finite_part(mine, eager, exact, inputs=expected.inputs, **given)
         return measure(mine, eager, exact, tolerance=carried, **given)
 

@@ -18,7 +18,7 @@ from kernelwright.tools.references.prepared_problem import Expected, PreparedPro
 
 MOST_ELEMENTS = 1 << 22
 """Of inputs and outputs together, over which nothing is found out."""
-ROUNDED = ("float32", "bfloat16", "float16")
+ROUNDED = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 """Types that a value may have been rounded to on its way."""
 MOST_DRAWS = 24
 """That are looked at where fewer do not tell the places of equal values apart: truths, small whole numbers."""
@@ -87,14 +87,28 @@ class _Trail:
 
 
 def gives_back_inputs(expected: Expected) -> bool:
-    """Whether every expected output holds just what an input holds, perhaps in another type: kernels that copy are
-    right then.
+    """Whether every expected output holds just what an input holds, in its type: kernels that copy are right then."""
+    return _holds_inputs(expected, converted=False)
+
+
+def converts_inputs(expected: Expected) -> bool:
+    """Whether every expected output holds just what an input holds, some of them in another type: kernels that copy
+    from one type to another are right then, and torch's conversions are the work.
     """
+    return not _holds_inputs(expected, converted=False) and _holds_inputs(expected, converted=True)
+
+
+def _holds_inputs(expected: Expected, converted: bool) -> bool:
     import torch
 
     given = [v.reshape(-1) for v in expected.inputs if isinstance(v, torch.Tensor)]
     wanted = [o.reshape(-1) for o in expected.eager if isinstance(o, torch.Tensor)]
-    return all(any(w.shape == g.shape and torch.equal(w, g.to(w.dtype)) for g in given) for w in wanted)
+    return all(
+        any(
+            w.shape == g.shape and (converted or w.dtype == g.dtype) and torch.equal(w, g.to(w.dtype)) for g in given
+        )
+        for w in wanted
+    )  # fmt: skip
 
 
 def _values(tensors: list[Any]) -> Any:

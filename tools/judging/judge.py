@@ -124,16 +124,22 @@ class Judge:
         self._kept.keep(key, made)
         return made
 
-    def expected(self, problem: Problem, seed: int, draw: Draw, number: int, *, shaken: bool = False) -> Expected:
-        """A draw of the problem and what should come of it: the same for every candidate of one seed."""
+    def expected(
+        self, problem: Problem, seed: int, draw: Draw, number: int, *, shaken: bool = False,
+        numbers: tuple[float, ...] = (),
+    ) -> Expected:  # fmt: skip
+        """A draw of the problem and what should come of it: the same for every candidate of one seed.
+
+        numbers: of the draw `named`.
+        """
         prepared = self.prepared(problem, seed)
-        key = (key_of(problem, seed), draw, number, shaken)
+        key = (key_of(problem, seed), draw, number, shaken, numbers)
         if (known := self._kept.find_draw(key)) is not None:
             return known
         seconds = prepared.exact_seconds
         model = self._shaken(problem, prepared, seed) if shaken else None
         exact = seconds is not None and (seconds < EXACT_SECONDS or number == 0)
-        made = expect(prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact)
+        made = expect(prepared, draw, (seed >> 16) + 7919 * (number + 1), model=model, exact=exact, numbers=numbers)
         self._kept.keep_draw(key, made)
         return made
 

@@ -265,15 +265,21 @@ def require_inputs_left_alone(
         raise Failed(Failure(fault=Fault.MUTATION, message=message))
 
 
-def judge_watched(watched: Watched | None, rule: Rule, only_moves: Callable[[], bool] = lambda: False) -> None:
+def judge_watched(
+    watched: Watched | None, rule: Rule, only_moves: Callable[[], bool] = lambda: False, *, only_converts: bool = False
+) -> None:
     """What one watched call showed of contents. Raises Failed where the kernels only copy, where torch truncates, and
-    where torch lays values out anew for a problem that does nothing else.
+    where torch lays values out anew, or converts them, for a problem that does nothing else.
 
-    only_moves: whether the reference only moves values; asked where it matters.
+    only_moves: whether the reference only moves values; asked where it matters. only_converts: whether it only gives
+    them another type, which kernels do that copy.
     """
     if watched is None or rule.mode == "report":
         return
-    if watched.launches and watched.copies == watched.launches:
+    if only_converts and watched.converted and rule.mode == "strict":
+        message = f"the problem only gives values another type, and torch does that: {named(watched.converted)}"
+        raise Failed(Failure(fault=Fault.FALLBACK, message=message))
+    if watched.launches and watched.copies == watched.launches and not only_converts:
         message = (
             "the kernels only copy what torch's own operators made: what computes are views, expansions and conversions"
         )

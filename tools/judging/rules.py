@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from kernelwright.tools.compiling.text.named_numbers import named_numbers
+from kernelwright.tools.compiling.text.nan_handling import treats_nan
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_distributions import Draw, pairs
 from kernelwright.tools.report import CorrectnessResult, Value
+from kernelwright.tools.tracing.trace import Trace, Traced
+
+DISTRIBUTIONS = (
+    Draw.SIGNED,
+    Draw.NEGATIVE,
+    Draw.WIDE,
+    Draw.LARGE,
+    Draw.TINY,
+    Draw.CONSTANT_ROWS,
+    Draw.ZERO_ROWS,
+    Draw.SPECIAL,
+    Draw.INFINITE,
+)
 
 
 @dataclass(frozen=True)
@@ -45,3 +62,16 @@ class JudgeFindings:
     def with_result(self, result: CorrectnessResult) -> JudgeFindings:
         """The same with another result."""
         return JudgeFindings(result, self.needs_gpu)
+
+
+def distributions_for(traced: Traced, trace: Trace, inputs: list[Any]) -> list[tuple[Draw, tuple[float, ...]]]:
+    """The draws beside the problem's own at one size, with the numbers of the draw `named`: those of every candidate,
+    and those that its texts or its inputs ask for.
+    """
+    numbers = named_numbers(traced, trace)
+    asked = {
+        Draw.MEETING: bool(pairs(inputs)),
+        Draw.NAN: any(treats_nan(f.text) for f in traced.functions.values()),
+        Draw.NAMED: bool(numbers),
+    }
+    return [(draw, numbers if draw is Draw.NAMED else ()) for draw in (*DISTRIBUTIONS, *(d for d in asked if asked[d]))]

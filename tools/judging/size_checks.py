@@ -16,7 +16,7 @@ from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, 
 from kernelwright.tools.comparing.comparison import describe as described
 from kernelwright.tools.comparing.forms_of_outputs import difference, overlaps, shared_memory
 from kernelwright.tools.comparing.on_the_host import asked_with_room, with_room
-from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
+from kernelwright.tools.comparing.perturbed_outputs import may_move, outputs_of_perturbed_inputs
 from kernelwright.tools.judging.state import (
     buffers_of,
     changed_weight,
@@ -294,10 +294,10 @@ class SizeChecks:
                 self._tolerances += [None] * (len(self._tolerances) == number)
                 continue
             small = name.startswith("sizes")  # of many rows one is a sum of which next to nothing is left
-            may_move = small or expected.draw != "own" or expected.exact is None or not mine.is_floating_point()
+            moves = moved if may_move(self.prepared, expected, number, at_size=small) else None
             told = f"{name}, buffer" if number in buffers else name
             carried = self._tolerances[number] if number < len(self._tolerances) else None
-            measured = measure_by_draw(mine, expected, number, told, carried, moved if may_move else None, tf32_errors)
+            measured = measure_by_draw(mine, expected, number, told, carried, moves, tf32_errors)
             if not (measured.check.passed or mine.is_floating_point() or mine.is_complex()) and names_an_equal(
                 self.prepared, expected, number, mine
             ):

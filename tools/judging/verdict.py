@@ -8,16 +8,16 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.tools.comparing.movement import draws_of, gives_back_inputs, only_moves
-from kernelwright.tools.compiling.text.nan_handling import treats_nan
+from kernelwright.tools.comparing.movement import converts_inputs, draws_of, gives_back_inputs, only_moves
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import kernels_of
-from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules
+from kernelwright.tools.judging.rules import AtSize, JudgeFindings, Rules, distributions_for
 from kernelwright.tools.judging.size_checks import NUMERIC_FAULTS, POISON_BYTES, POISONS, SizeChecks
 from kernelwright.tools.problem import Problem, ProblemError
-from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.input_distributions import WITH_INFINITIES, Draw
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem
 from kernelwright.tools.references.unmatched_weights import require_visible_weights
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
@@ -39,18 +39,6 @@ from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
     from kernelwright.tools.judging.judge import Judge
-
-DISTRIBUTIONS = (
-    Draw.SIGNED,
-    Draw.NEGATIVE,
-    Draw.WIDE,
-    Draw.LARGE,
-    Draw.TINY,
-    Draw.CONSTANT_ROWS,
-    Draw.ZERO_ROWS,
-    Draw.SPECIAL,
-    Draw.INFINITE,
-)
 
 
 class Thoroughness(Enum):
@@ -159,8 +147,9 @@ class Verdict:
                 self._other_weights(checks, problem)
             else:
                 checks.check(self._judge.expected(problem, self._seed, Draw.OWN, 1), NOISE, self._shuffle(3))
-            for number, draw in enumerate(self._distributions() if how is ALL else (Draw.SIGNED,), 2):
-                self._distribution(checks, problem, draw, number, shaken)
+            asked = self._distributions(checks) if how is ALL else [(Draw.SIGNED, ())]
+            for number, (draw, numbers) in enumerate(asked, 2):
+                self._distribution(checks, problem, draw, number, shaken, numbers)
         finally:
             self._take(checks)
 
@@ -179,7 +168,6 @@ class Verdict:
         self._deterministic = checks.again(first, outputs, self._shuffle(1), watch=checks.keeps_something)
         if checks.keeps_something:
             self._work = self._own_work(checks, needed=needed)
-        if checks.keeps_something:
             like_first = self._judge.like(problem, self._seed, first)
             checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
         if how is ALL:
@@ -230,21 +218,23 @@ class Verdict:
                 told = f"wrong {times:,} calls later, by what it keeps between calls: {failed.failure.message}"
                 raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.CACHE, message=clean_text(told, 700))) from failed
 
-    def _distributions(self) -> tuple[Draw, ...]:
-        texts = [f.text for f in self._candidate.traced.functions.values()]
-        return (*DISTRIBUTIONS, Draw.NAN) if any(map(treats_nan, texts)) else DISTRIBUTIONS
+    def _distributions(self, checks: SizeChecks) -> list[tuple[Draw, tuple[float, ...]]]:
+        assert checks.watched_draw is not None
+        return distributions_for(self._candidate.traced, checks.trace, checks.watched_draw.inputs)
 
-    def _distribution(self, checks: SizeChecks, problem: Problem, draw: Draw, number: int, shaken: bool) -> None:
+    def _distribution(
+        self, checks: SizeChecks, problem: Problem, draw: Draw, number: int, shaken: bool, numbers: tuple[float, ...]
+    ) -> None:
         try:
-            expected = self._judge.expected(problem, self._seed, draw, number, shaken=shaken)
+            expected = self._judge.expected(problem, self._seed, draw, number, shaken=shaken, numbers=numbers)
         except ProblemError as error:
             self._notes.append(f"{draw}: not used, {error}")
             return
-        if draw is Draw.INFINITE and any(
+        if draw in WITH_INFINITIES and any(
             hasattr(one, "is_floating_point") and not one.is_floating_point() for one in expected.eager
         ):
             return  # where a NaN arises on the way, an index or a comparison does not show it
-        if draw not in (Draw.INFINITE, Draw.ZERO_ROWS, Draw.NAN) and not expected.finite():
+        if draw not in (*WITH_INFINITIES, Draw.ZERO_ROWS, Draw.NAN) and not expected.finite():
             self._notes.append(f"{draw}: not used, the reference is not finite on it")
             return
         self._progress(f"checking {draw}")
@@ -294,9 +284,8 @@ class Verdict:
         checks.watched = None
         own_work.require_inputs_left_alone(watched, checks.prepared.mutated, checks.kept_names())
         if drawn is not None and not gives_back_inputs(drawn):
-            own_work.judge_watched(
-                watched, self._rules.own_work, lambda: only_moves(draws_of(checks.prepared, self._seed))
-            )
+            moves = partial(only_moves, draws_of(checks.prepared, self._seed))
+            own_work.judge_watched(watched, self._rules.own_work, moves, only_converts=converts_inputs(drawn))
 
     # -------------------------------------------------------------- other sizes
     def _other(self, size: AtSize, how: Thoroughness = ONE_CALL) -> None:

@@ -7,7 +7,9 @@ symmetric, one-hot and masked inputs keep their structure. A draw on which the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -34,7 +36,9 @@ class Draw(StrEnum):
     CONSTANT_ROWS = "constant_rows"
     """Every row is one of its own numbers, and not a tiny one: variance 0, ties everywhere."""
     SPECIAL = "special"
-    """Signed, one value in sixteen zero (half of these -0.0), one in 64 a hundredfold."""
+    """Signed, one value in sixteen zero (half of these -0.0), one in sixteen 1/2, 1, 2 or 3, one in 64 a hundred times
+    as large.
+    """
     NEGATIVE = "negative"
     """Every value below zero: a maximum that starts at zero shows."""
     TINY = "tiny"
@@ -44,25 +48,95 @@ class Draw(StrEnum):
     NAN = "nan"
     """One value in 97 is NaN. Used where a kernel's text treats NaN in a way of its own: it must be eager's way."""
     INFINITE = "infinite"
-    """Signed, one value in 97 is infinite and one in 41 above a million.
+    """Signed, one value in 97 is infinite and one in 41 a power of two up to four million.
 
     Compared only where eager's answer is a number or an infinity.
     """
+    MEETING = "meeting"
+    """Signed, and of two tensors of one form the second holds in one place of eight what the first does, a number near
+    it, or its negative.
+    """
+    NAMED = "named"
+    """Signed, and one value in three is a number that the candidate's kernels name, or near it: one number a row.
+
+    Compared as with infinities.
+    """
 
 
+WHOLE = (0.5, 1.0, 2.0, 3.0)
+NEAR = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0**-6, -(2.0**-6), 0.25, -0.25)
+"""How far from a named number values lie, as shares of it."""
+NEAREST = 6
+"""So many of them stand for how far two values that meet are apart."""
+MOST_MEETINGS = 8
+"""Pairs of a row and a matrix."""
+WITH_INFINITIES = (Draw.INFINITE, Draw.NAMED)
+"""Compared only where the answer is a number or an infinity."""
 FEWEST_WITH_INFINITIES, MOST_WITHOUT_ONE = 64, 1 << 14
 """Elements of a tensor: fewer need hold no infinity, and more hold both by themselves."""
 
 
-def apply(draw: Draw, inputs: list[Any]) -> None:
-    """Maps the floating tensors of an own draw in place. Whole numbers and booleans stay."""
+def apply(draw: Draw, inputs: list[Any], numbers: Sequence[float] = ()) -> None:
+    """Maps the floating tensors of an own draw in place. Whole numbers and booleans stay.
+
+    numbers: of the draw `named`, the smallest first.
+    """
     import torch
 
     if draw is Draw.OWN:
         return
-    for value in inputs:
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
-            _map(value, draw) if value.itemsize > 1 else _map_float8(value, draw)
+    floating = [v for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
+    for value in floating:
+        _map(value, draw) if value.itemsize > 1 else _map_float8(value, draw)
+    if draw is Draw.MEETING:
+        _meet(floating)
+    if draw is Draw.NAMED and numbers:
+        for value in floating:
+            _name(value, numbers)
+
+
+def pairs(tensors: list[Any]) -> list[tuple[Any, Any]]:
+    """Floating tensors of one type, each with the next whose shape is its own, and each with the first that has its
+    last dimensions alone (a row beside a matrix).
+    """
+    floating = [t for t in tensors if hasattr(t, "dtype") and t.is_floating_point() and t.numel() and t.itemsize > 1]
+    forms: dict[Any, list[Any]] = {}
+    for tensor in floating:
+        forms.setdefault((tuple(tensor.shape), tensor.dtype), []).append(tensor)
+    alike = [pair for form in forms.values() for pair in itertools.pairwise(form)]
+    return alike + [(row, t) for t in floating for row in floating if _is_row_of(row, t)][:MOST_MEETINGS]
+
+
+def _is_row_of(row: Any, tensor: Any) -> bool:
+    dims = row.dim()
+    return bool(row.dtype == tensor.dtype and 0 < dims < tensor.dim() and row.shape == tensor.shape[-dims:])
+
+
+def _meet(tensors: list[Any]) -> None:
+    """Where it is done is told by one tensor's values alone, so that symmetric tensors stay symmetric."""
+    import torch
+
+    for first, second in pairs(tensors):
+        h = _hash(first if first.shape == second.shape else second)
+        both = (first != 0) & (second != 0)
+        near = torch.tensor(NEAR, dtype=first.dtype, device=first.device)[((h >> 8) % NEAREST).long()]
+        second.copy_(torch.where(both & ((h >> 3) % 16 == 0), first * (1 + near), second))
+        second.copy_(torch.where(both & ((h >> 3) % 16 == 1), -first, second))
+
+
+def _name(tensor: Any, numbers: Sequence[float]) -> None:
+    """Puts a named number, or one near it, at every third place that is not zero; the rows take turns."""
+    import torch
+
+    h, width = _hash(tensor), tensor.shape[-1] if tensor.dim() else 1
+    row = torch.arange(tensor.numel(), device=tensor.device).div(width, rounding_mode="floor").view(tensor.shape)
+    fitting = [n for n in numbers if n <= torch.finfo(tensor.dtype).max]
+    if not fitting:
+        return
+    size = torch.tensor(fitting, dtype=tensor.dtype, device=tensor.device)[row % len(fitting)]
+    near = torch.tensor(NEAR, dtype=tensor.dtype, device=tensor.device)[((h >> 6) % len(NEAR)).long()]
+    value = size * (1 + near) * _sign(h >> 4)
+    tensor.copy_(torch.where((h % 3 == 0) & (tensor != 0), value, tensor))
 
 
 def _map_float8(tensor: Any, draw: Draw) -> None:
@@ -196,7 +270,9 @@ def _wide(x: Any, h: Any) -> Any:
 def _special(x: Any, h: Any) -> Any:
     import torch
 
-    grown = torch.where((h >> 5) % 64 == 0, x * 100, x) * _sign(h)
+    grown = torch.where((h >> 5) % 64 == 0, x * 100, x)
+    whole = torch.tensor(WHOLE, dtype=x.dtype, device=x.device)[((h >> 12) % len(WHOLE)).long()]
+    grown = torch.where(((h >> 1) % 16 == 1) & (x != 0), whole, grown) * _sign(h)
     return torch.where((h >> 1) % 16 == 0, _zero(x, h), grown)
 
 
@@ -236,7 +312,9 @@ def _huge(x: Any) -> float:
 def _infinite(x: Any, h: Any) -> Any:
     import torch
 
-    grown = torch.where((h >> 1) % 41 == 0, x.sign() * _huge(x), x)
+    most = math.log2(_huge(x))
+    power = torch.exp2((most - (h >> 9) % int(most * 0.7)).to(x.dtype))
+    grown = torch.where((h >> 1) % 41 == 0, x.sign() * power, x)
     return torch.where(((h >> 3) % 97 == 0) & (x != 0), torch.full_like(x, float("inf")), grown) * _sign(h)
 
 
@@ -250,6 +328,8 @@ _MAPS: dict[Draw, Callable[[Any, Any], Any]] = {
     Draw.ZERO_ROWS: _zeros,
     Draw.TINY: _tiny,
     Draw.INFINITE: _infinite,
+    Draw.MEETING: _signed,
+    Draw.NAMED: _signed,
 }
 
 

@@ -5,7 +5,7 @@ and how much it computes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -60,6 +60,53 @@ COPIES = frozenset(
     ]
 )
 """They move elements and change none (a change of dtype rounds them; it is listed by name)."""
+EXACT = frozenset(
+    [
+        "abs",
+        "amax",
+        "amin",
+        "bitwise_and",
+        "bitwise_not",
+        "bitwise_or",
+        "bitwise_xor",
+        "ceil",
+        "clamp",
+        "clamp_max",
+        "clamp_min",
+        "copysign",
+        "eq",
+        "floor",
+        "fmax",
+        "fmin",
+        "ge",
+        "gt",
+        "hardshrink",
+        "hardtanh",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "le",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+        "logical_xor",
+        "lt",
+        "masked_fill",
+        "maximum",
+        "minimum",
+        "ne",
+        "neg",
+        "relu",
+        "round",
+        "sgn",
+        "sign",
+        "signbit",
+        "threshold",
+        "trunc",
+        "where",
+    ]
+)
+"""They pick, compare and cut values, and round none: what any two ways of working them out agree on bit for bit."""
 READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
 FREE = frozenset(
     {
@@ -96,21 +143,32 @@ def operations(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
     return max(sizes, default=0)
 
 
+class Counted(NamedTuple):
+    """What a call asked of torch."""
+
+    operations: int
+    rounds: bool
+    """Whether some operator may have rounded."""
+
+
 @without_dynamo
 class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.total = 0
+        self.rounds = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
-        if not moves(func) and func.overloadpacket.__name__ not in READS:
+        name = func.overloadpacket.__name__
+        if not moves(func) and name not in READS:
             self.total += operations(func, args, kwargs or {}, made)
+        self.rounds |= name in ("_to_copy", "copy_") or not (moves(func) or name.removesuffix("_") in EXACT)
         return made
 
 
-def count_operations(call: Callable[[], object]) -> int:
+def count_operations(call: Callable[[], object]) -> Counted:
     """The operations that `call` asks of torch, each operator counted as a candidate's own are."""
     with _Counter() as counter:
         call()
-    return counter.total
+    return Counted(counter.total, counter.rounds)

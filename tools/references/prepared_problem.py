@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +104,8 @@ class PreparedProblem:
     """Outputs that follow the state of torch's generators: dropout in training mode, torch.rand in forward."""
     operations: int | None = None
     """That the reference asks of torch in one call; counted on a CPU only."""
+    rounds: bool = True
+    """Whether some operator of it may round: without one, another way to work it out has no reason to differ."""
     notes: list[str] = field(default_factory=list)
     shaken: Any = None
     """The reference with moved weights, once somebody asked for it."""
@@ -155,7 +158,7 @@ def set_up(problem: Problem, device: str, weights_seed: int, *, like: PreparedPr
         prepared.notes.append("too large for float64: eager's own error is that of smaller sizes")
         return prepared
     if like is not None:
-        prepared.exact_seconds = like.exact_seconds
+        prepared.exact_seconds, prepared.rounds = like.exact_seconds, like.rounds
         return prepared
     prepared.exact_seconds = _time_exact(prepared, before)
     if prepared.exact_seconds is None:
@@ -174,7 +177,7 @@ def _as_drawn(reference: Reference, inputs: list[Any], held: list[Any], mutated:
 def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: list[Any]) -> None:
     """Notes the outputs that differ between two runs with different states of the generators on the same inputs. A
     third run, in the first state, must agree with the first: where it does not, the reference is not deterministic in
-    other ways, and nothing is said. On a CPU the second run is the one whose operations are counted.
+    other ways, and nothing is said. The second run is the one whose operations are counted.
     """
     import torch
 
@@ -186,10 +189,10 @@ def _find_random_outputs(prepared: PreparedProblem, given: list[Any], outputs: l
 
     found: list[list[Any]] = []
     try:
+        counted = count_operations(lambda: found.append(run(2)))
+        prepared.rounds = counted.rounds
         if prepared.reference.device == "cpu":
-            prepared.operations = count_operations(lambda: found.append(run(2)))
-        else:
-            found.append(run(2))
+            prepared.operations = counted.operations
         moved = _differing(outputs, found[0])
         if not moved or _differing(outputs, run(1)):
             return
@@ -255,17 +258,18 @@ def expect(
     model: Any = None,
     exact: bool = True,
     edges: list[Any] | None = None,
+    numbers: Sequence[float] = (),
 ) -> Expected:
     """Draws inputs from `seed` and computes what should come of them. The candidate never learns the seed.
 
     edges: earlier inputs whose first and last rows and columns are kept, so that a fingerprint of a few elements does
-    not see that the rest is new.
+    not see that the rest is new. numbers: of the draw `named`.
     """
     import torch
 
     reference, chosen = prepared.reference, model if model is not None else prepared.model
     inputs = reference.inputs(seed)
-    apply(draw, inputs)
+    apply(draw, inputs, numbers)
     if draw is Draw.LARGE and reference.device == "cpu" and not any(True for _ in chosen.state_dict()):
         enlarge_whole_numbers(inputs)
     if edges is not None:

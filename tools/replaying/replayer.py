@@ -46,10 +46,12 @@ class Watched(Value):
     """Operators that turned values into whole numbers or truths which hold less of them."""
     rearranged: dict[str, int] = {}
     """Operators that laid values out anew."""
+    converted: dict[str, int] = {}
+    """Operators that gave values another type."""
     changed_inputs: tuple[int, ...] = ()
+    """Positions of arguments that were written to."""
     changed_state: tuple[str, ...] = ()
     """Names of the judge's weights and buffers that were written to."""
-    """Positions of arguments that were written to."""
     writes_what_is_kept: bool = False
     """Whether a launch wrote to what later calls go on with."""
     launches: int = 0

@@ -16,12 +16,15 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernelwright.tools.comparing.bits import same_bits
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.operators import READS, moves, operations
 
 MOST_BYTES = 1 << 30
 """Of a launch's tensors whose contents are compared: the smallest first. On a CPU a call allocates no more."""
+FIRST_LOOK = 64
+"""Elements that are compared before all are: what differs mostly does so there."""
 
 
 @without_dynamo
@@ -53,6 +56,8 @@ class Watch(TorchDispatchMode):
         """Operators that turn values into whole numbers or truths which hold less of them."""
         self.rearranged: Counter[str] = Counter()
         """Operators that laid values out anew: other places, repeated, padded or rounded."""
+        self.converted: Counter[str] = Counter()
+        """Operators that gave values another type."""
         self._kept, self.writes_what_is_kept = kept, False
         self.launches = 0
         self.copies = 0
@@ -76,10 +81,12 @@ class Watch(TorchDispatchMode):
             name = func.overloadpacket.__name__
             if not moves(func) and name not in READS:
                 self.operations += operations(func, args, kwargs, made)
-            if name in ("copy_", "_to_copy") and _truncates(name, args, made):
+            if _truncates(name, args, made):
                 self.truncations[str(func)] += 1
             if _rearranges(name, args, made):
                 self.rearranged[str(func)] += 1
+            if _converts(name, args, made):
+                self.converted[str(func)] += 1
         return made
 
     @contextlib.contextmanager
@@ -104,7 +111,7 @@ class Watch(TorchDispatchMode):
 
     def _note(self, before: list[tuple[Any, Any]], kept_later: list[Any]) -> None:
         self.launches += 1
-        changed = [t for t, kept in before if not _same(_memory(t), kept)]
+        changed = [t for t, kept in before if not same_bits(_memory(t), kept)]
         lasting = {storage_of(t) for t in kept_later if has_memory(t)}
         self.writes_what_is_kept |= any(storage_of(t) in lasting for t in changed)
         self._written_to(changed)
@@ -129,16 +136,19 @@ class Watch(TorchDispatchMode):
         launches are copies, however many share it and whatever they write beside it.
         """
         tensors = [o for o in outputs if isinstance(o, torch.Tensor)]
-        if tensors and all(
-            any(_same(o, kept) for o in (_memory(t), t.detach().reshape(-1)) for kept in self._given) for t in tensors
-        ):
+        if tensors and all(self._was_given(t) for t in tensors):
             self.copies = self.launches
+
+    def _was_given(self, tensor: Any) -> bool:
+        orders = [tensor.detach().reshape(-1)] if tensor.is_contiguous() else [_memory(tensor), tensor.reshape(-1)]
+        return any(_same(order, kept) for kept in self._given for order in orders)
 
     def as_message(self) -> dict[str, Any]:
         """JSON."""
         return {
             "operations": self.operations, "truncations": dict(self.truncations), "launches": self.launches,
-            "copies": self.copies, "rearranged": dict(self.rearranged), "changed_inputs": sorted(self.changed_inputs),
+            "copies": self.copies, "rearranged": dict(self.rearranged),
+            "converted": dict(self.converted), "changed_inputs": sorted(self.changed_inputs),
             "changed_state": sorted(self.changed_state), "writes_what_is_kept": self.writes_what_is_kept,
         }  # fmt: skip
 
@@ -172,29 +182,56 @@ def _extent(tensor: Any) -> tuple[int, int]:
     return begin, begin + (steps + 1) * int(tensor.element_size())
 
 
-def _truncates(name: str, args: Any, made: Any) -> bool:
+def _copied(name: str, args: Any, made: Any) -> tuple[Any, Any] | None:
+    """Of an operator that copies, what it copied to and from."""
+    if name not in ("clone", "contiguous", "_to_copy", "copy_") or len(args) <= (name == "copy_"):
+        return None
     target, source = (args[0], args[1]) if name == "copy_" else (made, args[0])
-    if not isinstance(source, torch.Tensor) or not isinstance(target, torch.Tensor):
+    both = isinstance(source, torch.Tensor) and isinstance(target, torch.Tensor)
+    return (target, source) if both else None
+
+
+def _truncates(name: str, args: Any, made: Any) -> bool:
+    copied = _copied(name, args, made)
+    if copied is None:
         return False
+    target, source = copied
     if target.is_floating_point() or target.is_complex() or target.dtype == source.dtype:
         return False
     floating = source.is_floating_point() or source.is_complex()
     return floating or target.dtype == torch.bool or target.element_size() < source.element_size()
 
 
+def _converts(name: str, args: Any, made: Any) -> bool:
+    copied = _copied(name, args, made)
+    return copied is not None and copied[0].dtype != copied[1].dtype
+
+
 def _rearranges(name: str, args: Any, made: Any) -> bool:
-    """Whether an operator of those that move made another order, a larger tensor or rounded values of what it was
-    given.
+    """Whether an operator of those that move made another order, a larger tensor or other values of what it was given:
+    rounded, floating ones of whole ones, or a number in some of the places.
     """
     if name in ("cat", "stack", "constant_pad_nd", "repeat", "expand_copy", "split_with_sizes_copy"):
         return True
-    if name not in ("clone", "contiguous", "_to_copy", "copy_") or len(args) <= (name == "copy_"):
+    if name in ("fill_", "zero_"):
+        return not _dense(args[0])
+    copied = _copied(name, args, made)
+    if copied is None or copied[0].numel() < 2:
         return False
-    target, source = (args[0], args[1]) if name == "copy_" else (made, args[0])
-    if not isinstance(source, torch.Tensor) or not isinstance(target, torch.Tensor) or target.numel() < 2:
+    target, source = copied
+    return (
+        _changes_values(target, source)
+        or target.stride() != source.stride()
+        or target.shape != source.shape
+        or not _dense(target)
+    )
+
+
+def _changes_values(target: Any, source: Any) -> bool:
+    """Whether a copy into another type may do more than hold the same in more room."""
+    if target.dtype == source.dtype or not target.is_floating_point():
         return False
-    narrower = target.dtype != source.dtype and target.is_floating_point() and source.is_floating_point()
-    return narrower or target.stride() != source.stride() or target.shape != source.shape or not _dense(target)
+    return not source.is_floating_point() or target.element_size() <= source.element_size()
 
 
 def _dense(tensor: Any) -> bool:
@@ -239,10 +276,12 @@ def _memory(tensor: Any) -> Any:
 
 def _same(a: Any, b: Any) -> bool:
     """Equal values; NaN equals NaN."""
-    if a.numel() != b.numel():
+    if a.numel() != b.numel() or (a.dtype != b.dtype and (a.is_complex() or b.is_complex())):
         return False
-    if a.dtype == b.dtype and torch.equal(a, b):
-        return True
-    if a.is_complex() or b.is_complex():
-        return False
-    return torch.equal(a.double().nan_to_num(nan=7.25e77), b.double().nan_to_num(nan=7.25e77))
+    return _equal(a[:FIRST_LOOK], b[:FIRST_LOOK]) and _equal(a, b)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if a.dtype != b.dtype or (a.is_floating_point() and a.element_size() == 1):
+        a, b = a.double(), b.double()
+    return torch.equal(a, b) or (a.is_floating_point() and not bool(((a != b) & ((a == a) | (b == b))).any()))
