@@ -33,7 +33,7 @@ class Attempts:
     varied: Sequence[tuple[str, dict[str, int]]] = ()
     """The same problem at other sizes, with the numbers of each by their paths."""
     varying: frozenset[str] = frozenset()
-    """Paths of the constructor's numbers that are not the same at every size and that some guess takes for sizes."""
+    """Paths of the numbers that ModelNew is given, not the same at every size, that some guess takes for sizes."""
 
 
 def attempts_at(source: str, varied: list[str]) -> Attempts:
@@ -41,7 +41,7 @@ def attempts_at(source: str, varied: list[str]) -> Attempts:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from kernelwright.policies.inductor.tracing.graph import numbers_of
-    from kernelwright.policies.inductor.tracing.sizes import sizes_among, sizes_over
+    from kernelwright.policies.inductor.tracing.sizes import is_extent, sizes_among, sizes_over
 
     mode, guesses = FakeTensorMode(allow_non_fake_inputs=True), [sizes_over(3), sizes_over(8), sizes_over(1 << 62)]
     own, others = numbers_of(source, mode), [numbers_of(v, mode) for v in varied]
@@ -52,17 +52,19 @@ def attempts_at(source: str, varied: list[str]) -> Attempts:
         base, numbers = next(fitting, (source, own))
     if varied:
         guesses = [sizes_among(varying, 1 << 62), sizes_among(varying, 3), *guesses]
-    taken = {p for p in varying if p.startswith("self.") and any(free(own.get(p, 0), p) for free in guesses)}
+    taken = {p for p in varying if not is_extent(p) and any(free(own.get(p, 0), p) for free in guesses)}
     return Attempts(
         base, distinct_guesses(guesses, numbers), own, list(zip(varied, others, strict=True)), frozenset(taken)
     )
 
 
 def distinct_guesses(guesses: list[IsFreeNumber], numbers: dict[str, int]) -> list[IsFreeNumber]:
-    """The first one of guesses that take the same numbers of the constructor for sizes: the others give the same."""
+    """The first one of guesses that take the same numbers for sizes, tensors' sizes apart: the others give the same."""
+    from kernelwright.policies.inductor.tracing.sizes import is_extent
+
     found: dict[frozenset[str], IsFreeNumber] = {}
     for free in guesses:
-        built = frozenset(p for p, n in numbers.items() if p.startswith("self.") and free(n, p))
+        built = frozenset(p for p, n in numbers.items() if not is_extent(p) and free(n, p))
         found.setdefault(built, free)
     return list(found.values())
 

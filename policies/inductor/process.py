@@ -76,12 +76,14 @@ def _prepare() -> None:
     if _prepared:
         return
     from kernelwright.policies.inductor.functions.functional import replace_functions
+    from kernelwright.policies.inductor.functions.parameters import parameters_of_values
     from kernelwright.policies.inductor.private_torch import accept_symbols, own_scatters, pretend_gpu
 
     pretend_gpu()
     accept_symbols()
     own_scatters()
     replace_functions()
+    parameters_of_values()
     _prepared.append(True)
 
 

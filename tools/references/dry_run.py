@@ -69,7 +69,7 @@ def weigh(problem: Problem, most_ops: int = MOST_OPERATOR_CALLS) -> Weight:
 def _weigh(problem: Problem, counted: Any) -> Weight:
     import torch
 
-    with loaded(problem.source) as module, torch.device("meta"), torch.no_grad(), counted:
+    with loaded(problem.source) as module, without_data(), torch.no_grad(), counted:
         init = module.get_init_inputs()
         model = _build(module, init)
         inputs = module.get_inputs()
@@ -89,11 +89,27 @@ def _weigh(problem: Problem, counted: Any) -> Weight:
 
 def held(problem: Problem) -> int:
     """Elements of inputs and weights, for a reference that does not run without data."""
-    import torch
 
-    with loaded(problem.source) as module, torch.device("meta"):
+    with loaded(problem.source) as module, without_data():
         model = _build(module, module.get_init_inputs())
         return sum(t.numel() for t in (*tensors_of(module.get_inputs()), *model.parameters(), *model.buffers()))
+
+
+@contextlib.contextmanager
+def without_data() -> Iterator[None]:
+    """New tensors have no values. `torch.normal` of numbers is among them, which `torch.device` does not move."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class NormalToo(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            named = dict(kwargs or {})
+            if function is torch.normal and not tensors_of([*args[:2], *named.values()]):
+                named.setdefault("device", torch.device("meta"))
+            return function(*args, **named)
+
+    with torch.device("meta"), NormalToo():
+        yield
 
 
 def run_once(problem: Problem) -> list[Any]:

@@ -21,7 +21,7 @@ def replace_functions() -> None:
     from kernelwright.policies.inductor.functions.pooling import pooling_functions
     from kernelwright.policies.inductor.functions.ranking import ordering_functions
     from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
-    from kernelwright.policies.inductor.functions.tensor_methods import tensor_methods
+    from kernelwright.policies.inductor.functions.tensor_methods import take_along_dim, tensor_methods
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
     from kernelwright.policies.inductor.tracing.numbers import Real, tensor_of
 
@@ -62,7 +62,11 @@ def replace_functions() -> None:
         (torch.Tensor, "unfold", unfold),
         *((torch.Tensor, name, f) for name, f in tensor_methods()),
         *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in ordering_functions().items()),
-        *((owner, f.__name__, f) for owner in (torch, torch.Tensor) for f in (repeat_interleave, bincount, chunk)),
+        *(
+            (owner, f.__name__, f)
+            for owner in (torch, torch.Tensor)
+            for f in (repeat_interleave, bincount, chunk, take_along_dim)
+        ),
     ]
     for owner, name, function in replaced:
         setattr(owner, name, with_names_of_torch(function))

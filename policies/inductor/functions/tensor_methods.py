@@ -1,4 +1,6 @@
-"""Methods of tensors that torch's own cannot do with symbolic sizes or in a functional graph."""
+"""Methods of tensors, and functions that are methods too, where torch's own cannot do with symbolic sizes or in a
+functional graph.
+"""
 
 from __future__ import annotations
 
@@ -35,3 +37,16 @@ def fill_diagonal_(x: Any, fill_value: Any, wrap: bool = False) -> Any:
     for place, axis in enumerate(axes[-3::-1], start=2):
         here = here & (axis.reshape(-1, *[1] * place) == axes[-1])
     return x.copy_(x.masked_fill(here, fill_value))
+
+
+def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
+    """Gathers after the other axes of both are made equal; torch's own asks for the sizes as numbers."""
+    import torch
+
+    if dim is None:
+        x, indices, dim = x.reshape(-1), indices.reshape(-1), 0
+    dim = dim % x.dim()
+    wide = [b if a == 1 else a for a, b in zip(x.shape, indices.shape, strict=True)]
+    own = [x.shape[i] if i == dim else n for i, n in enumerate(wide)]
+    places = [indices.shape[i] if i == dim else n for i, n in enumerate(wide)]
+    return torch.gather(x.expand(own), dim, torch.remainder(indices, x.shape[dim]).expand(places))

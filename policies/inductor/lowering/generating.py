@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.policies.inductor.lowering.concatenations import nested_concatenations
+from kernelwright.policies.inductor.lowering.written_numbers import lowering_on_gpu
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import Traced
 from kernelwright.policies.inductor.tracing.loops import tracing_loops
@@ -54,14 +55,13 @@ def _generated(graph: Any, flat: list[Any], traced: Traced) -> tuple[str, dict[s
     import torch
     from torch._inductor.compile_fx import _recursive_post_grad_passes
     from torch._inductor.debug import DebugContext
-    from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
 
     with V.set_fake_mode(traced.mode), torch.no_grad():
         nested_concatenations(graph)
         _recursive_post_grad_passes(graph, is_inference=True)
         _plain_output_strides(graph, traced)
-        lowering = GraphLowering(
+        lowering = lowering_on_gpu()(
             graph, example_inputs=flat, shape_env=traced.sizes.env, is_inference=True, layout_opt=channels_last(graph)
         )
         with V.set_graph_handler(lowering), V.set_extern_kernel_nodes([]), V.set_debug_handler(DebugContext()):

@@ -17,7 +17,8 @@ from kernelwright.policies.inductor.tracing.loop_syntax import has_loops, loop_n
 from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracing_loops
 from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
-from kernelwright.policies.inductor.tracing.sizes import Sizes, leaves
+from kernelwright.policies.inductor.tracing.sizes import Sizes, is_extent, leaves
+from kernelwright.policies.inductor.tracing.to_gpu import move_to_gpu, on_gpu
 from kernelwright.policies.inductor.values.complex_numbers import (
     COMPLEX,
     ByParts,
@@ -183,7 +184,7 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
     leaf_values, form = torch.utils._pytree.tree_flatten(given)
     tensors = list(_tensors(given, paths))
     traced.contiguous = [p for p, v in tensors if v.dim() and v.is_contiguous()]
-    places = [(p, v) for p, v in traced.sizes.where.items() if p.startswith("self.")]
+    places = [(p, v) for p, v in traced.sizes.where.items() if not is_extent(p)]
     whole = [*((spelt(n), v) for n, v in held.items()), *((spelt(n), v) for _, _, n, v in plain), *tensors, *places]
     paired = [is_complex(v) for _, v in whole]
     whole = [with_parts(p, v) for p, v in whole]
@@ -214,11 +215,11 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
             call(*flat)
         traced.loops.begin(learning=False)
         traced.graph = make(call, flat)
-        traced.flat = [_on_gpu(v) for v in flat]
-        _move(traced.graph, traced.flat, traced.mode)
+        traced.flat = [on_gpu(v) for v in flat]
+        move_to_gpu(traced.graph, traced.flat, traced.mode)
         for body in traced.loops.bodies:
-            body.flat = [_on_gpu(v) for v in body.flat]
-            _move(body.graph, body.flat, traced.mode)
+            body.flat = [on_gpu(v) for v in body.flat]
+            move_to_gpu(body.graph, body.flat, traced.mode)
     _name_symbols(traced, places)
     bind_derived(traced, [*_shapes(traced), *places])
 
@@ -317,52 +318,6 @@ def _sized_by_data(node: Any) -> bool:
         return True
     indices = [i.meta.get("val") for i in node.args[1] if i is not None]
     return any(v is not None and v.dtype in (torch.bool, torch.uint8) for v in indices)
-
-
-def _on_gpu(value: Any) -> Any:
-    import torch
-
-    if not isinstance(value, torch.Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cuda")
-
-
-def _move(graph: Any, flat: list[Any], mode: Any) -> None:
-    """It was traced on a CPU, where tensors without values can do everything; from here on it is a GPU's."""
-    import torch
-    from torch._dispatch.python import enable_python_dispatcher
-    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-
-    graph.graph.set_codegen(torch.fx.graph.CodeGen())  # flat arguments and outputs
-    for node in graph.graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload):
-            node.meta["original_aten"] = node.target
-            if isinstance(node.kwargs.get("device"), torch.device):
-                node.kwargs = {**node.kwargs, "device": torch.device("cuda")}
-        elif node.op == "get_attr":
-            _move_constant(graph, node)
-    mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of numbers that tracing asked constants for
-    with enable_python_dispatcher():
-        FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*flat)
-
-
-def _move_constant(graph: Any, node: Any) -> None:
-    """A number that forward has written in it as a tensor (`torch.tensor(0.5)`): what is made of it is made on the GPU.
-
-    Tensors of several numbers are constants of the candidate, and are there already.
-    """
-    import torch
-    from torch._subclasses.fake_tensor import unset_fake_temporarily
-
-    value = getattr(graph, node.target, None)
-    if not isinstance(value, torch.Tensor) or value.dim():
-        return
-    with unset_fake_temporarily():  # among fake tensors a number is a symbol that nothing can give
-        number = value.item()
-    with graph.graph.inserting_after(node):
-        options = {"dtype": value.dtype, "device": torch.device("cuda")}
-        moved = graph.graph.call_function(torch.ops.aten.full.default, ([], number), options)
-    node.replace_all_uses_with(moved)
 
 
 def _name_symbols(traced: Traced, places: list[tuple[str, Any]]) -> None:

@@ -27,6 +27,11 @@ def leaves(value: Any, path: str) -> dict[str, int]:
     return {p: n for k, v in items for p, n in leaves(v, f"{path}[{k!r}]").items()}
 
 
+def is_extent(path: str) -> bool:
+    """Whether a path is that of a tensor's size; else it is a number that ModelNew is given."""
+    return re.search(r"\.shape\[\d+\]$", path) is not None
+
+
 class Sizes:
     """Makes symbols and remembers what each of them is."""
 
@@ -136,6 +141,8 @@ class Sizes:
             return type(value)(self.given(v, f"{path}[{i}]") for i, v in enumerate(value))
         if isinstance(value, dict):
             return {k: self.given(v, f"{path}[{k!r}]") for k, v in value.items()}
+        if isinstance(value, int) and not isinstance(value, bool) and self._free(value, path):
+            return self.symbol(value, path)
         return value
 
     def fixed(self) -> list[str]:
@@ -155,10 +162,16 @@ class Sizes:
 
 
 def sizes_over(least: int) -> Callable[[int, str], bool]:
-    """Numbers over `least` are sizes, unless their name says that they are windows, strides or counts of layers."""
+    """The constructor's numbers over `least` are sizes, unless their name says that they are windows, strides or counts
+    of layers.
+    """
 
     def free(value: int, path: str) -> bool:
-        return value > least and not NAMES_OF_NO_SIZE.search(path.removeprefix("self.").rstrip("_"))
+        return (
+            value > least
+            and path.startswith("self.")
+            and not NAMES_OF_NO_SIZE.search(path.removeprefix("self.").rstrip("_"))
+        )
 
     return free
 

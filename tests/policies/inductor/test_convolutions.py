@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.base import Message, PolicyRefused, Request, Role
 from kernelwright.policies.inductor.draft import SPLIT_MARK, Draft, draft, in_fp32
 from kernelwright.policies.inductor.policy import CompilerPolicy, DraftedTurn
@@ -58,12 +57,6 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-
-
-@pytest.fixture(scope="module")
-def drafter():
-    with Drafter() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

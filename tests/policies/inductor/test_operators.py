@@ -138,3 +138,10 @@ def test_a_diagonal_is_filled_in_place_and_a_layer_copied():
     assert isinstance(copied, torch.nn.Parameter)
     assert copied.data_ptr() != weight.data_ptr()
     assert tensor_methods.deep_copy(weight, memo) is copied  # it is one parameter in both places
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1, None])
+def test_elements_along_a_dimension_are_those_that_torch_takes(dim: int | None):
+    x, index = torch.randn(4, 6), torch.randint(-4 * (dim is not None), 4, (1, 6) if dim == 0 else (4, 1))
+    got = tensor_methods.take_along_dim(x, index, dim)
+    torch.testing.assert_close(got, torch.take_along_dim(x, index, dim))

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.tracing.graph import examples
 from kernelwright.policies.inductor.writing.keeping import _plain_default
+from kernelwright.tools.problem import Problem
 
 DRAWN = """
 import torch
@@ -38,3 +40,52 @@ def test_inputs_that_need_values_to_be_drawn_come_without_values():
                                              ("torch.float32", "torch.float32"), ("None", "None")])  # fmt: skip
 def test_a_default_that_the_problem_names_is_not_copied(given, kept):
     assert ast.unparse(_plain_default(ast.parse(given, mode="eval").body)) == kept
+
+
+def problem(name: str, forward: str, inputs: str) -> Problem:
+    """A model without weights whose forward has these lines."""
+    text = f"import torch\nfrom torch import nn\n\nclass Model(nn.Module):\n    def forward(self, {forward}\n\n"
+    text += f"def get_inputs():\n    return [{inputs}]\n\ndef get_init_inputs():\n    return []\n"
+    return Problem(name=name, source=text)
+
+
+WRITTEN_NUMBERS = problem(
+    "written_numbers",
+    """x):
+        grey = torch.tensor([0.3, 0.6, 0.1], device=x.device)
+        turn = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], device=x.device)
+        return (x @ turn) * grey""",
+    "torch.randn(50, 3)",
+)
+GIVEN_SIZES = problem(
+    "given_sizes",
+    """x, normalized_shape, weight, group):
+        made = nn.functional.layer_norm(x, normalized_shape, weight)
+        return made * weight[torch.arange(x.shape[1], device=x.device) // group]""",
+    "torch.randn(6, 40), [40], torch.randn(40), 8",
+)
+OWN_LAYER = problem(
+    "own_layer",
+    """x, weight):
+        layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+        layer.weight = nn.Parameter(weight)
+        return layer(x)""",
+    "torch.randn(20, 12), torch.randn(18, 12)",
+)
+ALONG = problem(
+    "along",
+    """x, index):
+        return torch.take_along_dim(x, index, dim=1)""",
+    "torch.randn(16, 40), torch.randint(0, 40, (16, 24))",
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "fixed"),
+    [(WRITTEN_NUMBERS, ("x.shape[1]",)), (GIVEN_SIZES, ()), (OWN_LAYER, ()), (ALONG, ())],
+    ids=lambda value: value.name if isinstance(value, Problem) else "",
+)
+def test_what_forward_writes_or_is_given_is_drafted_for_every_size(drafter: Drafter, written: Problem, fixed: object):
+    made = drafter.draft(written)
+    assert made.usable, made.refused
+    assert made.fixed_sizes == fixed

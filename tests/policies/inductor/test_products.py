@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.draft import Mode, draft, is_split
 from kernelwright.policies.inductor.writing.divisors import divisors_as_constants
 from kernelwright.policies.inductor.writing.products.flat_products import flat_products
@@ -72,12 +71,6 @@ def kernel(a_pointer, b_pointer, out_pointer, depth, ROW_BLOCK, COLUMN_BLOCK, ST
         so_far += product
     tl.store(out_pointer + (row + column), so_far[:, :, None])
 """
-
-
-@pytest.fixture(scope="module")
-def drafter():
-    with Drafter() as one:
-        yield one
 
 
 def drafted(drafter, source, mode=Mode.STRICT, **asked):

@@ -1,0 +1,66 @@
+"""A graph that was traced on a CPU becomes a GPU's."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+def on_gpu(value: Any) -> Any:
+    """The tensor without values on the pretended GPU; what is no tensor as it is."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cuda")
+
+
+def move_to_gpu(graph: Any, flat: list[Any], mode: Any) -> None:
+    """It was traced on a CPU, where tensors without values can do everything; from here on it is a GPU's."""
+    import torch
+    from torch._dispatch.python import enable_python_dispatcher
+
+    graph.graph.set_codegen(torch.fx.graph.CodeGen())  # flat arguments and outputs
+    for node in graph.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload):
+            node.meta["original_aten"] = node.target
+            if isinstance(node.kwargs.get("device"), torch.device):
+                node.kwargs = {**node.kwargs, "device": torch.device("cuda")}
+        elif node.op == "get_attr":
+            _move_constant(graph, node)
+    mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of numbers that tracing asked constants for
+    with enable_python_dispatcher():
+        _propagation()(graph, mode).propagate_dont_convert_inputs(*flat)
+
+
+@functools.lru_cache(maxsize=1)
+def _propagation() -> Any:
+    """The class that finds sizes and types; numbers that forward has written in it are on the GPU."""
+    import torch
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    class OnGPU(FakeTensorProp):
+        def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+            value = super().get_attr(target, args, kwargs)
+            return on_gpu(value) if isinstance(value, torch.Tensor) and value.dim() else value
+
+    return OnGPU
+
+
+def _move_constant(graph: Any, node: Any) -> None:
+    """A number that forward has written in it as a tensor (`torch.tensor(0.5)`): what is made of it is made on the GPU.
+
+    Tensors of several numbers are constants of the candidate (lowering/written_numbers.py).
+    """
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    value = getattr(graph, node.target, None)
+    if not isinstance(value, torch.Tensor) or value.dim():
+        return
+    with unset_fake_temporarily():  # among fake tensors a number is a symbol that nothing can give
+        number = value.item()
+    with graph.graph.inserting_after(node):
+        options = {"dtype": value.dtype, "device": torch.device("cuda")}
+        moved = graph.graph.call_function(torch.ops.aten.full.default, ([], number), options)
+    node.replace_all_uses_with(moved)
