@@ -291,9 +291,9 @@ def _without_runs(source: str, parts: _Parts, used: set[str]) -> str:
     called = {*parts.modules}
     for statement in parse(source).body:
         guard = isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
-        if guard or (isinstance(statement, ast.Expr) and _runs(statement)):
+        if guard or (isinstance(statement, ast.Expr | ast.With | ast.Assert) and _runs(statement)):
             gone.append(statement)
-        elif isinstance(statement, ast.Assign) and names_loaded_by(statement) & called:
+        elif isinstance(statement, ast.Assign | ast.For | ast.If) and names_loaded_by(statement) & called:
             gone.append(statement)
             called |= names_stored_by(statement)
     for node in gone:

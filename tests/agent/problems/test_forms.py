@@ -79,6 +79,8 @@ def test_line_numbers_stay():
         "model = Scale(48)\nsample_input = torch.randn(16, 48)\n",
         "width = 48\nmodel = Scale(width)\ny = model(torch.randn(16, width))\n",
         "def get_inputs():\n    return [torch.randn(16, 48)]\n\n\nmodel = Scale(width=48)\n",
+        "model = Scale(48)\nwith torch.no_grad():\n    y = model(torch.randn(16, 48))\nassert y.sum() < 9e9\n",
+        "model = Scale(48)\nif torch.cuda.is_available():\n    model = model.cuda()\ny = model(torch.randn(16, 48))\n",
     ],
 )
 def test_inputs_are_found_by_their_name_or_by_a_call(inputs):
