@@ -222,6 +222,8 @@ def test_no_modules_import_each_other_in_a_circle_that_a_function_hides():
 
 CATALOGUES = ("agent/problems/catalogue",)
 """Folders with a problem a file."""
+CALLED_BY_THEIR_BASE = ("visit", "generic_visit")
+"""How the methods of a syntax tree's visitor begin: their names say all."""
 NAMED_BY_A_CONTRACT = ("agent/serving/wire.py", "agent/judging/messages.py")
 """Their classes have the names of docs/reference/service.md, whatever the rest of the floor calls its own."""
 WORDS_OF_A_ROOM = {"Channel"}
@@ -238,6 +240,22 @@ def test_a_class_name_means_one_thing_on_its_floor(package):
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(place)
     assert {name: own for name, own in places.items() if len(own) > 1 and name not in WORDS_OF_A_ROOM} == {}
+
+
+def test_public_methods_of_private_classes_have_a_docstring_too():
+    """Ruff's rules hold this over public classes."""
+    missing = [
+        f"{path.relative_to(ROOT)}:{method.lineno} {owner.name}.{method.name}"
+        for path in FILES
+        if str(path.parent.relative_to(ROOT)) not in CATALOGUES
+        for owner in tree_of(path).body
+        if isinstance(owner, ast.ClassDef)
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not method.name.startswith(("_", *CALLED_BY_THEIR_BASE))
+        and not ast.get_docstring(method)
+    ]
+    assert not missing, "\n".join(missing)
 
 
 MOST_MODULES_IN_A_FOLDER = 15

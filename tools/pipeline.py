@@ -28,9 +28,9 @@ from kernelwright.tools.judging.options import TRACE_TARGET, Lane, Options
 from kernelwright.tools.judging.own_work import Rule
 from kernelwright.tools.judging.report_parts import (
     compile_warnings,
-    degenerate,
+    degenerate_answers,
+    failure_of_judge,
     isolation_warnings,
-    unjudged,
     with_verdict,
 )
 from kernelwright.tools.judging.rules import AtSize, Rules
@@ -49,7 +49,7 @@ from kernelwright.tools.tracing.client import TracedCandidate
 
 if TYPE_CHECKING:
     from kernelwright.tools.hardware.gpus import Gpu
-    from kernelwright.tools.launchless.launchless_compile import Bare
+    from kernelwright.tools.launchless.launchless_compile import LaunchlessCompilation
 
 Progress = Callable[[str], None]
 log = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class Evaluator:
             if self._closed or getattr(error, "errno", None) in OUT_OF_SOMETHING:
                 raise InfrastructureError(f"the verdict was not made: {type(error).__name__}: {error}") from error
             log.exception("the judge failed on a candidate of %s", problem.name)
-            report = report.with_(failure=unjudged(error), environment=self.environment(), correct=False)
+            report = report.with_(failure=failure_of_judge(error), environment=self.environment(), correct=False)
         self._zygote(Kind.COMPILE).settle()
         report = report.with_(seconds=time.monotonic() - start - self._turns.waited)
         if self._cache:
@@ -239,7 +239,7 @@ class Evaluator:
         if failure := read_source(source, asked.allow_import):
             return report.with_(failure=failure, environment=self.environment())
         check_form(problem.source)
-        report = report.with_(environment=self.environment(), degenerate=degenerate(problem))
+        report = report.with_(environment=self.environment(), degenerate=degenerate_answers(problem))
         return self._climb(report, problem, source, asked, rule, say)
 
     def _climb(
@@ -272,7 +272,7 @@ class Evaluator:
         return self._interpreted(judge, report, problem, source, candidate, selection, seed, asked, rule, say)
 
     # -------------------------------------------------------------- trace and compile
-    def compile_bare(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> Bare:
+    def compile_bare(self, source: str, targets: Sequence[str], seconds: float = 60.0) -> LaunchlessCompilation:
         """Of kernels that nobody launches. Raises InfrastructureError."""
         from kernelwright.tools.launchless.launchless_compile import compile_bare
 

@@ -233,4 +233,5 @@ class _Replace(ast.NodeTransformer):
         self._new = new
 
     def visit(self, node: ast.AST) -> ast.AST:
+        """Returns the new node for one that is replaced, and visits the parts of every other one."""
         return self._new[id(node)] if id(node) in self._new else self.generic_visit(node)

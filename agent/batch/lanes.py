@@ -269,9 +269,11 @@ class _Question:
 
     @property
     def answered(self) -> bool:
+        """Whether the policy has given a completion or raised."""
         return self.completion is not None or self.error is not None
 
     def result(self) -> Completion:
+        """Returns the completion, or raises what the policy raised."""
         if self.error is not None:
             raise self.error
         assert self.completion is not None

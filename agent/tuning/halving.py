@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernelwright.tools.report import Timing
-from kernelwright.tools.timing.measurement import settled, timing
+from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 
 FIRST_CALLS = 4
 MOST_ROUNDS = 7
@@ -47,7 +47,9 @@ class HalvingOutcome:
         """By key: those that were left at the end before those that were dropped, the later ones first; fastest first
         among them. A median of the first few calls says less than one of hundreds.
         """
-        found = {key: timing(times) for key, times in self.samples.items() if times and key not in self.failed}
+        found = {
+            key: summarise_samples(times) for key, times in self.samples.items() if times and key not in self.failed
+        }
         return dict(sorted(found.items(), key=lambda i: (-self.dropped.get(i[0], MOST_ROUNDS), i[1].median)))
 
 
@@ -74,7 +76,7 @@ def halve(
                 left.remove(key)
             else:
                 halved.samples.setdefault(key, []).extend(times)
-        kept = _kept({key: timing(halved.samples[key]) for key in left}, always, keep)
+        kept = _kept({key: summarise_samples(halved.samples[key]) for key in left}, always, keep)
         halved.dropped |= {key: number for key in left if key not in kept}
         left = kept
         if len([key for key in left if key != always]) <= keep and _is_decided(halved, left):
@@ -94,4 +96,4 @@ def _kept(found: Mapping[str, Timing], always: str, keep: int) -> list[str]:
 
 
 def _is_decided(halved: HalvingOutcome, left: Sequence[str]) -> bool:
-    return all(settled(timing(halved.samples[key])) for key in left)
+    return all(is_settled(summarise_samples(halved.samples[key])) for key in left)

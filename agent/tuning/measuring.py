@@ -11,7 +11,7 @@ from kernelwright.agent.tuning.journal import Journal
 from kernelwright.agent.tuning.settings import TuneSettings, is_allowed
 from kernelwright.agent.tuning.tuned import ConfigurationFate, ParameterGroup, TriedConfiguration
 from kernelwright.tools.report import Timing
-from kernelwright.tools.timing.measurement import timing
+from kernelwright.tools.timing.measurement import summarise_samples
 from kernelwright.tools.tuning.kernel_text.parameters import Configuration, Setting, Space, key_of
 from kernelwright.tools.tuning.kernel_text.reading import TunableFile
 from kernelwright.tools.tuning.kernel_text.rewriting import rewrite
@@ -163,7 +163,7 @@ def _with_timings(
             rows.append(
                 row.with_(
                     fate=ConfigurationFate.WON if won else ConfigurationFate.MEASURED,
-                    timing=timing(halved.samples[key]),
+                    timing=summarise_samples(halved.samples[key]),
                 )
             )
     rows.sort(key=lambda row: row.timing.median if row.timing is not None else float("inf"))

@@ -222,6 +222,7 @@ class _TrialClock:
         self._evaluator, self._problem, self._options = evaluator, problem, options
 
     def time(self, source: str, calls: int) -> TrialTimes:
+        """Times `calls` calls of one configuration's text. Raises what `Evaluator.trial` raises."""
         return self._evaluator.trial(self._problem, source, calls, self._options)
 
 

@@ -28,17 +28,21 @@ def rotating_cache(model: Any, places: int, length: int) -> tuple[Any, torch.Ten
             """Was done at once."""
 
         def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            """Writes new keys and values at the common column, and returns all that the layer holds."""
             self.keys.index_copy_(2, column, key_states)
             self.values.index_copy_(2, column, value_states)
             return self.keys, self.values
 
         def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
+            """Returns the columns that a mask covers, and at which one it begins."""
             return length, 0
 
         def get_seq_length(self) -> int:
+            """Returns 0: every step is given its positions, so that none follows from the length."""
             return 0
 
         def get_max_length(self) -> int:
+            """Returns the columns of the ring."""
             return length
 
         def get_max_cache_shape(self) -> int:

@@ -99,6 +99,7 @@ class _Going:
 
     @property
     def left(self) -> int:
+        """Tokens that may still be drawn for the row."""
         return self.row.limit - len(self.row.token_ids)
 
 

@@ -57,6 +57,7 @@ class _Serving:
         self._open: dict[int, Any] = {}
 
     def run(self) -> None:
+        """Answers messages until the other side closes the pipe."""
         while True:
             while not self._open or self._connection.poll():
                 if (message := self._connection.recv()) is None:

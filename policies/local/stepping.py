@@ -80,11 +80,13 @@ class _Growing:
         self._cache = DynamicCache(config=model.config)
 
     def prefill(self) -> torch.Tensor:
+        """Reads all prompts, and returns the logits of each row's next token."""
         logits = self._forward(self._ids, self._positions)
         self._positions = self._positions[:, -1:]
         return logits
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Reads one token a row, and returns the logits of the next."""
         import torch
 
         self._positions = self._positions + 1
@@ -92,6 +94,7 @@ class _Growing:
         return self._forward(tokens[:, None], self._positions)
 
     def keep(self, rows: torch.Tensor) -> None:
+        """Goes on with the named rows alone."""
         self._cache.batch_select_indices(rows)
         self._mask, self._positions = self._mask[rows], self._positions[rows]
 
@@ -127,6 +130,7 @@ class _Static:
         self._logits: torch.Tensor | None = None
 
     def prefill(self) -> torch.Tensor:
+        """Reads all prompts, and returns the logits of each row's next token."""
         return self._model(
             input_ids=self._prompt,
             attention_mask=self._mask,
@@ -137,6 +141,7 @@ class _Static:
         ).logits[:, -1]
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Reads one token a row, and returns the logits of the next, from a captured graph on a GPU."""
         self._ids.copy_(tokens[:, None])
         self._positions.add_(1)
         self._hidden[..., self._width] = 0.0
@@ -151,6 +156,7 @@ class _Static:
         return self._logits
 
     def keep(self, rows: torch.Tensor) -> None:
+        """Raises TypeError: a static cache keeps all its rows."""
         raise TypeError("a static cache keeps all its rows")
 
     def _forward(self) -> torch.Tensor:

@@ -164,9 +164,11 @@ class _Loaded:
         return FinishReason.STOP if row.token_ids[-1] in self.ends else FinishReason.LENGTH
 
     def spell(self, ids: Sequence[int]) -> str:
+        """Returns the text of tokens."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def row(self, request: Request) -> SequenceInDecoding:
+        """Returns a request as a row of a batch. Raises PolicyRefused for a prompt that is too long."""
         prompt = prompt_ids(self._tokenizer, request, self._path)
         sampling = request.sampling
         room = sampling.max_tokens if self.context is None else min(sampling.max_tokens, self.context - len(prompt))

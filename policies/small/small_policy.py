@@ -118,6 +118,7 @@ class _Small:
         self.common = NgramTable()
 
     def row(self, request: Request) -> SequenceInDecoding:
+        """Returns a request as a row of a batch. Raises PolicyRefused for a prompt that is too long."""
         prompt = prompt_ids(self.tokenizer, request, str(self.folder))
         room = min(request.sampling.max_tokens, self.model.context - len(prompt))
         if room < 1:

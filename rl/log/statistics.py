@@ -117,6 +117,7 @@ class _Tally:
         self._policies: dict[tuple[str, str], list[tuple[bool, bool, float]]] = defaultdict(list)
 
     def add(self, turn: Turn) -> None:
+        """Counts one turn."""
         assert turn.report is not None
         self.turns += 1
         self.on_gpu += on_gpu(turn.report)
@@ -133,10 +134,12 @@ class _Tally:
 
     @property
     def distinct(self) -> float:
+        """Distinct texts of candidates, as a share of all texts."""
         total = sum(self._sources.values())
         return len(self._sources) / total if total else 0.0
 
     def policies(self) -> tuple[PolicyStats, ...]:
+        """Returns the figures of each policy and revision, in the order of their first turns."""
         found = [
             PolicyStats(
                 policy=policy, revision=revision, turns=len(rows), exact=sum(exact for exact, _, _ in rows),

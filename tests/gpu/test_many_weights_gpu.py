@@ -18,7 +18,7 @@ from kernelwright.tools.references.shared_tensors import Buffers  # noqa: E402
 from kernelwright.tools.replaying.replayer import MOST_MAPPED, Replayer  # noqa: E402
 from kernelwright.tools.sandbox import Kind, Zygote  # noqa: E402
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate  # noqa: E402
-from kernelwright.tools.tracing.trace import Launch, every  # noqa: E402
+from kernelwright.tools.tracing.trace import Launch, all_steps  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 PROBLEM = """
@@ -74,7 +74,7 @@ def test_the_clock_reads_its_inputs_again_after_messages_that_did_not_name_them(
         assert found.failures == (None,), found.failures
         trace = found.traced.traces[0]
         assert trace is not None
-        kernels = list({s.kernel: None for s in every(trace.first) if isinstance(s, Launch)})
+        kernels = list({s.kernel: None for s in all_steps(trace.first) if isinstance(s, Launch)})
         binaries = Compiler(tracing).compile(found.traced, kernels, "sm_90", source=CANDIDATE, seconds=60)
         buffers = Buffers("cuda:0")
         weights = [torch.randn(1000, device="cuda") for _ in range(count)]

@@ -20,7 +20,7 @@ from kernelwright.tools.replaying.replayer import Replayer  # noqa: E402
 from kernelwright.tools.report import Failed, Fault  # noqa: E402
 from kernelwright.tools.sandbox import Kind, Zygote  # noqa: E402
 from kernelwright.tools.tracing.client import SizeRequest, trace_candidate  # noqa: E402
-from kernelwright.tools.tracing.trace import Launch, every  # noqa: E402
+from kernelwright.tools.tracing.trace import Launch, all_steps  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 PROBLEM = """
@@ -99,7 +99,7 @@ def replayed(rig: Any, wild: str, seconds: float = 60.0, candidate: str = CANDID
     found = trace_candidate(tracing, source, "sm_90", [SizeRequest(spec=spec)], seconds=60)
     assert found.failures == (None,), found.failures
     trace = found.traced.traces[0]
-    kernels = list({s.kernel: None for s in every(trace.first) if isinstance(s, Launch)})
+    kernels = list({s.kernel: None for s in all_steps(trace.first) if isinstance(s, Launch)})
     binaries = compiler.compile(found.traced, kernels, "sm_90", source=source, seconds=60)
     x = torch.randn(64, 1000, device="cuda")
     [given, place] = buffers.together([x, x])

@@ -12,7 +12,7 @@ from kernelwright.rl.data.cleaning.labelling import Unlabelled, label
 from kernelwright.rl.data.corpus_figures import gather_facts
 from kernelwright.rl.data.corpus_report import sections
 from kernelwright.rl.data.rows import Kind, read_rows, row_of, schema, write_rows
-from kernelwright.tools.launchless.candidate_signatures import assume
+from kernelwright.tools.launchless.candidate_signatures import assume_signatures
 from kernelwright.tools.launchless.launchless_compile import compile_bare
 from kernelwright.tools.launchless.module_functions import read_module
 from kernelwright.tools.launchless.undefined_names import undefined
@@ -68,7 +68,7 @@ def zygote():
 
 
 def test_what_a_kernel_does_with_its_parameters_tells_their_types():
-    likeliest = assume(read_module(GATHER), "gather")[0]
+    likeliest = assume_signatures(read_module(GATHER), "gather")[0]
     assert likeliest.said("gather") == (
         "gather(rows_ptr: *i32, X: *fp32, out_ptr: *fp32, N: i32, stride: i32, scale: fp32, BLOCK_N=256, "
         "HAS_SCALE=True)"
@@ -76,7 +76,7 @@ def test_what_a_kernel_does_with_its_parameters_tells_their_types():
 
 
 def test_a_pointer_is_known_through_the_function_that_loads_from_it():
-    (first, *_) = assume(read_module(TUNED), "copy")
+    (first, *_) = assume_signatures(read_module(TUNED), "copy")
     assert first.types == {"src": "*fp32", "dst": "*fp32", "n": "i32"}
 
 

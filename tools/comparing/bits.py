@@ -13,7 +13,7 @@ COPIED_BYTES = 64 << 20
 """A tensor of more bytes is remembered by a hash of them and not by a copy."""
 HASHED_WORDS = 1 << 22
 """Words of eight bytes that are hashed at a time."""
-_ODD = (0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64))
+_HASH_MULTIPLIERS = (0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64))
 """Multipliers of a well-mixing hash (splitmix64; Steele, Lea and Flood 2014), as signed numbers."""
 
 
@@ -64,7 +64,7 @@ def _hash(tensor: Any) -> int:
     import torch
 
     total = torch.zeros((), dtype=torch.int64, device=tensor.device)
-    first, second = _ODD
+    first, second = _HASH_MULTIPLIERS
     for begin, piece in _pieces(tensor):
         places = torch.arange(begin + 1, begin + 1 + piece.numel(), device=piece.device)
         mixed = places.mul_(first).bitwise_xor_(piece).mul_(second)

@@ -168,7 +168,7 @@ def measure(
         return known
     if not explained:
         return known.with_(fault=Fault.MISMATCH if math.isfinite(verdict.max_error) else Fault.NON_FINITE)
-    return _explained(known, verdict, candidate, r, output)
+    return _with_mismatch(known, verdict, candidate, r, output)
 
 
 def measure_finite_part(
@@ -192,7 +192,7 @@ def measure_finite_part(
     infinite = torch.isinf(eager) if exact is None else torch.isinf(eager) & torch.isinf(exact)
     silent = torch.isnan(candidate) & (settled | infinite)
     note = "NaN where eager has a number or an infinity" if bool(silent.any()) else ""
-    if note and not bool((silent & ~_own_infinity(silent, inputs)).any()):
+    if note and not bool((silent & ~_where_own_input_is_infinite(silent, inputs)).any()):
         silent, note = torch.zeros_like(silent), ""
     lost = infinite & (candidate != eager) & ~silent
     if bool(lost.any()):
@@ -205,13 +205,13 @@ def measure_finite_part(
     mine, theirs = torch.where(keep, candidate, zero), torch.where(keep, eager, zero)
     shaken = None if moved is None else lambda: moved().masked_fill(~keep, 0.0)
     told = measure(mine, theirs, precise, draw=draw, dtype=dtype, output=output, moved=shaken, explained=explained)
-    if not told.check.passed and _cancelled(mine, theirs):
+    if not told.check.passed and _is_within_cancellation(mine, theirs):
         passed = told.check.with_(passed=True, note="off by less than sums of such numbers lose")
         told = told.with_(check=passed, mismatch=None, fault=None, headroom=1.0)
     return told.with_(check=told.check.with_(note=note)) if note else told
 
 
-def _cancelled(candidate: Tensor, eager: Tensor) -> bool:
+def _is_within_cancellation(candidate: Tensor, eager: Tensor) -> bool:
     """Whether the difference is within what a sum of the largest numbers loses: of huge inputs an element may be
     all that is left of a cancellation.
     """
@@ -252,7 +252,7 @@ def measure_with_nan(
     )  # fmt: skip
 
 
-def _own_infinity(output: Tensor, inputs: Sequence[Any]) -> Tensor:
+def _where_own_input_is_infinite(output: Tensor, inputs: Sequence[Any]) -> Tensor:
     """Where an element's own input, of the same place in a tensor of the same shape, is infinite."""
     import torch
 
@@ -263,7 +263,7 @@ def _own_infinity(output: Tensor, inputs: Sequence[Any]) -> Tensor:
     return found
 
 
-def right(
+def is_right(
     candidate: Tensor, eager: Tensor, exact: Tensor | None = None, shaken: Tensor | None = None, depth: int = 1
 ) -> bool:
     """The verdict of `measure` alone, at half its price."""
@@ -299,13 +299,13 @@ def _deviation(
     return replace(found, close=None) if eager.is_complex() else found, r.reshape(shape)
 
 
-def _explained(
+def _with_mismatch(
     known: ComparedOutput, verdict: Deviation, candidate: Tensor, exact: Tensor, output: int
 ) -> ComparedOutput:
-    from kernelwright.tools.comparing.mismatch_patterns import explain
+    from kernelwright.tools.comparing.mismatch_patterns import explain_mismatch
 
-    wrong = _wrong(real_parts(candidate), exact, verdict)
-    mismatch = explain(real_parts(candidate), exact, wrong).with_(
+    wrong = _wrong_elements(real_parts(candidate), exact, verdict)
+    mismatch = explain_mismatch(real_parts(candidate), exact, wrong).with_(
         output=output, draw=known.check.draw, max_error=verdict.max_error, error_ratio=known.check.error_ratio
     )
     fault = Fault.MISMATCH
@@ -316,7 +316,7 @@ def _explained(
     return known.with_(mismatch=mismatch, fault=fault)
 
 
-def _wrong(candidate: Tensor, exact: Tensor, verdict: Deviation) -> Tensor:
+def _wrong_elements(candidate: Tensor, exact: Tensor, verdict: Deviation) -> Tensor:
     """Bool, the output's shape: elements over their row's tolerance; where only the RMS is over, those over the RMS
     of the error.
     """
@@ -352,14 +352,14 @@ def kernelbench_close(candidate: Tensor, eager: Tensor, precision: str = "fp32")
 
     Unknown precisions take fp32's. Another dtype makes allclose raise there, which is a failure.
     """
-    return close(candidate, eager, _kb_tolerance(precision))
+    return is_all_close(candidate, eager, _kb_tolerance(precision))
 
 
 def _kb_tolerance(precision: str) -> float:
     return KB_TOLERANCE.get(precision, 1e-4)
 
 
-def close(candidate: Tensor, eager: Tensor, tolerance: float) -> bool:
+def is_all_close(candidate: Tensor, eager: Tensor, tolerance: float) -> bool:
     """torch.allclose(eager, candidate) with atol = rtol = tolerance, in pieces."""
     import torch
 

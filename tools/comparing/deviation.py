@@ -46,14 +46,20 @@ def deviation_of_floats(
     rms_r, rms_e, rms_c = (seen.squares / c.numel()).sqrt()
     scale = seen.scale.clamp(min=(allow.floor * rms_r).clamp(min=allow.least))
     relative = torch.where(scale > 0, seen.noise / scale, 0.0)
-    own = Tolerance(row=float(_high(relative)), rms=float(torch.where(rms_r > 0, rms_e / rms_r, 0.0)))
+    own = Tolerance(row=float(_percentile_99(relative)), rms=float(torch.where(rms_r > 0, rms_e / rms_r, 0.0)))
     used = own.joined(carried)
     factor = allow.factor + (1.0 if stands_in else 0.0)
     allowed = factor * torch.maximum(seen.noise, used.row * scale) + allow.ulps * scale
     allowed_rms = factor * torch.maximum(rms_e, used.rms * rms_r) + allow.rms_ulps * rms_r.clamp(min=allow.least)
     row_headroom = _row_headroom(seen.error, allowed, relative, scale, allow)
     numbers = torch.stack(
-        [row_headroom, _over(rms_c, allowed_rms), seen.error.max(), seen.noise.max(), _over(rms_c, rms_e)]
+        [
+            row_headroom,
+            _ratio_to_limit(rms_c, allowed_rms),
+            seen.error.max(),
+            seen.noise.max(),
+            _ratio_to_limit(rms_c, rms_e),
+        ]
     ).tolist()
     rows, rms, max_error, eager_error, ratio = numbers
     if not math.isfinite(max_error):
@@ -71,21 +77,21 @@ def _row_headroom(error: Tensor, allowed: Tensor, relative: Tensor, scale: Tenso
     """
     import torch
 
-    over = _over(error, allowed)
+    over = _ratio_to_limit(error, allowed)
     jumps = (relative > 8 * relative.median() + allow.ulps).sum()
     stepped = (over > 1) & (error <= 2 * relative.max() * scale)
     excused = (jumps > 0) & (stepped.sum() <= JUMP_FACTOR * jumps)
     return torch.where(stepped & excused, 1.0, over).max()
 
 
-def _over(value: Tensor, limit: Tensor) -> Tensor:
+def _ratio_to_limit(value: Tensor, limit: Tensor) -> Tensor:
     """value / limit; 0 where both are 0, infinite where only the limit is."""
     import torch
 
     return torch.where(value == 0, 0.0, value / limit).nan_to_num(nan=math.inf, posinf=math.inf)
 
 
-def _high(relative: Tensor) -> Tensor:
+def _percentile_99(relative: Tensor) -> Tensor:
     """The 99th percentile over at most 65,536 evenly spaced rows; the largest of fewer than a hundred."""
     sample = relative[:: max(1, relative.numel() // 65536)]
     return sample.kthvalue(max(1, math.ceil(0.99 * sample.numel()))).values
@@ -93,19 +99,19 @@ def _high(relative: Tensor) -> Tensor:
 
 def deviation_of_whole_numbers(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> Deviation:
     """Exactly equal to eager's or to float64's; or, where those two differ themselves, at as many places times 8
-    and no farther than `_reach`.
+    and no farther than `_allowed_jump`.
     """
     honest = [e] if s is None else [e, s]
     wrong, farthest = _differences(c, r)
     strict, _ = _differences(c, e)
     jumps = max(_differences(h, r) for h in honest)
-    near = wrong <= JUMP_FACTOR * jumps[0] and farthest <= _reach(jumps[1], r) and jumps[0] > 0
+    near = wrong <= JUMP_FACTOR * jumps[0] and farthest <= _allowed_jump(jumps[1], r) and jumps[0] > 0
     right = strict == 0 or wrong == 0 or near
     ratio = 1.0 if wrong == jumps[0] else (wrong / jumps[0] if jumps[0] else math.inf)
     return Deviation(0.0 if right else math.inf, farthest, jumps[1], ratio, Tolerance())
 
 
-def _reach(jump: float, r: Tensor) -> float:
+def _allowed_jump(jump: float, r: Tensor) -> float:
     """How far a whole number may be off where eager's are, by `jump` at most.
 
     A value that was rounded: twice as far. An index among equals (an argmin of what saturates) is off by chance: where

@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kernelwright.tools.tracing.trace import leaves
+from kernelwright.tools.tracing.trace import output_leaves
 
 LONGEST_KEY = 100
 """Characters of a key that count, as in a trace."""
-CLOSE = 1e-6
+PLAIN_NUMBER_TOLERANCE = 1e-6
 """How far a plain number that the host works out may be from the reference's, relative to it."""
 
 
@@ -42,7 +42,7 @@ def paths(outputs: Any) -> list[str]:
     return [""]
 
 
-def difference(outputs: Any, wanted_paths: Sequence[str], wanted: Sequence[Any]) -> str:
+def describe_difference(outputs: Any, wanted_paths: Sequence[str], wanted: Sequence[Any]) -> str:
     """Where the outputs of a trace are nested otherwise than the reference's, or a plain value among them is another:
     one line; empty where nothing differs.
 
@@ -55,8 +55,8 @@ def difference(outputs: Any, wanted_paths: Sequence[str], wanted: Sequence[Any])
         lacking = next((p for p in wanted_paths if p not in mine), wanted_paths[0])
         what = f"an output at {lacking}" if lacking else "one tensor by itself"
         return f"the outputs are nested otherwise than the reference's, which gives {what}"
-    for path, leaf, value in zip(mine, leaves(outputs), wanted, strict=True):
-        if not same_plain(leaf, value):
+    for path, leaf, value in zip(mine, output_leaves(outputs), wanted, strict=True):
+        if not is_same_plain_value(leaf, value):
             return f"the output{' at ' + path if path else ''} is not {value!r}, which the reference gives"
     return ""
 
@@ -73,7 +73,7 @@ def _as_python(outputs: Any) -> Any:
     return None
 
 
-def same_plain(mine: Any, wanted: Any) -> bool:
+def is_same_plain_value(mine: Any, wanted: Any) -> bool:
     """Whether a plain value of a trace is the reference's. What a trace has no plain value for is not compared."""
     if isinstance(mine, dict):
         ((tag, body),) = mine.items() if len(mine) == 1 else (("", None),)
@@ -86,7 +86,9 @@ def same_plain(mine: Any, wanted: Any) -> bool:
         else:
             return True
     if isinstance(mine, float) and isinstance(wanted, float):
-        return math.isclose(mine, wanted, rel_tol=CLOSE, abs_tol=1e-9) or (math.isnan(mine) and math.isnan(wanted))
+        return math.isclose(mine, wanted, rel_tol=PLAIN_NUMBER_TOLERANCE, abs_tol=1e-9) or (
+            math.isnan(mine) and math.isnan(wanted)
+        )
     plain = wanted is None or isinstance(wanted, bool | int | float | str)
     return not plain or (type(mine) is type(wanted) and bool(mine == wanted))
 
@@ -111,17 +113,17 @@ def shared_memory(outputs: Sequence[Any]) -> list[int | None]:
 
     Parts of one buffer that lie beside each other share nothing.
     """
-    return [next((j for j in range(i) if _meet(outputs[j], outputs[i])), None) for i in range(len(outputs))]
+    return [next((j for j in range(i) if _overlap(outputs[j], outputs[i])), None) for i in range(len(outputs))]
 
 
-def _meet(one: Any, other: Any) -> bool:
+def _overlap(one: Any, other: Any) -> bool:
     import torch
 
     if not all(isinstance(t, torch.Tensor) and t.layout is torch.strided and t.numel() for t in (one, other)):
         return False
     if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
         return False
-    (low, high), (begin, end) = _range(one), _range(other)
+    (low, high), (begin, end) = _address_range(one), _address_range(other)
     if high <= begin or end <= low:
         return False
     if one.element_size() != other.element_size() or (low - begin) % one.element_size():
@@ -132,7 +134,7 @@ def _meet(one: Any, other: Any) -> bool:
     return bool(taken.as_strided(other.shape, other.stride(), (begin - first) // size).any())
 
 
-def _range(tensor: Any) -> tuple[int, int]:
+def _address_range(tensor: Any) -> tuple[int, int]:
     """Addresses from the first to behind the last element."""
     steps = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + (steps + 1) * tensor.element_size()

@@ -13,7 +13,14 @@ from functools import reduce
 from itertools import pairwise
 
 from kernelwright.tools.comparing.tolerance import Tensor, distance, rows_of
-from kernelwright.tools.comparing.wrong_elements import SAMPLE_EACH, Sample, element, first, sample_wrong, worst
+from kernelwright.tools.comparing.wrong_elements import (
+    SAMPLE_EACH,
+    Sample,
+    describe_element,
+    first_wrong_index,
+    sample_wrong,
+    worst_wrong_indices,
+)
 from kernelwright.tools.report import Mismatch, Pattern
 
 SMALL_RMS = 0.06
@@ -22,10 +29,10 @@ CONSTANT_SPREAD = 2e-3
 """Spread over mean under which a ratio or a difference counts as constant."""
 
 
-Found = tuple[Pattern, str]
+FoundPattern = tuple[Pattern, str]
 
 
-def explain(candidate: Tensor, exact: Tensor, wrong: Tensor, poisons: tuple[float, ...] = ()) -> Mismatch:
+def explain_mismatch(candidate: Tensor, exact: Tensor, wrong: Tensor, poisons: tuple[float, ...] = ()) -> Mismatch:
     """candidate, exact: one output and its reference; wrong: bool, same shape.
 
     poisons: values that the output was filled with before the call (the judge's own bytes are known without being
@@ -36,12 +43,12 @@ def explain(candidate: Tensor, exact: Tensor, wrong: Tensor, poisons: tuple[floa
         return Mismatch(wrong=0, total=total)
     sample = sample_wrong(candidate, exact, wrong)
     pattern, hint = _pattern(candidate, exact, wrong, sample, count, poisons)
-    at = first(wrong)
+    at = first_wrong_index(wrong)
     return Mismatch(
         wrong=count,
         total=total,
-        first=element(candidate, exact, at),
-        worst=tuple(element(candidate, exact, i) for i in worst(candidate, exact, wrong)),
+        first=describe_element(candidate, exact, at),
+        worst=tuple(describe_element(candidate, exact, i) for i in worst_wrong_indices(candidate, exact, wrong)),
         pattern=pattern,
         hint=hint,
     )
@@ -49,9 +56,9 @@ def explain(candidate: Tensor, exact: Tensor, wrong: Tensor, poisons: tuple[floa
 
 def _pattern(
     candidate: Tensor, exact: Tensor, wrong: Tensor, s: Sample, count: int, poisons: tuple[float, ...]
-) -> Found:
+) -> FoundPattern:
     share = count / wrong.numel()
-    profiles = [_profile(wrong, d) for d in range(wrong.dim())]
+    profiles = [_wrong_coordinates(wrong, d) for d in range(wrong.dim())]
     return (
         _unwritten(s, poisons)
         or _non_finite(s, wrong)
@@ -61,7 +68,7 @@ def _pattern(
         or _rounding(s, exact, share)
         or _last_block(s, profiles, share, wrong)
         or _strided(s, profiles, count, wrong)
-        or _large(s, share)
+        or _large_values(s, share)
         or _some_rows(profiles, wrong, share)
         or (
             Pattern.EVERYWHERE,
@@ -71,7 +78,7 @@ def _pattern(
     )
 
 
-def _unwritten(s: Sample, poisons: tuple[float, ...]) -> Found | None:
+def _unwritten(s: Sample, poisons: tuple[float, ...]) -> FoundPattern | None:
     import torch
 
     left = torch.zeros_like(s.got, dtype=torch.bool)
@@ -87,14 +94,14 @@ def _unwritten(s: Sample, poisons: tuple[float, ...]) -> Found | None:
     return None
 
 
-def _zeros(s: Sample, share: float) -> Found | None:
+def _zeros(s: Sample, share: float) -> FoundPattern | None:
     if not bool((s.got == 0).all()) or bool((s.want == 0).any()):
         return None
     part = "The output is zero" if share > 0.9 else f"{share:.1%} of the output is zero where it should not be"
     return Pattern.ZEROS, f"{part}: not written, or written from an accumulator that was never added to."
 
 
-def _non_finite(s: Sample, wrong: Tensor) -> Found | None:
+def _non_finite(s: Sample, wrong: Tensor) -> FoundPattern | None:
     bad = ~s.got.isfinite() & s.want.isfinite()
     if float(bad.double().mean()) <= 0.5:
         return None
@@ -116,7 +123,7 @@ def _non_finite(s: Sample, wrong: Tensor) -> Found | None:
     )
 
 
-def _transposed(candidate: Tensor, exact: Tensor) -> Found | None:
+def _transposed(candidate: Tensor, exact: Tensor) -> FoundPattern | None:
     if exact.dim() < 2 or min(exact.shape[-2:]) < 2:
         return None
     m, n = exact.shape[-2:]
@@ -138,20 +145,20 @@ def _transposed(candidate: Tensor, exact: Tensor) -> Found | None:
     return None
 
 
-def _constant(s: Sample, exact: Tensor) -> Found | None:
+def _constant(s: Sample, exact: Tensor) -> FoundPattern | None:
     """A constant ratio or difference: over everything, within each row, or down each column."""
     if s.index.numel() < 3 or not bool(s.got.isfinite().all()):
         return None
     columns = exact.shape[-1] if exact.dim() else 1
     solid = s.want.abs() > 1e-3 * max(s.rms, 1e-300)
     ratio, gap = s.got[solid] / s.want[solid], s.gap
-    if solid.sum() >= 3 and _same(ratio) and _same(ratio - 1, 10 * CONSTANT_SPREAD):
+    if solid.sum() >= 3 and _are_about_equal(ratio) and _are_about_equal(ratio - 1, 10 * CONSTANT_SPREAD):
         return (
             Pattern.SCALED,
             f"The output is {float(ratio.median()):.6g} times the reference: a factor (a mean's divisor, a "
             "scale, 1/sqrt(d)).",
         )
-    if _same(gap) and not _same(s.want):
+    if _are_about_equal(gap) and not _are_about_equal(s.want):
         return (
             Pattern.SHIFTED,
             f"The output is the reference plus {float(gap.median()):.6g}: a missing or doubled constant term.",
@@ -173,7 +180,7 @@ def _constant(s: Sample, exact: Tensor) -> Found | None:
     return None
 
 
-def _same(values: Tensor, spread: float = CONSTANT_SPREAD) -> bool:
+def _are_about_equal(values: Tensor, spread: float = CONSTANT_SPREAD) -> bool:
     middle = float(values.median().abs())
     return middle > 0 and float((values - values.median()).abs().max()) <= spread * middle
 
@@ -197,7 +204,7 @@ def _same_within(values: Tensor, group: Tensor, allowed: float = 5 * CONSTANT_SP
     return known.any().item() is True and float(tight.double().mean()) > 0.95
 
 
-def _rounding(s: Sample, exact: Tensor, share: float) -> Found | None:
+def _rounding(s: Sample, exact: Tensor, share: float) -> FoundPattern | None:
     gap = s.gap.abs()
     if not s.rms or not exact.is_floating_point() or not bool(gap.isfinite().all()):
         return None
@@ -219,14 +226,14 @@ def _rounding(s: Sample, exact: Tensor, share: float) -> Found | None:
     )
 
 
-def _profile(wrong: Tensor, dim: int) -> list[int]:
+def _wrong_coordinates(wrong: Tensor, dim: int) -> list[int]:
     """Coordinates along `dim` at which anything is wrong, ascending."""
     others = [d for d in range(wrong.dim()) if d != dim]
     hit = wrong.sum(dim=others) if others else wrong
     return hit.nonzero().flatten().tolist() if hit.numel() <= 1 << 22 else []
 
 
-def _last_block(s: Sample, profiles: list[list[int]], share: float, wrong: Tensor) -> Found | None:
+def _last_block(s: Sample, profiles: list[list[int]], share: float, wrong: Tensor) -> FoundPattern | None:
     told = "the last block's mask (or a size that is not a multiple of the block) is wrong."
     for d in reversed(range(wrong.dim())):
         hit, size = profiles[d], wrong.shape[d]
@@ -245,9 +252,9 @@ def _last_block(s: Sample, profiles: list[list[int]], share: float, wrong: Tenso
     return None
 
 
-def _strided(s: Sample, profiles: list[list[int]], count: int, wrong: Tensor) -> Found | None:
+def _strided(s: Sample, profiles: list[list[int]], count: int, wrong: Tensor) -> FoundPattern | None:
     flat = s.index[: SAMPLE_EACH - 1].tolist()
-    step = _step(flat)
+    step = _common_step(flat)
     if step > 1 and len(flat) >= 3 and count >= 0.8 * (wrong.numel() - flat[0]) / step:
         return (
             Pattern.STRIDED,
@@ -255,7 +262,7 @@ def _strided(s: Sample, profiles: list[list[int]], count: int, wrong: Tensor) ->
         )
     for d in reversed(range(wrong.dim())):
         hit, size = profiles[d], wrong.shape[d]
-        step = _step(hit)
+        step = _common_step(hit)
         if step > 1 and len(hit) >= 3 and len(hit) >= 0.8 * size // step:
             return (
                 Pattern.STRIDED,
@@ -266,11 +273,11 @@ def _strided(s: Sample, profiles: list[list[int]], count: int, wrong: Tensor) ->
     return None
 
 
-def _step(places: list[int]) -> int:
+def _common_step(places: list[int]) -> int:
     return reduce(math.gcd, (b - a for a, b in pairwise(places)), 0)
 
 
-def _large(s: Sample, share: float) -> Found | None:
+def _large_values(s: Sample, share: float) -> FoundPattern | None:
     if share > 0.5 or not math.isfinite(s.right_high) or not s.right_high:
         return None
     smallest = float(s.want.abs().nan_to_num(nan=0.0).kthvalue(max(1, s.want.numel() // 20)).values)
@@ -284,7 +291,7 @@ def _large(s: Sample, share: float) -> Found | None:
     )
 
 
-def _some_rows(profiles: list[list[int]], wrong: Tensor, share: float) -> Found | None:
+def _some_rows(profiles: list[list[int]], wrong: Tensor, share: float) -> FoundPattern | None:
     for d, hit in enumerate(profiles):
         size = wrong.shape[d]
         if hit and len(hit) < 0.9 * size and share * size >= 0.5 * len(hit):

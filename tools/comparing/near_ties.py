@@ -17,7 +17,7 @@ CHOOSING_OPERATORS = frozenset({"argmin", "argmax", "min", "max", "topk"})
 
 
 @dataclass
-class Taken:
+class IndexCall:
     """One call of the reference that gave indices."""
 
     values: Tensor
@@ -56,7 +56,7 @@ class Taken:
 class IndexRecorder:
     """Notes every call that gives indices, of whatever reference runs inside `noting()`."""
 
-    calls: list[Taken] = field(default_factory=list)
+    calls: list[IndexCall] = field(default_factory=list)
 
     def noting(self) -> Any:
         """A torch function mode; while it is entered, `calls` grows by one entry for each call that gives indices."""
@@ -68,13 +68,13 @@ class IndexRecorder:
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 out = func(*args, **(kwargs or {}))
                 if getattr(func, "__name__", "") in CHOOSING_OPERATORS:
-                    calls.extend(_taken(func, out, args, kwargs or {}))
+                    calls.extend(_index_calls(func, out, args, kwargs or {}))
                 return out
 
         return Noting()
 
 
-def _taken(func: Any, out: Any, args: Any, named: dict[str, Any]) -> list[Taken]:
+def _index_calls(func: Any, out: Any, args: Any, named: dict[str, Any]) -> list[IndexCall]:
     import torch
 
     indices: Any = out if isinstance(out, torch.Tensor) else getattr(out, "indices", None)
@@ -85,10 +85,10 @@ def _taken(func: Any, out: Any, args: Any, named: dict[str, Any]) -> list[Taken]
         return []
     if not isinstance(values, torch.Tensor) or not values.is_floating_point() or not isinstance(dim, int | None):
         return []
-    return [Taken(values, dim if values.dim() else None, indices, several and values.dim() > 0)]
+    return [IndexCall(values, dim if values.dim() else None, indices, several and values.dim() > 0)]
 
 
-def as_good(index: Tensor, expected: Tensor, exact: list[Taken], eager: list[Taken]) -> bool:
+def is_as_good(index: Tensor, expected: Tensor, exact: list[IndexCall], eager: list[IndexCall]) -> bool:
     """Whether each of the candidate's indices names a value as good as the best, up to what honest arithmetic is off
     by.
 
@@ -108,7 +108,7 @@ def as_good(index: Tensor, expected: Tensor, exact: list[Taken], eager: list[Tak
     if own.values.shape != taken.values.shape or bool(((index < 0) | (index >= taken.length)).any()):
         return False
     if taken.several:
-        return _several_as_good(index, taken, own)
+        return _several_are_as_good(index, taken, own)
     allow = allowance(own.values.dtype)
     noise = taken.most((own.values.double() - taken.values).abs())
     allowed = allow.factor * noise + allow.ulps * taken.most(taken.values.abs())
@@ -117,7 +117,7 @@ def as_good(index: Tensor, expected: Tensor, exact: list[Taken], eager: list[Tak
     return bool(((short <= allowed) & ~later).all())
 
 
-def _several_as_good(index: Tensor, exact: Taken, eager: Taken) -> bool:
+def _several_are_as_good(index: Tensor, exact: IndexCall, eager: IndexCall) -> bool:
     """Returns whether the indices of each slice are distinct and name values as good, place by place, as those
     expected.
     """
@@ -147,7 +147,7 @@ def naming_equals(last: bool) -> Any:
             out = func(*args, **named)
             if getattr(func, "__name__", "") != "topk" or "out" in named:
                 return out
-            (taken,) = _taken(func, out, args, named) or (None,)
+            (taken,) = _index_calls(func, out, args, named) or (None,)
             if taken is None or taken.dim is None:
                 return out
             self.seen += 1

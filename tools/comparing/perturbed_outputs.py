@@ -49,32 +49,32 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -
     if expected.exact is None:
         return shaken
     try:
-        off = [_gap(r, s) for r, s in zip(expected.exact, shaken, strict=True)]
+        off = [_distance_of_floats(r, s) for r, s in zip(expected.exact, shaken, strict=True)]
     except torch.cuda.OutOfMemoryError:
         return shaken
     shaken = [s if gap is None else None for s, gap in zip(shaken, off, strict=True)]
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
         for seed in range(expected.rng + 1, expected.rng + 1 + ROW_SHAKES):
             other = run_on(prepared, expected, expected.weights, shake_rows(expected.inputs, seed, ULPS))
-            _raise_to(off, expected.exact, other)
+            _raise_to_distances(off, expected.exact, other)
         for last in (False, True):
             with (naming := naming_equals(last)):
                 other = run_on(prepared, expected, expected.weights, expected.inputs)
             if naming.seen:
-                _raise_to(off, expected.exact, other)
+                _raise_to_distances(off, expected.exact, other)
         del other
-        _raise_to(off, *_both_nearby(prepared, expected))
-    return [s if gap is None else _beside(r, gap) for r, s, gap in zip(expected.exact, shaken, off, strict=True)]
+        _raise_to_distances(off, *_outputs_of_lessened_inputs(prepared, expected))
+    return [s if gap is None else _add_distance(r, gap) for r, s, gap in zip(expected.exact, shaken, off, strict=True)]
 
 
-def _both_nearby(prepared: PreparedProblem, expected: Expected) -> tuple[list[Any], list[Any]]:
+def _outputs_of_lessened_inputs(prepared: PreparedProblem, expected: Expected) -> tuple[list[Any], list[Any]]:
     """Float64's outputs and eager's, both on the same lessened inputs."""
     nearby = lessen(expected.inputs, expected.rng)
     exact = run_on(prepared, expected, double(expected.weights), doubled(nearby))
     return exact, run_on(prepared, expected, expected.weights, nearby)
 
 
-def _gap(a: Any, b: Any) -> Any:
+def _distance_of_floats(a: Any, b: Any) -> Any:
     """|a - b|, 0 where it is not finite; None for whole numbers and for what is no tensor."""
     import torch
 
@@ -83,13 +83,13 @@ def _gap(a: Any, b: Any) -> Any:
     return distance(a, b)
 
 
-def _raise_to(gaps: list[Any], exact: list[Any], other: list[Any]) -> None:
+def _raise_to_distances(gaps: list[Any], exact: list[Any], other: list[Any]) -> None:
     """Each gap, where there is one, to no less than what lies between the other two."""
     for gap, r, o in zip(gaps, exact, other, strict=True):
         if gap is not None:
             raise_to_distance(gap, r, o)
 
 
-def _beside(exact: Any, gap: Any) -> Any:
+def _add_distance(exact: Any, gap: Any) -> Any:
     """The exact output and the gap, which is no longer needed, added."""
     return gap.add_(exact) if gap.dtype == exact.dtype else exact + gap

@@ -36,15 +36,15 @@ class RowErrors:
 def row_errors(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None, tolerance: float) -> RowErrors:
     """Candidate, eager, reference and (or None) the reference moved, each (rows, columns) and floating."""
     if c.is_cuda and c.numel() >= LARGE_ELEMENTS:
-        from kernelwright.tools.comparing.row_errors_kernel import applies, sweep
+        from kernelwright.tools.comparing.row_errors_kernel import can_read, measure_rows
 
-        if applies(c, e, r, s):
-            (scale, noise, error), squares, far = sweep(c, e, r, s, tolerance)
+        if can_read(c, e, r, s):
+            (scale, noise, error), squares, far = measure_rows(c, e, r, s, tolerance)
             return RowErrors(scale, noise, error, squares, far)
-    return by_torch(c, e, r, s)
+    return row_errors_by_torch(c, e, r, s)
 
 
-def by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> RowErrors:
+def row_errors_by_torch(c: Tensor, e: Tensor, r: Tensor, s: Tensor | None) -> RowErrors:
     """Finds the errors of each row with torch operators, a tile at a time. The tensors have two axes."""
     import torch
 

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 TILE, WARPS = 1024, 8
-PROGRAMS = 8192
+MAX_PROGRAMS = 8192
 """Long rows are cut into pieces until there are about so many; each piece leaves its own numbers, so that nothing
 depends on who comes first.
 """
@@ -26,7 +26,7 @@ def _finite(x):
 
 
 @triton.jit
-def _far(c, e, TOLERANCE: tl.constexpr):
+def _is_beyond_tolerance(c, e, TOLERANCE: tl.constexpr):
     """1 where torch.isclose(e, c, atol=TOLERANCE, rtol=TOLERANCE) is not: each step rounded to the outputs' own
     dtype.
     """
@@ -79,7 +79,7 @@ def survey_kernel(
         scale, scale2 = tl.maximum(scale, size), scale2 + size * size
         noise, noise2 = tl.maximum(noise, gap), noise2 + gap * gap
         error, error2 = tl.maximum(error, wrong), error2 + wrong * wrong
-        far = far | _far(mine, eager, TOLERANCE)
+        far = far | _is_beyond_tolerance(mine, eager, TOLERANCE)
     pieces = tl.num_programs(1).to(tl.int64)
     place, kept, step = found_ptr + row * pieces + piece, row < rows, pieces * rows
     tl.store(place, tl.max(scale, axis=1), mask=kept)
@@ -91,13 +91,15 @@ def survey_kernel(
     tl.store(far_ptr + row * pieces + piece, tl.max(far, axis=1), mask=kept)
 
 
-def applies(c: Any, e: Any, r: Any, s: Any) -> bool:
+def can_read(c: Any, e: Any, r: Any, s: Any) -> bool:
     """Whether the kernel reads such tensors: floating ones without gaps, the candidate's and eager's of one dtype."""
     tensors = [c, e, r] + ([] if s is None else [s])
     return c.dtype == e.dtype and all(t.dtype in DTYPES and t.is_contiguous() for t in tensors)
 
 
-def sweep(c: Any, e: Any, r: Any, s: Any, tolerance: float, programs: int = PROGRAMS) -> tuple[Any, Any, Any]:
+def measure_rows(
+    c: Any, e: Any, r: Any, s: Any, tolerance: float, programs: int = MAX_PROGRAMS
+) -> tuple[Any, Any, Any]:
     """(3, rows): max |r|, |e - r| and |c - r|; (3,): the sums of their squares over everything; whether any element
     is not `torch.isclose`. All float64.
     """

@@ -161,7 +161,9 @@ def shake(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
     What the reference makes of them goes to `measure` as `shaken`. Equal elements come apart: a variance of 0 does not
     stay one.
     """
-    return [_times(v, seed, lambda piece, generator: _near_one(piece, ulps, generator)) for v in inputs]
+    return [
+        _multiply_floats(v, seed, lambda piece, generator: _factors_near_one(piece, ulps, generator)) for v in inputs
+    ]
 
 
 def shake_rows(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
@@ -171,10 +173,13 @@ def shake_rows(inputs: list[Any], seed: int, ulps: int = 4) -> list[Any]:
     in its last place, where as many different terms drift by about sqrt(n) / 4, and inputs shaken each its own way by
     less than that.
     """
-    return [_times(v, seed, lambda piece, generator: _near_one(piece, ulps, generator), by_rows=True) for v in inputs]
+    return [
+        _multiply_floats(v, seed, lambda piece, generator: _factors_near_one(piece, ulps, generator), by_rows=True)
+        for v in inputs
+    ]
 
 
-def _near_one(piece: Tensor, ulps: int, generator: Any) -> Tensor:
+def _factors_near_one(piece: Tensor, ulps: int, generator: Any) -> Tensor:
     import torch
 
     steps = torch.randint(-ulps, ulps + 1, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
@@ -190,10 +195,10 @@ def lessen(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
     def factors(piece: Tensor, generator: Any) -> Tensor:
         return 1 - share * torch.rand(piece.shape, generator=generator, device=piece.device, dtype=piece.dtype)
 
-    return [_times(v, seed, factors) for v in inputs]
+    return [_multiply_floats(v, seed, factors) for v in inputs]
 
 
-def _times(value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_rows: bool = False) -> Any:
+def _multiply_floats(value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_rows: bool = False) -> Any:
     """A floating tensor times the factors drawn for each piece of it, or for each row; every other value as it is."""
     import torch
 

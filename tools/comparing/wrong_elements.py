@@ -68,7 +68,7 @@ def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
         at = mask.nonzero()
         at = at[:: max(1, len(at) // SAMPLE_EACH)] if len(chosen) > 1 else at[: SAMPLE_EACH * SAMPLE_PIECES]
         picked = a[at[:, 0], at[:, 1]]
-        ones.append(_poisoned(picked))
+        ones.append(_is_mostly_poison(picked))
         got.append(picked.double().cpu())
         want.append(b[at[:, 0], at[:, 1]].cpu())
         index.append(((at[:, 0] + down.start) * columns + at[:, 1] + across.start).cpu())
@@ -87,7 +87,7 @@ def sample_wrong(candidate: Tensor, exact: Tensor, wrong: Tensor) -> Sample:
     )
 
 
-def _poisoned(values: Tensor) -> bool:
+def _is_mostly_poison(values: Tensor) -> bool:
     """Whether most values are bytes of 0xFF (NaN in every floating type) or of 0x4B: what the judge fills outputs
     with before a call.
     """
@@ -99,7 +99,7 @@ def _poisoned(values: Tensor) -> bool:
     return any(float((raw == byte).all(1).double().mean()) > 0.5 for byte in POISON_BYTES)
 
 
-def first(wrong: Tensor) -> tuple[int, ...]:
+def first_wrong_index(wrong: Tensor) -> tuple[int, ...]:
     """Returns the index of the first wrong element in row-major order; empty where there is none."""
     rows, columns = rows_of(tuple(wrong.shape))
     mask = as_rows(wrong, rows, columns)
@@ -111,7 +111,7 @@ def first(wrong: Tensor) -> tuple[int, ...]:
     return ()
 
 
-def worst(candidate: Tensor, exact: Tensor, wrong: Tensor) -> list[tuple[int, ...]]:
+def worst_wrong_indices(candidate: Tensor, exact: Tensor, wrong: Tensor) -> list[tuple[int, ...]]:
     """Returns the indices of the wrong elements that are furthest from the exact output, the worst first."""
     rows, columns = rows_of(tuple(wrong.shape))
     c, r, w = (as_rows(t, rows, columns) for t in (candidate, exact, wrong))
@@ -134,6 +134,6 @@ def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(place))
 
 
-def element(candidate: Tensor, exact: Tensor, index: tuple[int, ...]) -> WrongElement:
+def describe_element(candidate: Tensor, exact: Tensor, index: tuple[int, ...]) -> WrongElement:
     """Returns one wrong element with the value that was expected and the one that came."""
     return WrongElement(index=index, expected=float(exact[index]), got=float(candidate[index]))

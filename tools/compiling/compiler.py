@@ -32,9 +32,9 @@ OUTPUT_FILE = "compiler_says"
 """The file in the process's folder that holds what the compiler printed last (`tools.compiling.worker`)."""
 FP_FUSION = "1"
 """TRITON_DEFAULT_FP_FUSION of the sandbox; its default flips in Triton 3.10."""
-_LASTING = (Fault.COMPILE, Fault.RESOURCES, Fault.CHEAT)
+_CACHED_FAULTS = (Fault.COMPILE, Fault.RESOURCES, Fault.CHEAT)
 """Failures that the next attempt would meet again: they are cached. A crash or a timeout is not."""
-_FEW = 1 if (os.cpu_count() or 1) >= 8 else 3
+_MAX_KERNELS_OF_ONE_PROCESS = 1 if (os.cpu_count() or 1) >= 8 else 3
 """Kernels that are not worth a second process: one of a product takes up to seconds, and a process 30 milliseconds."""
 
 
@@ -81,17 +81,18 @@ class Compiler:
         job = _Job(self._zygote, traced, contents, name, time.monotonic() + seconds, self._kernel_seconds, tuple(texts))
         made = self._in_processes(job, missing)
         for each, outcome in made.items():
-            if outcome.fault is None or outcome.fault in _LASTING:
+            if outcome.fault is None or outcome.fault in _CACHED_FAULTS:
                 self._cache.put(each, outcome)
         told = {k: (made.get(a) or known[a], a) for k, a in addresses.items()}
         lines = source.splitlines()
         return {
-            k: _compiled(traced, contents, k, name, outcome, a, a in known, lines) for k, (outcome, a) in told.items()
+            k: _describe_compiled(traced, contents, k, name, outcome, a, a in known, lines)
+            for k, (outcome, a) in told.items()
         }
 
     def _in_processes(self, job: _Job, missing: Mapping[str, str]) -> dict[str, CompileOutcome]:
         """missing: address -> key of a kernel. The outcomes by address."""
-        count = min(self._processes, -(-len(missing) // _FEW))
+        count = min(self._processes, -(-len(missing) // _MAX_KERNELS_OF_ONE_PROCESS))
         shares = [list(missing)[::-1][number::count] for number in range(count)]
         if count < 2:
             return job.run({a: missing[a] for share in shares for a in share})
@@ -130,8 +131,8 @@ class _Job:
         kernels = {a: self._traced.kernels[k] for a, k in left.items()}
         keys = dict.fromkeys(key for k in kernels.values() for key in self._contents.closure(k))
         return {
-            "functions": {key: _written(self._traced.functions[key]) for key in keys},
-            "kernels": {a: _written(k) for a, k in kernels.items()},
+            "functions": {key: _to_json(self._traced.functions[key]) for key in keys},
+            "kernels": {a: _to_json(k) for a, k in kernels.items()},
             "target": self._target,
             "texts": [t for t in self._texts if t in TEXTS],
         }
@@ -150,7 +151,7 @@ class _Job:
                 if "begun" in message and message["begun"] in left:
                     at, begun = message["begun"], time.monotonic()
                 elif message["made"] == at and at not in done:
-                    done[at], begun = _checked(message["outcome"]), time.monotonic()
+                    done[at], begun = _read_outcome(message["outcome"]), time.monotonic()
                 else:
                     raise ValueError("an outcome that was not asked for")
             except ProcessTimedOut:
@@ -180,14 +181,14 @@ class _Job:
         return f"kernel {self._traced.functions[self._traced.kernels[key].function].name}"
 
 
-def _written(part: Function | Kernel) -> str:
+def _to_json(part: Function | Kernel) -> str:
     """As JSON, in which an infinity is an infinity: pydantic's own writing makes it null, another constant than the
     one that was read.
     """
     return json.dumps(part.model_dump())
 
 
-def _checked(message: object) -> CompileOutcome:
+def _read_outcome(message: object) -> CompileOutcome:
     """An outcome from the compiler's process, its texts capped and cleaned. Raises ValidationError."""
     outcome = CompileOutcome.model_validate_json(json.dumps(message))
     if outcome.fault is None and (not outcome.binary or outcome.resources is None or "name" not in outcome.metadata):
@@ -210,7 +211,7 @@ def _last_words(path: Path) -> str:
     return clean_text(said[0], 200).strip() if said else ""
 
 
-def _compiled(
+def _describe_compiled(
     traced: Traced,
     contents: Contents,
     key: str,

@@ -36,7 +36,7 @@ def read_compiled(asm: Any, name: str, target: Target) -> Usage:
     return read_cubin(asm["cubin"], name) if target.backend == "cuda" else read_amdgcn(asm["amdgcn"])
 
 
-def too_large(made: Any, resources: KernelResources, target: Target) -> str:
+def why_too_large(made: Any, resources: KernelResources, target: Target) -> str:
     """Why the driver would refuse to load a kernel, in one line; empty where it would not."""
     metadata = made.metadata
     threads = metadata.num_warps * target.warp_size
@@ -73,11 +73,11 @@ def _constants(source: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path, value in source.constants.items():
         if path and isinstance(path[0], int) and path[0] < len(names):
-            found[names[path[0]] + "".join(f".{p}" for p in path[1:])] = _plain(value)
+            found[names[path[0]] + "".join(f".{p}" for p in path[1:])] = _plain_value(value)
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
     if value is None or isinstance(value, bool | int | str):
         return value

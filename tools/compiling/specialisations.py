@@ -14,7 +14,7 @@ from typing import Any
 from kernelwright.tools.tracing.trace import Kernel, Traced
 
 
-def sharing_binaries(traced: Traced, own: Collection[str]) -> Traced:
+def share_binaries(traced: Traced, own: Collection[str]) -> Traced:
     """The same with every kernel that is not in `own` compiled under no more assumptions than all kernels that differ
     from it in nothing else. own: keys of kernels that stay as they are.
     """
@@ -22,7 +22,9 @@ def sharing_binaries(traced: Traced, own: Collection[str]) -> Traced:
     for key, kernel in traced.kernels.items():
         if key not in own:
             alike.setdefault(_without_assumptions(kernel), []).append(key)
-    shared = {key: _weakest([traced.kernels[k] for k in keys]) for keys in alike.values() for key in keys}
+    shared = {
+        key: _with_common_attributes([traced.kernels[k] for k in keys]) for keys in alike.values() for key in keys
+    }
     kept: Traced = traced.with_(kernels={key: shared.get(key, kernel) for key, kernel in traced.kernels.items()})
     return kept
 
@@ -31,13 +33,13 @@ def _without_assumptions(kernel: Kernel) -> str:
     return json.dumps(kernel.model_dump(exclude={"attributes"}), sort_keys=True, default=str)
 
 
-def _weakest(kernels: list[Kernel]) -> Kernel:
+def _with_common_attributes(kernels: list[Kernel]) -> Kernel:
     """The first, with the attributes that all have."""
-    common = set.intersection(*({_told(one) for one in kernel.attributes} for kernel in kernels))
+    common = set.intersection(*({_attribute_key(one) for one in kernel.attributes} for kernel in kernels))
     first = kernels[0]
-    weakest: Kernel = first.with_(attributes=tuple(one for one in first.attributes if _told(one) in common))
+    weakest: Kernel = first.with_(attributes=tuple(one for one in first.attributes if _attribute_key(one) in common))
     return weakest
 
 
-def _told(attribute: Any) -> str:
+def _attribute_key(attribute: Any) -> str:
     return json.dumps(attribute)

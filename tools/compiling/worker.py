@@ -23,7 +23,7 @@ from kernelwright.tools.compiling.compiled import METADATA, TEXTS, CompileOutcom
 from kernelwright.tools.compiling.errors import CompilerSays, captured_errors, outcome_of
 from kernelwright.tools.compiling.pretended_driver import PretendedDriver
 from kernelwright.tools.compiling.program_order import assembled_in_reverse
-from kernelwright.tools.compiling.resources import describe, too_large
+from kernelwright.tools.compiling.resources import describe, why_too_large
 from kernelwright.tools.compiling.text.closure import Contents
 from kernelwright.tools.compiling.text.constants import fields_of, named_tuple, value
 from kernelwright.tools.compiling.text.kernel_text import Rebuilt
@@ -146,7 +146,7 @@ def _compile(source: Any, options: dict[str, Any], target: Target) -> Any:
 def _made(made: Any, target: Target, seconds: float, texts: Sequence[str]) -> CompileOutcome:
     resources = describe(made, target, seconds)
     kept = {stage: made.asm[stage][:LONGEST_TEXT] for stage in texts if stage in TEXTS and stage in made.asm}
-    if over := too_large(made, resources, target):
+    if over := why_too_large(made, resources, target):
         return CompileOutcome(fault=Fault.RESOURCES, message=over, resources=resources, texts=kept)
     found = {name: getattr(made.metadata, name) for name in METADATA if hasattr(made.metadata, name)}
     other = assembled_in_reverse(made, target.gpu_target())

@@ -107,7 +107,7 @@ def read_driver() -> Driver:
     if not sensors:
         version, sensors = _read_smi()
     if not devices:
-        devices = [{"index": i, **_static(s)} for i, s in enumerate(sensors.values())]
+        devices = [{"index": i, **_fixed_fields(s)} for i, s in enumerate(sensors.values())]
     return Driver(version=version, cuda=cuda, gpus=tuple(_gpu(d, sensors.get(d["uuid"], {})) for d in devices))
 
 
@@ -222,7 +222,7 @@ def _parse_smi(text: str) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def _static(sensors: dict[str, Any]) -> dict[str, Any]:
+def _fixed_fields(sensors: dict[str, Any]) -> dict[str, Any]:
     return {key: sensors.get(key) for key in ("uuid", "name", "memory_bytes", "capability")}
 
 
@@ -232,12 +232,14 @@ def _gpu(device: dict[str, Any], sensors: dict[str, Any]) -> Gpu:
     bus_bits = device.get("bus_bits") or sensors.get("bus_bits")
     measured = memory_mhz * 1e6 * 2 * bus_bits / 8 if memory_mhz and bus_bits else None
     own: dict[str, Any] = {key: device[key] for key in Gpu.model_fields if device.get(key) is not None}
-    capability = device.get("capability") or _pair(device.get("capability_major"), device.get("capability_minor"))
+    capability = device.get("capability") or _capability_pair(
+        device.get("capability_major"), device.get("capability_minor")
+    )
     return Gpu(
         **{key: value for key, value in own.items() if key not in ("capability", "bus_bits")},
         capability=capability,
-        max_sm_mhz=_whole(sensors.get("max_sm_mhz")) or _mhz(device.get("clock_khz")),
-        max_memory_mhz=_whole(memory_mhz),
+        max_sm_mhz=_int_or_none(sensors.get("max_sm_mhz")) or _mhz(device.get("clock_khz")),
+        max_memory_mhz=_int_or_none(memory_mhz),
         bus_bits=bus_bits,
         bytes_per_second=measured or (peak.bytes_per_second if peak else None),
         rates=peak.rates if peak else {},
@@ -248,15 +250,15 @@ def _gpu(device: dict[str, Any], sensors: dict[str, Any]) -> Gpu:
 
 def _clocks(sensors: dict[str, Any]) -> Clocks:
     return Clocks(
-        sm_mhz=_whole(sensors.get("sm_mhz")),
-        memory_mhz=_whole(sensors.get("memory_mhz")),
-        temperature=_whole(sensors.get("temperature")),
+        sm_mhz=_int_or_none(sensors.get("sm_mhz")),
+        memory_mhz=_int_or_none(sensors.get("memory_mhz")),
+        temperature=_int_or_none(sensors.get("temperature")),
         power_watts=sensors.get("power_watts"),
         throttle=throttle_reasons(sensors.get("throttle") or 0),
     )
 
 
-def _pair(major: int | None, minor: int | None) -> tuple[int, int] | None:
+def _capability_pair(major: int | None, minor: int | None) -> tuple[int, int] | None:
     return None if major is None or minor is None else (major, minor)
 
 
@@ -264,7 +266,7 @@ def _mhz(khz: int | None) -> int | None:
     return khz // 1000 if khz else None
 
 
-def _whole(value: float | None) -> int | None:
+def _int_or_none(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 

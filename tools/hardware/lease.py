@@ -42,18 +42,18 @@ def gpu_lease(
     the GPU for longer than `seconds`.
     """
     until = time.monotonic() + seconds
-    with _opened(door_file(gpu)) as door, _opened(lock_file(gpu)) as lock:
-        free = _taken(door, fcntl.LOCK_EX) and _taken(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    with _open_until_end(door_file(gpu)) as door, _open_until_end(lock_file(gpu)) as lock:
+        free = _try_lock(door, fcntl.LOCK_EX) and _try_lock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         if not free:
             waiting("waiting for the GPU: another process is measuring on it")
-            _wait(door, fcntl.LOCK_EX, until, gpu, seconds)
-            _wait(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, until, gpu, seconds)
+            _wait_for_lock(door, fcntl.LOCK_EX, until, gpu, seconds)
+            _wait_for_lock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, until, gpu, seconds)
         fcntl.flock(door, fcntl.LOCK_UN)
         yield
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open_until_end(path: Path) -> Iterator[int]:
     """A descriptor of the file, which is made where it is not there; what it holds is freed at the end."""
     handle = _open(path)
     try:
@@ -72,7 +72,7 @@ def _open(path: Path) -> int:
     return handle
 
 
-def _taken(handle: int, kind: int) -> bool:
+def _try_lock(handle: int, kind: int) -> bool:
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -80,8 +80,8 @@ def _taken(handle: int, kind: int) -> bool:
     return True
 
 
-def _wait(handle: int, kind: int, until: float, gpu: str, seconds: float) -> None:
-    while not _taken(handle, kind):
+def _wait_for_lock(handle: int, kind: int, until: float, gpu: str, seconds: float) -> None:
+    while not _try_lock(handle, kind):
         if time.monotonic() > until:
             raise InfrastructureError(
                 f"another process has measured on this GPU for over {seconds:g} s: wait for it, or see who holds "

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kernelwright.tools.judging.own_work import census_of, first_way
+from kernelwright.tools.judging.own_work import census_of, with_first_configurations
 from kernelwright.tools.references.input_spec import TensorSpec
 from kernelwright.tools.report import CompileResult, Failure, Fault, KernelResources, clean_text
 from kernelwright.tools.tracing.client import TracedCandidate
-from kernelwright.tools.tracing.trace import Choice, Form, Launch, Trace, Traced, every
+from kernelwright.tools.tracing.trace import Choice, Form, Launch, Trace, Traced, all_steps
 
 MOST_OUTPUTS = 64
 """Whose forms a trace tells."""
@@ -27,7 +27,7 @@ def kernels_of(traced: Traced, indices: Iterable[int]) -> list[str]:
     for index in indices:
         trace = traced.traces[index]
         if trace is not None:
-            found.update(dict.fromkeys(s.kernel for s in every(_steps(trace)) if isinstance(s, Launch)))
+            found.update(dict.fromkeys(s.kernel for s in all_steps(_steps(trace)) if isinstance(s, Launch)))
     return list(found)
 
 
@@ -47,15 +47,17 @@ def compile_result(
     failure = candidate.failures[0] if candidate.failures else None
     if trace is None:
         return CompileResult(target=target, failure=failure, tensors="fake", notes=candidate.notes, seconds=seconds)
-    launched = Counter(s.kernel for s in first_way(_steps(trace)) if isinstance(s, Launch))
+    launched = Counter(s.kernel for s in with_first_configurations(_steps(trace)) if isinstance(s, Launch))
     notes = [*candidate.notes]
     failure = first_failure(trace, compiled, notes) or (
-        wrong_form(trace, outputs) if _launches_in_a_call(trace) else Failure(fault=Fault.NO_KERNEL, message=NO_KERNEL)
+        find_wrong_form(trace, outputs)
+        if _launches_in_a_call(trace)
+        else Failure(fault=Fault.NO_KERNEL, message=NO_KERNEL)
     )
-    grids = {s.kernel: s.grid for s in every(_steps(trace)) if isinstance(s, Launch)}
-    tuned = {s.kernel for c in _steps(trace) if isinstance(c, Choice) for s in every([c]) if isinstance(s, Launch)}
+    grids = {s.kernel: s.grid for s in all_steps(_steps(trace)) if isinstance(s, Launch)}
+    tuned = {s.kernel for c in _steps(trace) if isinstance(c, Choice) for s in all_steps([c]) if isinstance(s, Launch)}
     resources = [
-        _described(compiled[key].resources, launched[key], grids[key], key in tuned)
+        _with_launches(compiled[key].resources, launched[key], grids[key], key in tuned)
         for key in grids
         if key in compiled and compiled[key].resources is not None
     ]
@@ -68,16 +70,16 @@ def compile_result(
 
 def _launches_in_a_call(trace: Trace) -> bool:
     """A launch while the module is imported or built does not make the answer."""
-    return any(isinstance(s, Launch) for s in every([*trace.first, *(trace.later or ())]))
+    return any(isinstance(s, Launch) for s in all_steps([*trace.first, *(trace.later or ())]))
 
 
-def _described(
+def _with_launches(
     resources: KernelResources, launches: int, grid: tuple[int, int, int], autotuned: bool
 ) -> KernelResources:
     return resources.with_(launches=launches, grid=grid, autotuned=autotuned)
 
 
-def wrong_form(trace: Trace, wanted: Sequence[TensorSpec]) -> Failure | None:
+def find_wrong_form(trace: Trace, wanted: Sequence[TensorSpec]) -> Failure | None:
     """Number, shape, dtype and device of what forward gives back at the problem's own size, against the reference's.
 
     None where they agree, or are not told.
@@ -87,10 +89,13 @@ def wrong_form(trace: Trace, wanted: Sequence[TensorSpec]) -> Failure | None:
     if len(trace.forms) != len(wanted):
         message = f"forward returns {len(trace.forms)} values, the reference {len(wanted)}"
         return Failure(fault=Fault.OUTPUT, message=message)
-    return next((f for i, (g, w) in enumerate(zip(trace.forms, wanted, strict=True)) if (f := _wrong(i, g, w))), None)
+    return next(
+        (f for i, (g, w) in enumerate(zip(trace.forms, wanted, strict=True)) if (f := _find_wrong_output(i, g, w))),
+        None,
+    )
 
 
-def _wrong(index: int, got: Form, wanted: TensorSpec) -> Failure | None:
+def _find_wrong_output(index: int, got: Form, wanted: TensorSpec) -> Failure | None:
     if wanted.dtype == "none":
         return None
     if got.dtype == "other":
@@ -115,7 +120,7 @@ def first_failure(trace: Trace, compiled: Mapping[str, Any], notes: list[str]) -
         if isinstance(step, Launch) and (failure := _failure_of(step, compiled)):
             return failure
         if isinstance(step, Choice):
-            failures = [_first(alternative, compiled) for alternative in step.alternatives]
+            failures = [_first_launch_failure(alternative, compiled) for alternative in step.alternatives]
             told = [f for f in failures if f is not None]
             notes += [f"autotune left a config out: {f.message[:200]}" for f in told]
             if told and len(told) == len(failures):
@@ -123,7 +128,7 @@ def first_failure(trace: Trace, compiled: Mapping[str, Any], notes: list[str]) -
     return None
 
 
-def _first(steps: Iterable[Any], compiled: Mapping[str, Any]) -> Failure | None:
+def _first_launch_failure(steps: Iterable[Any], compiled: Mapping[str, Any]) -> Failure | None:
     return next((f for s in steps if isinstance(s, Launch) and (f := _failure_of(s, compiled))), None)
 
 

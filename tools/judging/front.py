@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from kernelwright.tools.compiling.compiled import Compiled
 from kernelwright.tools.compiling.compiler import Compiler
-from kernelwright.tools.compiling.specialisations import sharing_binaries
+from kernelwright.tools.compiling.specialisations import share_binaries
 from kernelwright.tools.judging import own_work
 from kernelwright.tools.judging.compile_report import compile_result, kernels_of
 from kernelwright.tools.judging.judge import Judge
@@ -207,7 +207,7 @@ def _own_kernels(traced: Traced) -> list[str]:
 
 def _sharing(candidate: TracedCandidate) -> TracedCandidate:
     """The same with one binary for kernels of other sizes that differ in what divides their arguments."""
-    shared: TracedCandidate = candidate.with_(traced=sharing_binaries(candidate.traced, _own_kernels(candidate.traced)))
+    shared: TracedCandidate = candidate.with_(traced=share_binaries(candidate.traced, _own_kernels(candidate.traced)))
     return shared
 
 

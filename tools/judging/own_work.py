@@ -18,14 +18,14 @@ from typing import Any
 from kernelwright.tools.replaying.replayer import Watched
 from kernelwright.tools.report import Census, Cheat, Failed, Failure, Fault, OwnWork, clean_text
 from kernelwright.tools.tracing.constructor_work import folded_weights, operator_named, product_of_draws
-from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Trace, Traced, every, tensors_in
+from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, Trace, Traced, all_steps, tensors_in
 
 MODES = ("strict", "share", "report")
 COMPUTING_VIEWS = frozenset(
     {"_neg_view", "_conj", "_conj_physical", "resolve_neg", "resolve_conj", "view_as_real_copy"}
 )
 """Views that change values when they are read."""
-MOVING = frozenset(
+MOVING_OPERATORS = frozenset(
     {"flip", "index", "index_select", "roll", "rot90", "tril", "triu", "gather", "take", "slice_scatter"}
 )
 """Operators that count as computing in forward and only move weights here."""
@@ -73,11 +73,11 @@ def census_of(trace: Trace, traced: Traced) -> Census:
     computing: Counter[str] = Counter()
     layout: Counter[str] = Counter()
     reads: Counter[str] = Counter()
-    for step in first_way(steps_of(trace)):
+    for step in with_first_configurations(steps_of(trace)):
         if isinstance(step, Launch):
             launches[clean_text(traced.functions[traced.kernels[step.kernel].function].name, 120)] += 1
     counters = _counters(trace)
-    for step in every(steps_of(trace)):
+    for step in all_steps(steps_of(trace)):
         if isinstance(step, Operator) and not _counts(step, counters):
             {"compute": computing, "layout": layout, "read": reads}[kind_of(step)][clean_text(step.op, 120)] += 1
     return Census(launches=dict(launches), compute_ops=dict(computing), layout_ops=dict(layout), host_reads=dict(reads))
@@ -101,7 +101,7 @@ def _counts(step: Operator, counters: frozenset[int]) -> bool:
     )
 
 
-def first_way(steps: Iterable[Step]) -> Iterable[Step]:
+def with_first_configurations(steps: Iterable[Step]) -> Iterable[Step]:
     """The steps with the first configuration of every autotuned launch in its place."""
     for step in steps:
         if isinstance(step, Choice):
@@ -112,14 +112,14 @@ def first_way(steps: Iterable[Step]) -> Iterable[Step]:
 
 def kind_of(step: Operator) -> str:
     """`compute`, `layout` or `read`, by the operator's name and by the type that it converts to."""
-    from kernelwright.tools.references.operators import READS, moves
+    from kernelwright.tools.references.operators import HOST_READS, moves
 
     namespace, _, rest = step.op.partition(".")
     name = rest.partition(".")[0]
     func = operator_named(step.op)
     if namespace != "aten" or func is None or name in COMPUTING_VIEWS:
         return "compute"
-    if name in READS or (name == "_to_copy" and step.kwargs.get("device") == {"device": "cpu"}):
+    if name in HOST_READS or (name == "_to_copy" and step.kwargs.get("device") == {"device": "cpu"}):
         return "read"
     if name == "_to_copy" and not _floating(step.kwargs.get("dtype")):
         return "compute"
@@ -139,7 +139,7 @@ def first_call_works_ahead(trace: Trace, watched: Watched | None) -> bool:
     """
 
     def work(steps: Iterable[Step]) -> tuple[int, int]:
-        flat = list(first_way(steps))
+        flat = list(with_first_configurations(steps))
         computing = sum(isinstance(s, Operator) and kind_of(s) == "compute" for s in flat)
         return computing, sum(isinstance(s, Launch) for s in flat)
 
@@ -173,7 +173,7 @@ def require_no_work_on_weights(trace: Trace, reloaded: bool | None, bound: Colle
 
 
 def _computes(step: Operator) -> bool:
-    return kind_of(step) == "compute" and step.op.split(".")[1] not in MOVING
+    return kind_of(step) == "compute" and step.op.split(".")[1] not in MOVING_OPERATORS
 
 
 def depends_on_a_launch(trace: Trace) -> bool:
@@ -182,7 +182,7 @@ def depends_on_a_launch(trace: Trace) -> bool:
     """
     places = _Places()
     written: set[int] = set()
-    for step in every(steps_of(trace)):
+    for step in all_steps(steps_of(trace)):
         if isinstance(step, Launch):
             written |= {places.of(n) for n in tensors_in(step.args)}
         elif isinstance(step, Operator):
@@ -205,20 +205,22 @@ class _Places:
         self._parent: dict[int, int] = {}
 
     def of(self, number: int) -> int:
+        """Returns the number that stands for the memory in which a tensor lies."""
         while self._parent.get(number, number) != number:
             number = self._parent[number]
         return number
 
     def join(self, a: int, b: int) -> None:
+        """Notes that two tensors lie in the same memory."""
         self._parent[self.of(a)] = self.of(b)
 
 
 def _shares_memory(op: str) -> bool:
-    from kernelwright.tools.references.operators import FREE
+    from kernelwright.tools.references.operators import FREE_OPERATORS
 
     func = operator_named(op)
     name = op.split(".")[1] if op.count(".") == 2 else op
-    return func is not None and (func.is_view or name in FREE or bool(func._schema.is_mutable))
+    return func is not None and (func.is_view or name in FREE_OPERATORS or bool(func._schema.is_mutable))
 
 
 def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
@@ -236,13 +238,13 @@ def judge(work: OwnWork, rule: Rule, depends: bool) -> OwnWork:
             message = "no output holds anything that the candidate's kernels wrote: they are decoys"
         raise Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.DECOY, message=message))
     if rule.mode == "strict":
-        _strict(census)
+        _require_strict(census)
     if rule.mode == "share" and work.share is not None and work.share < rule.share:
         what = "GPU's time is in" if work.share_of == "gpu_time" else "problem's operations are left to"
         raise Failed(Failure(
             fault=Fault.FALLBACK,
             message=f"{work.share:.0%} of the {what} the candidate's own kernels, {rule.share:.0%} was asked for: "
-            f"torch computes {named(census.compute_ops)}",
+            f"torch computes {list_most_frequent(census.compute_ops)}",
         ))  # fmt: skip
     return work.with_(accepted=True)
 
@@ -285,28 +287,31 @@ def judge_watched(
         )
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     if watched.rearranged and rule.mode == "strict" and only_moves():
-        message = f"the problem only moves values to other places, and torch moves them: {named(watched.rearranged)}"
+        moved = list_most_frequent(watched.rearranged)
+        message = f"the problem only moves values to other places, and torch moves them: {moved}"
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     if watched.truncations and rule.mode == "strict":
-        told = named(watched.truncations)
+        told = list_most_frequent(watched.truncations)
         message = f"torch turns values into whole numbers that hold less, which truncates them: {told}"
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
 
 
-def _strict(census: Census) -> None:
+def _require_strict(census: Census) -> None:
     if census.compute_ops:
         raise Failed(Failure(
             fault=Fault.FALLBACK,
-            message=f"torch computes beside the kernels: {named(census.compute_ops)}; allowed are allocation, "
-            "views and layout copies (or --own-work share:P)",
+            message=f"torch computes beside the kernels: {list_most_frequent(census.compute_ops)}; allowed are "
+            "allocation, views and layout copies (or --own-work share:P)",
         ))  # fmt: skip
     if census.host_reads:
         raise Failed(
-            Failure(fault=Fault.FALLBACK, message=f"the host reads tensor contents: {named(census.host_reads)}")
+            Failure(
+                fault=Fault.FALLBACK, message=f"the host reads tensor contents: {list_most_frequent(census.host_reads)}"
+            )
         )
 
 
-def named(counts: dict[str, int]) -> str:
+def list_most_frequent(counts: dict[str, int]) -> str:
     """The most frequent of them, for people."""
     return ", ".join(
         f"{name.removeprefix('aten.')} x{count}"
@@ -319,8 +324,10 @@ def kernels_launched(trace: Trace, traced: Traced) -> frozenset[str]:
     that were checked.
     """
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
-    return frozenset(_content(traced, traced.kernels[s.kernel].function) for s in every(steps) if isinstance(s, Launch))
+    return frozenset(
+        _function_text(traced, traced.kernels[s.kernel].function) for s in all_steps(steps) if isinstance(s, Launch)
+    )
 
 
-def _content(traced: Traced, key: str) -> str:
+def _function_text(traced: Traced, key: str) -> str:
     return traced.functions[key].text + str(traced.functions[key].line)

@@ -26,7 +26,7 @@ from kernelwright.tools.timing.measurement import Alternatives, Measurement, Ste
 from kernelwright.tools.timing.measuring import InputSet
 from kernelwright.tools.timing.precision import candidate_precision, reference_precision
 from kernelwright.tools.timing.reference_clock import ReferenceClock
-from kernelwright.tools.timing.speed_of_light import light
+from kernelwright.tools.timing.speed_of_light import add_speed_of_light
 from kernelwright.tools.tracing.trace import Choice
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 PROFILE_SECONDS = 120.0
 """For everything that the candidate's process does while it is timed."""
-KEPT_SHARE = 10
+KEPT_INPUTS_DIVISOR = 10
 """Inputs of timed references are kept for the next candidate up to this part of the GPU's memory."""
-SPARING_PARTS = 16
+SPARING_DIVISOR = 16
 """Inputs and expected outputs over this part of the GPU's memory are compared while nothing else takes memory."""
-MOST_KEPT = 24
+MAX_TIMED_REFERENCES = 24
 """References whose timing is kept."""
 
 
 @dataclass
-class Timed:
+class TimedProblem:
     """A reference with the inputs that it and its candidates are timed on."""
 
     clock: ReferenceClock
@@ -80,7 +80,7 @@ class Profiler:
         """sharers: judges, of other processes too, that keep memory on this GPU."""
         self.device, self._gpu, self._sharers = device, gpu, sharers
         self._clock: Clock | None = None
-        self._timed: OrderedDict[tuple[str, int], Timed] = OrderedDict()
+        self._timed: OrderedDict[tuple[str, int], TimedProblem] = OrderedDict()
         self._records: dict[str, dict[bool, list[float]]] = {}
         """Times of record by the hash of the problem, of references too whose inputs were let go of."""
 
@@ -138,18 +138,18 @@ class Profiler:
 
         found = self.clock.measure(
             judge.replayer, timed.clock, timed.sets, choices=choices, places=places, compare=compare,
-            sparing=SPARING_PARTS * timed.nbytes > GpuMemory(self.device).total(),
+            sparing=SPARING_DIVISOR * timed.nbytes > GpuMemory(self.device).total(),
         )  # fmt: skip
         share = sum(step.share for step in found.steps if step.launch)
         if work is not None:
             work = judge_work(work.with_(share=share, share_of="gpu_time"), rule, True)
         tensors = [t for t in (*timed.expected[0].inputs, *prepared.model.parameters()) if hasattr(t, "dtype")]
         result = _result(found, share, set_up_ms, candidate_precision(resources), reference_precision(tensors))
-        result = light(base.problem, result, self._gpu and self._gpu.with_(clocks=found.clocks))
+        result = add_speed_of_light(base.problem, result, self._gpu and self._gpu.with_(clocks=found.clocks))
         self._let_go_of_large(judge, timed)
         return result.with_(seconds=time.monotonic() - begun), work
 
-    def choices(self, judge: Judge, checks: SizeChecks, timed: Timed) -> dict[int, int]:
+    def choices(self, judge: Judge, checks: SizeChecks, timed: TimedProblem) -> dict[int, int]:
         """The fastest alternative of every autotuned launch."""
         steps = checks.trace.first if checks.trace.later is None else checks.trace.later
         if not any(isinstance(step, Choice) for step in steps):
@@ -157,7 +157,7 @@ class Profiler:
         ranked: tuple[Alternatives, ...] = self.clock.choose(judge.replayer, timed.sets[0])
         return {one.number: one.ranked[0] for one in ranked if one.ranked}
 
-    def reference(self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int) -> Timed:
+    def reference(self, judge: Judge, problem: Problem, prepared: PreparedProblem, seed: int) -> TimedProblem:
         """The reference with its inputs, timed before or made now."""
         key = (problem.hash, seed >> 16)
         if key not in self._timed:
@@ -175,7 +175,7 @@ class Profiler:
                 prepared.model, [s.values for s in sets], changed, self.clock.flush_ms, record, buffers=kept,
                 settings=prepared.reference.settings,
             )  # fmt: skip
-            self._timed[key] = Timed(clock, sets, expected, buffers, nbytes * count)
+            self._timed[key] = TimedProblem(clock, sets, expected, buffers, nbytes * count)
         self._timed.move_to_end(key)
         return self._timed[key]
 
@@ -189,8 +189,8 @@ class Profiler:
         _, whole = torch.cuda.mem_get_info(self.device)
         dropped = False
         while self._timed and (
-            len(self._timed) >= MOST_KEPT
-            or sum(t.held() for t in self._timed.values()) + nbytes > whole // (KEPT_SHARE * self._sharers)
+            len(self._timed) >= MAX_TIMED_REFERENCES
+            or sum(t.held() for t in self._timed.values()) + nbytes > whole // (KEPT_INPUTS_DIVISOR * self._sharers)
         ):
             _, old = self._timed.popitem(last=False)
             if not dropped:
@@ -198,13 +198,13 @@ class Profiler:
             dropped = True
             old.release()
 
-    def _let_go_of_large(self, judge: Judge, timed: Timed) -> None:
+    def _let_go_of_large(self, judge: Judge, timed: TimedProblem) -> None:
         """Where others keep memory on this GPU too, the reference that was timed last is not kept for the next
         candidate if it takes half of what all may take.
         """
         import torch
 
-        most = torch.cuda.mem_get_info(self.device)[1] // (2 * KEPT_SHARE * self._sharers)
+        most = torch.cuda.mem_get_info(self.device)[1] // (2 * KEPT_INPUTS_DIVISOR * self._sharers)
         if self._sharers > 1 and timed.nbytes > most:
             judge.reopen_later()
             self._timed.popitem()  # the one that was used last

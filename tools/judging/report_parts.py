@@ -11,7 +11,7 @@ from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import CompileResult, Failure, Fault, Report, Rung
 
 
-def unjudged(error: Exception) -> Failure:
+def failure_of_judge(error: Exception) -> Failure:
     """What is told of a candidate on which the judge itself raised: the kind of the exception and the place, none
     of its text, which may hold anything.
     """
@@ -43,7 +43,7 @@ def compile_warnings(compiles: tuple[CompileResult, ...]) -> tuple[str, ...]:
     return tuple(f"{c.target}: {c.failure.message}" for c in compiles[1:] if c.failure)
 
 
-def degenerate(problem: Problem) -> tuple[str, ...]:
+def degenerate_answers(problem: Problem) -> tuple[str, ...]:
     """Names the trivial answers that this problem cannot tell from right ones."""
     from kernelwright.tools.manifests.manifest import load
 

@@ -12,9 +12,9 @@ from typing import Any
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.bits import Remembered, same_bits
 from kernelwright.tools.comparing.by_draw import measure_by_draw
-from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, form, right
+from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, form, is_right
 from kernelwright.tools.comparing.comparison import describe as described
-from kernelwright.tools.comparing.forms_of_outputs import difference, overlaps, shared_memory
+from kernelwright.tools.comparing.forms_of_outputs import describe_difference, overlaps, shared_memory
 from kernelwright.tools.comparing.on_the_host import asked_with_room, with_room
 from kernelwright.tools.comparing.perturbed_outputs import may_move, outputs_of_perturbed_inputs
 from kernelwright.tools.judging.state import (
@@ -249,7 +249,7 @@ class SizeChecks:
         """Count, type, shape, dtype, device, layout, aliasing. Raises Failed."""
         wanted = self.returned(expected)
         for outputs in (self.trace.first_outputs, self.trace.later_outputs if self.trace.later is not None else None):
-            if outputs is not None and (told := difference(outputs, self.prepared.reference.paths, wanted)):
+            if outputs is not None and (told := describe_difference(outputs, self.prepared.reference.paths, wanted)):
                 raise Failed(Failure(fault=Fault.OUTPUT, message=clean_text(told, 200)))
         if failure := form(reply.outputs, [described(o) for o in wanted]):
             raise Failed(failure)
@@ -348,7 +348,7 @@ class SizeChecks:
 
     def _right(self, got: list[Any], expected: Expected) -> bool:
         pairs = zip(got, expected.eager, expected.exact or [None] * len(got), strict=True)
-        return all(g is None or right(g, e, x) for g, e, x in pairs)
+        return all(g is None or is_right(g, e, x) for g, e, x in pairs)
 
     def again(self, expected: Expected, outputs: list[Any], shuffle: int, watch: bool = False) -> bool:
         """The same inputs, other poison, programs in another order: both must be right.

@@ -40,7 +40,7 @@ class CompiledTexts:
             if (known := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
                 return known
-        made = _compiled(front, problem, source, target, asked)
+        made = _compile_text(front, problem, source, target, asked)
         with self._lock:
             if not made.failure:
                 self._kept[key] = made
@@ -49,7 +49,7 @@ class CompiledTexts:
         return made
 
 
-def _compiled(front: Front, problem: Problem, source: str, target: str, asked: Options) -> CompiledText:
+def _compile_text(front: Front, problem: Problem, source: str, target: str, asked: Options) -> CompiledText:
     """Configurations of an autotune list that do not compile are left out, as Triton leaves them out."""
     candidate = front.traced_at_own_size(problem, source, target, asked)
     binaries = front.compiled_at_own_size(candidate, target, source, asked)

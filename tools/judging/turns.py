@@ -21,7 +21,7 @@ SHARED_PARTS = 64
 """Inputs and weights of up to this part of a GPU's memory are judged beside other processes."""
 
 
-class _Waited(threading.local):
+class _WaitedSeconds(threading.local):
     seconds = 0.0
 
 
@@ -32,7 +32,7 @@ class Turns:
         """lane: entered for the time that a verdict works there. gpu: the one that this evaluator judges on."""
         self._lane, self._gpu = lane, gpu
         self._gpu_lock = threading.Lock()
-        self._waited = _Waited()
+        self._waited = _WaitedSeconds()
 
     @property
     def waited(self) -> float:

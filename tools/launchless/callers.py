@@ -4,7 +4,7 @@ its module.
 
 from __future__ import annotations
 
-from kernelwright.tools.launchless.candidate_signatures import Assumed
+from kernelwright.tools.launchless.candidate_signatures import AssumedSignature
 from kernelwright.tools.launchless.module_functions import Module, parameters
 
 BLOCKS = {(): "0", (128,): "tl.arange(0, 128)", (32, 32): "tl.arange(0, 32)[:, None] * 32 + tl.arange(0, 32)[None, :]"}
@@ -27,7 +27,7 @@ def caller(function: str, number: int) -> str:
     return f"assumed_call_{number}_of_{function}"
 
 
-def with_caller(module: Module, function: str, number: int, way: Assumed) -> str:
+def with_caller(module: Module, function: str, number: int, way: AssumedSignature) -> str:
     """The text that is put after the module's."""
     name = caller(function, number)
     names = parameters(module.functions[function])

@@ -51,7 +51,7 @@ STYLES = (
 )
 
 
-class Assumed(Value):
+class AssumedSignature(Value):
     """One way to call a kernel. JSON all through."""
 
     types: dict[str, str] = {}
@@ -71,18 +71,18 @@ class Assumed(Value):
         return f"{kernel}({', '.join(told)})"
 
 
-def assume(module: Module, kernel: str) -> tuple[Assumed, ...]:
+def assume_signatures(module: Module, kernel: str) -> tuple[AssumedSignature, ...]:
     """Different ways to call it; none where a parameter is of a kind that a text does not tell (a descriptor, a
     function).
     """
     function, node = ModuleFunction(module, kernel), module.functions[kernel]
     if function.described or function.parameters.keys() & _called_names(node):
         return ()
-    made = [_assumed(node, function, style) for style in (CALLS if gives_back(node) else STYLES)]
+    made = [_assume_signature(node, function, style) for style in (CALLS if gives_back(node) else STYLES)]
     return tuple(a for i, a in enumerate(made) if a not in made[:i])
 
 
-def _assumed(node: ast.FunctionDef, function: ModuleFunction, style: Style) -> Assumed:
+def _assume_signature(node: ast.FunctionDef, function: ModuleFunction, style: Style) -> AssumedSignature:
     defaults = _defaults(node)
     uses = _Uses(node)
     types: dict[str, str] = {}
@@ -97,7 +97,9 @@ def _assumed(node: ast.FunctionDef, function: ModuleFunction, style: Style) -> A
             types[name] = _type(name, function, defaults, style)
     loaded = [n for n in types if n not in function.pointers and not _SCALAR.search(n)] if gives_back(node) else []
     types |= {n: "*" + ("i32" if n in function.integers else style.element) for n in loaded}
-    return Assumed(types=types, constants=constants, tuned=not style.small, block=style.block, loaded=tuple(loaded))
+    return AssumedSignature(
+        types=types, constants=constants, tuned=not style.small, block=style.block, loaded=tuple(loaded)
+    )
 
 
 def _type(name: str, function: ModuleFunction, defaults: dict[str, Any], style: Style) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from kernelwright.tools.compiling.compiler import FP_FUSION
 from kernelwright.tools.hardware.targets import parse_target
 from kernelwright.tools.launchless.callers import caller, with_caller
-from kernelwright.tools.launchless.candidate_signatures import Assumed, assume
+from kernelwright.tools.launchless.candidate_signatures import AssumedSignature, assume_signatures
 from kernelwright.tools.launchless.module_functions import Module, gives_back, read_module
 from kernelwright.tools.launchless.undefined_names import undefined
 from kernelwright.tools.report import Value, clean_text
@@ -23,7 +23,7 @@ ANY_SIGNATURE = "any signature"
 MOST_MESSAGES = 5_000
 
 
-class Bare(Value):
+class LaunchlessCompilation(Value):
     """What is known of one text."""
 
     compiled: dict[str, bool] = {}
@@ -37,7 +37,9 @@ class Bare(Value):
     """Why a target is absent: the likeliest signature's error. Data."""
 
 
-def compile_bare(zygote: Zygote, source: str, targets: Sequence[str], *, seconds: float = 60.0) -> Bare:
+def compile_bare(
+    zygote: Zygote, source: str, targets: Sequence[str], *, seconds: float = 60.0
+) -> LaunchlessCompilation:
     """`seconds` bounds all of it.
 
     Raises ValueError for an unknown target; InfrastructureError where no process could be started.
@@ -45,42 +47,50 @@ def compile_bare(zygote: Zygote, source: str, targets: Sequence[str], *, seconds
     names = list(dict.fromkeys(parse_target(t).name for t in targets))
     try:
         module = read_module(source)
-        ways = {kernel: assume(module, kernel) for kernel in module.entries()}
+        ways = {kernel: assume_signatures(module, kernel) for kernel in module.entries()}
     except SyntaxError as error:
-        return _hopeless(names, f"{type(error).__name__}: {clean_text(error.msg, 120)}")
+        return _compiles_nowhere(names, f"{type(error).__name__}: {clean_text(error.msg, 120)}")
     except (ValueError, RecursionError, MemoryError) as error:
-        return Bare(errors=(type(error).__name__,))
+        return LaunchlessCompilation(errors=(type(error).__name__,))
     if not ways or not all(ways.values()):
-        return _judged(module, names, ways, {}, ("no kernel whose signature its text tells",))
-    found, errors = _asked(zygote, module, names, ways, seconds)
-    return _judged(module, names, ways, found, errors)
+        return _conclude(module, names, ways, {}, ("no kernel whose signature its text tells",))
+    found, errors = _compile_in_process(zygote, module, names, ways, seconds)
+    return _conclude(module, names, ways, found, errors)
 
 
-def _hopeless(names: list[str], why: str) -> Bare:
-    return Bare(compiled=dict.fromkeys(names, False), assumed=f"{ANY_SIGNATURE}: {why}")
+def _compiles_nowhere(names: list[str], why: str) -> LaunchlessCompilation:
+    return LaunchlessCompilation(compiled=dict.fromkeys(names, False), assumed=f"{ANY_SIGNATURE}: {why}")
 
 
-Ways = dict[str, tuple[Assumed, ...]]
+SignaturesByKernel = dict[str, tuple[AssumedSignature, ...]]
 """Kernel -> how it may be called, the likeliest first."""
-Found = dict[tuple[str, str], int | None]
+FirstSignatureThatCompiles = dict[tuple[str, str], int | None]
 """(target, kernel) -> the way that compiled; None where none did."""
 
 
-def _judged(module: Module, names: list[str], ways: Ways, found: Found, errors: tuple[str, ...]) -> Bare:
+def _conclude(
+    module: Module,
+    names: list[str],
+    ways: SignaturesByKernel,
+    found: FirstSignatureThatCompiles,
+    errors: tuple[str, ...],
+) -> LaunchlessCompilation:
     compiled = {t for t in names if ways and all(found.get((t, kernel)) is not None for kernel in ways)}
     if not compiled and (lost := next((n for kernel in ways if (n := undefined(module, kernel))), "")):
-        return _hopeless(names, f"{clean_text(lost, 120)} is not defined")
+        return _compiles_nowhere(names, f"{clean_text(lost, 120)} is not defined")
     said = {
         ways[kernel][index].said(kernel)
         for (target, kernel), index in sorted(found.items())
         if target in compiled and index is not None
     }
-    return Bare(compiled=dict.fromkeys(sorted(compiled), True), assumed="; ".join(sorted(said)), errors=errors)
+    return LaunchlessCompilation(
+        compiled=dict.fromkeys(sorted(compiled), True), assumed="; ".join(sorted(said)), errors=errors
+    )
 
 
-def _asked(
-    zygote: Zygote, module: Module, names: list[str], ways: Ways, seconds: float
-) -> tuple[Found, tuple[str, ...]]:
+def _compile_in_process(
+    zygote: Zygote, module: Module, names: list[str], ways: SignaturesByKernel, seconds: float
+) -> tuple[FirstSignatureThatCompiles, tuple[str, ...]]:
     """What the process says until it is done, dead or late."""
     text, kernels = module.text, {}
     for kernel, all_ in ways.items():
@@ -89,7 +99,7 @@ def _asked(
             text += "".join(with_caller(module, kernel, i, way) for i, way in enumerate(all_))
             kernels[kernel] = [told | {"kernel": caller(kernel, i)} for i, told in enumerate(kernels[kernel])]
     payload = {"source": text, "targets": names, "fp_fusion": FP_FUSION, "kernels": kernels}
-    found: Found = {}
+    found: FirstSignatureThatCompiles = {}
     errors: list[str] = []
     end = time.monotonic() + seconds
     with zygote.start(SERVICE_ENTRY, payload) as process:
@@ -99,7 +109,7 @@ def _asked(
                 if "done" in message:
                     break
                 if "result" in message:
-                    _take(message["result"], names, ways, found, errors)
+                    _record_result(message["result"], names, ways, found, errors)
         except (ProcessTimedOut, ProcessDied) as error:
             errors.append(clean_text(error, 200))
         except (BadMessage, KeyError, TypeError, ValueError):
@@ -107,7 +117,9 @@ def _asked(
     return found, tuple(errors)
 
 
-def _take(told: Any, names: list[str], ways: Ways, found: Found, errors: list[str]) -> None:
+def _record_result(
+    told: Any, names: list[str], ways: SignaturesByKernel, found: FirstSignatureThatCompiles, errors: list[str]
+) -> None:
     """Raises KeyError, TypeError or ValueError for what was not asked."""
     key = (str(told["target"]), str(told["kernel"]))
     index = told["assumed"]

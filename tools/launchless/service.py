@@ -34,11 +34,11 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     for name in payload["targets"]:
         target = parse_target(name)
         channel.send({"progress": f"importing the module for {name}"})
-        module = _loaded(target, path)
+        module = _import_candidate(target, path)
         for kernel, ways in payload["kernels"].items():
             channel.send({"progress": f"compiling {kernel} for {name}"})
             order = sorted(range(len(ways)), key=lambda i: i != liked.get(kernel))
-            found, error = _first(module, ways, order, target)
+            found, error = _first_that_compiles(module, ways, order, target)
             if found is not None:
                 liked[kernel] = found
             channel.send(
@@ -47,7 +47,7 @@ def serve(channel: Channel, payload: dict[str, Any]) -> None:
     channel.send({"done": True})
 
 
-def _loaded(target: Target, path: Path) -> Any:
+def _import_candidate(target: Target, path: Path) -> Any:
     """The module, or why it cannot be imported."""
     from triton.runtime import driver
 
@@ -60,7 +60,9 @@ def _loaded(target: Target, path: Path) -> Any:
         return error
 
 
-def _first(module: Any, ways: list[dict[str, Any]], order: list[int], target: Target) -> tuple[int | None, str]:
+def _first_that_compiles(
+    module: Any, ways: list[dict[str, Any]], order: list[int], target: Target
+) -> tuple[int | None, str]:
     """The first way that compiles, or none and the first one's error."""
     if isinstance(module, BaseException):
         return None, f"not imported: {type(module).__name__}: {module}"
@@ -81,7 +83,7 @@ def _compile(kernel: Any, way: dict[str, Any], target: Target) -> None:
     from triton.compiler import ASTSource
 
     function, config = _unwrapped(kernel)
-    given = _tuned(config) if way["tuned"] else {}
+    given = _constants_of_config(config) if way["tuned"] else {}
     constants = {n: _value(v) for n, v in way["constants"].items()} | given
     names = list(function.arg_names)
     signature = {n: "constexpr" if n in constants else way["types"][n] for n in names}
@@ -108,7 +110,7 @@ def _is_jit(kernel: Any) -> bool:
     return isinstance(kernel, JITFunction)
 
 
-def _tuned(config: Any) -> dict[str, Any]:
+def _constants_of_config(config: Any) -> dict[str, Any]:
     return dict(getattr(config, "kwargs", {}))
 
 

@@ -26,13 +26,13 @@ def undefined(module: Module, kernel: str) -> str:
     while todo:
         function = module.functions[todo.pop()]
         known = everywhere | bound_names(function)
-        for node in _sure(function.body):
+        for node in _nodes_of_every_call(function.body):
             if isinstance(node, ast.Name) and node.id not in known:
                 return node.id
             if (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.value, ast.Name)
-                and _lacks(aliases.get(node.value.id), node.attr)
+                and _triton_lacks(aliases.get(node.value.id), node.attr)
             ):
                 return f"{node.value.id}.{node.attr}"
             if isinstance(node, ast.Name) and node.id in module.functions and node.id not in seen:
@@ -57,19 +57,19 @@ def _top_names(tree: ast.Module) -> set[str]:
     return found
 
 
-def _sure(body: list[ast.stmt]) -> Iterator[ast.AST]:
+def _nodes_of_every_call(body: list[ast.stmt]) -> Iterator[ast.AST]:
     """Nodes that every call of the function compiles, up to the first condition that may return."""
     for statement in body:
-        yield from _inside(statement)
+        yield from _unconditional_nodes(statement)
         if any(isinstance(n, ast.Return) for n in ast.walk(statement)):
             return
 
 
-def _inside(node: ast.AST) -> Iterator[ast.AST]:
+def _unconditional_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Itself and what is inside, without the branches of conditions and the annotations."""
     yield node
     if isinstance(node, ast.If | ast.IfExp | ast.While):
-        yield from _inside(node.test)
+        yield from _unconditional_nodes(node.test)
         return
     parts: list[ast.AST] = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.BoolOp):
@@ -79,10 +79,10 @@ def _inside(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.For) and "static_range" in ast.unparse(node.iter):
         parts = [node.iter]  # it may be unrolled no times
     for part in parts:
-        yield from _inside(part)
+        yield from _unconditional_nodes(part)
 
 
-def _lacks(owner: str | None, name: str) -> bool:
+def _triton_lacks(owner: str | None, name: str) -> bool:
     """Whether this Triton has no such name. Only triton itself is imported."""
     import importlib
 

@@ -21,7 +21,7 @@ STRUCTURE_COST = {"cpu": (1 << 25, 1 << 29), "cuda": (1 << 31, 1 << 37)}
 """Bytes and operations of one call over which inputs and weights are not perturbed one by one."""
 
 
-def measured(problem: Problem, device: str = "cpu", sizes: dict[str, int] | None = None) -> Manifest:
+def measure_manifest(problem: Problem, device: str = "cpu", sizes: dict[str, int] | None = None) -> Manifest:
     """The manifest of one problem, measured in this process.
 
     sizes: module-level integers to run with instead of the problem's own; bytes and operations are always those of its
@@ -38,7 +38,7 @@ def measured(problem: Problem, device: str = "cpu", sizes: dict[str, int] | None
         )
         known = known.with_(**_eager_error(first), random=_is_random(first), work=_work(problem, reference))
         first.exact = None
-        passing, tried = _passing(reference, model, first)
+        passing, tried = _measure_passing(reference, model, first)
     return known.with_(passing=passing, tried=tried, seconds=round(time.monotonic() - start, 2))
 
 
@@ -103,7 +103,7 @@ def _structure(reference: Reference) -> Structure | None:
         return None
 
 
-def _passing(reference: Reference, model: Any, first: Trial) -> tuple[dict[str, Passing], int]:
+def _measure_passing(reference: Reference, model: Any, first: Trial) -> tuple[dict[str, Passing], int]:
     """Which wrong answers pass where, and how many were tried."""
     every = dict(answers(first, lambda: reference.model(MEASURING_SEED + 99)))
     trial = make_trial(reference, model, MEASURING_SEED + 2)
@@ -119,7 +119,7 @@ def _passing(reference: Reference, model: Any, first: Trial) -> tuple[dict[str, 
             found[name] = where
     del trial
     standing = {name: every[name] for name, where in found.items() if where.own}
-    for name in _survivors(standing, _other_trials(reference, first)):
+    for name in _answers_still_passing(standing, _other_trials(reference, first)):
         found[name] = found[name].with_(ours=True)
     return found, len(every)
 
@@ -135,7 +135,7 @@ def _other_trials(reference: Reference, first: Trial) -> Iterator[Callable[[], T
         yield lambda draw=draw, number=number: make_trial(reference, moved, MEASURING_SEED + 4 + number, draw)  # type: ignore[misc]
 
 
-def _survivors(standing: dict[str, Answer], trials: Iterator[Callable[[], Trial]]) -> list[str]:
+def _answers_still_passing(standing: dict[str, Answer], trials: Iterator[Callable[[], Trial]]) -> list[str]:
     for make in trials:
         if not standing:
             break

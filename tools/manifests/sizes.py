@@ -9,11 +9,11 @@ import ast
 from kernelwright.tools.problem import Problem, ProblemError, module_integers, parse
 from kernelwright.tools.timing.roofline import Work, count
 
-WISHED_COST = (48 << 20, 1 << 30)
+WISHED_COST_OF_BATCH = (48 << 20, 1 << 30)
 """Bytes and operations of one call to which the batch is made smaller."""
-MOST_COST = (256 << 20, 12 << 30)
+MAX_COST = (256 << 20, 12 << 30)
 """To which the widths are made smaller too."""
-PATIENT_COST = (5 << 30, 256 << 30)
+MAX_COST_WHEN_PATIENT = (5 << 30, 256 << 30)
 """What is measured all the same where somebody waits: minutes a problem."""
 SMALLEST_BATCH = 2
 SMALLEST_WIDTH = 64
@@ -29,7 +29,7 @@ def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
     sizes: dict[str, int] = {}
     integers = module_integers(problem.source)
     for name in _order(problem, integers):
-        floor, limit = (SMALLEST_BATCH, WISHED_COST) if "batch" in name else (SMALLEST_WIDTH, MOST_COST)
+        floor, limit = (SMALLEST_BATCH, WISHED_COST_OF_BATCH) if "batch" in name else (SMALLEST_WIDTH, MAX_COST)
         while (work := _work(problem.with_sizes(sizes))) is not None and not _fits(work, limit):
             value = sizes.get(name, integers[name])
             smaller = _work(problem.with_sizes({**sizes, name: max(floor, value // 2)}))
@@ -37,7 +37,7 @@ def fitting_sizes(problem: Problem, patient: bool = False) -> dict[str, int]:
                 break
             sizes[name] = max(floor, value // 2)
     work = _work(problem.with_sizes(sizes))
-    if work is not None and not _fits(work, PATIENT_COST if patient else MOST_COST):
+    if work is not None and not _fits(work, MAX_COST_WHEN_PATIENT if patient else MAX_COST):
         raise ProblemError(
             f"too large for a CPU at any size ({(work.operations or 0) / 1e9:.0f} G operations, "
             f"{(work.bytes or 0) / 1e6:.0f} MB)"

@@ -66,6 +66,7 @@ class _Worker:
         self._process: WorkerProcess | None = None
 
     def ask(self, problem: Problem, device: str, sizes: str, seconds: float) -> Manifest:
+        """Measures one problem's manifest, which has a `failure` where the process died or was late."""
         process = self._process = self._started()
         start = time.monotonic()
         job = {"name": problem.name, "source": problem.source, "device": device, "sizes": sizes}
@@ -94,6 +95,7 @@ class _Worker:
         return process
 
     def close(self) -> None:
+        """Ends the process, where there is one."""
         if self._process is not None:
             self._process.close()
             self._process = None
@@ -140,32 +142,32 @@ def manifest_suite(
     return compute_suite(suite_problems(suite, path, levels), device, progress, sizes=sizes, out=out, seconds=seconds)
 
 
-TRIVIAL = ("zeros", "constant", "row_0", "other_input")
+TRIVIAL_ANSWERS = ("zeros", "constant", "row_0", "other_input")
 """Answers that compute nothing, as `Manifest.passing` names them."""
 
 
 def summary(manifests: list[Manifest]) -> list[str]:
     """The figures of a suite's manifests, a line each."""
     kb = [m for m in manifests if m.degenerate_kb]
+    half = [m for m in manifests if any(m.passing[n].kb_half for n in TRIVIAL_ANSWERS if n in m.passing)]
+    ignored = [m for m in manifests if "ignored_weights" in m.passing and m.passing["ignored_weights"].kb_fp32]
     lines = [
         f"{len(manifests)} problems, {sum(bool(m.failure) for m in manifests)} not measured",
-        f"degenerate at 1e-4: {_listed(kb)}",
-        f"zeros pass at 1e-4: {_listed([m for m in kb if 'zeros' in m.degenerate_kb])}",
-        "degenerate at 1e-2: "
-        f"{_listed([m for m in manifests if any(m.passing[n].kb_half for n in TRIVIAL if n in m.passing)])}",
+        f"degenerate at 1e-4: {_count_and_names(kb)}",
+        f"zeros pass at 1e-4: {_count_and_names([m for m in kb if 'zeros' in m.degenerate_kb])}",
+        f"degenerate at 1e-2: {_count_and_names(half)}",
         "an input passes as the output: "
-        f"{_listed([m for m in manifests if any(n.startswith('input_') for n in m.dead)])}",
+        f"{_count_and_names([m for m in manifests if any(n.startswith('input_') for n in m.dead)])}",
         f"ops that do nothing: {sum(n.startswith('without_') for m in manifests for n in m.dead)} in "
-        f"{_listed([m for m in manifests if any(n.startswith('without_') for n in m.dead)])}",
-        "weights may be ignored: "
-        f"{_listed([m for m in manifests if 'ignored_weights' in m.passing and m.passing['ignored_weights'].kb_fp32])}",
-        f"no draw of ours tells: {_listed([m for m in manifests if m.degenerate])}",
-        f"random: {_listed([m for m in manifests if m.random])}",
+        f"{_count_and_names([m for m in manifests if any(n.startswith('without_') for n in m.dead)])}",
+        f"weights may be ignored: {_count_and_names(ignored)}",
+        f"no draw of ours tells: {_count_and_names([m for m in manifests if m.degenerate])}",
+        f"random: {_count_and_names([m for m in manifests if m.random])}",
     ]
     return lines + [f"{m.problem}: {m.failure}" for m in manifests if m.failure]
 
 
-def _listed(manifests: list[Manifest]) -> str:
+def _count_and_names(manifests: list[Manifest]) -> str:
     return (
         f"{len(manifests)} ({' '.join(m.problem.removeprefix('kernelbench:') for m in manifests)})"
         if manifests

@@ -33,21 +33,21 @@ def main() -> None:
             return
         if job["device"] == "cpu":
             torch.set_num_threads(1)
-        connection.send_bytes(_measured(job).model_dump_json().encode())
+        connection.send_bytes(_measure_job(job).model_dump_json().encode())
         if job["device"] != "cpu":
             torch.cuda.empty_cache()
 
 
-def _measured(job: dict[str, Any]) -> Manifest:
+def _measure_job(job: dict[str, Any]) -> Manifest:
     import torch
 
-    from kernelwright.tools.manifests.measuring import measured
+    from kernelwright.tools.manifests.measuring import measure_manifest
     from kernelwright.tools.manifests.sizes import fitting_sizes
 
     problem = Problem(name=job["name"], source=job["source"])
     try:
         sizes = {} if job["sizes"] == "full" else fitting_sizes(problem, patient=job["sizes"] == "patient")
-        return measured(problem, job["device"], sizes)
+        return measure_manifest(problem, job["device"], sizes)
     except (ProblemError, RuntimeError, ValueError, TypeError, MemoryError, torch.cuda.OutOfMemoryError) as error:
         why = clean_text(f"{type(error).__name__}: {error}", 200).splitlines()[0]
         return Manifest(problem=problem.name, hash=problem.hash, device=job["device"], failure=why)

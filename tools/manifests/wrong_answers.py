@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
-from kernelwright.tools.comparing.comparison import close, right
+from kernelwright.tools.comparing.comparison import is_all_close, is_right
 from kernelwright.tools.comparing.tolerance import shake
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.input_distributions import Draw, apply
@@ -99,30 +99,30 @@ class Trial:
     def passes(self, outputs: list[Any] | None, tolerance: float) -> bool:
         """KernelBench's rule at `tolerance`."""
         pairs = _pairs(outputs, self.eager)
-        return pairs is not None and all(close(a, e, tolerance) for a, e in pairs)
+        return pairs is not None and all(is_all_close(a, e, tolerance) for a, e in pairs)
 
     def passes_ours(self, outputs: list[Any] | None) -> bool:
         """Whether the judge's comparison takes these outputs. None, or outputs of other shapes, fail."""
         if (pairs := _pairs(outputs, self.eager)) is None:
             return False
         exact = self.exact or [None] * len(pairs)
-        if all(right(a, e, x, depth=self.depth) for (a, e), x in zip(pairs, exact, strict=True)):
+        if all(is_right(a, e, x, depth=self.depth) for (a, e), x in zip(pairs, exact, strict=True)):
             return True
         if self.draw == Draw.OWN:
             return False
         shaken = self.shaken()
-        return all(right(a, e, x, s, self.depth) for (a, e), x, s in zip(pairs, exact, shaken, strict=True))
+        return all(is_right(a, e, x, s, self.depth) for (a, e), x, s in zip(pairs, exact, shaken, strict=True))
 
 
 def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OWN) -> Trial:
     """Raises ProblemError where the reference fails. Where float64 fails or does not fit, eager stands alone."""
     import torch
 
-    inputs = _drawn(reference, seed, draw)
+    inputs = _draw_inputs(reference, seed, draw)
     before = _versions(inputs)
     eager = reference.run(model, inputs, seed)
     if writes := _versions(inputs) != before:
-        inputs = _drawn(reference, seed, draw)
+        inputs = _draw_inputs(reference, seed, draw)
     try:
         exact = reference.run(double(model), doubled(inputs), seed)
     except (*RUN_ERRORS, torch.cuda.OutOfMemoryError):
@@ -132,7 +132,7 @@ def make_trial(reference: Reference, model: Any, seed: int, draw: Draw = Draw.OW
     return Trial(reference, model, inputs, eager, exact, seed, str(draw), depth, writes)
 
 
-def _drawn(reference: Reference, seed: int, draw: Draw) -> list[Any]:
+def _draw_inputs(reference: Reference, seed: int, draw: Draw) -> list[Any]:
     inputs = reference.inputs(seed)
     apply(draw, inputs)
     return inputs
@@ -165,19 +165,19 @@ def answers(first: Trial, fresh: Callable[[], Any]) -> Iterator[tuple[str, Answe
 
     yield "zeros", lambda t: [torch.zeros((), dtype=o.dtype, device=o.device).expand(o.shape) for o in t.eager]
     middles, means = ([_constant(o, how) for o in first.eager] for how in ("middle", "mean"))
-    yield "constant", lambda t: _filled(t, middles)
-    yield "mean", lambda t: _filled(t, means)
+    yield "constant", lambda t: _expand_to_outputs(t, middles)
+    yield "mean", lambda t: _expand_to_outputs(t, means)
     yield (
         "row_0",
         lambda t: [o[:1].expand_as(o) for o in t.eager] if all(o.dim() and o.shape[0] > 1 for o in t.eager) else None,
     )
     for number in range(len(first.inputs)):
-        yield f"input_{number}", _identity(number)
+        yield f"input_{number}", _input_as_output(number)
     yield "other_input", _other_input
     if any(p.numel() for p in first.model.parameters()):
         yield "ignored_weights", lambda t: t.again(model=fresh())
-    for name, place in droppable(first).items():
-        yield f"without_{name}", _dropped(place)
+    for name, place in find_droppable_calls(first).items():
+        yield f"without_{name}", _without_call(place)
 
 
 def _constant(output: Any, how: str) -> Any:
@@ -189,23 +189,23 @@ def _constant(output: Any, how: str) -> Any:
     return ((output.amin().double() + output.amax().double()) / 2).to(output.dtype)
 
 
-def _filled(trial: Trial, values: list[Any]) -> list[Any]:
+def _expand_to_outputs(trial: Trial, values: list[Any]) -> list[Any]:
     return [v.expand(o.shape) for v, o in zip(values, trial.eager, strict=True)]
 
 
-def _identity(number: int) -> Answer:
+def _input_as_output(number: int) -> Answer:
     return lambda t: [t.inputs[number]] * len(t.eager)
 
 
 def _other_input(trial: Trial) -> list[Any]:
     """The output of other inputs, drawn alike, with the right weights."""
-    return trial.again(inputs=_drawn(trial.reference, trial.rng + 1, Draw(trial.draw)))
+    return trial.again(inputs=_draw_inputs(trial.reference, trial.rng + 1, Draw(trial.draw)))
 
 
-def _dropped(place: int) -> Answer:
+def _without_call(place: int) -> Answer:
     def answer(trial: Trial) -> list[Any] | None:
         try:
-            with _watching(place, {}):
+            with _watch_calls(place, {}):
                 return trial.again()
         except RUN_ERRORS:
             return None
@@ -213,19 +213,19 @@ def _dropped(place: int) -> Answer:
     return answer
 
 
-def droppable(trial: Trial) -> dict[str, int]:
+def find_droppable_calls(trial: Trial) -> dict[str, int]:
     """Calls of the forward pass that return a tensor of their first tensor's shape and dtype: `relu_3` to its place
     among all calls. At most 64, spread.
     """
     found: dict[str, int] = {}
     state = {id(b) for b in trial.model.buffers()}
-    with _watching(None, found, state):
+    with _watch_calls(None, found, state):
         trial.again()
     step = -(-len(found) // MOST_DROPPED) if found else 1
     return dict(list(found.items())[::step])
 
 
-def _watching(target: int | None, found: dict[str, int], state: Set[int] = frozenset()) -> Any:
+def _watch_calls(target: int | None, found: dict[str, int], state: Set[int] = frozenset()) -> Any:
     """A mode in which the call at `target` returns its first tensor; `found` gathers those that could, but for
     those that count in a buffer of the model.
     """

@@ -44,7 +44,7 @@ def drawing_as_single() -> Any:
             given = [a for a in [*args, *named.values()] if isinstance(a, torch.Tensor)]
             name = getattr(func, "__name__", "")
             if name in ("dropout", "dropout1d", "dropout2d", "dropout3d") and given and given[0].dtype == torch.float64:
-                return given[0] * _mask(func, given[0], args, named).double()
+                return given[0] * _dropout_mask(func, given[0], args, named).double()
             if name.endswith("_like") and given and given[0].dtype == torch.float64 and "dtype" not in named:
                 return func(args[0].float(), *args[1:], **named).double()
             out = func(*args, **named)
@@ -54,7 +54,7 @@ def drawing_as_single() -> Any:
     return Widening()
 
 
-def _mask(func: Any, tensor: Any, args: Any, named: dict[str, Any]) -> Any:
+def _dropout_mask(func: Any, tensor: Any, args: Any, named: dict[str, Any]) -> Any:
     import torch
 
     rest = {k: v for k, v in named.items() if k not in ("input", "inplace")}
@@ -74,13 +74,13 @@ def errors_of_tf32_convolutions(run: Callable[[], list[Any]], exact: list[Any] |
     """
     import torch
 
-    if (cut := with_tf32_convolutions(run, _cut)) is None:
+    if (cut := with_tf32_convolutions(run, _truncate_to_tf32)) is None:
         return None
     if exact is None:
         with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, allow_tf32=False):
             exact = run()
     errors = _distances(cut, exact)
-    by_chance = with_tf32_convolutions(run, _rounded_by_chance) or list(exact)
+    by_chance = with_tf32_convolutions(run, _round_to_tf32_by_chance) or list(exact)
     for error, other, plain in zip(errors, by_chance, exact, strict=True):
         if error is not None:
             raise_to_distance(error, other, plain)
@@ -135,13 +135,13 @@ def with_tf32_convolutions(run: Callable[[], list[Any]], as_tf32: Callable[[Any]
     return made if mode.cut else None
 
 
-def _cut(tensor: Any) -> Any:
+def _truncate_to_tf32(tensor: Any) -> Any:
     import torch
 
     return (tensor.contiguous().view(torch.int32) & -(1 << TF32_DROPPED_BITS)).view(torch.float32)
 
 
-def _rounded_by_chance(tensor: Any) -> Any:
+def _round_to_tf32_by_chance(tensor: Any) -> Any:
     """To one of the two neighbours in tf32, the nearer one more often; what is not finite stays. The same at each call:
     whoever is judged twice meets the same tolerance.
     """

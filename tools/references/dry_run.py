@@ -69,7 +69,7 @@ def weigh(problem: Problem, most_ops: int = MOST_OPERATOR_CALLS) -> Weight:
 def _weigh(problem: Problem, counted: Any) -> Weight:
     import torch
 
-    with loaded(problem.source) as module, without_data(), torch.no_grad(), counted:
+    with load_for_dry_run(problem.source) as module, without_data(), torch.no_grad(), counted:
         init = module.get_init_inputs()
         model = _build(module, init)
         inputs = module.get_inputs()
@@ -87,10 +87,10 @@ def _weigh(problem: Problem, counted: Any) -> Weight:
     )
 
 
-def held(problem: Problem) -> int:
+def count_held_elements(problem: Problem) -> int:
     """Elements of inputs and weights, for a reference that does not run without data."""
 
-    with loaded(problem.source) as module, without_data():
+    with load_for_dry_run(problem.source) as module, without_data():
         model = _build(module, module.get_init_inputs())
         return sum(t.numel() for t in (*tensors_of(module.get_inputs()), *model.parameters(), *model.buffers()))
 
@@ -116,13 +116,13 @@ def run_once(problem: Problem) -> list[Any]:
     """The outputs of one real call on the CPU, from a fixed seed. The process's own generator is left as it was."""
     import torch
 
-    with loaded(problem.source) as module, torch.no_grad(), seeded(0):
+    with load_for_dry_run(problem.source) as module, torch.no_grad(), seeded(0):
         model = _build(module, module.get_init_inputs())
         return flatten(model(*module.get_inputs()))
 
 
 @contextlib.contextmanager
-def loaded(source: str) -> Iterator[types.ModuleType]:
+def load_for_dry_run(source: str) -> Iterator[types.ModuleType]:
     """The reference as a module of its own, forgotten afterwards. What it warns of at odd sizes is of no interest."""
     module = types.ModuleType(f"dry_run_{next(_NUMBERS)}")
     sys.modules[module.__name__] = module

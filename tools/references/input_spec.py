@@ -195,6 +195,7 @@ class _Ranges:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
+        """Notes the bounds of all integers that are drawn inside the block."""
         with _watch()(self._known):
             yield
 

@@ -107,8 +107,8 @@ EXACT = frozenset(
     ]
 )
 """They pick, compare and cut values, and round none: what any two ways of working them out agree on bit for bit."""
-READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
-FREE = frozenset(
+HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
+FREE_OPERATORS = frozenset(
     {
         "detach",
         "alias",
@@ -129,7 +129,7 @@ FREE = frozenset(
 def moves(func: Any) -> bool:
     """Whether it only allocates, views or copies."""
     name = func.overloadpacket.__name__
-    return name in ALLOCATIONS or name in COPIES or name in FREE or func.is_view
+    return name in ALLOCATIONS or name in COPIES or name in FREE_OPERATORS or func.is_view
 
 
 def operations(func: Any, args: Any, kwargs: dict[str, Any], made: Any) -> int:
@@ -161,7 +161,7 @@ class _Counter(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if not moves(func) and name not in READS:
+        if not moves(func) and name not in HOST_READS:
             self.total += operations(func, args, kwargs or {}, made)
         self.rounds |= name in ("_to_copy", "copy_") or not (moves(func) or name.removesuffix("_") in EXACT)
         return made

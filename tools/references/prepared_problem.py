@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.bits import Remembered, same_bits
 from kernelwright.tools.comparing.comparison import Described, describe
-from kernelwright.tools.comparing.near_ties import IndexRecorder, as_good
+from kernelwright.tools.comparing.near_ties import IndexRecorder, is_as_good
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
 from kernelwright.tools.problem import Problem, ProblemError
@@ -318,7 +318,7 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
             return False
         with eager.noting():
             run_on(prepared, expected, expected.weights, expected.inputs)
-        return as_good(index, outputs[number], exact.calls, eager.calls)
+        return is_as_good(index, outputs[number], exact.calls, eager.calls)
     except (ProblemError, torch.cuda.OutOfMemoryError):
         return False
 

@@ -22,15 +22,15 @@ from kernelwright.tools.report import InfrastructureError
 MARGIN_BYTES = 1 << 18
 """Bytes before and after each tensor: an access past the end that is smaller than this is seen, not fatal."""
 _ALIGN = 512
-KEPT_ON_CPU = 1 << 28
+MAX_BYTES_KEPT_ON_CPU = 1 << 28
 """Bytes that wait to be used again by one judge on a CPU, where mapping new ones costs little."""
-KEPT_BLOCKS = 16
+MAX_BLOCKS_KEPT_ON_CPU = 16
 """Allocations that wait to be used again, on a CPU: each holds two descriptors, and 64 judges may be threads of one
 process.
 """
-MUCH_HANDED_OUT = 1 << 30
+MANY_BYTES_OF_A_VERDICT = 1 << 30
 """Bytes of one verdict's tensors on a GPU."""
-KEPT_OF_GPU = 8
+KEPT_GPU_DIVISOR = 8
 """On a GPU it is this part of its memory: the rest is for what is computed."""
 
 
@@ -89,7 +89,7 @@ def span(shape: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
     return (sum((n - 1) * s for n, s in zip(shape, stride, strict=True)) + 1) * itemsize
 
 
-ROUNDED_UP_TO = 1 << 26
+GPU_ALLOCATION_BYTES = 1 << 26
 """Bytes of an allocation on a GPU; larger ones are made as they are asked for."""
 
 
@@ -141,10 +141,10 @@ class Buffers:
         return placed
 
     def _rounded(self, size: int) -> int:
-        """On a GPU the next power of two up to ROUNDED_UP_TO: every verdict has sizes of its own, and an allocation,
-        its way into the other process and its end take milliseconds each.
+        """On a GPU the next power of two up to GPU_ALLOCATION_BYTES: every verdict has sizes of its own, and an
+        allocation, its way into the other process and its end take milliseconds each.
         """
-        return 1 << (size - 1).bit_length() if self.device != "cpu" and size <= ROUNDED_UP_TO else size
+        return 1 << (size - 1).bit_length() if self.device != "cpu" and size <= GPU_ALLOCATION_BYTES else size
 
     def _take(self, size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
         taken = self._waiting_one(size)
@@ -181,7 +181,7 @@ class Buffers:
         """On a GPU, where much is handed out, what torch's allocator keeps unused here goes back to the device: a
         candidate's process finds room for as much as it was given.
         """
-        if self.device != "cpu" and sum(size for size, _ in self._used) > MUCH_HANDED_OUT:
+        if self.device != "cpu" and sum(size for size, _ in self._used) > MANY_BYTES_OF_A_VERDICT:
             import torch
 
             torch.cuda.empty_cache()
@@ -201,7 +201,7 @@ class Buffers:
 
     def trim(self, keep: int = 0) -> None:
         """Gives memory that is not handed out back to the system until no more than `keep` bytes wait (on a CPU, in
-        KEPT_BLOCKS), the sizes that were used longest ago first.
+        MAX_BLOCKS_KEPT_ON_CPU), the sizes that were used longest ago first.
         """
         while self._free and (self.waiting > keep or self._too_many()):
             memory, _, fds = self._waiting_one(next(iter(self._free)))
@@ -211,7 +211,10 @@ class Buffers:
                 os.close(fd)
 
     def _too_many(self) -> bool:
-        return not self.device.startswith("cuda") and sum(len(kept) for kept in self._free.values()) > KEPT_BLOCKS
+        return (
+            not self.device.startswith("cuda")
+            and sum(len(kept) for kept in self._free.values()) > MAX_BLOCKS_KEPT_ON_CPU
+        )
 
     def close(self) -> None:
         """Takes everything back and gives all memory back to the system."""
@@ -221,10 +224,10 @@ class Buffers:
 
 def _bound(device: str) -> int:
     if not device.startswith("cuda"):
-        return KEPT_ON_CPU
+        return MAX_BYTES_KEPT_ON_CPU
     import torch
 
-    return int(torch.cuda.get_device_properties(device).total_memory) // KEPT_OF_GPU
+    return int(torch.cuda.get_device_properties(device).total_memory) // KEPT_GPU_DIVISOR
 
 
 def _map_memfd(size: int) -> tuple[Any, dict[str, Any], tuple[int, ...]]:

@@ -83,6 +83,7 @@ class _Modes:
         return _get_current_function_mode_stack(), default, _device.CURRENT_DEVICE
 
     def put_back(self) -> None:
+        """Makes this thread's modes those that it had when this was made."""
         import torch
         from torch.overrides import _pop_mode, _push_mode
         from torch.utils import _device

@@ -19,8 +19,8 @@ def require_visible_weights(prepared: PreparedProblem, expected: Expected) -> No
     """Raises Failed where the reference's answer depends on parameters that it makes alike whatever the seed."""
     model = prepared.reference.model(prepared.weights_seed)
     other = dict(prepared.reference.model(prepared.weights_seed + 1).named_parameters())
-    constant = {n: p for n, p in model.named_parameters() if p.numel() and _same(p, other[n])}
-    if not constant or not _matter(prepared, expected, model, constant):
+    constant = {n: p for n, p in model.named_parameters() if p.numel() and _are_equal(p, other[n])}
+    if not constant or not _change_outputs(prepared, expected, model, constant):
         return
     named = ", ".join(list(constant)[:MOST_NAMED])
     message = (
@@ -30,13 +30,13 @@ def require_visible_weights(prepared: PreparedProblem, expected: Expected) -> No
     raise Failed(Failure(fault=Fault.UNCHECKED, message=message))
 
 
-def _same(one: Any, other: Any) -> bool:
+def _are_equal(one: Any, other: Any) -> bool:
     import torch
 
     return torch.equal(one.detach(), other.detach())
 
 
-def _matter(prepared: PreparedProblem, expected: Expected, model: Any, constant: dict[str, Any]) -> bool:
+def _change_outputs(prepared: PreparedProblem, expected: Expected, model: Any, constant: dict[str, Any]) -> bool:
     """By experiment: the reference's outputs with those parameters moved."""
     import torch
 
@@ -45,10 +45,10 @@ def _matter(prepared: PreparedProblem, expected: Expected, model: Any, constant:
             steps = torch.linspace(0.5, 1.5, parameter.numel(), device=parameter.device)
             parameter.add_(steps.reshape(parameter.shape).to(parameter.dtype))
     pairs = zip(run_on(prepared, expected, model, expected.inputs), expected.eager, strict=True)
-    return any(isinstance(a, torch.Tensor) and _differ(a, b) for a, b in pairs)
+    return any(isinstance(a, torch.Tensor) and _outputs_differ(a, b) for a, b in pairs)
 
 
-def _differ(a: Any, b: Any) -> bool:
+def _outputs_differ(a: Any, b: Any) -> bool:
     import torch
 
     if not (a.is_floating_point() or a.is_complex()):

@@ -58,7 +58,7 @@ class Allocations:
         if not self._margin:
             self.ranges.append((made.data_ptr(), used))
             if fill is None and self._poison is not None:
-                noise.fill(_bytes_of(made, used), made, self._poison)
+                noise.fill_memory(_bytes_of(made, used), made, self._poison)
             return made
         memory = torch.empty(used + 2 * self._margin, dtype=torch.uint8, device=self._device)
         memory[: self._margin].fill_(SENTINEL_BYTE)
@@ -68,7 +68,7 @@ class Allocations:
         if fill is not None:
             inside.fill_(fill)
         elif self._poison is not None:
-            noise.fill(flat, made, self._poison)
+            noise.fill_memory(flat, made, self._poison)
         (self._large if used >= LARGE_BYTES else self._guarded).append((memory, used, weakref.ref(holder)))
         self.ranges.append((inside.data_ptr(), used))
         return inside

@@ -22,14 +22,14 @@ _NO_MEMORY = re.compile(r"DefaultCPUAllocator: (?:can't allocate|not enough) mem
 def failure_of(error: BaseException, step: Step | None, functions: Mapping[str, Function], folder: Path) -> Failure:
     """step: the one that was running. folder: where the kernels were rebuilt, by which their frames are known."""
     if isinstance(error, Failed):
-        return _at(error.failure, step)
+        return _with_line_of_step(error.failure, step)
     inner = _innermost(error)
     where = _in_a_kernel(inner, functions, folder)
     if isinstance(error, OutOfBounds):
-        return _at(Failure(fault=Fault.OUT_OF_BOUNDS, message=str(error), where=where), step)
-    told = " ".join(line.strip() for line in _text(inner).splitlines() if line.strip())
-    message = f"{_asked_for(step)}{type(inner).__name__}: {told}"
-    return _at(Failure(fault=_fault(inner), message=clean_text(message, 600), where=where), step)
+        return _with_line_of_step(Failure(fault=Fault.OUT_OF_BOUNDS, message=str(error), where=where), step)
+    told = " ".join(line.strip() for line in _message_of(inner).splitlines() if line.strip())
+    message = f"{_step_prefix(step)}{type(inner).__name__}: {told}"
+    return _with_line_of_step(Failure(fault=_fault(inner), message=clean_text(message, 600), where=where), step)
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -39,24 +39,28 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _text(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
         return "(its text cannot be read)"
 
 
-def _asked_for(step: Step | None) -> str:
+def _step_prefix(step: Step | None) -> str:
     return f"{step.op}: " if isinstance(step, Operator) else "in a kernel: " if isinstance(step, Launch) else ""
 
 
 def _fault(error: BaseException) -> Fault:
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _NO_MEMORY.search(_text(error)):
+    if (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or _NO_MEMORY.search(_message_of(error))
+    ):
         return Fault.MEMORY
     return Fault.RUNTIME
 
 
-def _at(failure: Failure, step: Step | None) -> Failure:
+def _with_line_of_step(failure: Failure, step: Step | None) -> Failure:
     """Where nothing better is known, the line of the host code that asked for the step."""
     line = getattr(step, "line", 0)
     if failure.where is not None or not 0 < line < 200_000:
@@ -69,11 +73,11 @@ def _in_a_kernel(error: BaseException, functions: Mapping[str, Function], folder
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         if path.name == FILE and path.parent.parent == folder:
-            return _place(functions, path.parent.name, frame)
+            return _line_in_function(functions, path.parent.name, frame)
     return None
 
 
-def _place(functions: Mapping[str, Function], name: str, frame: Any) -> SourceLine | None:
+def _line_in_function(functions: Mapping[str, Function], name: str, frame: Any) -> SourceLine | None:
     function = functions.get(name) or next((f for f in functions.values() if f.name == frame.name), None)
     if function is None or frame.lineno is None:
         return None

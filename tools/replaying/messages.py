@@ -8,13 +8,13 @@ from typing import Any
 
 from kernelwright.tools.report import Cheat, Failure, Fault, clean_text
 from kernelwright.tools.sandbox import Process, ProcessDied
-from kernelwright.tools.tracing.trace import Launch, Trace, Traced, every
+from kernelwright.tools.tracing.trace import Launch, Trace, Traced, all_steps
 
 
-def part_of(traced: Traced, trace: Trace) -> str:
+def trace_as_text(traced: Traced, trace: Trace) -> str:
     """One trace with the kernels that it launches, as text."""
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
-    launched = {step.kernel for step in every(steps) if isinstance(step, Launch)}
+    launched = {step.kernel for step in all_steps(steps) if isinstance(step, Launch)}
     part = Traced(
         version=traced.version, functions=traced.functions, kernels={k: traced.kernels[k] for k in launched},
         traces=(trace,)
@@ -25,7 +25,7 @@ def part_of(traced: Traced, trace: Trace) -> str:
 def binaries_of(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Compiled kernels of one trace (tools/compiling/compiler.py): the process cannot read the judge's files."""
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
-    launched = {step.kernel for step in every(steps) if isinstance(step, Launch)}
+    launched = {step.kernel for step in all_steps(steps) if isinstance(step, Launch)}
     return {
         key: {
             "binary": base64.b64encode(binaries[key].binary).decode(),
@@ -44,12 +44,12 @@ def seconds_of(reply: Mapping[str, Any]) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def forged(message: str) -> Failure:
+def failure_of_forgery(message: str) -> Failure:
     """Returns the failure of a trace that no honest tracer writes."""
     return Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=message)
 
 
-def capped(failure: Failure) -> Failure:
+def cap_failure(failure: Failure) -> Failure:
     """What the process says of the candidate is data: capped text, and no claim to be a mismatch."""
     return Failure(
         fault=failure.fault, cheat=failure.cheat, message=clean_text(failure.message, 700), where=failure.where,
@@ -57,7 +57,7 @@ def capped(failure: Failure) -> Failure:
     )  # fmt: skip
 
 
-def died(death: ProcessDied, process: Process, doing: str) -> Failure:
+def failure_of_death(death: ProcessDied, process: Process, doing: str) -> Failure:
     """Returns the failure of a process that ended. doing: what the judge had asked for."""
     said = process.output.strip().splitlines()
     tail = f"; last output: {said[-1][:200]}" if said else ""

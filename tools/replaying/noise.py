@@ -13,7 +13,7 @@ LARGEST_WHOLE_NUMBER = 3
 """Integers are drawn from 0 to this, both included."""
 
 
-def fill(memory: Any, tensor: Any, poison: int) -> None:
+def fill_memory(memory: Any, tensor: Any, poison: int) -> None:
     """Sets memory that a tensor lies in.
 
     memory: its bytes. poison: a byte, or NOISE: normal floats, small whole numbers, booleans by chance.

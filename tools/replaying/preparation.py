@@ -14,7 +14,7 @@ from typing import Any
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.steps import Call, Steps, binder, numbers_made, numbers_used
 from kernelwright.tools.replaying.values import Table
-from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, every
+from kernelwright.tools.tracing.trace import Choice, Launch, Operator, Step, all_steps
 
 
 def needed(setup: Sequence[Step], wanted: Iterable[int], state: Collection[int]) -> list[Step]:
@@ -24,7 +24,7 @@ def needed(setup: Sequence[Step], wanted: Iterable[int], state: Collection[int])
     each moves the generator on.
     """
     missing = set(wanted) - set(state)
-    if not missing & {number for step in every(setup) for number in numbers_made(step)}:
+    if not missing & {number for step in all_steps(setup) for number in numbers_made(step)}:
         return []
     kept = _slice(setup, missing, set(state), random=False)
     if any(_is_random(setup[i]) for i in kept):
@@ -42,8 +42,8 @@ def _slice(setup: Sequence[Step], missing: set[int], state: set[int], *, random:
             if index in kept:
                 continue
             step = setup[index]
-            made = {n for inner in every([step]) for n in numbers_made(inner)}
-            used = {n for inner in every([step]) for n in numbers_used(inner)}
+            made = {n for inner in all_steps([step]) for n in numbers_made(inner)}
+            used = {n for inner in all_steps([step]) for n in numbers_used(inner)}
             touches = _changes(step) or (_is_view(step) and made & state)
             if made & needed_numbers or (touches and used & needed_numbers) or (random and _is_random(step)):
                 kept.add(index)
@@ -54,7 +54,7 @@ def _slice(setup: Sequence[Step], missing: set[int], state: set[int], *, random:
 
 def _changes(step: Step) -> bool:
     return any(
-        isinstance(s, Launch) or (isinstance(s, Operator) and operators.known(s.op).mutable) for s in every([step])
+        isinstance(s, Launch) or (isinstance(s, Operator) and operators.known(s.op).mutable) for s in all_steps([step])
     )
 
 
@@ -63,7 +63,7 @@ def _is_view(step: Step) -> bool:
 
 
 def _is_random(step: Step) -> bool:
-    return any(isinstance(s, Operator) and operators.known(s.op).random for s in every([step]))
+    return any(isinstance(s, Operator) and operators.known(s.op).random for s in all_steps([step]))
 
 
 class Preparation:
@@ -106,14 +106,14 @@ class Preparation:
 
 
 def _all_numbers(steps: Iterable[Step]) -> set[int]:
-    return {n for step in every(steps) for n in (*numbers_made(step), *numbers_used(step))}
+    return {n for step in all_steps(steps) for n in (*numbers_made(step), *numbers_used(step))}
 
 
 def _leaves_weights_alone(step: Step, table: Table, storages: set[int]) -> bool:
     """Whether nothing that the step may write lies in the memory of a state tensor."""
     if not _changes(step):
         return True
-    return not any(_inside(table.get(n), storages) for s in every([step]) for n in numbers_used(s))
+    return not any(_inside(table.get(n), storages) for s in all_steps([step]) for n in numbers_used(s))
 
 
 def _inside(tensor: Any, storages: set[int]) -> bool:

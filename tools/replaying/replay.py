@@ -11,8 +11,8 @@ from kernelwright.tools.references.seeds import seed_everything
 from kernelwright.tools.replaying.preparation import Preparation
 from kernelwright.tools.replaying.state_forms import strides_of
 from kernelwright.tools.replaying.steps import Call, Steps, numbers_made, numbers_used
-from kernelwright.tools.replaying.values import Json, Table, bind, malformed
-from kernelwright.tools.tracing.trace import Step, Trace, every, leaves, tensors_in
+from kernelwright.tools.replaying.values import Json, Table, bind, forged_trace
+from kernelwright.tools.tracing.trace import Step, Trace, all_steps, output_leaves, tensors_in
 
 
 class Replay:
@@ -115,12 +115,12 @@ class Replay:
             (later or self._first).run(table, call)
         if later is None and self._later is not None:
             self._lasting = self._kept | {n: table[n] for n in self.left_by_first if n in table}
-        return [self._output(leaf, table) for leaf in leaves(outputs)]
+        return [self._output(leaf, table) for leaf in output_leaves(outputs)]
 
     def _output(self, leaf: Json, table: Table) -> Any:
         if isinstance(leaf, dict) and "t" in leaf:
             if leaf["t"] not in table:
-                raise malformed("gives back a tensor that nothing made")
+                raise forged_trace("gives back a tensor that nothing made")
             return table[leaf["t"]]
         return leaf
 
@@ -135,14 +135,14 @@ class Replay:
 
 
 def _made_in(steps: Sequence[Step]) -> set[int]:
-    return {number for step in every(steps) for number in numbers_made(step)}
+    return {number for step in all_steps(steps) for number in numbers_made(step)}
 
 
 def _needed_from_outside(steps: Sequence[Step], outputs: Json, inputs: Json) -> set[int]:
     """Numbers that the steps use, or give back, and that neither they nor the inputs make."""
     made = set(tensors_in(inputs))
     used: set[int] = set()
-    for step in every(steps):
+    for step in all_steps(steps):
         used |= set(numbers_used(step)) - made
         made |= set(numbers_made(step))
     return used | (set(tensors_in(outputs)) - made)

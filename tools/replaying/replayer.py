@@ -18,7 +18,14 @@ from pydantic import ConfigDict, ValidationError
 from kernelwright.tools.comparing.comparison import Described
 from kernelwright.tools.references.shared_tensors import Shared
 from kernelwright.tools.replaying.interpreter.needs_gpu import NeedsGpu
-from kernelwright.tools.replaying.messages import binaries_of, capped, died, forged, part_of, seconds_of
+from kernelwright.tools.replaying.messages import (
+    binaries_of,
+    cap_failure,
+    failure_of_death,
+    failure_of_forgery,
+    seconds_of,
+    trace_as_text,
+)
 from kernelwright.tools.report import Failed, Failure, Fault, InfrastructureError, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
 from kernelwright.tools.tracing.trace import Json, Traced
@@ -134,7 +141,7 @@ class Replayer:
         self._until, self._budget, self._opened = time.monotonic() + seconds, seconds, False
         self._seed = seed
         self._start()
-        message = {"traced": part_of(traced, trace), "seed": seed, "state": {n: s.spec for n, s in state.items()}}
+        message = {"traced": trace_as_text(traced, trace), "seed": seed, "state": {n: s.spec for n, s in state.items()}}
         if binaries is not None:
             message["binaries"] = binaries_of(traced, trace, binaries)
         self._pinned, self._calls = [], []
@@ -181,9 +188,11 @@ class Replayer:
         try:
             told = Reply.model_validate({k: reply[k] for k in Reply.model_fields if k in reply})
         except (KeyError, ValidationError) as error:
-            raise self._over(forged(f"an answer has not the form of one: {type(error).__name__}")) from error
+            raise self._over(
+                failure_of_forgery(f"an answer has not the form of one: {type(error).__name__}")
+            ) from error
         if len(told.aliases) != len(told.outputs) or len(told.copied) > len(places):
-            raise self._over(forged("an answer has not the form of one"))
+            raise self._over(failure_of_forgery("an answer has not the form of one"))
         return told
 
     def ask(self, message: dict[str, Any], *, seconds: float, shared: Sequence[Shared] = ()) -> dict[str, Any]:
@@ -251,7 +260,7 @@ class Replayer:
             process.send(whole, descriptors)
             reply = process.receive(max(self._until - time.monotonic(), 0.05))
         except ProcessDied as death:
-            raise self._over(died(death, process, doing)) from death
+            raise self._over(failure_of_death(death, process, doing)) from death
         except ProcessTimedOut as error:
             told = (
                 f"no answer within {self._budget:g} s while the judge asked to {doing}: an endless loop, or "
@@ -260,10 +269,10 @@ class Replayer:
             raise self._over(Failure(fault=Fault.TIMEOUT, message=told)) from error
         except (BadMessage, ValueError) as error:
             raise self._over(
-                forged(f"the channel carried something that is no message: {type(error).__name__}")
+                failure_of_forgery(f"the channel carried something that is no message: {type(error).__name__}")
             ) from error
         if reply.get("nonce") != nonce:
-            raise self._over(forged("a message on the channel does not answer what was asked"))
+            raise self._over(failure_of_forgery("a message on the channel does not answer what was asked"))
         try:
             return self._read(reply)
         except Failed:
@@ -302,9 +311,9 @@ class Replayer:
         if "failure" not in reply:
             return reply
         try:
-            failure = capped(Failure.model_validate(reply["failure"]))
+            failure = cap_failure(Failure.model_validate(reply["failure"]))
         except ValidationError as error:
-            raise self._over(forged("an answer has not the form of one: ValidationError")) from error
+            raise self._over(failure_of_forgery("an answer has not the form of one: ValidationError")) from error
         raise _ContextDied(failure) if reply.get("dead") else Failed(failure)
 
     def _lent(self, shared: Iterable[Shared]) -> tuple[list[str], list[str], list[int]]:

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.interpreter.cpu_operators import STAND_INS
 from kernelwright.tools.replaying.noise import NOISE
-from kernelwright.tools.replaying.values import Json, Reader, Table, malformed, reader
+from kernelwright.tools.replaying.values import Json, Reader, Table, forged_trace, reader
 from kernelwright.tools.report import Failed, Failure, Fault
-from kernelwright.tools.tracing.trace import Choice, Data, Launch, Operator, Step, every, tensors_in
+from kernelwright.tools.tracing.trace import Choice, Data, Launch, Operator, Step, all_steps, tensors_in
 
 MOST_BYTES = 1 << 30
 """That one call may allocate on a CPU, those of tensors that it has dropped again included."""
@@ -109,7 +109,7 @@ def _last_uses(steps: Sequence[Step], keep: set[int]) -> dict[int, tuple[int, ..
     last: dict[int, int] = {}
     made: set[int] = set()
     for index, step in enumerate(steps):
-        for inner in every([step]):
+        for inner in all_steps([step]):
             written = numbers_made(inner)
             made.update(written)
             for number in (*numbers_used(inner), *written):
@@ -241,7 +241,7 @@ def binder(out: Json) -> Callable[[Any, Table], None]:
 
     def bind(made: Any, table: Table) -> None:
         if not isinstance(made, list | tuple) or len(made) != len(parts):
-            raise malformed("names other results of an operator than it has")
+            raise forged_trace("names other results of an operator than it has")
         for part, one in zip(parts, made, strict=True):
             part(one, table)
 
@@ -252,7 +252,7 @@ def _put(number: int, made: Any, table: Table) -> None:
     import torch
 
     if not isinstance(made, torch.Tensor):
-        raise malformed("names a result that is no tensor")
+        raise forged_trace("names a result that is no tensor")
     table[number] = made
 
 
@@ -318,18 +318,18 @@ def decoded(step: Data) -> Any:
     try:
         raw = bytearray(base64.b64decode(step.data, validate=True))
     except (binascii.Error, ValueError) as error:
-        raise malformed("holds data that is no base64") from error
+        raise forged_trace("holds data that is no base64") from error
     count = math.prod(step.shape)
     fits = isinstance(dtype, torch.dtype) and min(step.shape, default=0) >= 0 and len(raw) == count * dtype.itemsize
     if not fits:
-        raise malformed("holds data of another size than its shape")
+        raise forged_trace("holds data of another size than its shape")
     return torch.frombuffer(raw, dtype=dtype).reshape(step.shape) if raw else torch.empty(step.shape, dtype=dtype)
 
 
 def _choice(step: Choice, device: str, index: int) -> Prepared:
     alternatives = [[(s, prepare(s, device)) for s in alternative] for alternative in step.alternatives]
     if not alternatives:
-        raise malformed("holds a choice among nothing")
+        raise forged_trace("holds a choice among nothing")
 
     def run(table: Table, call: Call) -> None:
         for inner, prepared in alternatives[call.chosen(index, len(alternatives))]:

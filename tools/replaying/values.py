@@ -15,7 +15,7 @@ Table = dict[int, Any]
 """Tensors by their number."""
 
 
-def malformed(message: str) -> Failed:
+def forged_trace(message: str) -> Failed:
     """The trace cannot be executed because it is not one that a tracer writes."""
     return Failed(Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=clean_text(f"the trace {message}", 300)))
 
@@ -59,7 +59,7 @@ def reader(value: Json, device: str) -> Reader:
     if not isinstance(value, dict):
         return Reader(True, value)
     if len(value) != 1:
-        raise malformed("holds a value of no known form")
+        raise forged_trace("holds a value of no known form")
     ((tag, body),) = value.items()
     match tag:
         case "t" if type(body) is int:
@@ -78,7 +78,7 @@ def _tensor(number: int) -> Callable[[Table], Any]:
         try:
             return table[number]
         except KeyError:
-            raise malformed(f"uses tensor {number}, which nothing has made") from None
+            raise forged_trace(f"uses tensor {number}, which nothing has made") from None
 
     return get
 
@@ -95,13 +95,13 @@ def _descriptor(body: dict[str, Json], device: str) -> Reader:
         shape, strides, block = (tuple(map(int, body[name])) for name in ("shape", "strides", "block"))
         padding = str(body.get("padding", "zero"))
     except (KeyError, TypeError, ValueError) as error:
-        raise malformed("holds a descriptor of no known form") from error
+        raise forged_trace("holds a descriptor of no known form") from error
     return Reader(False, lambda table: Descriptor(base.read(table), shape, strides, block, padding))
 
 
 def _reinterpreted(body: dict[str, Json], device: str) -> Reader:
     if not isinstance(body.get("base"), dict) or not isinstance(body.get("tl_dtype"), str):
-        raise malformed("holds a reinterpreted tensor of no known form")
+        raise forged_trace("holds a reinterpreted tensor of no known form")
     base, kind = reader(body["base"], device), body["tl_dtype"]
     return Reader(False, lambda table: Reinterpreted(base.read(table), kind))
 
@@ -121,7 +121,7 @@ def _constant(tag: str, body: Json, device: str) -> Any:
             return found
     if tag in ("tl_dtype", "function", "triton", "pointer_type"):
         return {tag: body}
-    raise malformed(f"holds a value of no known form ({clean_text(tag, 40)})")
+    raise forged_trace(f"holds a value of no known form ({clean_text(tag, 40)})")
 
 
 def bind(pattern: Json, given: Any, table: Table) -> None:
@@ -144,8 +144,8 @@ def bind(pattern: Json, given: Any, table: Table) -> None:
             pattern, given = list(body.values()), [given[k] for k in body]
     if isinstance(pattern, list | tuple):
         if not isinstance(given, list | tuple) or len(given) != len(pattern):
-            raise malformed("takes other inputs than the problem gives")
+            raise forged_trace("takes other inputs than the problem gives")
         for one, value in zip(pattern, given, strict=True):
             bind(one, value, table)
     elif isinstance(given, torch.Tensor):
-        raise malformed("leaves out a tensor that the problem gives")
+        raise forged_trace("leaves out a tensor that the problem gives")

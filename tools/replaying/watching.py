@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kernelwright.tools.comparing.bits import same_bits
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
-from kernelwright.tools.references.operators import READS, moves, operations
+from kernelwright.tools.references.operators import HOST_READS, moves, operations
 
 MOST_BYTES = 1 << 30
 """Of a launch's tensors whose contents are compared: the smallest first. On a CPU a call allocates no more."""
@@ -79,7 +79,7 @@ class Watch(TorchDispatchMode):
             self._written_to(written)
             self._left_by_launches -= {storage_of(t) for t in written if has_memory(t)}
             name = func.overloadpacket.__name__
-            if not moves(func) and name not in READS:
+            if not moves(func) and name not in HOST_READS:
                 self.operations += operations(func, args, kwargs, made)
             if _truncates(name, args, made):
                 self.truncations[str(func)] += 1

@@ -62,6 +62,7 @@ class _Bounding:
         """Dimensions that became one with another, or that stay as they are."""
 
     def structure(self) -> SizeStructure:
+        """Returns the structure with the bounds of each dimension, confirmed with data."""
         kept = self._together()
         for index in kept:
             self.floors[index] = self._floor(index)

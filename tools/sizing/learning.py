@@ -13,27 +13,27 @@ from functools import lru_cache
 from itertools import chain
 
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dry_run import Weight, held
+from kernelwright.tools.references.dry_run import Weight, count_held_elements
 from kernelwright.tools.sizing.bounds import ChangeableNumbers, bounded
-from kernelwright.tools.sizing.size_search import KEPT_NAME, KEPT_VALUE, places
+from kernelwright.tools.sizing.size_search import MAX_VALUE_LEFT_ALONE, NAMES_LEFT_ALONE, places
 from kernelwright.tools.sizing.structure import Probe, SizeStructure, Term, probe, same_form
 from kernelwright.tools.sizing.telling_numbers import divisors
 from kernelwright.tools.sizing.trial import MOST_CALLS, REAL_ELEMENTS, Trials
 
 LEARNING_CALLS = 12_000
 """aten calls of all dry runs that learn one structure, about a second of a CPU."""
-WHAT_NOT_HOW_MUCH = re.compile(
+NAMES_OF_NO_SIZE = re.compile(
     r"window|patch|axis|axes|layers(\[|$)|upscale|scale_factor|shuffle|iterations|seed|expan|ratio", re.I
 )
-"""Names, beside KEPT_NAME, of numbers that say what is computed."""
+"""Names, beside NAMES_LEFT_ALONE, of numbers that say what is computed."""
 AUTHOR_SHAPES = ("shapes", "SHAPES")
-KEPT_FOR_BOUNDS = LEARNING_CALLS // 2
+CALLS_LEFT_FOR_BOUNDS = LEARNING_CALLS // 2
 """Of them, those left for what runs together, and between what bounds."""
-STEPS = re.compile(r"len|seq|step|time|^t$", re.I)
+NAMES_OF_STEP_COUNTS = re.compile(r"len|seq|step|time|^t$", re.I)
 """Names of numbers of steps that a recurrence may take."""
-COSTLY_CALLS = 100
+MAX_OPERATOR_CALLS_FOR_PAIRS = 100
 """aten calls of a reference, beyond which small numbers are not tried together with others."""
-SHORT_LENGTH = 3
+STEPS_WHILE_LEARNING = 3
 """Steps of a recurrence around whose sizes the others are learned."""
 MOST_STEPS = 9
 MOST_FOLLOWERS = 6
@@ -72,7 +72,7 @@ class _Learning:
         self.silent: list[str] = []
         """Numbers that change no shape: the bound of an index, a number of groups, a constant."""
         self.own = self._first_run()
-        self.costly = self.own is not None and self.own.ops > COSTLY_CALLS
+        self.costly = self.own is not None and self.own.ops > MAX_OPERATOR_CALLS_FOR_PAIRS
 
     def _first_run(self) -> Weight | None:
         """At the base: without data, or with data where it needs them and is small."""
@@ -90,6 +90,7 @@ class _Learning:
         return weight
 
     def structure(self) -> SizeStructure:
+        """Returns the dimensions that were found, or a note that says why there are none."""
         own = self.own
         if own is None:
             note = f"the reference does not run at {self.base or 'its own sizes'}: {self.trials.trouble}"
@@ -123,12 +124,12 @@ class _Learning:
         """The base with few steps of a recurrence, which makes every further dry run cheap: numbers on which the
         calls depend, and no weight.
         """
-        for name in [n for n, v in self.values.items() if v > SHORT_LENGTH and STEPS.search(n)]:
-            weight = self.trials.at({name: SHORT_LENGTH})
+        for name in [n for n, v in self.values.items() if v > STEPS_WHILE_LEARNING and NAMES_OF_STEP_COUNTS.search(n)]:
+            weight = self.trials.at({name: STEPS_WHILE_LEARNING})
             if weight is None or not same_form(own, weight) or weight.weights != own.weights:
                 continue
             if weight.inputs != own.inputs and 2 * weight.ops < own.ops:
-                self.base[name] = self.trials.base[name] = self.values[name] = SHORT_LENGTH
+                self.base[name] = self.trials.base[name] = self.values[name] = STEPS_WHILE_LEARNING
                 self.own = own = weight
         return own
 
@@ -136,12 +137,12 @@ class _Learning:
         """The weight with `changed`, where it runs and what changed is a size; None as well where half of the dry
         runs are used up.
         """
-        weight = self.trials.at(changed) if self.trials.left > KEPT_FOR_BOUNDS else None
+        weight = self.trials.at(changed) if self.trials.left > CALLS_LEFT_FOR_BOUNDS else None
         return weight if weight is not None and self._is_size(weight, leaders) else None
 
     def _alone(self, name: str) -> None:
         own, value = self.own, self.values[name]
-        if self.trials.left <= KEPT_FOR_BOUNDS:
+        if self.trials.left <= CALLS_LEFT_FOR_BOUNDS:
             self.untried.append(name)
             return
         weight = self.trials.at({name: value + 1})
@@ -191,7 +192,7 @@ class _Learning:
                     return
 
     def _is_small(self, names: tuple[str, ...]) -> bool:
-        return all(self.original[n] <= KEPT_VALUE and "batch" not in n.lower() for n in names)
+        return all(self.original[n] <= MAX_VALUE_LEFT_ALONE and "batch" not in n.lower() for n in names)
 
     def _is_size(self, weight: Weight, leaders: tuple[str, ...]) -> bool:
         """Whether what changed is how much is computed, judged by a dry run in which `leaders` changed."""
@@ -223,7 +224,7 @@ class _Learning:
 def _is_light(problem: Problem, base: Mapping[str, int]) -> bool:
     """Whether inputs and weights are small enough to run it for real."""
     try:
-        return held(problem.with_sizes(base)) <= REAL_ELEMENTS
+        return count_held_elements(problem.with_sizes(base)) <= REAL_ELEMENTS
     except Exception:
         return False
 
@@ -232,7 +233,7 @@ def _may_be_a_size(name: str) -> bool:
     root = name.partition("[")[0]
     if not root.isidentifier():
         return True  # named after an argument: the name was not the author's
-    return root not in AUTHOR_SHAPES and not KEPT_NAME.search(name) and not WHAT_NOT_HOW_MUCH.search(name)
+    return root not in AUTHOR_SHAPES and not NAMES_LEFT_ALONE.search(name) and not NAMES_OF_NO_SIZE.search(name)
 
 
 def _only_windows(own: Sequence[tuple[int, ...]], other: Sequence[tuple[int, ...]]) -> bool:

@@ -20,9 +20,9 @@ from kernelwright.tools.sizing.telling_numbers import (
 
 USUAL_BLOCKS = (16, 32, 64, 128, 256, 512, 1024)
 """Tried after a candidate's own: it may compute its block sizes rather than write them."""
-MOST_BLOCKS = 24
+MAX_BLOCKS = 24
 LARGEST_BLOCK = 1 << 20
-MOST_TIMES = 1 << 26
+MAX_MULTIPLIER = 1 << 26
 """Multiplier."""
 PRECISION_BITS = 6
 """Binary digits to which the largest affordable multiplier is sought."""
@@ -37,13 +37,13 @@ FRESH_DRAWS = 4
 """Draws of a number that should differ from those of the other dimensions."""
 BLOCK_MULTIPLES = (3.4, 2.6, 2.0, 1.5, 1.1)
 """How far beyond a block, so that a loop has several iterations."""
-BUDGET_ROOM = 2
+BUDGET_FACTOR = 2
 """How much larger than the smallest sizes of all a budget is made where they are over it."""
 ROOM_FOR_ROWS = 4
 
 
 @dataclass(frozen=True)
-class Wish:
+class WishedNumber:
     """A number that a dimension should come to, or the next one that it can."""
 
     number: int
@@ -60,14 +60,14 @@ def usable_blocks(blocks: Iterable[int], random: Random) -> tuple[int, ...]:
     What comes from a candidate's text may be of any length: of too many, powers of two stay, and some of the others.
     """
     own = sorted({b for b in blocks if type(b) is int and 4 <= b <= LARGEST_BLOCK})
-    if len(own) > MOST_BLOCKS:
+    if len(own) > MAX_BLOCKS:
         powers = [b for b in own if is_power_of_two(b)]
         others = [b for b in own if b not in powers]
-        own = sorted(powers + random.sample(others, min(len(others), max(0, MOST_BLOCKS - len(powers)))))
+        own = sorted(powers + random.sample(others, min(len(others), max(0, MAX_BLOCKS - len(powers)))))
     return tuple(own or USUAL_BLOCKS)
 
 
-def widened(budget: Budget, structure: SizeStructure) -> Budget:
+def widen_budget(budget: Budget, structure: SizeStructure) -> Budget:
     """The budget, made just large enough for the smallest sizes that the reference takes, and for several times
     their rows.
     """
@@ -79,9 +79,9 @@ def widened(budget: Budget, structure: SizeStructure) -> Budget:
     if budget.admits(guess) and budget.admits(least):
         return budget
     return budget.with_(
-        calls=max(budget.calls, int(max(least.calls, guess.calls) * BUDGET_ROOM)),
-        elements=max(budget.elements, int(max(least.elements, guess.elements) * BUDGET_ROOM) + 1),
-        operations=max(budget.operations, int(max(least.operations, guess.operations) * BUDGET_ROOM) + 1),
+        calls=max(budget.calls, int(max(least.calls, guess.calls) * BUDGET_FACTOR)),
+        elements=max(budget.elements, int(max(least.elements, guess.elements) * BUDGET_FACTOR) + 1),
+        operations=max(budget.operations, int(max(least.operations, guess.operations) * BUDGET_FACTOR) + 1),
     )
 
 
@@ -106,7 +106,7 @@ class Chooser:
         self.order = inner + self._shuffled(batches)
         self.turns = inner + self.order
         """Which dimension is served first: those of the batch half as often."""
-        self.urgent: dict[int, set[Wish]] = {}
+        self.urgent: dict[int, set[WishedNumber]] = {}
         self.waiting = {i: self._wishes(i) for i in self.all}
         """Multipliers that each dimension is still to have, the most telling first."""
 
@@ -134,7 +134,10 @@ class Chooser:
         is none.
         """
         dimension = self.structure.dimensions[index]
-        low, high = dimension.floor, max(dimension.floor, min(self.budget.elements, dimension.ceiling or MOST_TIMES))
+        low, high = (
+            dimension.floor,
+            max(dimension.floor, min(self.budget.elements, dimension.ceiling or MAX_MULTIPLIER)),
+        )
         while high - low > low >> PRECISION_BITS:
             middle = (low + high + 1) // 2 if high < 2 * low else min(high, 2 * low)
             if self.affordable(self._with(chosen, index, middle)):
@@ -150,26 +153,26 @@ class Chooser:
         """By how much one step of a multiplier moves the number that a kernel sees."""
         return self.structure.value(index, self._with(chosen, index, 1))
 
-    def _wishes(self, index: int) -> list[Wish]:
+    def _wishes(self, index: int) -> list[WishedNumber]:
         """First beyond the largest blocks that the budget admits, and the number that is written in the reference; then
         around the largest block and beyond a usual one; then around and at the others.
         """
         unit, cap = self._unit(index, self.structure.floors), self.caps[index]
         own = [b for b in self.blocks[::-1] if b // unit + 1 <= cap]
         usual = [b for b in USUAL_BLOCKS[::-1] if b // unit + 1 <= cap and b not in own]
-        urgent = [Wish(self.written[index], True), *map(self._far, own[:FAR_BLOCKS])]
+        urgent = [WishedNumber(self.written[index], True), *map(self._far, own[:FAR_BLOCKS])]
         others = [
             [*_around(own[:1]), *map(self._far, usual[:1])],
-            [*_around(own[1:]), *(Wish(b, True) for b in own), *map(self._far, own[FAR_BLOCKS:])],
+            [*_around(own[1:]), *(WishedNumber(b, True) for b in own), *map(self._far, own[FAR_BLOCKS:])],
             [*_around(usual)],
         ]
         self.urgent[index] = set(urgent)
         tiers = [urgent, *others]
         return list(dict.fromkeys(wish for tier in tiers for wish in self._shuffled(tier)))
 
-    def _far(self, block: int) -> Wish:
+    def _far(self, block: int) -> WishedNumber:
         """Beyond two blocks, so that a loop has three iterations or more."""
-        return Wish(prime_between(2 * block + 1, int(block * BLOCK_MULTIPLES[0]), self.random), True)
+        return WishedNumber(prime_between(2 * block + 1, int(block * BLOCK_MULTIPLES[0]), self.random), True)
 
     def beyond(self) -> list[int]:
         """Beyond one block in every dimension, or in all but those of the batch: the largest block for which the
@@ -280,5 +283,5 @@ def _prime_from(number: int) -> int:
     return next((n for n in range(number, number + PRIME_SPREAD) if is_prime(n)), number)
 
 
-def _around(blocks: Iterable[int]) -> list[Wish]:
-    return [wish for b in blocks for wish in (Wish(b + 1, True), Wish(b - 1, False))]
+def _around(blocks: Iterable[int]) -> list[WishedNumber]:
+    return [wish for b in blocks for wish in (WishedNumber(b + 1, True), WishedNumber(b - 1, False))]

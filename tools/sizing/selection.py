@@ -43,13 +43,13 @@ fewer than FEW_SIZES in all, the second number.
 """
 CROSSING_SIZES = 2
 """Sizes of a verdict that cross a threshold of the candidate's text."""
-MOST_COMPARED = 3
+MAX_COMPARED_NUMBERS = 3
 """Numbers in comparisons of a text whose other side is always looked at."""
-MOST_CROSSED = 2
+MAX_SIZES_OF_A_NUMBER = 2
 """Sizes for each of them."""
 MOST_ROWS = 1 << 13
 MOST_THRESHOLDS = 12
-MOST_THIN = 6
+MAX_THIN_SIZES = 6
 THIN_BUDGET = (1 << 16, 20_000_000)
 """Elements and operations of such a size."""
 TABLE_BUDGET = (1 << 18, 1 << 13)
@@ -61,7 +61,7 @@ length from which on something else is done.
 """
 MOST_TIMES_LARGER = 2
 """Times the problem's own extent that one may have on a GPU."""
-LEAST_LARGE = 64
+MIN_EXTENT_TO_CAP = 64
 POOL_SIZES = 14
 """Sizes that the verdicts of one epoch choose from, at most; twice as many as one verdict tries where that is less."""
 COMMON_BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -124,20 +124,24 @@ def _drawn(
     fresh = max(1, count // 4)
     own = draw_sizes(problem, base, numbers_in(source), seed, fresh + len(must), budget, must=must)
     if not on_cpu:
-        own = own.with_(sizes=(*must, *_fitted(own.sizes[len(must) :], problem)))
+        own = own.with_(sizes=(*must, *_cap_extents(own.sizes[len(must) :], problem)))
     small = tuple(sorted(base.items()))
-    thin = _thin(problem, small) if on_cpu else ()
+    thin = _with_one_full_extent(problem, small) if on_cpu else ()
     crossing = _crossing(problem, small, thresholds_in(source), budget)
     chance = random.Random(seed)
     more = [
         *chance.sample(thin, min(len(thin), THIN_SIZES if count >= FEW_SIZES else FEW_THIN_SIZES)),
-        *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MOST_CROSSED]),
+        *(s for n in compared_in(source) for s in _just_beyond(problem, small, n, budget)[:MAX_SIZES_OF_A_NUMBER]),
         *(s for n in powers_in(source) for s in _just_beyond(problem, small, n + n // 2, budget)[:1]),
         *chance.sample(crossing, min(len(crossing), CROSSING_SIZES)),
     ]
     own = own.with_(sizes=(*own.sizes, *(d for d in more if d.sizes not in [o.sizes for o in own.sizes])))
     wanted = max(0, count - len(own.sizes))
-    pool = _pool(problem, tuple(sorted(base.items())), on_cpu, seed >> 16, min(POOL_SIZES, 2 * count)) if wanted else ()
+    pool = (
+        _draw_pool(problem, tuple(sorted(base.items())), on_cpu, seed >> 16, min(POOL_SIZES, 2 * count))
+        if wanted
+        else ()
+    )
     left = [d for d in pool if d.sizes not in [o.sizes for o in own.sizes]]
     first, rest = left[: wanted // 2], left[wanted // 2 :]  # what tells most comes first
     chosen = [*first, *random.Random(seed).sample(rest, min(len(rest), wanted - len(first)))]
@@ -145,13 +149,13 @@ def _drawn(
     return must, found, own.notes if len(found) < count else ()
 
 
-def _fitted(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
+def _cap_extents(drawn: Iterable[Drawn], problem: Problem) -> tuple[Drawn, ...]:
     """On a GPU no extent is much beyond the problem's own: a head of 5,000 where there are 64 takes a compiler
     minutes and tells nothing.
     """
     full, found = places(problem), dict[tuple[int, ...], Drawn]()
     for one in drawn:
-        large = {n for n, v in one.sizes.items() if v > max(MOST_TIMES_LARGER * full.get(n, v), LEAST_LARGE)}
+        large = {n for n, v in one.sizes.items() if v > max(MOST_TIMES_LARGER * full.get(n, v), MIN_EXTENT_TO_CAP)}
         sizes = {n: full[n] if n in large else v for n, v in one.sizes.items()}
         if large and (sizes == {n: full[n] for n in sizes} or not _runs(problem, sizes)):
             continue
@@ -202,16 +206,16 @@ def thresholds_in(source: str) -> tuple[int, ...]:
 
 def compared_in(source: str) -> tuple[int, ...]:
     """Numbers over 16 and no power of two that a text compares something with, written out or as arithmetic."""
-    found = dict.fromkeys(n for node in _nodes(source) for n in _sides(node) if n > 16 and n & (n - 1))
-    return tuple(found)[:MOST_COMPARED]
+    found = dict.fromkeys(n for node in _nodes(source) for n in _compared_integers(node) if n > 16 and n & (n - 1))
+    return tuple(found)[:MAX_COMPARED_NUMBERS]
 
 
 def powers_in(source: str) -> tuple[int, ...]:
     """The largest powers of two that a text compares something with, or takes off it or adds to it."""
-    found = {n for node in _nodes(source) for n in _sides(node)}
+    found = {n for node in _nodes(source) for n in _compared_integers(node)}
     for node in _nodes(source):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Add):
-            found |= {n for side in (node.left, node.right) if (n := _folded(side)) is not None}
+            found |= {n for side in (node.left, node.right) if (n := _fold_constants(side)) is not None}
     powers = [n for n in found if LEAST_POWER <= n <= LARGEST_BLOCK and not n & (n - 1)]
     return tuple(sorted(powers, reverse=True)[:MOST_POWERS])
 
@@ -227,16 +231,16 @@ def _nodes(source: str) -> tuple[ast.Compare | ast.BinOp, ...]:
     return tuple(node for node in every if isinstance(node, ast.Compare | ast.BinOp))
 
 
-def _sides(node: ast.Compare | ast.BinOp) -> list[int]:
+def _compared_integers(node: ast.Compare | ast.BinOp) -> list[int]:
     """Whole numbers among what is compared, and among the arguments of a call or a sequence there; none of sums."""
     if isinstance(node, ast.BinOp):
         return []
-    sides = (_folded(part) for side in (node.left, *node.comparators) for part in (side, *_arguments(side)))
+    sides = (_fold_constants(part) for side in (node.left, *node.comparators) for part in (side, *_arguments(side)))
     return [n for n in sides if n is not None]
 
 
 @functools.lru_cache(maxsize=256)
-def _thin(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, ...]:
+def _with_one_full_extent(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, ...]:
     """Small sizes but for one extent, which is the problem's own: a kernel that does something else just there is seen
     without a GPU.
 
@@ -253,7 +257,7 @@ def _thin(problem: Problem, base: tuple[tuple[str, int], ...]) -> tuple[Drawn, .
                 if _is_light(problem.with_sizes(sizes)):
                     found.append(Drawn(sizes=sizes, why=f"{', '.join(chosen)} as in the problem, the rest small"))
                     break
-    return tuple(found[:MOST_THIN])
+    return tuple(found[:MAX_THIN_SIZES])
 
 
 def _is_light(problem: Problem) -> bool:
@@ -267,11 +271,11 @@ def _is_light(problem: Problem) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _pool(
+def _draw_pool(
     problem: Problem, base: tuple[tuple[str, int], ...], on_cpu: bool, epoch: int, count: int
 ) -> tuple[Drawn, ...]:
     drawn = draw_sizes(problem, dict(base), COMMON_BLOCKS, epoch, count, CPU_BUDGET if on_cpu else GPU_BUDGET).sizes
-    return drawn if on_cpu else _fitted(drawn, problem)
+    return drawn if on_cpu else _cap_extents(drawn, problem)
 
 
 def requests(problem: Problem, selection: Selection, device: str, seed: int) -> list[SizeRequest]:
@@ -323,7 +327,7 @@ def _integers(tree: ast.AST) -> Iterator[int]:
         node = waiting.popleft()
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and abs(node.value) < 1e12:
             yield int(node.value)
-        if isinstance(node, ast.BinOp) and (value := _folded(node)) is not None:
+        if isinstance(node, ast.BinOp) and (value := _fold_constants(node)) is not None:
             yield value
         waiting.extend(ast.iter_child_nodes(node))
 
@@ -333,7 +337,7 @@ def _arguments(node: ast.AST) -> list[ast.expr]:
     return node.args if isinstance(node, ast.Call) else list(getattr(node, "elts", ()))
 
 
-def _folded(node: ast.AST, depth: int = 8) -> int | None:
+def _fold_constants(node: ast.AST, depth: int = 8) -> int | None:
     """The whole number that arithmetic on literals gives, or the length of a text that is written out, up to 2**40.
     None where it is neither.
     """
@@ -346,8 +350,8 @@ def _folded(node: ast.AST, depth: int = 8) -> int | None:
         return int(value) if float(value).is_integer() else None
     if not isinstance(node, ast.BinOp) or not depth:
         return None
-    left, right = _folded(node.left, depth - 1), _folded(node.right, depth - 1)
-    work = _FOLDED.get(type(node.op))
+    left, right = _fold_constants(node.left, depth - 1), _fold_constants(node.right, depth - 1)
+    work = _FOLDABLE_OPERATORS.get(type(node.op))
     if left is None or right is None or work is None:
         return None
     found = work(left, right) if right <= _MOST_EXPONENT.get(type(node.op), right) else None
@@ -357,7 +361,7 @@ def _folded(node: ast.AST, depth: int = 8) -> int | None:
 def _length(node: ast.AST) -> int | None:
     """Of a text or a list that is written out, repeated perhaps."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        sides = (_length(node.left), _folded(node.right)), (_length(node.right), _folded(node.left))
+        sides = (_length(node.left), _fold_constants(node.right)), (_length(node.right), _fold_constants(node.left))
         found = [one * times for one, times in sides if one is not None and times is not None]
         return found[0] if found and found[0] <= 1 << 40 else None
     if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
@@ -365,7 +369,7 @@ def _length(node: ast.AST) -> int | None:
     return len(node.elts) if isinstance(node, ast.List | ast.Tuple) else None
 
 
-_FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {
+_FOLDABLE_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.LShift: operator.lshift,
     ast.Pow: operator.pow, ast.FloorDiv: lambda a, b: a // b if b else 0, ast.RShift: operator.rshift,
 }  # fmt: skip

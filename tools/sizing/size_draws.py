@@ -17,7 +17,7 @@ from kernelwright.tools.problem import Problem, ProblemError, module_integers, p
 from kernelwright.tools.references.dry_run import Weight
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.learning import AUTHOR_SHAPES, learn_structure
-from kernelwright.tools.sizing.multipliers import Chooser, usable_blocks, widened
+from kernelwright.tools.sizing.multipliers import Chooser, usable_blocks, widen_budget
 from kernelwright.tools.sizing.size_search import places
 from kernelwright.tools.sizing.small_sizes import shrink
 from kernelwright.tools.sizing.structure import Budget, SizeStructure, same_form
@@ -44,8 +44,8 @@ MOST_ATTEMPTS = 3
 """Sets of multipliers that are tried for each size that is wanted."""
 COST_SLACK = 1.5
 """By how much a dry run may weigh more than was estimated, where sizes are over the budget in any case."""
-OTHER_INPUTS = re.compile(r"get_inputs_\w+")
-LONGEST_WHY = 4
+NAME_OF_OTHER_INPUTS = re.compile(r"get_inputs_\w+")
+MAX_DESCRIBED_DIMENSIONS = 4
 """Dimensions that a size's description names."""
 
 
@@ -99,7 +99,7 @@ def draw_sizes(
     them.
     """
     structure, notes = _structure(problem, base)
-    room = widened(budget, structure)
+    room = widen_budget(budget, structure)
     wide = (room.elements, room.operations) != (budget.elements, budget.operations)
     if wide and structure.dimensions:
         notes.append("the smallest sizes that the reference takes are over the budget")
@@ -157,6 +157,7 @@ class _Drawing:
         return tuple(sizes.get(n, written.get(n, 0)) for n in self.structure.terms)
 
     def draw(self, wanted: int, random: Random) -> None:
+        """Adds up to `wanted` sizes to those found so far."""
         if not self.structure.dimensions or not wanted:
             return
         most = len(self.found) + wanted
@@ -201,7 +202,7 @@ class _Drawing:
     def _why(self, multipliers: Sequence[int]) -> str:
         structure = self.structure
         values = {d.name: structure.value(i, multipliers) for i, d in enumerate(structure.dimensions)}
-        telling = sorted(values.items(), key=lambda item: -item[1])[:LONGEST_WHY]
+        telling = sorted(values.items(), key=lambda item: -item[1])[:MAX_DESCRIBED_DIMENSIONS]
         return ", ".join(f"{name} {describe(value, self.blocks)}" for name, value in telling)
 
 
@@ -218,7 +219,7 @@ def sizes_that_reach(
     a threshold that is beyond the budget.
     """
     structure, notes = _structure(problem, base)
-    room = widened(budget, structure)
+    room = widen_budget(budget, structure)
     drawing = _Drawing(problem, structure, usable_blocks(thresholds, Random(0)), room, (), [base])
     if structure.dimensions:
         chooser = Chooser(structure, drawing.blocks, drawing.written, room, Random(0))
@@ -284,7 +285,7 @@ def author_sizes(problem: Problem, base: Mapping[str, int] | None = None, budget
         Drawn(sizes={**(base or {}), **shape}, why=f"the author's shape {number}")
         for number, shape in enumerate(_author_shapes(problem), 1)
     ]
-    others = [name for name in _functions(problem) if OTHER_INPUTS.fullmatch(name)]
+    others = [name for name in _functions(problem) if NAME_OF_OTHER_INPUTS.fullmatch(name)]
     asked += [Drawn(sizes=dict(base or {}), why=f"the author's {name}", inputs=name) for name in others]
     if budget is None:
         return DrawnSizes(sizes=tuple(asked))

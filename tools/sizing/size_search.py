@@ -19,7 +19,7 @@ MOST_OPERATIONS = 50_000_000
 """Of one call that shrunk shapes should stay under."""
 SEARCH_CALLS = 8_000
 """aten calls of all dry runs of one search: it ends at the same place on every machine."""
-JUMP_OPS = 1_600
+MAX_OPERATOR_CALLS_TO_JUMP = 1_600
 """aten calls of one dry run of a reference that took too long at its own sizes."""
 FAILED_CALLS = 40
 """aten calls charged for a dry run that raises, beside those that it made."""
@@ -29,15 +29,15 @@ GOAL_SIZES = ((16, 5), (64, 7), (128, 9), (256, 17), (1024, 35), (8192, 67), (65
 Odd, so never a multiple of a block.
 """
 LARGEST_GOAL = 1031
-KEPT_VALUE = 8
+MAX_VALUE_LEFT_ALONE = 8
 """Integers up to this stay in the first round: axes, layers, groups."""
-KEPT_NAME = re.compile(r"kernel|stride|padding|dilation|pool")
+NAMES_LEFT_ALONE = re.compile(r"kernel|stride|padding|dilation|pool")
 """These say what is computed, not how much of it."""
 MOST_ROUNDS = 4
 """Each halves the goals, as long as the whole is too large."""
-SPLITS = (2, 3, 4, 8, 16, 32, 64)
+USUAL_SPLITS = (2, 3, 4, 8, 16, 32, 64)
 """Numbers of heads, groups and patches that sizes are often multiples of."""
-DIVISORS = (8, 4, 2)
+BOUND_SIZE_DIVISORS = (8, 4, 2)
 """By which two sizes are divided that are bound to one another."""
 
 
@@ -90,12 +90,12 @@ class Search:
         """Every size at its goal at once, the largest below it, for a reference that takes too long to try as it
         is, such as a recurrence.
         """
-        large = {n: v for n, v in self.original.items() if v > KEPT_VALUE and not KEPT_NAME.search(n)}
+        large = {n: v for n, v in self.original.items() if v > MAX_VALUE_LEFT_ALONE and not NAMES_LEFT_ALONE.search(n)}
         goals = {n: min(v, goal_of(v) * self.factor) for n, v in large.items()}
         longest = max(large, key=lambda n: large[n], default="")
         for step in range(MOST_ROUNDS if large else 0):
             sizes = {**goals, longest: goals[longest] >> 2 * step | 1}
-            if (weight := self._weigh(sizes, JUMP_OPS)) is not None:
+            if (weight := self._weigh(sizes, MAX_OPERATOR_CALLS_TO_JUMP)) is not None:
                 self.sizes, self.weight = sizes, weight
                 return True
         return self._left > 0
@@ -110,17 +110,17 @@ class Search:
     def _reduce(self, name: str, step: int) -> None:
         """One integer made as small as its goal, alone or with all that have the same value."""
         value, goal = self.value(name), max(2, goal_of(self.original[name]) * self.factor >> step)
-        if goal >= value or KEPT_NAME.search(name) or value <= (KEPT_VALUE if step == 0 else 3):
+        if goal >= value or NAMES_LEFT_ALONE.search(name) or value <= (MAX_VALUE_LEFT_ALONE if step == 0 else 3):
             return
         if not self._replace(name, value, goal):
             self._scale(name, value)
 
     def _replace(self, name: str, value: int, goal: int) -> bool:
         """One size, alone or with all of the same value. False where the reference runs with none that was tried."""
-        alike = tuple(n for n in self.original if self.value(n) == value and not KEPT_NAME.search(n))
+        alike = tuple(n for n in self.original if self.value(n) == value and not NAMES_LEFT_ALONE.search(n))
         for group in dict.fromkeys(((name,), alike)):
             others = {self.value(n) for n in self.original if n not in group}
-            for smaller in ladder(goal, value, others):
+            for smaller in sizes_to_try(goal, value, others):
                 sizes = {**self.sizes, **dict.fromkeys(group, smaller)}
                 if (weight := self._weigh(sizes)) is not None:
                     self._take(sizes, weight)
@@ -129,8 +129,12 @@ class Search:
 
     def _scale(self, name: str, value: int) -> None:
         """Two sizes divided by the same number: one may have to be twice the other."""
-        others = [n for n in self.original if n != name and self.value(n) > KEPT_VALUE and not KEPT_NAME.search(n)]
-        for other, divisor in product(others, DIVISORS):
+        others = [
+            n
+            for n in self.original
+            if n != name and self.value(n) > MAX_VALUE_LEFT_ALONE and not NAMES_LEFT_ALONE.search(n)
+        ]
+        for other, divisor in product(others, BOUND_SIZE_DIVISORS):
             if value % divisor == 0 and self.value(other) % divisor == 0:
                 sizes = {**self.sizes, name: value // divisor, other: self.value(other) // divisor}
                 if (weight := self._weigh(sizes)) is not None:
@@ -138,7 +142,7 @@ class Search:
                     return
 
     def _take(self, sizes: dict[str, int], weight: Weight) -> None:
-        if self.weight is None or _lighter(weight, self.weight):
+        if self.weight is None or _is_lighter(weight, self.weight):
             self.sizes, self.weight = sizes, weight
 
     def _weigh(self, sizes: dict[str, int], most: int = MOST_OPERATOR_CALLS) -> Weight | None:
@@ -189,13 +193,13 @@ def goal_of(value: int) -> int:
     return next((goal for most, goal in GOAL_SIZES if value <= most), LARGEST_GOAL)
 
 
-def ladder(goal: int, value: int, others: set[int]) -> list[int]:
+def sizes_to_try(goal: int, value: int, others: set[int]) -> list[int]:
     """Sizes to try, best first: the goal and odd neighbours (one that no other size has, because equal sizes hide a
     transposition), odd multiples of the other sizes and of usual splits, powers of two, then halves.
     """
     neighbours = sorted((goal, goal + 2, goal + 4, goal + 6), key=lambda n: n in others)
     related = sorted(_odd_multiple(n, goal) for n in others if 1 < n < value)
-    usual = sorted(_odd_multiple(n, goal) for n in SPLITS)
+    usual = sorted(_odd_multiple(n, goal) for n in USUAL_SPLITS)
     powers = [1 << k for k in range(goal.bit_length(), goal.bit_length() + 4)]
     halves = [value >> k for k in (5, 4, 3, 2, 1)]
     tried = dict.fromkeys(chain(neighbours, related, usual, powers, halves))
@@ -207,7 +211,7 @@ def _odd_multiple(number: int, least: int) -> int:
     return number * (times | 1)
 
 
-def _lighter(one: Weight, other: Weight) -> bool:
+def _is_lighter(one: Weight, other: Weight) -> bool:
     return (
         one.elements <= other.elements
         and one.operations <= other.operations

@@ -14,21 +14,21 @@ from functools import lru_cache
 
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.dry_run import DryRunFailed, Weight, held, run_once, weigh
+from kernelwright.tools.references.dry_run import DryRunFailed, Weight, count_held_elements, run_once, weigh
 from kernelwright.tools.report import Value
 from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, MOST_OPERATIONS, Search, fits, goal_of, places
 
-RUNNABLE = (1 << 25, 2_000_000_000)
+MAX_RUN_FOR_REAL = (1 << 25, 2_000_000_000)
 """Elements and operations up to which a reference that stays too large is run for real."""
-MOST_WEIGHTS = 1 << 22
+MAX_INTERPRETED_WEIGHTS = 1 << 22
 """Elements of weights up to which a reference is interpreted whose inputs and operations are few."""
-FACTORS = (1, 2, 4)
+GOAL_FACTORS = (1, 2, 4)
 """Larger goals where the outputs come out flat: a norm over one element, a softmax over one column."""
 HIDDEN_BUDGET = 6_000
 """aten calls of all dry runs that look for other sizes of one problem."""
 
 
-class How(StrEnum):
+class SizesOrigin(StrEnum):
     """How the small sizes of a problem were found."""
 
     OWN = "own"
@@ -38,12 +38,12 @@ class How(StrEnum):
     """Small already, or nothing can be made smaller: the note says which."""
 
 
-class Shrunk(Value):
+class SmallSizes(Value):
     """The small sizes of a problem, at which the interpreter can run it."""
 
     sizes: dict[str, int]
     """What `Problem.with_sizes` takes."""
-    how: How
+    how: SizesOrigin
     note: str = ""
     fits: bool = True
     """False where it stays too large for the interpreter, or does not run."""
@@ -51,7 +51,7 @@ class Shrunk(Value):
     """Every output is constant at these sizes, so that they tell little."""
 
 
-def shrink(problem: Problem) -> Shrunk:
+def shrink(problem: Problem) -> SmallSizes:
     """Small sizes of a problem: the same on every call and machine.
 
     The reference ran with them once for real, unless the note says otherwise.
@@ -60,32 +60,32 @@ def shrink(problem: Problem) -> Shrunk:
 
 
 @lru_cache(maxsize=512)
-def _shrink(source: str) -> Shrunk:
+def _shrink(source: str) -> SmallSizes:
     problem = Problem(name="reference", source=source)
     if own := problem.cpu_sizes:
-        return Shrunk(sizes=own, how=How.OWN)
-    found = _attempt(problem, FACTORS[0])
-    for factor in FACTORS[1:] if found.flat else ():
+        return SmallSizes(sizes=own, how=SizesOrigin.OWN)
+    found = _attempt(problem, GOAL_FACTORS[0])
+    for factor in GOAL_FACTORS[1:] if found.flat else ():
         other = _attempt(problem, factor)
         if other.fits and not other.flat:
             return other
     return found
 
 
-def _attempt(problem: Problem, factor: int) -> Shrunk:
+def _attempt(problem: Problem, factor: int) -> SmallSizes:
     search = Search(problem, factor)
     search.run()
     if search.weight is None:
         if found := _as_it_is(problem):
             return found
         why = search.trouble or "it takes too many operations to try"
-        return Shrunk(sizes={}, how=How.UNCHANGED, note=f"cannot be shrunk: {why}", fits=False)
+        return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {why}", fits=False)
     if not _runnable(search.weight):
         return _described(problem, search.sizes, search.weight, "not run for real: too large")
     return _confirmed(problem, search)
 
 
-def _confirmed(problem: Problem, search: Search) -> Shrunk:
+def _confirmed(problem: Problem, search: Search) -> SmallSizes:
     """With the sizes at which a real run succeeds: where it fails, equal numbers follow (the bound of an index its
     table), else one change is undone.
     """
@@ -101,7 +101,7 @@ def _confirmed(problem: Problem, search: Search) -> Shrunk:
                 return _described(problem, sizes, weight, note).with_(flat=flat)
         except Exception as error:
             trouble = trouble or first_line(error)
-    return Shrunk(sizes={}, how=How.UNCHANGED, note=f"cannot be shrunk: {trouble}", fits=False)
+    return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=f"cannot be shrunk: {trouble}", fits=False)
 
 
 def _followers(search: Search) -> dict[str, int]:
@@ -110,24 +110,24 @@ def _followers(search: Search) -> dict[str, int]:
     return {name: new[value] for name, value in search.original.items() if value in new}
 
 
-def _described(problem: Problem, sizes: dict[str, int], weight: Weight, note: str) -> Shrunk:
+def _described(problem: Problem, sizes: dict[str, int], weight: Weight, note: str) -> SmallSizes:
     notes = [note] if note else []
     if not fits(weight):
-        notes.append(_what_stays(problem, sizes, weight))
+        notes.append(_why_too_large(problem, sizes, weight))
     elif not sizes:
         notes.append("small already")
-    how = How.SEARCHED if sizes else How.UNCHANGED
-    return Shrunk(sizes=sizes, how=how, note="; ".join(notes), fits=fits(weight) or _heavy_by_weights(weight))
+    how = SizesOrigin.SEARCHED if sizes else SizesOrigin.UNCHANGED
+    return SmallSizes(sizes=sizes, how=how, note="; ".join(notes), fits=fits(weight) or _heavy_by_weights(weight))
 
 
 def _heavy_by_weights(weight: Weight) -> bool:
     """Whether only weights are too large: an interpreter has no more to do than elsewhere, and reads them once."""
     held = sum(_numel(shape) for shape in weight.weights)
     rest = weight.elements - held
-    return held <= MOST_WEIGHTS and rest <= MOST_ELEMENTS and weight.operations <= MOST_OPERATIONS
+    return held <= MAX_INTERPRETED_WEIGHTS and rest <= MOST_ELEMENTS and weight.operations <= MOST_OPERATIONS
 
 
-def _what_stays(problem: Problem, sizes: dict[str, int], weight: Weight) -> str:
+def _why_too_large(problem: Problem, sizes: dict[str, int], weight: Weight) -> str:
     """Why it is still too large."""
     heavy = f"{weight.elements:,} elements" if weight.elements > MOST_ELEMENTS else f"{weight.operations:,} operations"
     held = sum(_numel(shape) for shape in weight.weights)
@@ -138,20 +138,20 @@ def _what_stays(problem: Problem, sizes: dict[str, int], weight: Weight) -> str:
     return f"{heavy}: nothing more can be made smaller"
 
 
-def _as_it_is(problem: Problem) -> Shrunk | None:
+def _as_it_is(problem: Problem) -> SmallSizes | None:
     """A reference that does not run without data (it reads values), where its own sizes are small."""
     try:
-        if held(problem) > MOST_ELEMENTS:
+        if count_held_elements(problem) > MOST_ELEMENTS:
             return None
         finite, flat = _look(run_once(problem))
     except Exception:
         return None
     note = "small already" if finite else "small already; the outputs are not finite at these sizes"
-    return Shrunk(sizes={}, how=How.UNCHANGED, note=note, flat=flat)
+    return SmallSizes(sizes={}, how=SizesOrigin.UNCHANGED, note=note, flat=flat)
 
 
 def _runnable(weight: Weight) -> bool:
-    return weight.elements <= RUNNABLE[0] and weight.operations <= RUNNABLE[1]
+    return weight.elements <= MAX_RUN_FOR_REAL[0] and weight.operations <= MAX_RUN_FOR_REAL[1]
 
 
 def _look(outputs: list[object]) -> tuple[bool, bool]:
@@ -215,6 +215,7 @@ class _Look:
         return {n: value for n, value in values.items() if n in free}
 
     def runs(self, changed: dict[str, int]) -> bool:
+        """Returns whether the reference runs with these numbers changed, and computes something else then."""
         weight = self._weigh(changed) if self.own else None
         return self.own is not None and _is_other(weight, self.own)
 

@@ -213,6 +213,7 @@ class _Extent:
     """(dimension, relative change a step of its multiplier)."""
 
     def at(self, multipliers: Sequence[int], dimensions: Sequence[Dimension]) -> float:
+        """Returns the extent, at least 1, with these multipliers of the dimensions."""
         value = float(self.own)
         for index, slope in self.slopes:
             value *= max(0.0, 1 + slope * (multipliers[index] - dimensions[index].base))

@@ -260,7 +260,7 @@ def measure(problem: Problem, device: str) -> Baseline:
     import torch
 
     from kernelwright.tools.references.reference import Reference
-    from kernelwright.tools.timing.measurement import timing
+    from kernelwright.tools.timing.measurement import summarise_samples
 
     torch.cuda.set_device(device)
     reference = Reference(problem, device)
@@ -280,7 +280,7 @@ def measure(problem: Problem, device: str) -> Baseline:
                 end.record()
                 torch.cuda.synchronize()
                 times[name].append(start.elapsed_time(end))
-    return Baseline(compiled=timing(times["compiled"]), eager=timing(times["eager"]))
+    return Baseline(compiled=summarise_samples(times["compiled"]), eager=summarise_samples(times["eager"]))
 
 
 def _compiled_ahead(problem: Problem, device: str) -> Baseline:
@@ -289,7 +289,7 @@ def _compiled_ahead(problem: Problem, device: str) -> Baseline:
     return Baseline(note=compile_ahead(problem, device))
 
 
-def _let_go_of_compiled() -> None:
+def _forget_compiled() -> None:
     """What was compiled for one reference is of no use to the next."""
     import torch
 
@@ -316,7 +316,7 @@ def main() -> None:
             return
         answer = _compiled_ahead if asked.ahead else measure
         found = answer(asked.problem, device)
-        _let_go_of_compiled()
+        _forget_compiled()
         connection.send_bytes(found.model_dump_json().encode())
 
 

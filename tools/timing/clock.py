@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelwright.tools.hardware.gpus import read_driver, read_sensors
 from kernelwright.tools.hardware.neighbours import neighbours_of
-from kernelwright.tools.replaying.gpu.stopwatch import flush
+from kernelwright.tools.replaying.gpu.stopwatch import flush_l2_cache
 from kernelwright.tools.report import InfrastructureError, Neighbour
 from kernelwright.tools.timing.measurement import Alternatives, Measurement
 from kernelwright.tools.timing.measuring import ANSWER_SECONDS, Asks, InputSet, Measuring, well_formed
@@ -114,10 +114,10 @@ def _time_flush() -> float:
 
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     for _ in range(3):
-        flush()
+        flush_l2_cache()
     start.record()
     for _ in range(10):
-        flush()
+        flush_l2_cache()
     end.record()
     torch.cuda.synchronize()
     return start.elapsed_time(end) / 10

@@ -36,10 +36,12 @@ WEIGHT_METRIC = "gpu__time_duration.sum"
 MOST_LAUNCHES = 20
 FOUND_EXIT_CODE = 86
 """Exit code that the sanitizer is told to give when it finds something."""
-_AT = re.compile(
+_SANITIZER_PLACE = re.compile(
     r"^=+\s+at (?P<kernel>[^\n+(]+?)(?:\(.*?\))?(?:\+0x[0-9a-f]+)?(?: in (?P<file>[^\n]+?):(?P<line>\d+))?$", re.M
 )
-_WHAT = re.compile(r"^=+ (Invalid __\w+__ (?:read|write|atomic)[^\n]*|Misaligned [^\n]*|Invalid [^\n]*)$", re.M)
+_SANITIZER_ERROR = re.compile(
+    r"^=+ (Invalid __\w+__ (?:read|write|atomic)[^\n]*|Misaligned [^\n]*|Invalid [^\n]*)$", re.M
+)
 
 
 class CounterRun(Value):
@@ -178,10 +180,10 @@ def read_memcheck(text: str, spec: Path | None = None) -> Failure | None:
 
     spec: where the candidate's own file is named, so that its line can be shown.
     """
-    what = _WHAT.search(text)
+    what = _SANITIZER_ERROR.search(text)
     if what is None:
         return None
-    at = _AT.search(text, what.end())
+    at = _SANITIZER_PLACE.search(text, what.end())
     kernel = at["kernel"].strip() if at else "an unknown kernel"
     line = int(at["line"]) if at and at["line"] else None
     place = f", line {line}" if line else ""

@@ -38,19 +38,19 @@ def add_extras(
     profile = report.profile
     if asked.torch_compile:
         say("timing torch.compile")
-        profile = _compiled(profile, time_compiled())
+        profile = _with_baseline(profile, time_compiled())
     if asked.ncu or asked.sanitizer:
-        profile, report = _counted(profile, report, problem, source, asked, device, say)
+        profile, report = _with_counters(profile, report, problem, source, asked, device, say)
     return report.with_(profile=profile)
 
 
-def _compiled(profile: ProfileResult, found: Baseline) -> ProfileResult:
+def _with_baseline(profile: ProfileResult, found: Baseline) -> ProfileResult:
     notes = (*profile.notes, found.note) if found.note else profile.notes
     faster = profile.speedup * found.ratio if found.ratio and profile.speedup else None
     return profile.with_(compiled=found.compiled, speedup_compiled=faster, notes=notes)
 
 
-def _counted(
+def _with_counters(
     profile: ProfileResult,
     report: Report,
     problem: Problem,
@@ -65,7 +65,7 @@ def _counted(
     with tempfile.TemporaryDirectory(prefix="kernelwright-counted-") as folder:
         scratch = Path(folder)
         spec, prefix = (
-            _call(problem, source, device, scratch),
+            _write_call(problem, source, device, scratch),
             [sys.executable, "-m", "kernelwright.tools.sandbox.inside.enter", folder],
         )
         if asked.ncu:
@@ -84,7 +84,7 @@ def _counted(
     return profile, report
 
 
-def _call(problem: Problem, source: str, device: str, scratch: Path) -> Path:
+def _write_call(problem: Problem, source: str, device: str, scratch: Path) -> Path:
     """The file that tells tools.tracing.once what to call, and with what."""
     from kernelwright.tools.references.reference import Reference
     from kernelwright.tools.timing.counters import call_spec

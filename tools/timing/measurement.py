@@ -68,7 +68,7 @@ class Measurement(Value):
     seconds: Number = 0.0
 
 
-def timing(samples: Sequence[float]) -> Timing:
+def summarise_samples(samples: Sequence[float]) -> Timing:
     """The median with its 95 % interval by order statistics (binomial, normal approximation: Hahn and Meeker 1991,
     5.2). Needs a sample.
     """
@@ -83,11 +83,11 @@ def timing(samples: Sequence[float]) -> Timing:
     )  # fmt: skip
 
 
-def settled(found: Timing, width: float = 0.01) -> bool:
+def is_settled(found: Timing, width: float = 0.01) -> bool:
     """Whether the interval is narrower than this share of the median."""
     return found.calls >= 16 and (found.high - found.low) <= width * found.median
 
 
-def ratio(reference: Timing, candidate: Timing) -> tuple[float, float]:
+def speedup_with_lower_bound(reference: Timing, candidate: Timing) -> tuple[float, float]:
     """Speedup, and its lower 95 % bound (the ends of both intervals that are least kind to the candidate)."""
     return reference.median / candidate.median, reference.low / candidate.high

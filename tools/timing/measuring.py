@@ -15,7 +15,13 @@ from typing import Any, Protocol
 from kernelwright.tools.hardware.gpus import read_clocks
 from kernelwright.tools.hardware.neighbours import busiest
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, Neighbour, Timing, clean_text
-from kernelwright.tools.timing.measurement import Measurement, StepTime, ratio, settled, timing
+from kernelwright.tools.timing.measurement import (
+    Measurement,
+    StepTime,
+    is_settled,
+    speedup_with_lower_bound,
+    summarise_samples,
+)
 
 CANDIDATE_MS, REFERENCE_MS = 60.0, 12.0
 """GPU time of one candidate's own blocks, and of the reference's beside them."""
@@ -26,9 +32,9 @@ TRIAL_BLOCK = 16
 """Calls of one block of a trial."""
 CLOCK_DRIFT = 0.015
 """Beyond which the reference is measured anew: the GPU's clocks have changed since its time of record."""
-WALL_SHARE = 0.7
+MIN_SHARE_OF_WALL_TIME = 0.7
 """The device events of a block claim at least this share of what the judge's clock saw."""
-MOST_DOUBTED = 8
+MAX_DOUBTED_BLOCKS = 8
 """Blocks, none of which can be believed, before that is called a cheat."""
 BLOCK_SLACK, CALL_SLACK = 1.0, 0.1
 """Milliseconds of the judge's clock, a block and a call, that messages and host code take."""
@@ -66,6 +72,7 @@ class _Blocks:
 
     @property
     def samples(self) -> list[float]:
+        """Milliseconds of every call in a block that was believed."""
         return [ms for times, believed in zip(self.times, self.believed, strict=True) if believed for ms in times]
 
 
@@ -143,10 +150,10 @@ class Measuring:
         meanwhile = self._clock.neighbours()
         steps = self._steps()
         self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)
-        candidate = timing(self._blocks.samples)
+        candidate = summarise_samples(self._blocks.samples)
         drift = self._check_drift()
         eager = self._reference.record
-        speedup, low = ratio(eager, candidate)
+        speedup, low = speedup_with_lower_bound(eager, candidate)
         self._reference.release_if_large()
         return Measurement(
             device=self._clock.name, candidate=candidate, eager=eager, speedup=speedup, speedup_low=low,
@@ -216,7 +223,7 @@ class Measuring:
         for _ in range(blocks):
             self._block(max(1, calls // blocks))
             self._eager += self._reference.block(beside)
-            if settled(timing(self._blocks.samples or [estimate]), 0.004):
+            if is_settled(summarise_samples(self._blocks.samples or [estimate]), 0.004):
                 break
         self._until_believed(max(1, calls // blocks))
 
@@ -225,7 +232,7 @@ class Measuring:
         busy machine slows some, a cheat all.
         """
         while not self._blocks.samples:
-            if len(self._blocks.times) < MOST_DOUBTED:
+            if len(self._blocks.times) < MAX_DOUBTED_BLOCKS:
                 self._block(calls)
                 continue
             self._clock.refuse_a_shared_gpu()
@@ -253,7 +260,7 @@ class Measuring:
         if kept:
             seen = wall - BLOCK_SLACK - CALL_SLACK * calls
             self._blocks.times.append(times)
-            self._blocks.believed.append(block >= WALL_SHARE * seen)
+            self._blocks.believed.append(block >= MIN_SHARE_OF_WALL_TIME * seen)
             self._blocks.wall.append(wall / calls)
         return times
 

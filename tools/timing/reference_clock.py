@@ -10,15 +10,15 @@ from typing import Any
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.reference import BuffersAsTheyWere
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
-from kernelwright.tools.replaying.gpu.persistent_memory import merged, poison
+from kernelwright.tools.replaying.gpu.persistent_memory import merge_ranges, poison
 from kernelwright.tools.replaying.gpu.stopwatch import host_time, timed_block
 from kernelwright.tools.report import Timing
-from kernelwright.tools.timing.measurement import settled, timing
+from kernelwright.tools.timing.measurement import is_settled, summarise_samples
 
 BUDGET_MS, LEAST_CALLS, MOST_CALLS = 200.0, 8, 60
 """Of the measurement of record: GPU time, and calls."""
 BLOCK_CALLS = 8
-HELD_SHARE = 10
+HELD_GRAPHS_DIVISOR = 10
 """Graphs are kept between candidates where they hold no more than this part of the GPU's memory."""
 
 
@@ -110,7 +110,7 @@ class ReferenceClock:
         model keeps.
         """
         storages = [t.untyped_storage() for t in tensors_of(captured.outputs) if t.is_cuda and t.numel()]
-        return merged([(s.data_ptr(), s.nbytes()) for s in storages if s.data_ptr() not in captured.lasting])
+        return merge_ranges([(s.data_ptr(), s.nbytes()) for s in storages if s.data_ptr() not in captured.lasting])
 
     def block(self, calls: int) -> list[float]:
         """Milliseconds of so many calls, the sets in turns."""
@@ -135,7 +135,7 @@ class ReferenceClock:
         """The measurement of record in the present mode; made now where there is none."""
         if self.graphs not in self._record:
             self.time_anew()
-        return timing(self._record[self.graphs])
+        return summarise_samples(self._record[self.graphs])
 
     def time_anew(self) -> None:
         """Measures again what candidates are compared with."""
@@ -143,7 +143,7 @@ class ReferenceClock:
         samples = self.block(3)
         left = BUDGET_MS / (statistics.median(samples) + self._flush_ms)
         most = max(LEAST_CALLS, min(MOST_CALLS, int(left)))
-        while len(samples) < most and not settled(timing(samples), 0.004):
+        while len(samples) < most and not is_settled(summarise_samples(samples), 0.004):
             samples += self.block(min(BLOCK_CALLS, most - len(samples)))
         self._record[self.graphs] = samples
 
@@ -152,7 +152,7 @@ class ReferenceClock:
         import torch
 
         _, total = torch.cuda.mem_get_info()
-        if self.held() > total // HELD_SHARE:
+        if self.held() > total // HELD_GRAPHS_DIVISOR:
             self.release()
 
     def held(self) -> int:

@@ -30,7 +30,7 @@ FORMATS = {
     "float8_e4m3fn": "fp8",
     "int8": "int8",
 }
-SPLITS = {
+PRODUCTS_BY_PEAK = {
     "fp32": {"fp32": 1, "tf32": 3, "fp16": 3, "bf16": 3},
     "fp64": {"fp64": 1, "fp64_tensor": 1},
     "fp16": {"fp16": 1},
@@ -115,7 +115,7 @@ def named_tensors(model: Any, inputs: list[Any]) -> dict[str, Any]:
 def _work(named: dict[str, Any], outputs: list[Any], seen: OperatorTally, structure: Structure | None) -> Work:
     unused = structure.unused if structure else ()
     read = {n: seen.bytes_read(t) for n, t in named.items() if n not in unused}
-    written = sum(_stored(o) for o in outputs)
+    written = sum(_stored_bytes(o) for o in outputs)
     kept = structure.kept if structure else {}
     certain = {n: b * seen.shares.get(storage_of(named[n]), 1.0) for n, b in read.items()}
     least = sum(int(b * kept.get(n, 1.0)) for n, b in certain.items()) if structure else 0
@@ -135,7 +135,7 @@ def _work(named: dict[str, Any], outputs: list[Any], seen: OperatorTally, struct
     )
 
 
-def _stored(tensor: Any) -> int:
+def _stored_bytes(tensor: Any) -> int:
     elements = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         elements *= size if stride else 1
@@ -166,11 +166,11 @@ def structure_of(reference: Reference, seed: int = 0) -> Structure:
     model, inputs = reference.model(seed), reference.inputs(seed)
     named = named_tensors(model, inputs)
     other = named_tensors(reference.model(seed + 1), reference.inputs(seed + 1))
-    kept = {n: share for n, t in named.items() if n.startswith("input ") and (share := _kept(t)) < 1}
+    kept = {n: share for n, t in named.items() if n.startswith("input ") and (share := _unstructured_share(t)) < 1}
     base, again = (_snapshot(reference, model, inputs) for _ in range(2))
     if not all(torch.equal(a, b) for a, b in zip(base, again, strict=True)):
         return Structure(kept=kept)
-    unused = [n for n, t in named.items() if not _matters(reference, model, inputs, base, t, other[n])]
+    unused = [n for n, t in named.items() if not _changes_output(reference, model, inputs, base, t, other[n])]
     return Structure(unused=tuple(unused), kept=kept)
 
 
@@ -186,7 +186,9 @@ def _snapshot(reference: Reference, model: Any, inputs: list[Any]) -> list[Any]:
     return [o.nan_to_num() if o.is_floating_point() else o for o in outputs]
 
 
-def _matters(reference: Reference, model: Any, inputs: list[Any], base: list[Any], tensor: Any, other: Any) -> bool:
+def _changes_output(
+    reference: Reference, model: Any, inputs: list[Any], base: list[Any], tensor: Any, other: Any
+) -> bool:
     """Whether another draw, or 20 times that with mixed signs, changes the output at all."""
     import torch
 
@@ -206,7 +208,7 @@ def _matters(reference: Reference, model: Any, inputs: list[Any], base: list[Any
     return False
 
 
-def _kept(tensor: Any) -> float:
+def _unstructured_share(tensor: Any) -> float:
     """Share of a tensor that is not structural: zeros are taken off where there are many, half of a symmetric
     matrix.
     """
@@ -226,7 +228,7 @@ def best_rate(precision: str, rates: Mapping[str, float]) -> tuple[str, float] |
     """
     ways = [
         (f"{name}/{parts}" if parts > 1 else name, rates[name] / parts)
-        for name, parts in SPLITS.get(precision, {precision: 1}).items()
+        for name, parts in PRODUCTS_BY_PEAK.get(precision, {precision: 1}).items()
         if name in rates
     ]
     return max(ways, key=lambda way: way[1], default=None)

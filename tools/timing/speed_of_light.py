@@ -13,7 +13,7 @@ from kernelwright.tools.timing.roofline import Structure, Work, count, floor_ms,
 FLOOR_SHARE = 0.9
 """Faster than this share of the floor is a fault: the clock, the counts and the peaks have their own errors."""
 
-_known: dict[tuple[str, str], Work | None] = {}
+_work_by_problem: dict[tuple[str, str], Work | None] = {}
 
 
 def work_of(problem: Problem) -> Work | None:
@@ -24,20 +24,20 @@ def work_of(problem: Problem) -> Work | None:
     honest kernel is to be accused.
     """
     key = (problem.name, problem.hash)
-    if key not in _known:
+    if key not in _work_by_problem:
         try:
             work = count(problem)
-            _known[key] = (
+            _work_by_problem[key] = (
                 work.with_(bytes=count(problem, Structure(unused=unused)).bytes, unused=unused)
-                if (unused := _unused(problem))
+                if (unused := _unused_tensors(problem))
                 else work
             )
         except (ProblemError, RuntimeError, TypeError, ValueError):
-            _known[key] = None
-    return _known[key]
+            _work_by_problem[key] = None
+    return _work_by_problem[key]
 
 
-def _unused(problem: Problem) -> tuple[str, ...]:
+def _unused_tensors(problem: Problem) -> tuple[str, ...]:
     """Inputs and weights that no output depends on, found at small sizes on the CPU; none where they do not fit."""
     from kernelwright.tools.references.reference import Reference
     from kernelwright.tools.sizing.small_sizes import shrink
@@ -48,7 +48,7 @@ def _unused(problem: Problem) -> tuple[str, ...]:
     return structure_of(Reference(problem.with_sizes(small.sizes), "cpu")).unused
 
 
-def light(problem: Problem, result: ProfileResult, gpu: Any) -> ProfileResult:
+def add_speed_of_light(problem: Problem, result: ProfileResult, gpu: Any) -> ProfileResult:
     """Adds roofline and share of speed-of-light.
 
     gpu: tools.gpus.Gpu of the device. Raises Failed where the time is impossible.

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from kernelwright.tools.references.input_spec import InputSpec
 from kernelwright.tools.report import Cheat, Failure, Fault, Isolation, Value, clean_text
 from kernelwright.tools.sandbox import BadMessage, Process, ProcessDied, ProcessTimedOut, Zygote
-from kernelwright.tools.tracing.trace import Traced, TraceError, read
+from kernelwright.tools.tracing.trace import Traced, TraceError, read_traced
 
 TRACER_ENTRY = "kernelwright.tools.tracing.tracer:serve"
 MOST_MESSAGES = 5_000
-MANY_CALLS = 12
+CALLS_AT_FIRST_SIZE = 12
 """Calls of forward at the first size: host code that changes what it does after some calls is seen here."""
 
 
@@ -68,7 +68,7 @@ def trace_candidate(
         {
             "spec": s.spec.model_dump(mode="json"),
             "multiprocessors": s.multiprocessors,
-            "calls": MANY_CALLS if i == 0 else 2,
+            "calls": CALLS_AT_FIRST_SIZE if i == 0 else 2,
             "reuse": s.reuse,
         }
         for i, s in enumerate(sizes)
@@ -168,14 +168,14 @@ def _listen(
         except ProcessDied as death:
             return {}, _death(process, death, doing)
         except BadMessage as error:
-            return {}, _forged(f"the channel carried something that is no message: {error}")
+            return {}, _failure_of_forgery(f"the channel carried something that is no message: {error}")
         if "first" in message:
             first.begin(message["first"])
             continue
         if "progress" not in message:
             return message, None
         doing = clean_text(message["progress"], 60).replace("\n", " ")
-    return {}, _forged("endless messages")
+    return {}, _failure_of_forgery("endless messages")
 
 
 def _death(process: Process, death: ProcessDied, doing: str) -> Failure:
@@ -185,28 +185,30 @@ def _death(process: Process, death: ProcessDied, doing: str) -> Failure:
     return Failure(fault=fault, message=f"{death.describe()} while {doing}{tail}")
 
 
-def _forged(message: str) -> Failure:
+def _failure_of_forgery(message: str) -> Failure:
     return Failure(fault=Fault.CHEAT, cheat=Cheat.FORGERY, message=clean_text(message, 300).replace("\n", " "))
 
 
 def _read(answer: dict[str, Any], count: int) -> TracedCandidate | Failure:
     """The answer as values; a Failure where it has not the form of one."""
     try:
-        failures = tuple(None if f is None else _capped(Failure.model_validate(f)) for f in answer["failures"])
+        failures = tuple(None if f is None else _cap_failure(Failure.model_validate(f)) for f in answer["failures"])
         notes = tuple(clean_text(n, 300) for n in list(answer["notes"])[:20])
-        traced = read(answer["traced"])
+        traced = read_traced(answer["traced"])
     except TraceError as error:
-        return _forged(str(error))
+        return _failure_of_forgery(str(error))
     except (KeyError, TypeError, ValueError, ValidationError, RecursionError) as error:
-        return _forged(f"what came from the tracing process has not the form of a trace: {type(error).__name__}")
+        return _failure_of_forgery(
+            f"what came from the tracing process has not the form of a trace: {type(error).__name__}"
+        )
     if len(failures) != count or len(traced.traces) != count:
-        return _forged("a trace of other sizes than were asked for")
+        return _failure_of_forgery("a trace of other sizes than were asked for")
     if any((t is None) == (f is None) for t, f in zip(traced.traces, failures, strict=True)):
-        return _forged("a size that is neither traced nor failed")
+        return _failure_of_forgery("a size that is neither traced nor failed")
     return TracedCandidate(traced=traced, failures=failures, notes=notes)
 
 
-def _capped(failure: Failure) -> Failure:
+def _cap_failure(failure: Failure) -> Failure:
     """What a candidate's process says of itself is data: a fault of its own choosing, but capped text, and no claim
     to be a mismatch.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from kernelwright.tools.tracing.trace import Data, Launch, Operator, Step, Trace, every, tensors_in
+from kernelwright.tools.tracing.trace import Data, Launch, Operator, Step, Trace, all_steps, tensors_in
 
 Computes = Callable[[Operator], bool]
 """Whether an operator computes, and not only lays values out anew."""
@@ -25,7 +25,7 @@ def folded_weights(trace: Trace, weights: Collection[int], loaded: Collection[in
     memory = _Memory(trace.setup, loaded)
     holds = set[int]()
     told: dict[int, str] = {}
-    for step in every(trace.setup):
+    for step in all_steps(trace.setup):
         used, targets = memory.follow(step)
         computed = memory.found(told, used)
         from_weights = any(n in weights or memory.place(n) in holds for n in used)
@@ -44,7 +44,7 @@ def product_of_draws(trace: Trace, loaded: Collection[int], computes: Computes) 
     memory = _Memory(trace.setup, loaded)
     draws: dict[int, frozenset[int]] = {}
     told: dict[int, str] = {}
-    for count, step in enumerate(every(trace.setup)):
+    for count, step in enumerate(all_steps(trace.setup)):
         used, targets = memory.follow(step)
         if _draws(step):
             draws |= {place: frozenset({count}) for place in targets}
@@ -77,7 +77,7 @@ class _Memory:
     def __init__(self, setup: Iterable[Step], loaded: Collection[int]) -> None:
         self._parent: dict[int, int] = {}
         self._loaded = set(loaded)
-        for step in every(setup):
+        for step in all_steps(setup):
             used, made = _numbers(step)
             if used and _shares(step):
                 for number in made:
@@ -110,7 +110,7 @@ class _Memory:
 
 def _needed(trace: Trace, memory: _Memory, told: dict[int, str], loaded: Collection[int]) -> str:
     """What is told of the first tensor that a call needs."""
-    wanted = {n for step in (*every(trace.first), *every(trace.later or ())) for n in _numbers(step)[0]}
+    wanted = {n for step in (*all_steps(trace.first), *all_steps(trace.later or ())) for n in _numbers(step)[0]}
     wanted |= {*tensors_in(trace.first_outputs), *tensors_in(trace.later_outputs)}
     return memory.found(told, sorted(wanted - set(loaded)))
 

@@ -99,7 +99,7 @@ def install(tape: Tape, texts: Texts, target: Any) -> None:
     import triton.testing
     from triton.runtime import driver
 
-    offline = OfflineDriver(target, lambda call: _unheard(tape, call))
+    offline = OfflineDriver(target, lambda call: _run_unrecorded(tape, call))
     driver.set_active(offline)
     OfflineLauncher.noted = staticmethod(lambda metadata, grid, args: None)
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = offline.benchmark
@@ -107,7 +107,7 @@ def install(tape: Tape, texts: Texts, target: Any) -> None:
     _write_configurations(tape)
 
 
-def _unheard(tape: Tape, call: Callable[[], Any]) -> None:
+def _run_unrecorded(tape: Tape, call: Callable[[], Any]) -> None:
     """A benchmark of the candidate's own: it runs once, and is no part of the call."""
     with tape.diverted():
         call()
@@ -141,10 +141,10 @@ def _defer_compilation(tape: Tape, texts: Texts, target: Any) -> None:
 def _write_configurations(tape: Tape) -> None:
     from triton.runtime.autotuner import Autotuner
 
-    Autotuner.run = lambda self, *args, **kwargs: _tuned(self, tape, args, kwargs)
+    Autotuner.run = lambda self, *args, **kwargs: _launch_autotuned(self, tape, args, kwargs)
 
 
-def _tuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _launch_autotuned(tuner: Any, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One autotuned launch: the steps of each configuration, side by side.
 
     As Triton does, tensors are reset before the first launch of a key only.
@@ -203,7 +203,7 @@ def watch_libraries(tape: Tape) -> None:
 
     for name in ("custom_op", "triton_op"):
         if (original := getattr(torch.library, name, None)) is not None:
-            setattr(torch.library, name, _remembering(original, tape))
+            setattr(torch.library, name, _remember_operators(original, tape))
     impl = torch.library.Library.impl
 
     def remember(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
@@ -218,7 +218,7 @@ def watch_libraries(tape: Tape) -> None:
     torch.library.Library.impl = remember  # type: ignore[method-assign]
 
 
-def _remembering(original: Any, tape: Tape) -> Any:
+def _remember_operators(original: Any, tape: Tape) -> Any:
     def register(name: str, fn: Any = None, /, **options: Any) -> Any:
         def decorate(function: Any) -> Any:
             made = original(name, function, **options)

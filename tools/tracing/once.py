@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> None:
     torch.manual_seed(0)
     positional, named = restore(spec["init"], lambda d: random_tensor(d, device))
     inputs = restore(spec["inputs"], lambda d: random_tensor(d, device))
-    module = _loaded(Path(spec["source"]))
+    module = _import_candidate(Path(spec["source"]))
     with torch.device(device):
         model = module.ModelNew(*positional, **named)
     if isinstance(model, torch.nn.Module):
@@ -54,7 +54,7 @@ def random_tensor(described: dict[str, Any], device: str) -> Any:
     return torch.rand(shape, device=device, dtype=torch.float32).mul_(high - low).add_(low).to(dtype)
 
 
-def _loaded(path: Path) -> Any:
+def _import_candidate(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("candidate", path)
     assert spec is not None
     assert spec.loader is not None

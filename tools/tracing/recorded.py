@@ -39,7 +39,7 @@ def canonical(call: dict[str, Any]) -> Any:
     return slicing.canonical(call["steps"], call["outputs"], [n for v in call["inputs"] for n in slicing.tensors_in(v)])
 
 
-def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
+def call_difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     """Returns in a few words where two recorded calls part: the number of the step and what it asks for, or the
     outputs.
     """
@@ -53,7 +53,7 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     return "the outputs, or which inputs are read"
 
 
-def roots(call: dict[str, Any]) -> set[int]:
+def input_tensors(call: dict[str, Any]) -> set[int]:
     """Returns the numbers of the tensors that a call was given."""
     return tensors(call["inputs"])
 
@@ -63,7 +63,7 @@ def tensors(value: Any) -> set[int]:
     return set(slicing.tensors_in(value))
 
 
-def made(call: dict[str, Any]) -> set[int]:
+def tensors_of_steps(call: dict[str, Any]) -> set[int]:
     """Returns the numbers of the tensors that a recorded call's steps give."""
     return {number for step in call["steps"] for number in slicing.read_and_written(step)[1]}
 
@@ -73,10 +73,10 @@ def needed_from_outside(call: dict[str, Any]) -> set[int]:
 
     A step that writes in place gives the tensor that it was given: that one is needed although a step gives it.
     """
-    return slicing.used_from_outside(call["steps"]) | (tensors(call["outputs"]) - made(call))
+    return slicing.used_from_outside(call["steps"]) | (tensors(call["outputs"]) - tensors_of_steps(call))
 
 
-def place(tensor: torch.Tensor) -> tuple[Any, ...]:
+def memory_key(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Returns where a tensor lies, so that two of one place are equal."""
     if tensor.layout is not torch.strided:
         return (id(tensor),)
@@ -113,7 +113,7 @@ def _traits(name: str) -> tuple[bool, bool]:
     return bool(found._schema.is_mutable), torch.Tag.nondeterministic_seeded in found.tags
 
 
-def state(model: Any) -> dict[str, torch.Tensor]:
+def state_tensors(model: Any) -> dict[str, torch.Tensor]:
     """Parameters, then buffers, by dotted name: read from the modules' own tables."""
     if not isinstance(model, torch.nn.Module):
         return {}
@@ -135,11 +135,11 @@ def write_back_buffers(model: Any, before: dict[str, torch.Tensor]) -> None:
 
     The judge reads what a call leaves in the memory that it gave for the buffer.
     """
-    for name, now in state(model).items():
+    for name, now in state_tensors(model).items():
         held = before.get(name)
         if held is None or held is now or isinstance(held, torch.nn.Parameter):
             continue
-        if held.shape == now.shape and held.dtype == now.dtype and place(held) != place(now):
+        if held.shape == now.shape and held.dtype == now.dtype and memory_key(held) != memory_key(now):
             owner, _, last = name.rpartition(".")
             held.copy_(now)
             model.get_submodule(owner).__dict__["_buffers"][last] = held

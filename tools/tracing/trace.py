@@ -218,7 +218,7 @@ class Traced(Strict):
     """
 
 
-def read(message: Json) -> Traced:
+def read_traced(message: Json) -> Traced:
     """A message of a candidate's process as a value.
 
     Raises TraceError for whatever is not one, in time linear in its size.
@@ -269,7 +269,7 @@ def _check_bounds(traced: Traced) -> None:
 
 def _check_trace(trace: Trace, traced: Traced) -> None:
     steps = [*trace.setup, *trace.first, *(trace.later or ())]
-    flat = list(every(steps))
+    flat = list(all_steps(steps))
     if len(flat) > MOST_STEPS:
         raise TraceError("the trace has too many steps")
     if sum(len(s.data) for s in flat if isinstance(s, Data)) > MOST_DATA:
@@ -282,7 +282,7 @@ def _check_trace(trace: Trace, traced: Traced) -> None:
         raise TraceError("an alternative of an autotuned launch that launches nothing")
 
 
-def every(steps: Any) -> Iterator[Operator | Launch | Data]:
+def all_steps(steps: Any) -> Iterator[Operator | Launch | Data]:
     """All steps, those of every alternative too."""
     for step in steps:
         if isinstance(step, Choice):
@@ -292,15 +292,15 @@ def every(steps: Any) -> Iterator[Operator | Launch | Data]:
             yield step
 
 
-def leaves(value: Json) -> Iterator[Json]:
+def output_leaves(value: Json) -> Iterator[Json]:
     """The outputs of a call, flattened in order (of keys, in a dict): tensors, plain values, {"other": type}."""
     if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in ("tuple", "dict"):
         inner = next(iter(value.values()))
         for one in [inner[key] for key in sorted(inner)] if isinstance(inner, dict) else inner:
-            yield from leaves(one)
+            yield from output_leaves(one)
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from leaves(one)
+            yield from output_leaves(one)
     else:
         yield value
 

@@ -5,7 +5,7 @@ It is sent {"source", "target", "sizes": [{"spec": tools.spec.InputSpec, "multip
 "reuse": bool}, ...]} as its payload and answers with {"progress": {...}} before each step that may hang, {"first": the
 answer for the first size alone} once that is traced where there are more, and, at the end, {"traced":
 tools.tracing.trace.Traced, "failures": [Failure or null, ...], "notes": [...]}. What it says is a candidate's word: the
-trusted side reads it with `tools.tracing.trace.read`.
+trusted side reads it with `tools.tracing.trace.read_traced`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kernelwright.tools.tracing.pretended_gpu import fake_gpu as pretend_gpu
 from kernelwright.tools.tracing.pretended_gpu import helion_inputs
 from kernelwright.tools.tracing.pretended_gpu.offline_driver import LaunchRefused
 from kernelwright.tools.tracing.tape import Step, Tape, TooLong
-from kernelwright.tools.tracing.trace import TRACE_VERSION, leaves
+from kernelwright.tools.tracing.trace import TRACE_VERSION, output_leaves
 from kernelwright.tools.tracing.trouble import failure_of
 
 NAME = "candidate"
@@ -152,7 +152,7 @@ class Tracer:
             torch.cuda.get_device_properties(0).multi_processor_count = int(size["multiprocessors"])
         try:
             model, building = self._model(module, size)
-            state = recorded.state(model)
+            state = recorded.state_tensors(model)
             numbers = self._numbers(state)
             before = list(self._history)
             fault, self._launches_before = Fault.RUNTIME, self._tape.launches
@@ -245,14 +245,14 @@ class Tracer:
         if odd is not None:
             raise Inconstant(
                 f"call {odd} of forward asks for other things than call 2 "
-                f"({recorded.difference(calls[1], calls[odd - 1])}): "
+                f"({recorded.call_difference(calls[1], calls[odd - 1])}): "
                 "a verdict needs host code that does the same at every call"
             )
         later = None if same else second
         wanted = recorded.needed_from_outside(first)
         if later is not None:
-            wanted |= recorded.needed_from_outside(later) - recorded.made(first)
-        wanted -= recorded.roots(first) | (recorded.roots(later) if later else set())
+            wanted |= recorded.needed_from_outside(later) - recorded.tensors_of_steps(first)
+        wanted -= recorded.input_tensors(first) | (recorded.input_tensors(later) if later else set())
         random = {id(s) for s in building if recorded.is_random(s)}
         setup = slicing.needed_steps(
             before if wanted or random else [],
@@ -275,7 +275,7 @@ class Tracer:
             "parameters": [n for n, t in state.items() if isinstance(t, torch.nn.Parameter)],
             "shapes": {n: [int(s) for s in t.shape] for n, t in state.items()},
             "dtypes": {n: str(t.dtype).removeprefix("torch.") for n, t in state.items()},
-            "forms": [self._form(leaf) for leaf in list(leaves(first["outputs"]))[:MOST_OUTPUTS]],
+            "forms": [self._form(leaf) for leaf in list(output_leaves(first["outputs"]))[:MOST_OUTPUTS]],
         }
 
     def _form(self, leaf: Any) -> dict[str, Any]:
@@ -289,7 +289,7 @@ class Tracer:
         """Of state tensors by name; tied weights, which lie in one place, have one."""
         first: dict[tuple[Any, ...], int] = {}
         return {
-            name: first.setdefault(recorded.place(t), number) if t.numel() else number
+            name: first.setdefault(recorded.memory_key(t), number) if t.numel() else number
             for name, t, number in ((name, t, self._tape.number(t)) for name, t in state.items())
         }
 
@@ -297,13 +297,13 @@ class Tracer:
         """Tensors that are a state tensor under another number (`Parameter(w)` is a detached `w`): called by the
         state's number.
         """
-        places = {recorded.place(t): numbers[n] for n, t in state.items() if t.numel()}
+        places = {recorded.memory_key(t): numbers[n] for n, t in state.items() if t.numel()}
         if not places:
             return {}
         return {
             number: places[place]
             for number in range(len(self._tape.storages))
-            if (place := recorded.place(self._tape.tensor(number))) in places and places[place] != number
+            if (place := recorded.memory_key(self._tape.tensor(number))) in places and places[place] != number
         }
 
     # -------------------------------------------------------------- failures

@@ -12,7 +12,7 @@ from kernelwright.tools.tracing.compile_errors import chain, compile_message, co
 
 MESSAGE, TRACE = 600, 2000
 
-BY_NAME = {
+FAULT_OF_EXCEPTION = {
     "CompilationError": Fault.COMPILE,
     "CompileTimeAssertionFailure": Fault.COMPILE,
     "UnsupportedLanguageConstruct": Fault.COMPILE,
@@ -29,7 +29,7 @@ BY_NAME = {
 _NO_MEMORY = re.compile(r"DefaultCPUAllocator: (?:can't allocate|not enough) memory")
 """torch has no class for it on a CPU."""
 
-_STICKY = re.compile(
+_CONTEXT_ERROR = re.compile(
     r"illegal memory access|misaligned address|device-side assert|unspecified launch failure|illegal instruction"
 )
 
@@ -37,15 +37,17 @@ _STICKY = re.compile(
 def failure_of(error: BaseException, path: str, otherwise: Fault) -> Failure:
     """The failure that an exception from the candidate at `path` is; `otherwise` where its class says nothing."""
     fault = _fault(error, otherwise)
-    return Failure(fault=fault, message=_message(error), where=where(error, path), trace=trace(error, path))
+    return Failure(
+        fault=fault, message=_message(error), where=candidate_line(error, path), trace=candidate_frames(error, path)
+    )
 
 
 def _fault(error: BaseException, otherwise: Fault) -> Fault:
     for cause in chain(error):
         for cls in type(cause).__mro__:
-            if cls.__name__ in BY_NAME and cls.__name__ != "InterpreterError":
-                return BY_NAME[cls.__name__]
-        if type(cause).__name__ in ("AcceleratorError", "RuntimeError") and _STICKY.search(_text(cause)):
+            if cls.__name__ in FAULT_OF_EXCEPTION and cls.__name__ != "InterpreterError":
+                return FAULT_OF_EXCEPTION[cls.__name__]
+        if type(cause).__name__ in ("AcceleratorError", "RuntimeError") and _CONTEXT_ERROR.search(_text(cause)):
             return Fault.OUT_OF_BOUNDS if "illegal memory" in _text(cause) else Fault.CRASH
         if type(cause).__name__ == "RuntimeError" and _NO_MEMORY.search(_text(cause)):
             return Fault.MEMORY
@@ -67,7 +69,7 @@ def _message(error: BaseException) -> str:
     return clean_text(f"{type(error).__name__}: {summary}".replace("\n", " "), MESSAGE)
 
 
-def where(error: BaseException, path: str) -> SourceLine | None:
+def candidate_line(error: BaseException, path: str) -> SourceLine | None:
     """The candidate's own innermost line."""
     if located(error) and (place := compile_where(error, path)):
         return place
@@ -88,7 +90,7 @@ def _line(path: str, number: int) -> str:
     return lines[number - 1][:200] if 0 < number <= len(lines) else ""
 
 
-def trace(error: BaseException, path: str) -> str:
+def candidate_frames(error: BaseException, path: str) -> str:
     """The candidate's own frames, outermost first, capped."""
     parts = [
         f"  line {number}: {_line(path, number).strip()}"

@@ -51,6 +51,7 @@ class _Numbers:
                 self._assigned[name] = None if name in self._assigned else inner.value
 
     def trips(self, loop: ast.For | ast.While) -> float:
+        """Returns how often a `for` over a range is run. Raises Unknown where a number of it is unknown."""
         if not isinstance(loop, ast.For) or called_name(loop.iter) != "range" or not isinstance(loop.iter, ast.Call):
             raise Unknown("no range")
         ends = [self.value(a, MAX_EXPRESSION_DEPTH) for a in loop.iter.args]

@@ -104,9 +104,11 @@ class _Parts:
         self.size = lambda index: ops.exp2(exponent(index if rows else index[:-1]))
 
     def high(self, index: Any) -> Any:
+        """Returns the element at an index, rounded to float16."""
         return self._high(self._as_stored(index))
 
     def low(self, index: Any) -> Any:
+        """Returns what the high part leaves of the element at an index."""
         return self._low(self._as_stored(index))
 
     def _as_stored(self, index: Any) -> list[Any]:

@@ -119,6 +119,7 @@ class _LinesAgain:
         return self._number + 1
 
     def give_back_all_but_first(self) -> None:
+        """Makes the reader read again every line of the record but its first."""
         self._again.extendleft(reversed(self.record[1:]))
         self._number -= len(self.record[1:])
 

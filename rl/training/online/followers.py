@@ -87,6 +87,7 @@ class _Follower(Forwarding):
 
     @property
     def prompt_form(self) -> PromptForm:
+        """The form of prompts that the policy was trained on."""
         return self._subject.prompt_form
 
     @property
@@ -95,11 +96,13 @@ class _Follower(Forwarding):
         return self._tokens, self._seconds
 
     def answer_as(self, adapter: str | None, revision: str | None, adapter_revision: str | None) -> None:
+        """From now on the policy answers with this adapter, and its completions carry these revisions."""
         identity = self._subject.identity
         self._adapter = adapter
         self._as = {"revision": revision, "adapter_revision": adapter_revision, **identity.model_dump()}
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answers in the order of the requests, with the revision of the weights that sampled."""
         self._count(1)
         found: list[Completion] = []
         try:

@@ -161,12 +161,14 @@ class _Growing:
         return len(self._prompts)
 
     def add(self, prompt: Sequence[int], answer: Sequence[int]) -> None:
+        """Appends one row of prompt and answer."""
         self._ids.extend(prompt)
         self._ids.extend(answer)
         self._ends.append(len(self._ids))
         self._prompts.append(len(prompt))
 
     def tokens(self) -> EncodedRows:
+        """Returns the rows that were added."""
         import numpy as np
 
         return EncodedRows(

@@ -212,6 +212,7 @@ class _Ending(TrainerCallback):
         self._trainer, self._measured = trainer, 0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Asks for a measurement of the loss now and then, and for the end where the time is over."""
         clock = self._trainer.clock
         share = max(clock.share, state.global_step / max(1, state.max_steps))
         if self._trainer.eval_dataset is not None and int(share * LOSS_MEASUREMENTS) > self._measured and share < 1.0:

@@ -16,7 +16,7 @@ from kernelwright.agent.tuning.tuned import ConfigurationFate, ParameterGroup, T
 from kernelwright.agent.tuning.tuning import Tuner
 from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.pipeline import Evaluator
-from kernelwright.tools.timing.measurement import timing
+from kernelwright.tools.timing.measurement import summarise_samples
 from kernelwright.tools.tuning.compile_scores import CompileScore
 from kernelwright.tools.tuning.kernel_text.parameters import Role
 from kernelwright.tools.tuning.kernel_text.reading import read_file
@@ -70,7 +70,7 @@ class KnownTimes:
             return TrialTimes(failure="mismatch: wrong", seconds=0.1)
         base = 1.0 + sum(source.encode()) % 97 / 50
         noise = itertools.islice(itertools.cycle((0.0, 0.004, -0.003, 0.001, -0.002)), calls)
-        return TrialTimes(milliseconds=tuple(base + n for n in noise), eager=timing([2.0] * 8), seconds=0.1)
+        return TrialTimes(milliseconds=tuple(base + n for n in noise), eager=summarise_samples([2.0] * 8), seconds=0.1)
 
 
 def groups_to_measure(space):

@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.policies.transformations.draft import ALGEBRA_MARK, may_transform
 from kernelwright.policies.transformations.process import answer
-from kernelwright.tools.manifests.measuring import measured
+from kernelwright.tools.manifests.measuring import measure_manifest
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
 
@@ -76,7 +76,7 @@ def test_what_is_gained_is_no_gap_of_the_problem(evaluator):
     answers for other inputs among them: the gain is algebra.
     """
     problem = problem_of(*PROBLEMS["weight transposed"])
-    assert measured(problem, sizes={"batch": 16, "features": 67, "hidden": 41}).degenerate == ()
+    assert measure_manifest(problem, sizes={"batch": 16, "features": 67, "hidden": 41}).degenerate == ()
 
 
 @pytest.mark.slow

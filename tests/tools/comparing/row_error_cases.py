@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from kernelwright.tools.comparing.comparison import close
-from kernelwright.tools.comparing.row_errors import by_torch
-from kernelwright.tools.comparing.row_errors_kernel import PROGRAMS, applies, sweep
+from kernelwright.tools.comparing.comparison import is_all_close
+from kernelwright.tools.comparing.row_errors import row_errors_by_torch
+from kernelwright.tools.comparing.row_errors_kernel import MAX_PROGRAMS, can_read, measure_rows
 
 SHAPES = ((1, 1), (1, 2100), (37, 33))
 LARGE = ((67, 33), (130, 32), (5, 16384), (1, 40_000_001), (3, 5_000_000), (1_000_003, 33), (4096, 4096))
@@ -57,13 +57,13 @@ def _sprinkled(t: Any) -> Any:
 
 
 def agree(name: str, c: Any, e: Any, r: Any, s: Any) -> None:
-    assert applies(c, e, r, s), name
-    tolerance, want = tolerance_of(c.dtype), by_torch(c, e, r, s)
-    for programs in (2, PROGRAMS):
-        most, squares, far = sweep(c, e, r, s, tolerance, programs)
+    assert can_read(c, e, r, s), name
+    tolerance, want = tolerance_of(c.dtype), row_errors_by_torch(c, e, r, s)
+    for programs in (2, MAX_PROGRAMS):
+        most, squares, far = measure_rows(c, e, r, s, tolerance, programs)
         assert torch.equal(most, torch.stack([want.scale, want.noise, want.error])), name
         assert torch.allclose(squares, want.squares, rtol=1e-12, atol=0), (name, squares, want.squares)
-        assert bool(far) != close(c, e, tolerance), name
+        assert bool(far) != is_all_close(c, e, tolerance), name
 
 
 def main(device: str) -> int:

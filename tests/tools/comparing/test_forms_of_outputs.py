@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelwright.tools.comparing.forms_of_outputs import difference, flatten, overlaps, paths, shared_memory
+from kernelwright.tools.comparing.forms_of_outputs import describe_difference, flatten, overlaps, paths, shared_memory
 from kernelwright.tools.comparing.movement import only_moves
 from kernelwright.tools.references.prepared_problem import Expected
 
@@ -36,17 +36,17 @@ def test_a_dict_is_taken_by_its_keys_and_not_in_their_order():
 )
 def test_outputs_that_are_nested_otherwise_are_told(mine, told):
     wanted = {"low": torch.zeros(1), "high": torch.ones(1)}
-    found = difference(mine, paths(wanted), flatten(wanted))
+    found = describe_difference(mine, paths(wanted), flatten(wanted))
     assert (told in found) if told else not found
 
 
 def test_a_plain_number_among_outputs_is_the_references():
     wanted = (torch.zeros(1), 7, 0.5, None)
     mine = [{"t": 1}, 7, 0.5, None]
-    assert not difference(mine, paths(wanted), flatten(wanted))
-    assert "is not 7" in difference([{"t": 1}, 8, 0.5, None], paths(wanted), flatten(wanted))
-    assert difference([{"t": 1}, 7, {"float": "nan"}, None], paths(wanted), flatten(wanted))
-    assert difference([{"t": 1}, 7, {"float": "no number"}, None], paths(wanted), flatten(wanted))
+    assert not describe_difference(mine, paths(wanted), flatten(wanted))
+    assert "is not 7" in describe_difference([{"t": 1}, 8, 0.5, None], paths(wanted), flatten(wanted))
+    assert describe_difference([{"t": 1}, 7, {"float": "nan"}, None], paths(wanted), flatten(wanted))
+    assert describe_difference([{"t": 1}, 7, {"float": "no number"}, None], paths(wanted), flatten(wanted))
 
 
 def test_windows_over_one_memory_overlap_and_a_diagonal_does_not():

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from bench import tolerance as bench
 from kernelwright.tools.comparing.comparison import measure
-from kernelwright.tools.comparing.mismatch_patterns import explain
+from kernelwright.tools.comparing.mismatch_patterns import explain_mismatch
 from kernelwright.tools.report import Pattern
 
 torch.manual_seed(3)
@@ -134,12 +134,12 @@ def test_a_poison_that_the_judge_names_is_known():
     x = torch.randn(64, 64)
     got = x.clone()
     got[:, 32:] = -7.25
-    assert explain(got, x.double(), got != x, poisons=(-7.25,)).pattern is Pattern.UNWRITTEN
+    assert explain_mismatch(got, x.double(), got != x, poisons=(-7.25,)).pattern is Pattern.UNWRITTEN
     got[:, 32:] = math.nan
-    assert explain(got, x.double(), got != x, poisons=(math.nan,)).pattern is Pattern.UNWRITTEN
-    assert explain(got, x.double(), got != x).pattern is Pattern.NON_FINITE_ROWS
+    assert explain_mismatch(got, x.double(), got != x, poisons=(math.nan,)).pattern is Pattern.UNWRITTEN
+    assert explain_mismatch(got, x.double(), got != x).pattern is Pattern.NON_FINITE_ROWS
     got[:, 32:] = torch.tensor(0x4B4B4B4B, dtype=torch.int32).view(torch.float32)
-    assert explain(got, x.double(), got != x).pattern is Pattern.UNWRITTEN
+    assert explain_mismatch(got, x.double(), got != x).pattern is Pattern.UNWRITTEN
 
 
 def test_an_image_whose_last_channels_are_masked_away_is_a_last_block():
@@ -153,7 +153,7 @@ def test_an_image_whose_last_channels_are_masked_away_is_a_last_block():
 
 def test_nothing_wrong_explains_nothing():
     x = torch.randn(3, 3)
-    assert explain(x, x.double(), x != x).pattern is None
+    assert explain_mismatch(x, x.double(), x != x).pattern is None
 
 
 def test_whole_numbers_and_scalars_are_explained():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelwright.tools.comparing.near_ties import IndexRecorder, as_good, naming_equals
+from kernelwright.tools.comparing.near_ties import IndexRecorder, is_as_good, naming_equals
 from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
@@ -110,19 +110,19 @@ def test_indices_are_as_good_as_their_values(take):
     expected, exact = noted(x, take)
     _, eager = noted(x.float(), take)
     near = 7 if expected.numel() > 1 else 7 * 6 + 5
-    assert as_good(expected, expected, exact, eager)
-    assert as_good(torch.full_like(expected, near), expected, exact, eager)
-    assert not as_good(torch.full_like(expected, 5), expected, exact, eager)
-    assert not as_good(expected + 40 * 6, expected, exact, eager)
-    assert not as_good(-expected - 1, expected, exact, eager)
-    assert not as_good(expected, expected + 1, exact, eager)
+    assert is_as_good(expected, expected, exact, eager)
+    assert is_as_good(torch.full_like(expected, near), expected, exact, eager)
+    assert not is_as_good(torch.full_like(expected, 5), expected, exact, eager)
+    assert not is_as_good(expected + 40 * 6, expected, exact, eager)
+    assert not is_as_good(-expected - 1, expected, exact, eager)
+    assert not is_as_good(expected, expected + 1, exact, eager)
 
 
 def test_of_exact_equals_the_first_is_asked_for_as_torch_documents_it():
     x = torch.zeros(2, 9, dtype=torch.float64)
     expected, calls = noted(x, lambda v: v.argmin(1))
-    assert as_good(expected, expected, calls, calls)
-    assert not as_good(expected + 1, expected, calls, calls)
+    assert is_as_good(expected, expected, calls, calls)
+    assert not is_as_good(expected + 1, expected, calls, calls)
 
 
 def test_of_equals_topk_may_name_any_but_no_index_twice_and_no_worse_value() -> None:
@@ -133,9 +133,9 @@ def test_of_equals_topk_may_name_any_but_no_index_twice_and_no_worse_value() -> 
     with own.noting():
         torch.topk(values, 2, -1)
     calls = recorder.calls, own.calls
-    assert as_good(torch.tensor([[2, 1], [3, 0]]), expected, *calls)
-    assert not as_good(torch.tensor([[1, 1], [3, 0]]), expected, *calls), "one index twice"
-    assert not as_good(torch.tensor([[1, 0], [3, 0]]), expected, *calls), "a value that is not among the largest two"
+    assert is_as_good(torch.tensor([[2, 1], [3, 0]]), expected, *calls)
+    assert not is_as_good(torch.tensor([[1, 1], [3, 0]]), expected, *calls), "one index twice"
+    assert not is_as_good(torch.tensor([[1, 0], [3, 0]]), expected, *calls), "a value that is not among the largest two"
 
 
 @pytest.mark.parametrize("last", [False, True])

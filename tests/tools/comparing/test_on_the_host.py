@@ -13,7 +13,7 @@ from kernelwright.tools.comparing.on_the_host import asked_with_room, set_aside,
 from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
 from kernelwright.tools.comparing.pieces import pieces
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.arithmetic import _rounded_by_chance, errors_of_tf32_convolutions
+from kernelwright.tools.references.arithmetic import _round_to_tf32_by_chance, errors_of_tf32_convolutions
 from kernelwright.tools.references.input_distributions import Draw
 from kernelwright.tools.references.prepared_problem import expect, set_up, tensors_of_run
 from kernelwright.tools.report import Failed, Failure, Fault
@@ -190,9 +190,9 @@ def test_errors_in_tf32_beside_float64_take_no_more_than_three_outputs_at_a_time
 def test_rounding_by_chance_takes_one_copy_and_rounds_alike_at_each_call():
     x = torch.randn(64, 8, 128, 32)
     x[3, 2, 1, 0] = float("inf")
-    assert most_bytes(lambda: _rounded_by_chance(x)) < 1.3 * x.nbytes
-    once = _rounded_by_chance(x)
-    assert torch.equal(once, _rounded_by_chance(x))
+    assert most_bytes(lambda: _round_to_tf32_by_chance(x)) < 1.3 * x.nbytes
+    once = _round_to_tf32_by_chance(x)
+    assert torch.equal(once, _round_to_tf32_by_chance(x))
     assert once[3, 2, 1, 0] == float("inf")
     gap = torch.where(x.isfinite(), (once - x).abs() / x.abs().clamp(min=1e-30), 0.0)
     assert 2.0**-12 < float(gap.max()) <= 2.0**-10

@@ -1,6 +1,6 @@
 """Sizes that differ only in what divides their arguments share one binary; the problem's own size keeps its own."""
 
-from kernelwright.tools.compiling.specialisations import sharing_binaries
+from kernelwright.tools.compiling.specialisations import share_binaries
 from kernelwright.tools.tracing.trace import Function, Kernel, Traced
 
 SIXTEEN = [["tt.divisibility", 16]]
@@ -17,7 +17,7 @@ def kernel(*divisible: int, **changes) -> Kernel:
 
 def shared(**kernels: Kernel) -> dict[str, Kernel]:
     traced = Traced(functions={"f": FUNCTION}, kernels=kernels)
-    return sharing_binaries(traced, ["own"]).kernels
+    return share_binaries(traced, ["own"]).kernels
 
 
 def test_what_all_sizes_assume_is_what_is_left():

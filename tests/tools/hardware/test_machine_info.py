@@ -98,7 +98,7 @@ def test_only_other_gpus_that_compute_are_neighbours():
 
 def test_a_gpu_known_only_from_nvidia_smi_still_has_its_peaks():
     first, _ = gpus._parse_smi(SMI)
-    gpu = gpus._gpu({"index": 0, **gpus._static(first)}, first)
+    gpu = gpus._gpu({"index": 0, **gpus._fixed_fields(first)}, first)
     assert gpu.target == "sm_90"
     assert gpu.bytes_per_second == 4.8e12
     assert gpu.rates["bf16"] == 989.4e12

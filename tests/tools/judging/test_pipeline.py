@@ -20,7 +20,7 @@ from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges
 from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.report import Environment, Failure, Fault, InfrastructureError, Report, Rung
-from kernelwright.tools.timing.measurement import ratio, settled, timing
+from kernelwright.tools.timing.measurement import is_settled, speedup_with_lower_bound, summarise_samples
 
 HOLD = """
 import sys, tempfile, time
@@ -155,12 +155,12 @@ def test_a_gpu_that_stays_busy_is_trouble_of_ours():
 def test_the_interval_holds_the_median_and_narrows_with_calls():
     generator = torch.Generator().manual_seed(0)
     few, many = ((1 + 0.05 * torch.randn(n, generator=generator)).tolist() for n in (20, 2000))
-    a, b = timing(few), timing(many)
+    a, b = summarise_samples(few), summarise_samples(many)
     assert a.low <= a.median <= a.high
     assert b.high - b.low < a.high - a.low
-    assert settled(b)
-    assert not settled(timing([1.0] * 8))
-    speedup, low = ratio(timing([2.0] * 20), timing([1.0] * 20))
+    assert is_settled(b)
+    assert not is_settled(summarise_samples([1.0] * 8))
+    speedup, low = speedup_with_lower_bound(summarise_samples([2.0] * 20), summarise_samples([1.0] * 20))
     assert (speedup, low) == (2.0, 2.0)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kernelwright.tools.manifests import manifest as module
 from kernelwright.tools.manifests.manifest import Manifest, Passing, load, read, save, write
-from kernelwright.tools.manifests.measuring import measured
+from kernelwright.tools.manifests.measuring import measure_manifest
 from kernelwright.tools.manifests.sizes import fitting_sizes
 from kernelwright.tools.manifests.suite import compute_suite, manifest_suite, suite_problems, summary
 from kernelwright.tools.problem import Problem, ProblemError
@@ -49,7 +49,7 @@ RAND = "torch.rand(rows, columns)"
 
 
 def test_an_honest_problem_has_nothing_that_passes_and_its_facts_are_there():
-    m = measured(_problem("return torch.relu(self.net(x)) + x", init="self.net = nn.Linear(columns, columns)"))
+    m = measure_manifest(_problem("return torch.relu(self.net(x)) + x", init="self.net = nn.Linear(columns, columns)"))
     assert m.passing == {}
     assert m.degenerate == m.degenerate_kb == m.dead == ()
     assert m.tried > 8
@@ -60,57 +60,61 @@ def test_an_honest_problem_has_nothing_that_passes_and_its_facts_are_there():
 
 
 def test_an_output_that_is_always_zero_is_degenerate_for_everybody():
-    m = measured(_problem("y = x - x.mean(1, keepdim=True); return F.gelu(y.mean(1, keepdim=True).round()) * 0"))
+    m = measure_manifest(
+        _problem("y = x - x.mean(1, keepdim=True); return F.gelu(y.mean(1, keepdim=True).round()) * 0")
+    )
     assert "zeros" in m.degenerate
     assert "zeros" in m.degenerate_kb
 
 
 def test_a_relu_on_torch_rand_is_dead_for_kernelbench_and_alive_for_us():
-    m = measured(_problem("return torch.relu(x)", RAND))
+    m = measure_manifest(_problem("return torch.relu(x)", RAND))
     assert m.passing["input_0"] == Passing(kb_fp32=True, kb_half=True, own=True, ours=False)
     assert "without_relu_0" in m.dead
     assert m.degenerate == ()
 
 
 def test_a_softmax_over_many_columns_is_zero_to_kernelbench():
-    m = measured(_problem("return torch.softmax(x, -1)", "torch.rand(4, 40000)"))
+    m = measure_manifest(_problem("return torch.softmax(x, -1)", "torch.rand(4, 40000)"))
     assert {"zeros", "constant", "row_0", "other_input"} <= set(m.degenerate_kb)
     assert m.degenerate == ()
 
 
 def test_affine_parameters_that_begin_at_one_and_zero_may_be_ignored_until_they_are_moved():
-    m = measured(_problem("return self.norm(x)", init="self.norm = nn.LayerNorm(columns)"))
+    m = measure_manifest(_problem("return self.norm(x)", init="self.norm = nn.LayerNorm(columns)"))
     assert m.passing["ignored_weights"].kb_fp32
     assert m.passing["ignored_weights"].own
     assert not m.passing["ignored_weights"].ours
 
 
 def test_a_dropped_operation_is_found_dead_by_its_place():
-    m = measured(_problem("return torch.clamp(torch.sigmoid(x), min=-1) * 2"))
+    m = measure_manifest(_problem("return torch.clamp(torch.sigmoid(x), min=-1) * 2"))
     assert m.dead == ("without_clamp_1",)
     assert m.passing["without_clamp_1"].ours
     assert m.degenerate == ()
 
 
 def test_in_place_operations_and_several_outputs_are_measured_too():
-    m = measured(_problem("x.mul_(2); a = x.relu_() + 1; return a, (a.argmax(1), a > 1)"))
+    m = measure_manifest(_problem("x.mul_(2); a = x.relu_() + 1; return a, (a.argmax(1), a > 1)"))
     assert m.failure == ""
     assert m.degenerate == ()
 
 
 def test_live_dropout_is_random_and_a_plain_problem_is_not():
-    assert measured(_problem("return F.dropout(x, 0.5)")).random
-    assert not measured(_problem("return x.cumsum(1)")).random
+    assert measure_manifest(_problem("return F.dropout(x, 0.5)")).random
+    assert not measure_manifest(_problem("return x.cumsum(1)")).random
 
 
 def test_a_reference_of_integers_and_flags_is_measured():
-    m = measured(_problem("return x[:, :9] @ torch.ones(9, 2, dtype=x.dtype)", "torch.randint(0, 9, (rows, columns))"))
+    m = measure_manifest(
+        _problem("return x[:, :9] @ torch.ones(9, 2, dtype=x.dtype)", "torch.randint(0, 9, (rows, columns))")
+    )
     assert m.passing == {}
 
 
 def test_a_manifest_is_kept_by_the_problems_hash(tmp_path):
     problem = _problem("return x * 3")
-    m = measured(problem)
+    m = measure_manifest(problem)
     assert load(problem, tmp_path) is None
     save(m, tmp_path)
     assert load(problem, tmp_path) == m
@@ -118,7 +122,7 @@ def test_a_manifest_is_kept_by_the_problems_hash(tmp_path):
 
 
 def test_a_file_of_manifests_comes_back_whole_and_holds_no_source(tmp_path):
-    m = measured(_problem("return torch.softmax(x, -1)", "torch.rand(4, 40000)"))
+    m = measure_manifest(_problem("return torch.softmax(x, -1)", "torch.rand(4, 40000)"))
     write([m, Manifest(problem="other", hash="0", failure="takes over 3 s")], tmp_path / "m.json")
     assert read(tmp_path / "m.json")[0] == m
     assert "softmax(" not in (tmp_path / "m.json").read_text()

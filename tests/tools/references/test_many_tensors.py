@@ -15,7 +15,7 @@ import torch
 
 from kernelwright.tools.pipeline import Options
 from kernelwright.tools.problem import Problem
-from kernelwright.tools.references.shared_tensors import KEPT_BLOCKS, MARGIN_BYTES, Buffers
+from kernelwright.tools.references.shared_tensors import MARGIN_BYTES, MAX_BLOCKS_KEPT_ON_CPU, Buffers
 from kernelwright.tools.report import InfrastructureError
 from kernelwright.tools.sandbox.channel import MOST_DESCRIPTORS, Channel
 
@@ -137,7 +137,7 @@ def test_no_more_than_so_many_allocations_wait_whatever_their_sizes():
     for count in range(1, 201):
         buffers.new((count * 1000,), (1,), torch.uint8)
         buffers.release()
-    assert len(os.listdir("/proc/self/fd")) - before == 2 * KEPT_BLOCKS
+    assert len(os.listdir("/proc/self/fd")) - before == 2 * MAX_BLOCKS_KEPT_ON_CPU
     buffers.close()
     assert len(os.listdir("/proc/self/fd")) <= before
 

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from kernelwright.tools.replaying import allocations as module  # noqa: E402
 from kernelwright.tools.replaying.allocations import Allocations, _Part  # noqa: E402
 from kernelwright.tools.replaying.gpu import process  # noqa: E402
-from kernelwright.tools.replaying.gpu.persistent_memory import merged  # noqa: E402
+from kernelwright.tools.replaying.gpu.persistent_memory import merge_ranges  # noqa: E402
 from kernelwright.tools.replaying.replayer import part_of  # noqa: E402
 from kernelwright.tools.replaying.service import Service  # noqa: E402
 from kernelwright.tools.replaying.steps import Call, Steps  # noqa: E402
@@ -65,7 +65,7 @@ def test_a_tensor_without_elements_has_no_margins():
 
 
 def test_ranges_are_rounded_to_blocks_and_joined_where_they_overlap_but_not_where_they_touch():
-    assert merged([(1024, 10), (512, 512), (4096, 513), (4608, 700)]) == [(512, 512), (1024, 512), (4096, 1536)]
+    assert merge_ranges([(1024, 10), (512, 512), (4096, 513), (4608, 700)]) == [(512, 512), (1024, 512), (4096, 1536)]
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from kernelwright.tools.replaying.noise import NOISE, fill
+from kernelwright.tools.replaying.noise import NOISE, fill_memory
 from kernelwright.tools.replaying.service import as_if_called_again
 
 
 def filled(dtype, poison):
     tensor = torch.empty(1000, dtype=dtype)
-    fill(tensor.view(torch.uint8), tensor, poison)
+    fill_memory(tensor.view(torch.uint8), tensor, poison)
     return tensor
 
 

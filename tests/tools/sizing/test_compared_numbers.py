@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.suite import problem_of
-from kernelwright.tools.sizing.selection import MOST_COMPARED, compared_in, numbers_in, powers_in, select
+from kernelwright.tools.sizing.selection import MAX_COMPARED_NUMBERS, compared_in, numbers_in, powers_in, select
 
 
 def test_a_number_that_arithmetic_spells_is_found():
@@ -52,7 +52,7 @@ def test_a_table_of_which_few_rows_are_read_is_tried_at_its_own_length():
 
 def test_no_more_numbers_are_taken_than_there_is_time_for():
     text = " or ".join(f"n > {number}" for number in range(101, 1001, 100))
-    assert len(compared_in(text)) == MOST_COMPARED
+    assert len(compared_in(text)) == MAX_COMPARED_NUMBERS
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.references.dry_run import DryRunFailed, run_once, weigh
 from kernelwright.tools.sizing.size_search import MOST_ELEMENTS, MOST_OPERATIONS
-from kernelwright.tools.sizing.small_sizes import How, hidden_sizes, shrink
+from kernelwright.tools.sizing.small_sizes import SizesOrigin, hidden_sizes, shrink
 
 MODEL = """
 import torch
@@ -114,7 +114,7 @@ ALL = {
 def test_a_large_problem_becomes_small_and_still_runs(name: str):
     problem = ALL[name]
     found = shrink(problem)
-    assert (found.how, found.fits, found.note) == (How.SEARCHED, True, "")
+    assert (found.how, found.fits, found.note) == (SizesOrigin.SEARCHED, True, "")
     small = problem.with_sizes(found.sizes)
     weight = weigh(small)
     assert weight.elements <= MOST_ELEMENTS
@@ -151,12 +151,12 @@ def test_the_same_problem_always_gets_the_same_sizes():
 def test_a_reference_with_its_own_cpu_sizes_keeps_them():
     problem = find_by_name("fused softmax")
     assert shrink(problem).sizes == problem.cpu_sizes
-    assert shrink(problem).how is How.OWN
+    assert shrink(problem).how is SizesOrigin.OWN
 
 
 def test_a_small_problem_is_left_as_it_is():
     found = shrink(written("rows = 3\ncolumns = 40", "x + 1", "torch.rand(rows, columns)"))
-    assert (found.sizes, found.how, found.note, found.fits) == ({}, How.UNCHANGED, "small already", True)
+    assert (found.sizes, found.how, found.note, found.fits) == ({}, SizesOrigin.UNCHANGED, "small already", True)
 
 
 def test_kernel_sizes_and_strides_are_never_touched():
@@ -192,7 +192,7 @@ def test_widths_written_inside_the_model_stay_and_the_note_says_so():
 
 def test_a_reference_that_never_runs_says_what_it_raised():
     found = shrink(written("rows = 4096", "x @ x", "torch.rand(rows, 3)"))
-    assert (found.sizes, found.how, found.fits) == ({}, How.UNCHANGED, False)
+    assert (found.sizes, found.how, found.fits) == ({}, SizesOrigin.UNCHANGED, False)
     assert "cannot be shrunk: RuntimeError" in found.note
 
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from kernelwright.tools.report import Cheat, Failed, Failure, Fault, InfrastructureError, Neighbour
-from kernelwright.tools.timing.measurement import ratio, timing
-from kernelwright.tools.timing.measuring import FEW_CALLS, MOST_DOUBTED, InputSet, Measuring
+from kernelwright.tools.timing.measurement import speedup_with_lower_bound, summarise_samples
+from kernelwright.tools.timing.measuring import FEW_CALLS, MAX_DOUBTED_BLOCKS, InputSet, Measuring
 
 SETS = [InputSet(values=[], described=[0]), InputSet(values=[], described=[1])]
 
@@ -57,7 +57,7 @@ class Reference:
     def __init__(self, ms=2.0, now=None, *, capturable=True):
         self.now, self.capturable = now or ms, capturable
         self.graphs, self.why = True, ""
-        self._record, self.anew, self.released = timing([ms] * 20), 0, 0
+        self._record, self.anew, self.released = summarise_samples([ms] * 20), 0, 0
 
     def open(self, graphs=True):
         self.graphs = graphs and self.capturable
@@ -72,7 +72,7 @@ class Reference:
 
     def time_anew(self):
         self.anew += 1
-        self._record = timing([self.now] * 20)
+        self._record = summarise_samples([self.now] * 20)
 
     def release(self):
         self.released += 1
@@ -159,7 +159,7 @@ def test_work_outside_of_the_timed_stream_is_seen_by_the_judges_clock():
     with pytest.raises(Failed) as failed:
         measured(process, Reference(2.0))
     assert failed.value.failure.cheat is Cheat.CLOCK
-    assert len([m for m in process.asked if m["do"] == "clock_block"]) <= MOST_DOUBTED + 2
+    assert len([m for m in process.asked if m["do"] == "clock_block"]) <= MAX_DOUBTED_BLOCKS + 2
 
 
 def test_calls_that_leave_something_behind_are_timed_again_with_all_memory_restored():
@@ -198,9 +198,9 @@ def test_an_answer_of_no_known_form_is_a_failure_and_no_crash_of_ours(answer):
 
 
 def test_the_interval_holds_the_median_and_the_bound_is_least_kind():
-    a, b = timing([1.0, 1.1, 0.9, 1.0, 1.05]), timing([2.0, 2.2, 1.9])
+    a, b = summarise_samples([1.0, 1.1, 0.9, 1.0, 1.05]), summarise_samples([2.0, 2.2, 1.9])
     assert a.low <= a.median <= a.high
-    assert ratio(b, a) == (2.0, 1.9 / 1.1)
+    assert speedup_with_lower_bound(b, a) == (2.0, 1.9 / 1.1)
 
 
 def test_a_large_answer_is_compared_while_neither_side_keeps_graphs_and_then_the_launches_are_timed():

@@ -120,6 +120,7 @@ class _Walk:
         """Nodes that were judged together with the one round them."""
 
     def check(self) -> None:
+        """Raises TextRefused for the first node that a kernel's text may not hold."""
         nodes = list(self._nodes())
         self._bound = {n.arg for n in nodes if isinstance(n, ast.arg)}
         self._bound |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

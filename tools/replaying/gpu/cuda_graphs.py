@@ -63,12 +63,12 @@ class Captured:
                 self.outputs = call()
             except Exception as error:
                 _abandon(self._graph, pool)
-                raise CaptureFailed(_told(error)) from error
+                raise CaptureFailed(_first_line(error)) from error
             try:
                 self._graph.capture_end()
             except RuntimeError as error:
                 _abandon(self._graph, pool)
-                raise CaptureFailed(_told(error)) from error
+                raise CaptureFailed(_first_line(error)) from error
         torch.cuda.synchronize()
 
     def replay(self) -> None:
@@ -104,6 +104,6 @@ def _abandon(graph: Any, pool: Pool) -> None:
         torch.cuda.synchronize()
 
 
-def _told(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return clean_text(lines[0], 200)

@@ -17,7 +17,7 @@ from kernelwright.tools.replaying.gpu.kernel_arguments import TensorMap
 
 STATIC_SHARED = 48 << 10
 """Bytes a block that need no leave of the driver."""
-MOST_GRID = ((1 << 31) - 1, 65535, 65535)
+MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 """Blocks a dimension (CUDA C++ Programming Guide, table of technical specifications)."""
 MOST_THREADS = 1024
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 128

@@ -13,14 +13,14 @@ from typing import Any
 
 from kernelwright.tools.faults import Failed, Failure, Fault, clean_text
 from kernelwright.tools.replaying.gpu import cuda_kernels
-from kernelwright.tools.replaying.gpu.cuda_kernels import MOST_GRID, MOST_THREADS, DriverError, LoadedKernel, Shape
+from kernelwright.tools.replaying.gpu.cuda_kernels import MAX_GRID, MOST_THREADS, DriverError, LoadedKernel, Shape
 from kernelwright.tools.replaying.gpu.kernel_arguments import ArgumentError, Parameters, flags_of_descriptor
 
 MOST_WARPS, MOST_CTAS = 32, 16
 MOST_SCRATCH = 4 << 30
 """Bytes of scratch memory that one launch may ask for."""
 
-_DEAD = {
+_CONTEXT_ERRORS = {
     700: (Fault.OUT_OF_BOUNDS, "{} read or wrote an illegal address"),
     717: (Fault.OUT_OF_BOUNDS, "{} used an address of the wrong address space"),
     716: (Fault.OUT_OF_BOUNDS, "{} used a misaligned address"),
@@ -33,7 +33,7 @@ _DEAD = {
     721: (Fault.CRASH, "{} was ended: its cluster failed"),
 }
 """CUresult -> what a kernel did. The context is dead afterwards."""
-_REFUSED = {
+_LAUNCH_ERRORS = {
     2: (Fault.MEMORY, "the GPU has no memory left"),
     200: (Fault.COMPILE, "the driver does not take the binary"),
     209: (Fault.COMPILE, "the binary is for another GPU"),
@@ -199,7 +199,7 @@ def _checked_grid(grid: Sequence[int], function: LoadedKernel) -> tuple[int, int
     x, y, z = (*grid, 1, 1)[:3]
     blocks = (x, y, z)
     ctas = (function.shape.ctas, 1, 1)
-    for axis, count, times, most in zip("xyz", blocks, ctas, MOST_GRID, strict=True):
+    for axis, count, times, most in zip("xyz", blocks, ctas, MAX_GRID, strict=True):
         if not isinstance(count, int) or not 0 <= count * times <= most:
             message = f"{function.name}: a grid of {count} programs along {axis}; CUDA takes 0 to {most}"
             raise Failed(Failure(fault=Fault.LAUNCH, message=clean_text(message, 300)))
@@ -208,9 +208,9 @@ def _checked_grid(grid: Sequence[int], function: LoadedKernel) -> tuple[int, int
 
 def _refused(error: DriverError, name: str) -> Failed:
     """What the driver said to a load or a launch. An error of an earlier kernel is told here too."""
-    if error.code in _DEAD:
+    if error.code in _CONTEXT_ERRORS:
         return DeviceDied(error.code)
-    fault, told = _REFUSED.get(error.code, (Fault.LAUNCH, "the driver refuses it"))
+    fault, told = _LAUNCH_ERRORS.get(error.code, (Fault.LAUNCH, "the driver refuses it"))
     return Failed(Failure(fault=fault, message=clean_text(f"{name}: {told} ({error})", 300)))
 
 
@@ -219,7 +219,7 @@ class DeviceDied(Failed):
 
     def __init__(self, code: int, what: str = "a kernel") -> None:
         """what: that did it; the driver does not say which kernel it was."""
-        fault, told = _DEAD.get(code, (Fault.CRASH, "{} ended the GPU's context"))
+        fault, told = _CONTEXT_ERRORS.get(code, (Fault.CRASH, "{} ended the GPU's context"))
         super().__init__(Failure(fault=fault, message=f"{told.format(what)} ({cuda_kernels.name_of(code)})"))
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 from kernelwright.tools.nested import tensors_of
 
-COPIED_SHARE = 3
+COPIED_MEMORY_DIVISOR = 3
 """Memory that outlives a call is copied where all of it takes no more than this part of what is free."""
-ALWAYS_RESTORED = 64 << 20
+ALWAYS_RESTORED_BYTES = 64 << 20
 """Bytes of tensors that the candidate's own set-up made: so many are restored before every timed call, whether they
 change or not.
 """
-KEPT_SHARE = 64
+UNUSED_MEMORY_DIVISOR = 64
 """The part of the GPU's memory that torch's allocator may keep unused in one process."""
 POISON_BYTE = 0xFF
-BLOCK = 512
+ALLOCATION_GRANULARITY_BYTES = 512
 """Bytes, of which torch's allocator gives a multiple, from an address that is one."""
 
 
@@ -39,9 +39,9 @@ class Survivors:
 
         given: the judge's weights. sets: the judge's inputs. everything: restore all of it before every call.
         """
-        kept = [_whole(t) for t in _one_a_storage([*own, *given]) if t.is_cuda]
-        shared = [_whole(t) for t in tensors_of(list(sets)) if t.is_cuda and t.numel()]
-        self.copied = sum(t.numel() for t in (*kept, *shared)) <= _free_bytes() // COPIED_SHARE
+        kept = [_storage_bytes(t) for t in _first_of_each_storage([*own, *given]) if t.is_cuda]
+        shared = [_storage_bytes(t) for t in tensors_of(list(sets)) if t.is_cuda and t.numel()]
+        self.copied = sum(t.numel() for t in (*kept, *shared)) <= _free_bytes() // COPIED_MEMORY_DIVISOR
         """Whether there was room for the copies: without them nothing is restored, and the judge's own memory is
         timed.
         """
@@ -52,9 +52,9 @@ class Survivors:
         if self.copied:
             self._pairs = [(t, t.clone()) for t in kept]
             self.sets = [self._moved(inputs) for inputs in sets]
-        small = sum(_whole(t).numel() for t in _one_a_storage(own)) <= ALWAYS_RESTORED
-        always = {_place(t) for t in own} if small else set()
-        self._restored = {i for i, (t, _) in enumerate(self._pairs) if everything or _place(t) in always}
+        small = sum(_storage_bytes(t).numel() for t in _first_of_each_storage(own)) <= ALWAYS_RESTORED_BYTES
+        always = {_storage_address(t) for t in own} if small else set()
+        self._restored = {i for i, (t, _) in enumerate(self._pairs) if everything or _storage_address(t) in always}
 
     def _moved(self, value: Any) -> Any:
         """The same inputs with tensors in memory of this process."""
@@ -66,7 +66,7 @@ class Survivors:
             return type(value)(self._moved(v) for v in value)
         if not isinstance(value, torch.Tensor) or not value.is_cuda or not value.numel():
             return value
-        original = _whole(value)
+        original = _storage_bytes(value)
         local = original.clone()
         self._pairs.append((local, original))
         flat = torch.empty(0, dtype=value.dtype, device=value.device)
@@ -90,7 +90,7 @@ class Survivors:
         import torch
 
         waiting = [(i, pair) for i, pair in enumerate(self._pairs) if i not in self._restored]
-        return {i for i, (tensor, before) in waiting if not torch.equal(_words(tensor), _words(before))}
+        return {i for i, (tensor, before) in waiting if not torch.equal(_as_words(tensor), _as_words(before))}
 
 
 def give_back_unused() -> None:
@@ -98,7 +98,7 @@ def give_back_unused() -> None:
     import torch
 
     unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    if unused > torch.cuda.mem_get_info()[1] // KEPT_SHARE:
+    if unused > torch.cuda.mem_get_info()[1] // UNUSED_MEMORY_DIVISOR:
         torch.cuda.empty_cache()
 
 
@@ -110,14 +110,14 @@ def _free_bytes() -> int:
     return int(free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
 
 
-def merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_ranges(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Addresses and bytes of allocations, up to the end of each one's last block, with what overlaps joined.
 
     Those that only touch stay apart: they may lie in two allocations of the driver, across which it does not write.
     """
     found: list[tuple[int, int]] = []
     for address, used in sorted(ranges):
-        nbytes = -(-used // BLOCK) * BLOCK
+        nbytes = -(-used // ALLOCATION_GRANULARITY_BYTES) * ALLOCATION_GRANULARITY_BYTES
         if found and address < sum(found[-1]):
             begin, before = found[-1]
             found[-1] = (begin, max(before, address + nbytes - begin))
@@ -153,15 +153,15 @@ def poison_free(ranges: Sequence[tuple[int, int]]) -> None:
         one.fill_(POISON_BYTE)
 
 
-def _place(tensor: Any) -> int:
+def _storage_address(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def _one_a_storage(tensors: Sequence[Any]) -> list[Any]:
-    return list({_place(t): t for t in tensors if t.numel()}.values())
+def _first_of_each_storage(tensors: Sequence[Any]) -> list[Any]:
+    return list({_storage_address(t): t for t in tensors if t.numel()}.values())
 
 
-def _whole(tensor: Any) -> Any:
+def _storage_bytes(tensor: Any) -> Any:
     """All bytes of the storage that a tensor lies in."""
     import torch
 
@@ -169,7 +169,7 @@ def _whole(tensor: Any) -> Any:
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
 
 
-def _words(flat: Any) -> Any:
+def _as_words(flat: Any) -> Any:
     """Bytes as whole words where they divide: eight times as fast to compare."""
     import torch
 

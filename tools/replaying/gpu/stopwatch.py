@@ -9,36 +9,36 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-LEAST_FLUSH = 1 << 28
+MIN_FLUSH_BYTES = 1 << 28
 """Bytes written before every timed call; four times the L2 cache where that is more."""
 MOST_TIMED_STEPS = 400
 """Launches and operators of one call that are timed one by one."""
 EMPTY_PAIRS = 3
 CYCLES_A_MICROSECOND = 2_000
 """Of the GPU, rounded up: how long it is kept waiting so that the host is ahead of it."""
-LONGEST_WAIT = 20_000.0
+MAX_IDLE_MICROSECONDS = 20_000.0
 """Microseconds of the same."""
 
 _flush_buffers: dict[int, Any] = {}
 
 
-def flush() -> None:
+def flush_l2_cache() -> None:
     """Writes over the L2 cache of the current device, on the current stream."""
     import torch
 
     device = torch.cuda.current_device()
     if device not in _flush_buffers:
-        size = max(LEAST_FLUSH, 4 * int(torch.cuda.get_device_properties(device).L2_cache_size))
+        size = max(MIN_FLUSH_BYTES, 4 * int(torch.cuda.get_device_properties(device).L2_cache_size))
         _flush_buffers[device] = torch.empty(size // 4, dtype=torch.int32, device=f"cuda:{device}")
     _flush_buffers[device].zero_()
 
 
-def keep_waiting(microseconds: float) -> None:
+def idle_device(microseconds: float) -> None:
     """Lets the device do nothing for so long, on the current stream, while the host fills the queue."""
     import torch
 
     if microseconds > 0:
-        torch.cuda._sleep(int(min(microseconds, LONGEST_WAIT) * CYCLES_A_MICROSECOND))
+        torch.cuda._sleep(int(min(microseconds, MAX_IDLE_MICROSECONDS) * CYCLES_A_MICROSECOND))
 
 
 def timed_block(
@@ -57,8 +57,8 @@ def timed_block(
     begin.record()
     for call, prepare, (start, end) in zip(calls, before, events, strict=True):
         prepare()
-        flush()
-        keep_waiting(host_us)
+        flush_l2_cache()
+        idle_device(host_us)
         start.record()
         call()
         end.record()

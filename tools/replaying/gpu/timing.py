@@ -17,8 +17,14 @@ from kernelwright.tools.replaying import operators
 from kernelwright.tools.replaying.allocations import Allocations
 from kernelwright.tools.replaying.gpu.autotune_choice import as_rows, choices_of, ranked, time_alternatives
 from kernelwright.tools.replaying.gpu.cuda_graphs import Captured, CaptureFailed, Pool
-from kernelwright.tools.replaying.gpu.persistent_memory import Survivors, give_back_unused, merged, poison, poison_free
-from kernelwright.tools.replaying.gpu.stopwatch import StepTimes, flush, host_time, keep_waiting, timed_block
+from kernelwright.tools.replaying.gpu.persistent_memory import (
+    Survivors,
+    give_back_unused,
+    merge_ranges,
+    poison,
+    poison_free,
+)
+from kernelwright.tools.replaying.gpu.stopwatch import StepTimes, flush_l2_cache, host_time, idle_device, timed_block
 from kernelwright.tools.tracing.trace import Launch, Operator, Step, Traced
 
 MOST_REPORTED = 256
@@ -92,8 +98,8 @@ class TimedTrace:
     def _timed_steps(self, inputs: Inputs, taken: Mapping[int, int], times: StepTimes) -> None:
         import torch
 
-        flush()
-        keep_waiting(self._host_us)
+        flush_l2_cache()
+        idle_device(self._host_us)
         begun = time.perf_counter()
         self._run(inputs, allocations=Allocations(None, 0), choices=taken, around=times)
         self._host_us = (time.perf_counter() - begun) * 1e6
@@ -240,12 +246,13 @@ class _Call:
 
     @property
     def captured(self) -> bool:
+        """Whether the call is a CUDA graph."""
         return self._graph is not None
 
     def _once(self) -> Any:
         allocations = Allocations(None, 0)
         self.outputs = self._run(self.inputs, allocations=allocations, choices=self._choices)
-        self._allocated = merged(allocations.ranges) if self._pooled else allocations.ranges
+        self._allocated = merge_ranges(allocations.ranges) if self._pooled else allocations.ranges
         return self.outputs
 
     def prepare(self) -> None:
@@ -258,12 +265,14 @@ class _Call:
             poison_free(self._allocated)
 
     def replay(self) -> None:
+        """Runs the call once, from its graph where it has one."""
         if self._graph:
             self._graph.replay()
         else:
             self._once()
 
     def release(self) -> None:
+        """Lets go of the outputs and of the graph."""
         self.outputs = None
         if self._graph:
             self._graph.release()

@@ -68,7 +68,7 @@ class Arena:
         self._highest = max(self._highest, self._top)
         flat = torch.frombuffer(self._memory, dtype=torch.uint8, count=used, offset=begin)
         if fill is None:
-            noise.fill(flat, made, self.poison)
+            noise.fill_memory(flat, made, self.poison)
         tensor = flat.view(made.dtype).as_strided(made.shape, made.stride())
         return tensor if fill is None else tensor.fill_(fill)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelwright.tools.compiling.text.constants import named_tuple
-from kernelwright.tools.replaying.values import Descriptor, Reinterpreted, malformed
+from kernelwright.tools.replaying.values import Descriptor, Reinterpreted, forged_trace
 
 Json = Any
 _ALL_BITS = (1 << 64) - 1
@@ -44,7 +44,7 @@ class KernelParameters:
             kind = signature.get(name, NOTHING)
             if kind is NOTHING:
                 if parameters[name].default is inspect.Parameter.empty:
-                    raise malformed(f"says nothing of the parameter {name} of a kernel")
+                    raise forged_trace(f"says nothing of the parameter {name} of a kernel")
                 continue
             self._parameters.append((name, index, kind, name in plain))
 
@@ -61,7 +61,7 @@ class KernelParameters:
         try:
             return named_tuple(found, self._fields.get(name))
         except ValueError as error:
-            raise malformed(f"has {error}") from error
+            raise forged_trace(f"has {error}") from error
 
     def _value(self, name: str, path: tuple[int | str, ...], kind: Json, given: Any, plain: bool) -> Any:
         if isinstance(kind, list | tuple):
@@ -82,7 +82,7 @@ class KernelParameters:
         elif len(values) == len(passed):
             found = dict(zip(passed, values, strict=True))
         else:
-            raise malformed(f"gives other values for the tuple {name} than its type has")
+            raise forged_trace(f"gives other values for the tuple {name} than its type has")
         return tuple(self._value(name, (*path, i), kind, found.get(i, NOTHING), plain) for i, kind in enumerate(kinds))
 
 
@@ -104,10 +104,10 @@ def _typed(name: str, kind: str, value: Any) -> Any:
     if isinstance(type_, tl.pointer_type):
         value = value.base if isinstance(value, Reinterpreted) else value
         if value is not None and not isinstance(value, torch.Tensor):
-            raise malformed(f"gives a {type(value).__name__} for the pointer {name}")
+            raise forged_trace(f"gives a {type(value).__name__} for the pointer {name}")
         return _tensor(np.array([0 if value is None else value.data_ptr()], np.uint64), type_)
     if type(value) not in (bool, int, float) or (type(value) is float and not type_.is_floating()):
-        raise malformed(f"gives a {type(value).__name__} for the {kind} {name}")
+        raise forged_trace(f"gives a {type(value).__name__} for the {kind} {name}")
     return _tensor(_number(type_, value), type_)
 
 
@@ -117,7 +117,7 @@ def _type(name: str, kind: str) -> Any:
     try:
         return tl.str_to_ty(kind, None)
     except Exception as error:
-        raise malformed(f"has a type of no known form for the parameter {name}") from error
+        raise forged_trace(f"has a type of no known form for the parameter {name}") from error
 
 
 def _number(type_: Any, value: float) -> Any:
@@ -147,7 +147,7 @@ def _descriptor(name: str, value: Any) -> Any:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     if not isinstance(value, Descriptor):
-        raise malformed(f"gives a {type(value).__name__} for the descriptor {name}")
+        raise forged_trace(f"gives a {type(value).__name__} for the descriptor {name}")
     made = TensorDescriptor(
         value.base, list(value.shape), list(value.strides), list(value.block_shape), padding=value.padding
     )

@@ -26,7 +26,7 @@ from kernelwright.tools.replaying.interpreter.interleaving import Interleaving
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
 from kernelwright.tools.replaying.interpreter.races import NeedsInterleaving, Program, Races
 from kernelwright.tools.replaying.interpreter.recording.programs import Programs, form_of
-from kernelwright.tools.replaying.values import Table, malformed
+from kernelwright.tools.replaying.values import Table, forged_trace
 from kernelwright.tools.tracing.trace import Kernel
 
 TARGET = "sm_90"
@@ -63,9 +63,9 @@ class Interpreted:
         Raises Failed, OutOfBounds, NotInterpreted, and whatever the kernel raises.
         """
         if (kernel := self._kernels.get(key)) is None:
-            raise malformed("launches a kernel that is not there")
+            raise forged_trace("launches a kernel that is not there")
         if min(grid) < 0:
-            raise malformed("launches a grid of fewer than no programs")
+            raise forged_trace("launches a grid of fewer than no programs")
         kernel.launch(grid, args, table, self._random, self.read_outside)
 
 
@@ -80,7 +80,7 @@ class _Kernel:
         try:
             constants = {tuple(path): value(form, rebuilt) for path, form in kernel.constants}
         except ValueError as error:
-            raise malformed(f"has a constant of a kernel of no known form: {error}") from error
+            raise forged_trace(f"has a constant of a kernel of no known form: {error}") from error
         self._arguments = KernelParameters(self._function, kernel.signature, constants, kernel.fields)
         self._options = _options(kernel)
         self._in_turns = False
@@ -93,6 +93,7 @@ class _Kernel:
     def launch(
         self, grid: tuple[int, int, int], args: Mapping[str, Any], table: Table, random: Random, noted: list[str]
     ) -> None:
+        """Runs all programs of one launch. Raises Failed where one of them does something wrong."""
         given = self._arguments.values(args)
         programs = math.prod(grid)
         if not programs:

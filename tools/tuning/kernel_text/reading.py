@@ -75,6 +75,7 @@ class _Reader:
         self._refused: list[FixedNumber] = []
 
     def space(self) -> Space:
+        """Returns the parameters of the file, and the numbers that are fixed with the reason."""
         for launch in self._launches:
             self._constexprs(launch)
             self._outside(launch)

@@ -145,6 +145,7 @@ class _Orienting:
         return ast.parse(f"{ast.unparse(value)}[{axes}]", mode="eval").body
 
     def name(self, node: ast.Name) -> ast.expr:
+        """Returns the name of the value as a matrix, where the value has the kernel's shape."""
         if not self._is_shaped(node.id):
             return node
         if node.id not in self._made:

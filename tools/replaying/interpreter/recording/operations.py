@@ -36,15 +36,19 @@ class _Probe:
     """Stands for the builder, to see which NumPy function a method hands to `binary_op` and its like."""
 
     def binary_op(self, lhs: Any, rhs: Any, function: Any) -> Any:
+        """Returns the number of operands and the NumPy function."""
         return 2, function
 
     def unary_op(self, value: Any, function: Any) -> Any:
+        """Returns the number of operands and the NumPy function."""
         return 1, function
 
     def ternary_op(self, first: Any, second: Any, third: Any, function: Any) -> Any:
+        """Returns the number of operands and the NumPy function."""
         return 3, function
 
     def cast_impl(self, value: Any, type_: Any) -> Any:
+        """Returns 0 operands, which stands for a conversion of types."""
         return 0, None
 
 

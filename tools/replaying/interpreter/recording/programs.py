@@ -18,12 +18,14 @@ from kernelwright.tools.replaying.interpreter.recording.recorder import OtherSte
 from kernelwright.tools.report import Failed, Failure, Fault
 
 Function = Callable[..., Any]
-FEW_PROGRAMS = 3
+MIN_PROGRAMS_TO_RECORD = 3
 """A first launch of fewer programs is not worth a record."""
 MOST_NODES = 2_000
-MISSES = 8
+MAX_MISSES = 8
 """Programs that left the record after which it must have served most of them, or is given up."""
-CHANGING = "the kernel does something else in equal programs: what it does must follow from its arguments"
+CHANGING_KERNEL_MESSAGE = (
+    "the kernel does something else in equal programs: what it does must follow from its arguments"
+)
 
 
 class Programs:
@@ -37,7 +39,7 @@ class Programs:
     def begin(self, count: int) -> bool:
         """Before a launch of so many programs: whether `run` is to be used in it."""
         self._launches += 1
-        return not self._given_up and (self._root is not None or count >= FEW_PROGRAMS or self._launches > 1)
+        return not self._given_up and (self._root is not None or count >= MIN_PROGRAMS_TO_RECORD or self._launches > 1)
 
     def run(self, function: Function, given: Mapping[str, Any], handles: Sequence[Any]) -> None:
         """One program. handles: of the arguments, in an order that is always the same. Raises what the kernel
@@ -58,7 +60,7 @@ class Programs:
                 function(**given)
             done = not recorder.failed
         except OtherSteps:
-            raise Failed(Failure(fault=Fault.RUNTIME, message=CHANGING)) from None
+            raise Failed(Failure(fault=Fault.RUNTIME, message=CHANGING_KERNEL_MESSAGE)) from None
         finally:
             if not done and recorder.recording:
                 self._given_up, self._root = True, None
@@ -86,7 +88,7 @@ class Programs:
         self._misses += 1
         self._nodes += 1
         recorder = Recorder(root, handles, path, values)
-        if self._nodes > MOST_NODES or (self._misses > MISSES and self._misses > self._hits):
+        if self._nodes > MOST_NODES or (self._misses > MAX_MISSES and self._misses > self._hits):
             recorder.stop_at(len(node.steps))
             self._given_up, self._root = True, None
         self._interpret(recorder, function, given)
@@ -109,12 +111,12 @@ def form_of(given: Mapping[str, Any]) -> tuple[Any, list[Any]] | None:
     """
     handles: list[Any] = []
     parts = tuple((name, _form_of(value, handles)) for name, value in given.items())
-    if any(_NOT in _flat(part) for _, part in parts):
+    if any(_NO_FORM in _flat(part) for _, part in parts):
         return None
     return parts, handles
 
 
-_NOT = object()
+_NO_FORM = object()
 
 
 def _flat(part: Any) -> list[Any]:
@@ -125,7 +127,7 @@ def _form_of(value: Any, handles: list[Any]) -> Any:
     lang = language()
     if isinstance(value, lang.tensor):
         if type(value.handle) is not lang.handle:
-            return _NOT
+            return _NO_FORM
         handles.append(value.handle)
         return "tensor", str(value.type), value.handle.data.dtype.str, value.handle.data.shape
     if type(value) is tuple:
@@ -134,4 +136,4 @@ def _form_of(value: Any, handles: list[Any]) -> Any:
         return type(value).__name__, repr(value)
     if isinstance(value, lang.constexpr):
         return "constexpr", _form_of(value.value, handles)
-    return ("function", id(value)) if isinstance(value, lang.function) else _NOT
+    return ("function", id(value)) if isinstance(value, lang.function) else _NO_FORM
