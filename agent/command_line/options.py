@@ -115,19 +115,25 @@ class SamplingOptions:
         """Opens the policy.
 
         The hosted service, which an `openai:` name without an address means, is contacted first and refused within five
-        seconds where it cannot be reached. A server of the user's own that is down pauses the run.
+        seconds where it cannot be reached. A server of the user's own that is down is named on stderr, is asked again for
+        `patience` seconds, and then pauses the run.
 
         Raises:
             InputError: The hosted service was named and OPENAI_API_KEY is not set.
-            PolicyUnavailable: No connection to the server could be made.
+            PolicyUnavailable: No connection to the hosted service could be made.
             PolicyRefused: No policy has that name.
         """
         from kernelwright.agent.command_line.server_check import check_server
+        from kernelwright.policies.base import PolicyUnavailable
 
         policy = self.open_unchecked(name)
         try:
+            check_server(name, os.environ.get("OPENAI_API_KEY"))
+        except PolicyUnavailable as error:
             if "@http" not in name:
-                check_server(name, os.environ.get("OPENAI_API_KEY"))
+                policy.close()
+                raise
+            typer.echo(f"{error}; asked again for up to {self.patience:g} s (--patience)", err=True)
         except BaseException:
             policy.close()
             raise

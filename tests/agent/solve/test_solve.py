@@ -217,6 +217,8 @@ def test_a_server_that_is_down_pauses_the_run(tmp_path):
     policy = "openai:nobody@http://127.0.0.1:9/v1"
     done = solve(tmp_path, "fused silu", "--policy", policy, "--patience", "0", "--device", "cpu", "--json")
     assert done.returncode == Exit.INFRASTRUCTURE
+    assert "no connection to http://127.0.0.1:9/v1" in done.stderr, "said before anything is waited for"
+    assert "asked again for up to 0 s (--patience)" in done.stderr
     solved = json.loads(done.stdout)
     assert solved["stop_reason"] == "infrastructure"
     assert "is the server up?" in solved["message"]
