@@ -115,8 +115,8 @@ class SamplingOptions:
         """Opens the policy.
 
         The hosted service, which an `openai:` name without an address means, is contacted first and refused within five
-        seconds where it cannot be reached. A server of the user's own that is down is named on stderr, is asked again for
-        `patience` seconds, and then pauses the run.
+        seconds where it cannot be reached. A server of the user's own that is down is named on stderr, is asked again
+        for `patience` seconds, and then pauses the run.
 
         Raises:
             InputError: The hosted service was named and OPENAI_API_KEY is not set.
