@@ -119,15 +119,19 @@ class SamplingOptions:
         for `patience` seconds, and then pauses the run.
 
         Raises:
-            InputError: The hosted service was named and OPENAI_API_KEY is not set.
+            InputError: The hosted service was named and OPENAI_API_KEY is not set, or there is no such folder of
+                prompts.
             PolicyUnavailable: No connection to the hosted service could be made.
             PolicyRefused: No policy has that name.
         """
         from kernelwright.agent.command_line.server_check import check_server
+        from kernelwright.agent.prompts import Prompts
         from kernelwright.policies.base import PolicyUnavailable
 
         policy = self.open_unchecked(name)
         try:
+            if self.prompts is not None:
+                Prompts(policy.prompt_form, self.prompts)  # a folder that cannot be used is told of alone
             check_server(name, os.environ.get("OPENAI_API_KEY"))
         except PolicyUnavailable as error:
             if "@http" not in name:
