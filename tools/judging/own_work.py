@@ -279,7 +279,9 @@ def judge_watched(
     if watched is None or rule.mode == "report":
         return
     if only_converts and watched.converted and rule.mode == "strict":
-        message = f"the problem only gives values another type, and torch does that: {named(watched.converted)}"
+        message = (
+            f"the problem only gives values another type, and torch does that: {list_most_frequent(watched.converted)}"
+        )
         raise Failed(Failure(fault=Fault.FALLBACK, message=message))
     if watched.launches and watched.copies == watched.launches and not only_converts:
         message = (

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernelwright.tools.parsing import parse_module
-from kernelwright.tools.tracing.trace import Data, Launch, Operator, Trace, Traced, every
+from kernelwright.tools.tracing.trace import Data, Launch, Operator, Trace, Traced, all_steps
 
 MOST_NUMBERS = 12
 LEAST, LARGEST = 1e-12, 1e30
@@ -99,7 +99,7 @@ def _given(traced: Traced) -> Iterator[float]:
 
 def _arguments(trace: Trace) -> Iterator[float]:
     """Of launches, and of what fills tensors that launches may read."""
-    steps = every([*trace.setup, *trace.first, *(trace.later or ())])
+    steps = all_steps([*trace.setup, *trace.first, *(trace.later or ())])
     for step in itertools.islice(steps, MOST_STEPS):
         if isinstance(step, Launch):
             yield from (value for form in step.args.values() for value in _floats(form))
