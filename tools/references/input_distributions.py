@@ -36,8 +36,8 @@ class Draw(StrEnum):
     CONSTANT_ROWS = "constant_rows"
     """Every row is one of its own numbers, and not a tiny one: variance 0, ties everywhere."""
     SPECIAL = "special"
-    """Signed, one value in sixteen zero (half of these -0.0), one in sixteen 1/2, 1, 2 or 3, one in 64 a hundred times
-    as large.
+    """Signed, one value in sixteen zero (half of these -0.0), one in sixteen 1/2, 1, 3/2, 2, 5/2 or 3, one in 64 a
+    hundred times as large.
     """
     NEGATIVE = "negative"
     """Every value below zero: a maximum that starts at zero shows."""
@@ -63,7 +63,7 @@ class Draw(StrEnum):
     """
 
 
-WHOLE = (0.5, 1.0, 2.0, 3.0)
+WHOLE = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 NEAR = (0.0, 0.0, 2.0**-20, -(2.0**-20), 2.0**-12, -(2.0**-12), 2.0**-6, -(2.0**-6), 0.25, -0.25)
 """How far from a named number values lie, as shares of it."""
 NEAREST = 6
@@ -117,11 +117,21 @@ def _meet(tensors: list[Any]) -> None:
     import torch
 
     for first, second in pairs(tensors):
+        if _is_symmetric(second) and not _is_symmetric(first):
+            continue
         h = _hash(first if first.shape == second.shape else second)
         both = (first != 0) & (second != 0)
         near = torch.tensor(NEAR, dtype=first.dtype, device=first.device)[((h >> 8) % NEAREST).long()]
         second.copy_(torch.where(both & ((h >> 3) % 16 == 0), first * (1 + near), second))
         second.copy_(torch.where(both & ((h >> 3) % 16 == 1), -first, second))
+
+
+def _is_symmetric(tensor: Any) -> bool:
+    """Whether it is a square matrix, or several, and its own transpose."""
+    import torch
+
+    square = tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2]
+    return square and torch.equal(tensor, tensor.mT)
 
 
 def _name(tensor: Any, numbers: Sequence[float]) -> None:

@@ -12,7 +12,7 @@ from kernelwright.tools.replaying import allocations as module  # noqa: E402
 from kernelwright.tools.replaying.allocations import Allocations, _Part  # noqa: E402
 from kernelwright.tools.replaying.gpu import process  # noqa: E402
 from kernelwright.tools.replaying.gpu.persistent_memory import merge_ranges  # noqa: E402
-from kernelwright.tools.replaying.replayer import part_of  # noqa: E402
+from kernelwright.tools.replaying.messages import trace_as_text  # noqa: E402
 from kernelwright.tools.replaying.service import Service  # noqa: E402
 from kernelwright.tools.replaying.steps import Call, Steps  # noqa: E402
 from kernelwright.tools.tracing.trace import Operator, Trace  # noqa: E402
@@ -188,7 +188,7 @@ def test_the_memory_of_a_call_is_given_back_before_it_is_answered(large_is_anyth
     service = Service(NoChannel(), "cpu", machine)
     steps = (write.empty(1, 3, 5), write.op("relu_", {"t": 1}, out=1), write.empty(2, 3, 5))
     trace = Trace(first=steps, inputs=(), first_outputs={"t": 2})
-    opened = {"do": "open", "traced": part_of(write.traced(trace), trace), "seed": 1, "state": {}, "binaries": {}}
+    opened = {"do": "open", "traced": trace_as_text(write.traced(trace), trace), "seed": 1, "state": {}, "binaries": {}}
     assert "failure" not in service._reply(opened)
     left.clear()
     asked = {

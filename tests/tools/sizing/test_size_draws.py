@@ -185,8 +185,8 @@ def test_a_draw_is_repeated_by_its_seed_and_differs_from_that_of_another():
 
 
 def test_another_process_draws_the_same():
-    problem, code = find_by_name("conv1d"), ("from tests.tools.sizing.test_size_draws import drawn, find; "
-        "print(drawn(find('conv1d'), 5))")  # fmt: skip
+    problem, code = find_by_name("conv1d"), ("from tests.tools.sizing.test_size_draws import drawn, find_by_name; "
+        "print(drawn(find_by_name('conv1d'), 5))")  # fmt: skip
     text = code.replace("tests.tools.sizing.test_size_draws", "test_size_draws")
     path = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]; "
     other = subprocess.run([sys.executable, "-c", path + text], capture_output=True, text=True, check=True, cwd=ROOT)
