@@ -64,7 +64,7 @@ class ReferenceClock:
             with self._settings():
                 self._open(graphs)
         finally:
-            self._restore()
+            self._leave_as_given()
 
     def _open(self, graphs: bool) -> None:
         self.graphs = graphs and not self.why
@@ -97,13 +97,24 @@ class ReferenceClock:
             poison(self._outputs[id(captured)])
 
     def _restore(self) -> None:
-        """Candidates are timed on copies of the same memory, and the next one is judged on the state that the reference
-        began with: all of it is left as it was given.
+        """All that a call changes is what it was: candidates are timed on copies of the same memory, and the next one is
+        judged on the state that the reference began with.
         """
         for tensor, copy in self._changed:
             tensor.copy_(copy)
         if self._buffers is not None:
             self._buffers.put_back()
+
+    def _leave_as_given(self) -> None:
+        """Restored, and done: the candidate's process reads the same memory next, and does not wait for this one's
+        stream.
+        """
+        import torch
+
+        if self._changed or self._buffers is not None:
+            self._restore()
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
 
     def _places_of(self, captured: Captured) -> list[tuple[int, int]]:
         """Address and bytes of the outputs that the graph allocates: of no input's, no weight's, nothing that the
@@ -128,7 +139,7 @@ class ReferenceClock:
             with self._settings():
                 return timed_block(calls, before, waiting)[0]
         finally:
-            self._restore()
+            self._leave_as_given()
 
     @property
     def record(self) -> Timing:
