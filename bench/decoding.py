@@ -172,7 +172,7 @@ def main() -> None:
         f"`python -m bench.decoding`, {machine_line('cpu')}, {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, "
         f"revision {git_revision()}. Temperature "
         "0.8; the last two ways draw the same ids with the same log-probs "
-        "(tests/policies/test_small_policy.py). The machine was shared with other "
+        "(tests/policies/small/test_small_policy.py). The machine was shared with other "
         "work: processor seconds are what compares.", "",
     ]  # fmt: skip
     for model in asked.model or [EMBEDDED_WEIGHTS]:

@@ -283,3 +283,23 @@ def test_files_are_neither_fragments_nor_scrolls():
 def test_every_folder_says_what_belongs_there(folder):
     text = (folder / "__init__.py").read_text(encoding="utf-8")
     assert ast.get_docstring(ast.parse(text)), f"{folder}/__init__.py has no docstring"
+
+
+TESTS_OF_ROOMS = sorted(
+    {
+        path.parent.relative_to(ROOT / "tests")
+        for package in FLOORS
+        for path in (ROOT / "tests" / package).rglob("test_*.py")
+    }
+)
+
+
+def test_the_tests_mirror_the_rooms():
+    """A folder of tests bears the name of the room that it tests; folders of candidates and of data hold no tests."""
+    strangers = [str(folder) for folder in TESTS_OF_ROOMS if not (ROOT / folder / "__init__.py").is_file()]
+    assert strangers == []
+
+
+def test_a_folder_of_tests_holds_a_handful_of_modules():
+    full = {str(f): len(list((ROOT / "tests" / f).glob("*.py"))) for f in TESTS_OF_ROOMS}
+    assert {folder: count for folder, count in full.items() if count > MOST_MODULES_IN_A_FOLDER} == {}

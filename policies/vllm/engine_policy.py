@@ -121,7 +121,7 @@ class VLLMPolicy:
             adapters = [self._lora(request.adapter or self._adapter) for request in requests]
             finished: dict[int, Completion] = {}
             # vLLM 0.32 on a CPU gives a plain request the last adapter's weights when an adapted one is in its batch
-            # (seen: tests/policies/test_real_servers.py), so plain and adapted requests never go together.
+            # (seen: tests/policies/vllm/test_real_servers.py), so plain and adapted requests never go together.
             for is_adapted in (False, True):
                 places = [place for place, (lora, _) in enumerate(adapters) if (lora is not None) is is_adapted]
                 started = time.monotonic()

@@ -36,7 +36,7 @@ def test_a_graph_is_captured_on_the_gpu_of_its_model(tmp_path):
     """
     from kernelwright.policies.local.stepping import CacheKind
     from kernelwright.policies.local.transformers_policy import TransformersPolicy
-    from tests.policies.test_in_process_policy import requests
+    from tests.policies.local.test_in_process_policy import requests
     from tests.tiny_model import save_tiny_model
 
     tiny = str(save_tiny_model(tmp_path / "model"))
@@ -52,7 +52,7 @@ def test_a_policy_of_the_second_gpu_answers_from_any_thread(tmp_path):
     """On the first GPU's stream its graph was captured empty: replayed for ever, and no row ever ended."""
     from kernelwright.policies.local.in_process_policy import InProcessPolicy
     from kernelwright.policies.local.transformers_policy import TransformersPolicy
-    from tests.policies.test_in_process_policy import requests
+    from tests.policies.local.test_in_process_policy import requests
     from tests.tiny_model import save_tiny_model
 
     tiny = str(save_tiny_model(tmp_path / "model"))

@@ -1,9 +1,10 @@
 """trl's GRPOTrainer on rows that were sampled before: the thinnest subclass that lets the stored log-probs be the old
 policy.
 
-Public: `get_train_dataloader`. Private names of trl 1.16 that are used, held by tests/rl/test_trl_contract.py:
-`_prepare_inputs` (gives one part of a batch), `_compute_loss`, `_get_per_token_logps_and_entropies`, `_metrics`,
-`_tokenizer`. All losses, the KL term, the entropy bonus, the masks, LoRA, accelerate and logging are trl's own.
+Public: `get_train_dataloader`. Private names of trl 1.16 that are used, held by
+tests/rl/training/grpo/test_trl_contract.py: `_prepare_inputs` (gives one part of a batch), `_compute_loss`,
+`_get_per_token_logps_and_entropies`, `_metrics`, `_tokenizer`. All losses, the KL term, the entropy bonus, the masks,
+LoRA, accelerate and logging are trl's own.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from safetensors.torch import load_file  # noqa: E402
 from kernelwright.store.database import Store  # noqa: E402
 from kernelwright.store.records import TrajectoryFilter  # noqa: E402
 from tests.rl.novice import save_novice, write_problems  # noqa: E402
-from tests.rl.test_train_from_log import logged  # noqa: E402
+from tests.rl.training.test_from_log import logged  # noqa: E402
 from tests.tiny_model import save_tiny_model  # noqa: E402
 
-CONFIGS = Path(__file__).parents[2] / "rl" / "configs"
+CONFIGS = Path(__file__).parents[3] / "rl" / "configs"
 
 
 def train(log: Path, model: Path, output: Path, processes: int) -> dict:
@@ -84,7 +84,7 @@ def test_what_one_process_decides_all_do(tmp_path):
         str(28_400 + os.getpid() % 500),
         str(tmp_path / "says.py"),
     ]  # fmt: skip
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=500,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}

@@ -17,7 +17,7 @@ from kernelwright.tools.problem import Problem  # noqa: E402
 from kernelwright.tools.references.prepared_problem import DoesNotFit  # noqa: E402
 from tests.rl.novice import KERNEL, problem  # noqa: E402
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 SHORT_OF_MEMORY = """
     import traceback
     if "set_up" in {frame.name for frame in traceback.extract_stack()}:

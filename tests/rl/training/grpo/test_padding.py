@@ -64,7 +64,7 @@ def test_no_width_of_padding_gives_a_gradient_that_is_not_finite(tmp_path):
         pytest.skip("no CUDA device")
     from transformers import AutoModelForCausalLM
 
-    weights = Path(__file__).parents[2] / "policies" / "weights"
+    weights = Path(__file__).parents[4] / "policies" / "weights"
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32).cuda()
     let_padding_see_itself(model)
     for width in range(128, 520, 8):

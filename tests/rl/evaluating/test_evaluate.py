@@ -20,7 +20,7 @@ from kernelwright.rl.training.sft.card import put_evaluation
 from kernelwright.tools.problem import ProblemError
 from tests.agent.problems.test_problems import OPERATOR, tritonbench_file
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GOOD = ROOT / "tests" / "kernels" / "good"
 
 

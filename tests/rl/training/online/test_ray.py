@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 from kernelwright.rl.training.online.training import train_online  # noqa: E402
 from tests.rl.novice import save_novice, write_problems  # noqa: E402
-from tests.rl.test_online import options  # noqa: E402
+from tests.rl.training.online.test_online import options  # noqa: E402
 
 
 @pytest.fixture(scope="module")

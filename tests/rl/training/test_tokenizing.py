@@ -10,7 +10,7 @@ from kernelwright.errors import InputError
 from kernelwright.rl.training.tokenizing import PAD, START, make_tokenizer, train_tokenizer, training_texts
 from tests.rl.small_corpus import small_corpus
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

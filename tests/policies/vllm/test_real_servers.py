@@ -140,7 +140,7 @@ def test_raw_log_probs_are_noticed_and_a_server_that_dies_is_unavailable(tiny_mo
 
 
 def test_vllm_in_process_gives_exact_log_probs_and_adapters_by_request(tiny_model, tiny_adapter):
-    script = ROOT / "tests" / "policies" / "drive_vllm.py"
+    script = ROOT / "tests" / "policies" / "vllm" / "drive_vllm.py"
     said = subprocess.run(
         [str(vllm_python()), str(script), str(tiny_model), str(tiny_adapter)],
         env=environment(),

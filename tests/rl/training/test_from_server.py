@@ -12,7 +12,7 @@ pytest.importorskip("trl")
 
 from kernelwright.rl.cli import main
 from tests.postgres_server import PASSWORD, postgres_server
-from tests.rl.test_train_from_log import logged
+from tests.rl.training.test_from_log import logged
 from tests.tiny_model import save_tiny_model
 
 pytestmark = pytest.mark.slow

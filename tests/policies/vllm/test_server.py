@@ -1,6 +1,6 @@
 """A server whose weights are to be moved and which was not started for it: one line, and what to do.
 
-With vLLM itself: tests/rl/test_online_vllm.py.
+With vLLM itself: tests/rl/training/online/test_vllm.py.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from kernelwright.policies.prices import read_prices
 from kernelwright.policies.retrying import RetryingPolicy
 from tests.policies.loopback import Handler, loopback, reply
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def ask(text: str = "add", **sampling: object) -> Request:

@@ -56,5 +56,5 @@ def test_token_losses_are_divided_by_the_tokens_of_the_whole_batch():
 
 def test_the_version_is_the_one_that_was_read():
     assert trl.__version__.startswith("1.16."), (
-        "trl changed: run tests/rl/test_grpo_loss.py, read trainer.py, then move the pin"
+        "trl changed: run tests/rl/training/grpo/test_loss.py, read trainer.py, then move the pin"
     )
