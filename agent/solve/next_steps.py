@@ -99,7 +99,10 @@ def _options(settings: Settings, furthest: Attempt | None, reason: StopReason) -
     report = furthest.report if furthest else None
     said = []
     if report is not None and _random(report):
-        said.append("a reference that is not random: put .eval() on the module, or set dropout to 0")
+        said.append(
+            "a reference that is not random: put .eval() on the module, set dropout to 0, or make the random numbers "
+            "an input of forward"
+        )
     if settings.policy == COMPILER:
         said.append("a policy that writes: --policy embedded, or " + LARGER_POLICY.removeprefix("a larger policy: "))
     elif settings.draft == DraftKind.POLICY:

@@ -166,7 +166,8 @@ class Judge:
     ) -> JudgeFindings:  # fmt: skip
         """One candidate's correctness.
 
-        Never raises for what a candidate does; raises ProblemError where the reference fails at its base size.
+        Never raises for what a candidate does; raises ProblemError where the reference fails at its base size, or is
+        random and its numbers differ from the candidate's.
         """
         return self._with_room(
             base.problem, lambda: self._once(candidate, base, others, seed, rules, binaries, progress)

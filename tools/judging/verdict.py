@@ -86,12 +86,14 @@ class Verdict:
         self._share: float | None = None
         self._prepared: PreparedProblem | None = None
         """The problem at the base size."""
+        self._randomness = ""
+        """What is to be done about a reference that is random; empty where none was seen."""
 
     def _left(self) -> float:
         return max(self._rules.seconds - (time.monotonic() - self._begun), 0.05)
 
     def run(self, base: AtSize, others: Sequence[AtSize]) -> Failure | None:
-        """The first failure, or None."""
+        """The first failure, or None. Raises ProblemError where what differs is the random numbers of the reference."""
         try:
             carrier = self._carrier(others)
             if carrier is None:
@@ -104,17 +106,18 @@ class Verdict:
                     self._other(size, ALL if size is carrier else ONE_CALL)
                 self._whole(base, FEW)
         except Failed as failed:
-            return self._blamed(failed.failure)
+            self._require_fixed_reference(failed)
+            return failed.failure
         except NeedsGpu as needs:
             self._needs_gpu = needs.reason
         return None
 
-    def _blamed(self, failure: Failure) -> Failure:
-        """The failure; where its numbers differ and the reference is random, with that said first."""
-        said = self._prepared.randomness if self._prepared else ""
-        if not said or failure.fault not in (*NUMERIC_FAULTS, Fault.NONDETERMINISM):
-            return failure
-        return failure.with_(message=f"{said} (the candidate: {failure.message})")
+    def _require_fixed_reference(self, failed: Failed) -> None:
+        """Raises ProblemError where a reference that is random explains the failure: two of its own answers differ, so
+        that numbers which differ say nothing of a candidate.
+        """
+        if self._randomness and failed.failure.fault in (*NUMERIC_FAULTS, Fault.NONDETERMINISM):
+            raise ProblemError(self._randomness) from failed
 
     def _carrier(self, others: Sequence[AtSize]) -> AtSize | None:
         """On a GPU, where the problem's own size is large: the small size at which every distribution is tried,
@@ -138,6 +141,7 @@ class Verdict:
         problem = base.problem
         prepared = self._judge.prepared(problem, self._seed)
         self._prepared = self._prepared or prepared
+        self._randomness = self._randomness or prepared.randomness
         self._notes += [n for n in prepared.notes if n not in self._notes]
         checks = self._open(problem, prepared, base.index)
         try:
@@ -331,6 +335,7 @@ class Verdict:
         """On one draw. Raises Failed and ProblemError."""
         problem = size.problem
         prepared = self._judge.prepared(problem, self._seed, self._prepared)
+        self._randomness = self._randomness or prepared.randomness
         expected = self._judge.expected(problem, self._seed, Draw.SIGNED if size.index % 2 else Draw.OWN, 0)
         if not expected.finite():
             expected = self._judge.expected(problem, self._seed, Draw.OWN, 0)

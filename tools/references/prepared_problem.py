@@ -117,7 +117,8 @@ class PreparedProblem:
             return ""
         return (
             f"the reference is random: output {' and '.join(map(str, self.random_outputs))} follows torch's generator, "
-            "which a kernel's own random numbers cannot: put .eval() on the module, or set dropout to 0"
+            "which a kernel's own random numbers cannot: put .eval() on the module, set dropout to 0, or make the "
+            "random numbers an input of forward"
         )
 
     @property

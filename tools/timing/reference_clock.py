@@ -97,8 +97,8 @@ class ReferenceClock:
             poison(self._outputs[id(captured)])
 
     def _restore(self) -> None:
-        """All that a call changes is what it was: candidates are timed on copies of the same memory, and the next one is
-        judged on the state that the reference began with.
+        """All that a call changes is what it was: candidates are timed on copies of the same memory, and the next one
+        is judged on the state that the reference began with.
         """
         for tensor, copy in self._changed:
             tensor.copy_(copy)

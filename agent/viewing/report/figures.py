@@ -22,6 +22,8 @@ NOT_TIMED = (
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Of fast_p (Ouyang et al. 2025, arXiv:2502.10517): strictly faster than p times eager PyTorch."""
 PASS_AT_K_VALUES = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100)
+CANNOT_BE_JUDGED = "problem"
+"""The stop reason of a trajectory whose reference cannot be used (agent/loop/stopping.py)."""
 BOOTSTRAP_RESAMPLES = 2000
 BOOTSTRAP_SEED = 20251121
 
@@ -55,6 +57,10 @@ class Figures(Value):
     """Problems whose correct samples were judged on a CPU only: they enter no speed figure."""
     degenerate: int
     """Problems that cannot tell a right answer from some wrong one."""
+    unusable: tuple[str, ...] = ()
+    """Problems that cannot be judged (the reference fails, or is random): their samples are not the policy's failures,
+    and count as not correct all the same.
+    """
     correct_without_degenerate: Estimate
     not_timed: str = ""
     """Why there is no speed at all, and so no fast_p; empty where a GPU judged, or would have."""
@@ -97,6 +103,7 @@ def compute_figures(attempts: Attempts, seed: int = BOOTSTRAP_SEED) -> Figures:
         solved_by_compiler=sum(sample.solved_by is Origin.COMPILER for sample in samples),
         correct_on_cpu_only=sum(_on_cpu_only(own) for own in attempts.values()),
         degenerate=len(attempts) - len(sound),
+        unusable=tuple(name for name, own in attempts.items() if any(s.stop_reason == CANNOT_BE_JUDGED for s in own)),
         correct_without_degenerate=mean_rate(sound, lambda s: s.correct, seed),
         not_timed=NOT_TIMED if is_untimed(attempts) else "",
         fast={p: mean_rate(attempts, is_faster_than(p), seed) for p in thresholds},

@@ -44,6 +44,10 @@ def figure_rows(found: Figures) -> list[tuple[str, str]]:
     ]
     if found.solved_by_compiler:
         rows.insert(3, ("correct by the compiler's draft", f"{found.solved_by_compiler} of {found.samples} samples"))
+    if found.unusable:
+        rows.insert(
+            1, ("cannot be judged", f"{', '.join(found.unusable)}: the reference itself, not a kernel (agent inspect)")
+        )
     if found.unfinished:
         rows.insert(1, ("not finished", f"{found.unfinished} samples"))
     if found.correct_on_cpu_only and not found.not_timed:

@@ -15,6 +15,7 @@ from kernelwright.agent.viewing.show.words import (
     LABEL,
     QUIET,
     WARN,
+    AdaptiveTable,
     facts_table,
     format_bytes,
     format_milliseconds,
@@ -49,14 +50,10 @@ def problems_view(problems: Iterable[Problem]) -> Table:
 
 def manifests_view(manifests: Sequence[Manifest], peak: Peak) -> RenderableType:
     """One line a problem, then the suite's figures. The speed of light is that of `peak`."""
-    table = Table(box=None, padding=(0, 2), header_style=LABEL)
-    table.add_column("problem", no_wrap=True)
-    for heading in ("bytes", "operations", f"at {peak.gpu}", "eager error"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("passes our judge", "passes KernelBench", "makes no difference"):
-        table.add_column(heading, overflow="fold")
-    for manifest in manifests:
-        table.add_row(*_row(manifest, peak))
+    numbers = ("bytes", "operations", f"at {peak.gpu}", "eager error")
+    lists = ("passes our judge", "passes KernelBench", "makes no difference")
+    rows = [_row(manifest, peak) for manifest in manifests]
+    table = AdaptiveTable(("problem", *numbers, *lists), rows, numeric=numbers, wrapped=lists)
     return Group(table, Text(), *(quoted_text(line) for line in summary(list(manifests))))
 
 
@@ -97,16 +94,16 @@ def found_view(found: Sequence[SearchHit]) -> RenderableType:
     """Shows the turns that a search has found."""
     if not found:
         return Text("nothing was found", style=QUIET)
-    table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
-    for name in ("trajectory", "turn", "problem", "verdict", "speedup", "where"):
-        table.add_column(name, no_wrap=name != "where")
+    rows = []
     for (candidate, trajectory, verdict), excerpt in found:
         said = "not judged" if verdict is None else "correct" if verdict.correct else (verdict.fault or "incorrect")
         style = GOOD if verdict is not None and verdict.correct else BAD
         speed = format_ratio(verdict.speedup if verdict else None)
-        cells = (str(trajectory.id), str(candidate.turn + 1), quoted_text(trajectory.problem, limit=40))
-        table.add_row(*cells, Text(str(said).replace("_", " "), style=style), speed, quoted_text(excerpt, QUIET, 160))
-    return table
+        known = (Text(str(trajectory.id)), Text(str(candidate.turn + 1)), quoted_text(trajectory.problem, limit=40))
+        words = Text(str(said).replace("_", " "), style=style)
+        rows.append((*known, words, Text(speed), quoted_text(excerpt, QUIET, 160)))
+    headings = ("trajectory", "turn", "problem", "verdict", "speedup", "where")
+    return AdaptiveTable(headings, rows, numeric=("speedup",), wrapped=("where",))
 
 
 def tables_view(tables: Sequence[ComparisonTable]) -> RenderableType:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from kernelwright.agent.loop.stopping import PAUSING_REASONS
+from kernelwright.agent.loop.stopping import PAUSING_REASONS, StopReason
 from kernelwright.agent.replay.drift import VerdictChange
 from kernelwright.agent.replay.rechecking import ChangedVerdict, Rechecks
 from kernelwright.agent.replay.rejudging import Replays, RescoredRewards
@@ -14,14 +13,26 @@ from kernelwright.agent.replay.replaying import ReplayedTurn, ReplayResult
 from kernelwright.agent.solve.dry_run import DryRun
 from kernelwright.agent.solve.next_steps import NextSteps
 from kernelwright.agent.solve.solving import Solved
-from kernelwright.agent.viewing.show.words import BAD, GOOD, LABEL, QUIET, WARN, facts_table, format_ratio, quoted_text
+from kernelwright.agent.viewing.show.words import (
+    BAD,
+    GOOD,
+    LABEL,
+    QUIET,
+    WARN,
+    AdaptiveTable,
+    facts_table,
+    format_ratio,
+    quoted_text,
+)
 from kernelwright.agent.viewing.verdicts.failure import failure_view
 from kernelwright.tools.report import Environment
 
 
 def solved_view(solved: Solved) -> RenderableType:
     """The verdict, where the kernel is, why it stopped, what it took."""
-    verdict = ("correct", GOOD) if solved.correct else ("no correct kernel", BAD)
+    unusable = solved.stop_reason is StopReason.PROBLEM
+    failed = "the problem cannot be judged" if unusable else "no correct kernel"
+    verdict = ("correct", GOOD) if solved.correct else (failed, BAD)
     parts: list[RenderableType] = [
         Text.assemble(verdict, "  ", (solved.problem, "bold"), ", ", quoted_text(solved.verified))
     ]
@@ -112,9 +123,9 @@ def dry_run_view(plan: DryRun) -> RenderableType:
 def replays_view(replays: Replays) -> RenderableType:
     """Each trajectory whole where there is one, a line each where there are many; then the sum."""
     if not replays.run and len(replays.trajectories) == 1:
-        parts = [trajectory_view(replays.trajectories[0], replays.executed)]
+        parts: list[RenderableType] = [trajectory_view(replays.trajectories[0], replays.executed)]
     else:
-        parts = [_many(replays)]
+        parts = [replays_table(replays)]
     return Group(*parts, facts_table(_drift_summary(replays)))
 
 
@@ -166,20 +177,24 @@ def _changed(change: VerdictChange) -> Text:
     )
 
 
-def _many(replays: Replays) -> Table:
-    table = Table(box=None, header_style=LABEL, padding=(0, 2, 0, 0))
-    for name in ("trajectory", "problem", "turns", "best", "stopped", "verdicts that differ", "other drift", "saved"):
-        table.add_column(name, justify="left" if name in ("problem", "stopped") else "right")
+def replays_table(replays: Replays) -> AdaptiveTable:
+    """A line for each trajectory that was repeated."""
+    rows = []
     for replayed in replays.trajectories:
         best = next((t for t in replayed.turns if t.candidate_id == replayed.best_candidate_id), None)
         other = sum(bool(turn.drift.changes) and not turn.drift.verdict_changed for turn in replayed.turns)
         changed = Text(str(replayed.verdicts_changed), BAD if replayed.verdicts_changed else "")
-        table.add_row(
-            str(replayed.trajectory_id), quoted_text(replayed.problem, limit=50), str(len(replayed.turns)),
-            "-" if best is None else f"turn {best.turn + 1}", replayed.stop_reason.replace("_", " ") or "not finished",
-            changed, str(other), str(replayed.rescored),
+        stopped = replayed.stop_reason.replace("_", " ") or "not finished"
+        rows.append(
+            (
+                Text(str(replayed.trajectory_id)), quoted_text(replayed.problem, limit=50),
+                Text(str(len(replayed.turns))), Text("-" if best is None else f"turn {best.turn + 1}"), Text(stopped),
+                changed, Text(str(other)), Text(str(replayed.rescored)),
+            )
         )  # fmt: skip
-    return table
+    numbers = ("verdicts that differ", "other drift", "saved")
+    headings = ("trajectory", "problem", "turns", "best", "stopped", *numbers)
+    return AdaptiveTable(headings, rows, numeric=("turns", *numbers), wrapped=("stopped",))
 
 
 def _drift_summary(replays: Replays) -> list[tuple[str, object]]:

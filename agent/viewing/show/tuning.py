@@ -18,6 +18,7 @@ from kernelwright.agent.tuning.tuned import (
     TriedConfiguration,
     TuningResult,
 )
+from kernelwright.agent.viewing.show.words import AdaptiveTable
 from kernelwright.tools.report import Report
 from kernelwright.tools.tuning.kernel_text.parameters import Setting
 
@@ -32,7 +33,7 @@ def tuned_view(tuned: TuningResult) -> RenderableType:
         return Text(f"{tuned.kernel} cannot be tuned for {tuned.problem}: {tuned.failure}")
     parts: list[RenderableType] = [_headline(tuned), _parameters(tuned)]
     for group in tuned.groups:
-        parts += ["", _group(group, tuned)]
+        parts += ["", group_table(group, tuned), Text(_counted(group), style="dim")]
         parts += [Text(line, style="dim") for line in _failures(group, tuned)]
     parts += ["", *(Text(line) for line in _ending(tuned))]
     return Lines(*parts)
@@ -52,23 +53,27 @@ def _parameters(tuned: TuningResult) -> Table:
     return table
 
 
-def _group(group: ParameterGroup, tuned: TuningResult) -> Table:
-    columns = ["configuration"]
-    columns += ["ms", "95 % interval"] if tuned.measured else ["model"]
-    columns += ["registers", "spills", "shared", "occupancy", "held by"]
-    table = Table(*columns, box=box.SIMPLE, pad_edge=False)
+def group_table(group: ParameterGroup, tuned: TuningResult) -> AdaptiveTable:
+    """A line for each configuration that was measured or could be; without a GPU the model's estimate."""
+    numbers = ("registers", "spills", "shared", "occupancy")
+    times = ("ms", "95 % interval") if tuned.measured else ("model",)
     rows = [
         row
         for row in group.rows
         if row.fate in (ConfigurationFate.REMAINS, ConfigurationFate.MEASURED, ConfigurationFate.WON) or row.start
     ]
-    for row in rows[:MOST_ROWS]:
-        table.add_row(*_cells(row, group, tuned), style="bold" if row.fate is ConfigurationFate.WON else None)
+    cells = [
+        [Text(cell, style="bold" if row.fate is ConfigurationFate.WON else "") for cell in _cells(row, group, tuned)]
+        for row in rows[:MOST_ROWS]
+    ]
+    headings = ("configuration", *times, *numbers, "held by")
+    return AdaptiveTable(headings, cells, numeric=(*times, *numbers), wrapped=("configuration",))
+
+
+def _counted(group: ParameterGroup) -> str:
     counts = {fate: sum(row.fate is fate for row in group.rows) for fate in ConfigurationFate}
     told = [f"{count} {fate}" for fate, count in counts.items() if count]
-    table.caption = f"{len(group.rows)} compiled: {', '.join(told)}"
-    table.caption_justify = "left"
-    return table
+    return f"{len(group.rows)} compiled: {', '.join(told)}"
 
 
 def _cells(row: TriedConfiguration, group: ParameterGroup, tuned: TuningResult) -> list[str]:

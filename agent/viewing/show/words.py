@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -91,49 +91,63 @@ def facts_table(rows: Iterable[tuple[str, object]]) -> Table:
     return table
 
 
+MIN_PROSE_COLUMNS = 16
+"""Columns that a wrapped column of a table has at least, where its text is longer than that."""
+
+
 class AdaptiveTable:
     """A table that becomes a list of records where the terminal is too narrow for it.
 
-    The table is drawn when no cell would be broken inside a word, else each row is drawn as its first cell, and
-    under it `heading value` for every other cell that is not empty.
+    The table is drawn when no cell and no heading would be broken inside a word and every column of prose is wide
+    enough to read, else each row is drawn as its first cell, and under it `heading value` for every other cell that is
+    not empty.
     """
 
     def __init__(
-        self, headings: Sequence[str], rows: Sequence[Sequence[Text]], *, numeric: Iterable[str], wrapped: Iterable[str]
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[Text]],
+        *,
+        numeric: Iterable[str] = (),
+        wrapped: Iterable[str] = (),
     ) -> None:
         """`numeric` columns are aligned to the right; `wrapped` columns may be broken between words."""
         self._headings, self._rows = headings, rows
         self._numeric, self._wrapped = frozenset(numeric), frozenset(wrapped)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self._least_width() <= options.max_width:
-            yield self._table()
+        widths = self._widths(options.max_width)
+        if widths is not None:
+            yield self._table(widths)
         else:
             for row in self._rows:
                 yield from self._record(row)
 
-    def _least_width(self) -> int:
-        """Columns of the terminal that the table takes when every wrapped cell is as narrow as its longest word."""
-        cells = [(name, [Text(name), *column]) for name, column in zip(self._headings, self._columns(), strict=True)]
-        return sum(2 + max(self._least_cell(name, cell) for cell in column) for name, column in cells)
+    def _widths(self, columns: int) -> list[int] | None:
+        """Of each column, without its padding of one on both sides; None where they do not fit into so many columns.
+
+        What is left when every column has its least width goes to the wrapped columns, by what each still lacks.
+        """
+        cells = [[Text(name), *column] for name, column in zip(self._headings, self._columns(), strict=True)]
+        whole = [max(cell.cell_len for cell in column) for column in cells]
+        least = [
+            min(width, max(MIN_PROSE_COLUMNS, *map(_longest_word, column))) if name in self._wrapped else width
+            for name, width, column in zip(self._headings, whole, cells, strict=True)
+        ]
+        left, lacking = columns - sum(least) - 2 * len(least), sum(whole) - sum(least)
+        if left < 0:
+            return None
+        share = min(1.0, left / lacking) if lacking else 0.0
+        return [low + int((high - low) * share) for low, high in zip(least, whole, strict=True)]
 
     def _columns(self) -> list[tuple[Text, ...]]:
         return list(zip(*self._rows, strict=True)) if self._rows else [()] * len(self._headings)
 
-    def _least_cell(self, name: str, cell: Text) -> int:
-        if name not in self._wrapped:
-            return cell.cell_len
-        return max((Text(word).cell_len for word in cell.plain.split()), default=0)
-
-    def _table(self) -> Table:
+    def _table(self, widths: Sequence[int]) -> Table:
         table = Table(box=None, padding=(0, 1), header_style=LABEL)
-        for name in self._headings:
-            table.add_column(
-                name,
-                justify="right" if name in self._numeric else "left",
-                no_wrap=name not in self._wrapped,
-                overflow="fold",
-            )
+        for name, width in zip(self._headings, widths, strict=True):
+            justify: JustifyMethod = "right" if name in self._numeric else "left"
+            table.add_column(name, justify=justify, width=width, no_wrap=name not in self._wrapped, overflow="fold")
         for row in self._rows:
             table.add_row(*row)
         return table
@@ -143,3 +157,8 @@ class AdaptiveTable:
         parts = [Text(" ").join([Text(name, style=LABEL), cell]) if name else cell for name, cell in known if cell]
         yield Padding(row[0], (0, 0, 0, 1))
         yield Padding(Text("  ").join(parts), (0, 0, 0, 3))
+
+
+def _longest_word(text: Text) -> int:
+    """In columns of the terminal."""
+    return max((Text(word).cell_len for word in text.plain.split()), default=0)

@@ -318,7 +318,7 @@ class Viewer(App[None]):
         """Opens the list of keys."""
         self.push_screen(Help())
 
-    def on_step(self, message: AssemblyProgress) -> None:
+    def on_assembly_progress(self, message: AssemblyProgress) -> None:
         """Says how far the compilation of the turn on the screen is."""
         if self._compiling(message.candidate_id):
             self.say(message.text, QUIET)

@@ -25,7 +25,7 @@ STYLE = """
 .small #heading, .small #status, .small #middle { display: none; }
 .small #small { display: block; }
 .narrow #lineage { display: none; }
-Ask, Choose, Help { align: center middle; }
+LineDialog, Choose, Help { align: center middle; }
 .dialog { width: 90%; max-width: 110; height: auto; border: round $primary; padding: 0 1; background: $surface; }
 .tall { height: 80%; }
 .tall DataTable { height: 1fr; }

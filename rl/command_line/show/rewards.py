@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Group
+    from rich.console import Group, RenderableType
     from rich.table import Table
 
     from kernelwright.rl.credit.explaining import Explained
@@ -40,24 +40,18 @@ def explained_view(explained: Explained) -> Group:
     return Group(escape(head), escape(explained.verdict), table, *notes)
 
 
-def presets_view(presets: Sequence[Formula]) -> Table:
+def presets_view(presets: Sequence[Formula]) -> RenderableType:
     """Shows the weights of the reward formulas that have a name."""
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table("name", "form", "compile", "checks", "correct", "speed", "share", "length", "cheat", "why")
-    for preset in presets:
-        weights = (
-            preset.form,
-            preset.compile,
-            preset.checks,
-            preset.correct,
-            preset.speed,
-            preset.share,
-            preset.length,
-            preset.cheat,
-        )
-        table.add_row(preset.name, *(f"{weight:g}" for weight in weights), preset.why)
-    return table
+    from kernelwright.agent.viewing.show.words import AdaptiveTable
+
+    weights = ("form", "compile", "checks", "correct", "speed", "share", "length", "cheat")
+    rows = [
+        [Text(preset.name), *(Text(f"{getattr(preset, weight):g}") for weight in weights), Text(preset.why)]
+        for preset in presets
+    ]
+    return AdaptiveTable(("name", *weights, "why"), rows, numeric=weights, wrapped=("why",))
 
 
 def suspects_view(suspects: Sequence[Suspect]) -> Table | str:

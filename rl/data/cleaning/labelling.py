@@ -110,7 +110,9 @@ def _added(total: Labelled, rows: Iterable[Row], targets: Sequence[str]) -> Labe
 
 # -------------------------------------------------------------- in a worker
 def label_row(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
-    """The row with its labels. A reference that cannot be used leaves it as it was."""
+    """The row with its labels. A reference that cannot be compared with (it is random) leaves the labels of the
+    compilation; one that fails leaves the row as it was.
+    """
     from kernelwright.tools.pipeline import Options
     from kernelwright.tools.problem import Problem, ProblemError
 
@@ -122,7 +124,7 @@ def label_row(asked: tuple[Row, tuple[str, ...], bool]) -> Row:
     try:
         report = evaluator().evaluate(problem, row.completion, options)
     except ProblemError:
-        return row
+        return label_row((row, targets, False)) if correct else row
     compiled = {c.target: c.passed for c in report.compiles} or dict.fromkeys(targets, False)
     labels: dict[str, Any] = {"compile": row.compile | compiled}
     if correct and (report.correct or report.failure is not None):

@@ -30,6 +30,24 @@ def get_init_inputs():
     return []
 """
 
+RANDOM_MODEL = MODEL.replace("return x * 2", "return torch.nn.functional.dropout(x, 0.5, training=True) * 2")
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) * 2.0, mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        double[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
+        return y
+"""
+
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys):
@@ -121,3 +139,27 @@ def test_every_option_of_solve_and_batch_that_both_have_is_in_the_same_panel():
     assert all(solve[n].rich_help_panel == batch[n].rich_help_panel and solve[n].opts == batch[n].opts for n in shared)
     assert [n for n in shared - {"tune"} if solve[n].default != batch[n].default] == [], "a batch is asked to tune"
     assert Budgets().turns == solve["turns"].default
+
+
+def test_a_random_reference_is_said_to_be_so_by_every_command_and_no_candidate_is_blamed(
+    refused, tmp_path, capsys, warm_processes
+):
+    (tmp_path / "noisy").mkdir()
+    (tmp_path / "noisy" / "noisy.py").write_text(RANDOM_MODEL)
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    (tmp_path / "answer.md").write_text(f"```python\n{KERNEL}```\n")
+    said = refused("check", "kernel.py", "--problem", "noisy/noisy.py", "--device", "cpu")
+    assert "the reference is random: output 0 follows torch's generator" in said
+
+    scripted = ("--policy", "scripted:answer.md", "--draft", "policy", "--device", "cpu")
+    told = {}
+    for command in (("solve", "noisy/noisy.py", "--out", "best.py"), ("batch", "noisy", "--run", "night")):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, *scripted])
+        told[command[0]] = capsys.readouterr().out
+        assert "mismatch" not in told[command[0]]
+    assert ended.value.code == Exit.DONE
+    assert told["solve"].startswith("the problem cannot be judged")
+    assert "stopped  problem: the reference is random" in told["solve"]
+    assert "what to do next" not in told["solve"]
+    assert "noisy.py: the reference itself, not a kernel" in told["batch"]

@@ -1,0 +1,77 @@
+"""Tables that commands print, in a terminal of 80 columns: no heading is broken and no number is cut."""
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from kernelwright.agent.comparison.tables import ComparisonTable
+from kernelwright.agent.problems.finding import find_by_name
+from kernelwright.agent.replay.rejudging import Replays
+from kernelwright.agent.replay.replaying import ReplayResult
+from kernelwright.agent.viewing.show.listings import manifests_view, problems_view, tables_view
+from kernelwright.agent.viewing.show.outcomes import replays_table
+from kernelwright.agent.viewing.show.words import AdaptiveTable
+from kernelwright.agent.viewing.verdicts.measurements import launches_view
+from kernelwright.tools.hardware.peaks import PEAKS
+from kernelwright.tools.manifests.manifest import Manifest
+from kernelwright.tools.report import LaunchTime
+
+LONG = "residual_layer_norm_with_dropout_and_a_long_name"
+
+
+def manifests():
+    found = [Manifest(problem=LONG, hash="a", passing={}, eager_rms=1.25e-7), Manifest(problem="b", hash="b")]
+    return manifests_view(found, PEAKS[0])
+
+
+def replays():
+    replayed = ReplayResult(
+        trajectory_id=1234, problem=LONG, policy="p", forked_from_id=None, stop_reason="out_of_tokens", message="",
+        turns=(), unjudged=0, best_candidate_id=None,
+    )  # fmt: skip
+    return replays_table(Replays(trajectories=(replayed,), executed=False))
+
+
+def compared():
+    head = ("", *(f"night-of-the-long-benchmark {n}" for n in range(4)))
+    rows = (("turns to the first correct", *["12 (+3)"] * 4),)
+    return tables_view([ComparisonTable(title="trajectories", head=head, rows=rows)])
+
+
+TABLES = {
+    "problems": (lambda: problems_view([find_by_name("fused_silu")]), ("problem", "family", "what")),
+    "manifests": (manifests, (LONG, "eager error", "1.2e-07")),
+    "replays": (replays, (LONG, "verdicts that differ", "1234", "out of tokens")),
+    "comparison": (compared, ("benchmark", "correct", "12 (+3)")),
+    "launches": (
+        lambda: launches_view((LaunchTime(kernel=LONG, grid=(65535, 65535, 64), ms=1.5, share=0.5),)),
+        ("launch", "grid", "time", "share", "1.5 ms"),
+    ),
+}
+
+
+def printed(view, columns: int = 80) -> str:
+    console = Console(width=columns, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(view)
+    return capture.get()
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_a_table_of_80_columns_keeps_its_headings_and_numbers_whole(name):
+    view, wanted = TABLES[name]
+    shown = printed(view())
+    assert [part for part in wanted if part not in shown] == [], shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_table_becomes_records_only_where_a_column_would_be_too_narrow_to_read():
+    rows = [[Text("softmax"), Text("0.25"), Text("the row fits into the registers of one block")]]
+    table = AdaptiveTable(("kernel", "weight", "why"), rows, numeric=("weight",), wrapped=("why",))
+    wide, narrow, records = printed(table, 90), printed(table, 40), printed(table, 30)
+    assert wide.splitlines()[0].split() == ["kernel", "weight", "why"]
+    assert len(wide.splitlines()) == 2
+    assert len(narrow.splitlines()) > 2
+    assert narrow.splitlines()[0].split() == ["kernel", "weight", "why"]
+    assert records.splitlines()[0].strip() == "softmax"
+    assert "weight 0.25" in records

@@ -1,0 +1,140 @@
+"""A terminal of 80 columns and 24 lines: every screen of the viewer and every printed table stays readable there."""
+
+import asyncio
+
+import pytest
+
+from kernelwright.agent.problems.finding import find_by_name
+from kernelwright.agent.viewing.viewer.app import Viewer
+from kernelwright.agent.viewing.viewer.assembling import AssemblyProgress
+from kernelwright.agent.viewing.viewer.dialogs import Choose, Help, LineDialog
+from kernelwright.agent.viewing.viewer.views import View
+from kernelwright.policies.base import Completion, FinishReason, Message, Request, Role, Usage
+from kernelwright.store.database import Store
+from kernelwright.store.models import Action
+from kernelwright.store.records import Start
+from kernelwright.tools.report import CompileResult, Environment, Failure, Fault, KernelResources, Report, Rung
+
+COLUMNS, LINES = SIZE = (80, 24)
+KERNEL = KernelResources(
+    name="fused_residual_layer_norm_forward_kernel", config={"BLOCK_ROWS": 32, "BLOCK_COLUMNS": 128, "num_warps": 8},
+    registers=255, spills=1024, shared=232448, occupancy=0.125, occupancy_limit="registers", tensor_core="wgmma",
+    mma_types=("bf16", "e4m3"), vector_bits=128,
+)  # fmt: skip
+REFUSED = Failure(fault=Fault.RESOURCES, message="shared memory 232448 over 101376 bytes that this target has")
+COMPILED = (
+    CompileResult(target="sm_90", kernels=(KERNEL, KERNEL), seconds=12.5),
+    CompileResult(target="sm_120", kernels=(KERNEL,), failure=REFUSED, seconds=1.5),
+    CompileResult(target="gfx942", kernels=(KERNEL,), seconds=0.5),
+)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Two turns of one trajectory, of a run, a problem and a policy with long names."""
+    path = tmp_path_factory.mktemp("small") / "runs.db"
+    problem = find_by_name("fused_silu")
+    with Store.open(path) as store:
+        run = store.open_run("night-of-the-long-benchmark")
+        row = store.begin(Start(problem=problem, policy="openai:a-model-with-a-rather-long-name"), run_id=run.id)
+        parent = None
+        for action, compiles in ((Action.DRAFT, COMPILED), (Action.REPAIR, COMPILED[:1])):
+            request = Request(messages=(Message(role=Role.USER, content="write it " * 40),))
+            drafted = store.draft(row.id, request, action=action, parent_id=parent)
+            source = f"import triton\n\nNUMBER = {drafted.id}\n"
+            usage = Usage(prompt_tokens=9, completion_tokens=9)
+            completion = Completion(text=f"```python\n{source}```\n", finish=FinishReason.STOP, usage=usage, policy="m")
+            store.complete(drafted.id, completion, source)
+            report = Report(
+                problem=problem.name, problem_hash=problem.hash, candidate_hash=str(drafted.id), rung=Rung.COMPILE,
+                failure=REFUSED, compiles=compiles, environment=Environment(evaluator="1"),
+            )  # fmt: skip
+            store.judge(drafted.id, report, tool_seconds=0.5)
+            parent = drafted.id
+    return path
+
+
+def drive(path, test, **options):
+    async def inside(store):
+        viewer = Viewer(store, 1, **options)
+        async with viewer.run_test(size=SIZE) as pilot:
+            await pilot.pause()
+            await test(viewer, pilot)
+
+    with Store.open(path, readonly=True) as store:
+        asyncio.run(inside(store))
+
+
+def test_the_list_of_trajectories_has_whole_headings_and_its_keys_work(written):
+    async def test(viewer, pilot):
+        assert isinstance(viewer.screen, Choose)
+        columns = viewer.screen.query_one("DataTable").ordered_columns
+        assert [str(one.label) for one in columns if one.content_width < len(str(one.label))] == []
+        inside(viewer.screen.query_one(".dialog").region)
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert isinstance(viewer.screen, Help)
+        inside(viewer.screen.query_one(".dialog").region)
+        await pilot.press("q", "q")
+        await pilot.pause()
+        assert not viewer.is_running
+
+    drive(written, test, listing=True)
+
+
+def inside(region) -> None:
+    """A dialog stands in the middle of the screen."""
+    assert region.x > 0
+    assert region.y > 0
+    assert region.right < COLUMNS
+    assert region.bottom < LINES
+    assert abs(region.x - (COLUMNS - region.right)) <= 1
+    assert abs(region.y - (LINES - region.bottom)) <= 1
+
+
+def test_the_filter_is_in_the_middle_and_typing_replaces_the_last_one(written):
+    async def test(viewer, pilot):
+        await pilot.press("f", *"incorrect", "enter")
+        await pilot.press("f")
+        await pilot.pause()
+        assert isinstance(viewer.screen, LineDialog)
+        inside(viewer.screen.query_one(".dialog").region)
+        await pilot.press(*"correct")
+        assert viewer.screen.query_one("Input").value == "correct"
+
+    drive(written, test)
+
+
+def test_the_compile_tables_of_a_turn_have_whole_headings(written):
+    async def test(viewer, pilot):
+        headings = ("registers", "spills", "shared", "occupancy", "tensor")
+        for wanted in (("sm_90", "sm_120", "gfx942", "why not", "seconds"), (KERNEL.name, "config", "loads")):
+            shown = viewer.query_one("#body").text
+            assert [word for word in (*headings, *wanted) if word not in shown] == []
+            await pilot.press("l")
+            await pilot.pause()
+
+    drive(written, test)
+
+
+@pytest.mark.parametrize("view", list(View))
+def test_every_view_of_a_candidate_fits(written, view):
+    async def test(viewer, pilot):
+        await pilot.press("l")
+        await pilot.pause()
+        body = viewer.query_one("#body")
+        assert all(len(line) <= COLUMNS for line in body.text.splitlines())
+        assert not viewer.query_one("#lineage").display
+        assert body.size.width == COLUMNS - 2
+
+    drive(written, test, view=view)
+
+
+def test_the_last_line_says_how_far_the_compiler_is(written):
+    async def test(viewer, pilot):
+        viewer.shown = View.PTX
+        viewer.post_message(AssemblyProgress(viewer.position.entry.candidate.id, "compiling the second kernel"))
+        await pilot.pause()
+        assert "compiling the second kernel" in str(viewer.query_one("#status").render())
+
+    drive(written, test)
