@@ -15,14 +15,13 @@ Statements that run the module are left out, and line numbers stay.
 from __future__ import annotations
 
 import ast
-import io
 import re
 import textwrap
-import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kernelwright.agent.problems.calls_as_lists import in_order, with_places
+from kernelwright.agent.problems.plain_arguments import renamed, with_plain_arguments
 from kernelwright.agent.problems.prepared_modules import preparations, with_preparations
 from kernelwright.agent.problems.tritonbench_cases import (
     Case,
@@ -65,7 +64,7 @@ def complete_reference(source: str) -> str:
     tree = parse(source)
     names = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     if all(name in names for name in REQUIRED_NAMES):
-        return _with_defaults(source, tree)
+        return with_plain_arguments(_with_defaults(source, tree))
     parts = _parts(tree)
     if "ModelNew" in names:  # an answer, no question
         return source
@@ -73,7 +72,7 @@ def complete_reference(source: str) -> str:
         made = _of_module(source, parts, names) if parts.modules else _of_function(source, parts, names)
     except NotAProblem:
         return source
-    return _with_defaults(made, parse(made)) if made is not None and _parses(made) else source
+    return with_plain_arguments(_with_defaults(made, parse(made))) if made is not None and _parses(made) else source
 
 
 def is_problem(source: str) -> bool:
@@ -159,7 +158,7 @@ def _of_module(source: str, parts: _Parts, names: set[str]) -> str | None:
     if own:
         text = with_preparations(text, chosen, preparations(own[0][0], own[0][1]))
     if chosen != "Model":
-        text = _renamed(text, chosen) if "Model" not in names else text
+        text = renamed(text, chosen, "Model") if "Model" not in names else text
     return _joined(text, [f for f in functions if f])
 
 
@@ -301,16 +300,6 @@ def _without_runs(source: str, parts: _Parts, used: set[str]) -> str:
         for number in range(first - 1, node.end_lineno or first):
             lines[number] = ""
     return "\n".join(lines) + "\n"
-
-
-def _renamed(text: str, name: str) -> str:
-    """The class under the name Model, wherever the text names it."""
-    lines = text.splitlines(keepends=True)
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.NAME]
-    for token in reversed([t for t in tokens if t.string == name]):
-        row, column = token.start[0] - 1, token.start[1]
-        lines[row] = lines[row][:column] + "Model" + lines[row][column + len(name) :]
-    return "".join(lines)
 
 
 def _with_defaults(source: str, tree: ast.Module) -> str:

@@ -16,6 +16,9 @@ _LAST_INDEX = re.compile(r"\[\d+\]$")
 MAX_OTHER_SIZES = 2
 """Other sizes at which a problem is traced once more."""
 
+SMALLEST_DRAWN = 2
+"""What a size may be at the least where a problem is judged at other sizes than its own."""
+
 IsFreeNumber = Callable[[int, str], bool]
 """Whether a number of the problem, by its value and path, is a size."""
 
@@ -85,8 +88,11 @@ def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool)
     from kernelwright.policies.inductor.tracing.graph import trace
     from kernelwright.policies.inductor.writing.candidate import write_candidate
 
-    traced = trace(asked.base, free, partial=not strict)
-    traced = _without_chance(traced, asked, free, strict)
+    traced, least = trace(asked.base, free, partial=not strict), None
+    if _slices_end_outside(traced, asked):
+        least = _least(asked)
+        traced = trace(asked.base, free, partial=not strict, least=least)
+    traced = _without_chance(traced, asked, free, strict, least)
     numbers = [p for p in sorted(asked.varying) if p not in traced.sizes.where]
     traced.numbers = tuple(map(traced.constructor_name, numbers))
     wanted = [p for p in traced.sizes.fixed() if _size_varies(p, asked)]
@@ -101,6 +107,28 @@ def attempt_draft(asked: Attempts, free: IsFreeNumber, strict: bool, tf32: bool)
         "fixed_sizes": [*traced.fixed, *(f"{a} = {b}" for a, b in traced.equalities)],
         "symbols": len(traced.sizes.where),
     }  # fmt: skip
+
+
+def _slices_end_outside(traced: Any, asked: Attempts) -> bool:
+    """Whether slices that are taken to lie in their axes do not, at some size of the problem, or may not."""
+    from kernelwright.policies.inductor.tracing.sizes import is_extent
+
+    traced.slices.simplify(traced.sizes.env.replace)
+    symbols = {path: value.node.expr for path, value in traced.sizes.where.items()}
+    windows = [(symbol, size) for size, symbol in traced.mode.windows.symbols.items()]
+    for _, numbers in asked.varied:
+        known = {symbols[path]: number for path, number in numbers.items() if path in symbols}
+        for symbol, size in windows:
+            known[symbol] = size.subs(known)
+        if traced.slices.broken_at(known):
+            return True
+    varying = {symbols[path] for path in symbols if is_extent(path) and _size_varies(path, asked)}
+    return bool(asked.varied) and traced.slices.longer_than(SMALLEST_DRAWN, varying)
+
+
+def _least(asked: Attempts) -> dict[str, int]:
+    """The smallest value of each size."""
+    return {path: SMALLEST_DRAWN if _size_varies(path, asked) else own for path, own in asked.own.items()}
 
 
 def _required(paths: list[str], traced: Any, asked: Attempts) -> list[tuple[str, str]]:
@@ -127,7 +155,9 @@ def size_freedom(made: dict[str, Any]) -> tuple[int, int]:
     return -len(made["fixed_sizes"]), made["symbols"]
 
 
-def _without_chance(traced: Any, asked: Attempts, free: IsFreeNumber, strict: bool) -> Any:
+def _without_chance(
+    traced: Any, asked: Attempts, free: IsFreeNumber, strict: bool, least: dict[str, int] | None
+) -> Any:
     """A size that is by chance what a window or another size is, in the problem and not at its other sizes, is one that
     tracing takes for a number or for the other one. So the problem is traced once more at other sizes: that graph is
     right everywhere if it has the same operators, since then nothing was decided by the chance. Else the graph at the
@@ -143,7 +173,7 @@ def _without_chance(traced: Any, asked: Attempts, free: IsFreeNumber, strict: bo
         if 1 in numbers.values():  # what is one would be taken for a broadcast
             continue
         try:
-            other = trace(text, free, partial=not strict)
+            other = trace(text, free, partial=not strict, least=least)
         except Exception:  # there is a graph, whatever the problem or torch says of this one
             continue
         if bound(other) < bound(best) and operators(other) == operators(traced):

@@ -141,6 +141,7 @@ def accept_symbols() -> None:
     import torch
     import torch.nn as nn
 
+    torch.distributions.Distribution.set_default_validate_args(False)  # it asks for the values of parameters
     numbers.Integral.register(torch.SymInt)
     by_symbols: dict[str, Any] = {"sqrt": torch.sym_sqrt}
     if (log2 := getattr(torch, "_sym_log2", None)) is not None:

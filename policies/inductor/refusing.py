@@ -14,6 +14,7 @@ DEPENDS_ON_DATA = (
     "DataDependentOutputException",
     "GuardOnDataDependentSymNode",
     "DynamicOutputShapeException",
+    "PendingUnbackedSymbolNotFound",
     "UserError",
 )
 """Exceptions of torch that mean: Python needs a value of a tensor to go on."""

@@ -5,6 +5,7 @@ A dict's entries are taken by their keys, not in their order: a caller asks for 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -18,12 +19,21 @@ PLAIN_NUMBER_TOLERANCE = 1e-6
 
 
 def flatten(outputs: Any) -> list[Any]:
-    """The leaves of nested tuples, lists and dicts: those of a dict in the order of its keys' texts."""
+    """The leaves of nested tuples, lists and dicts: those of a dict in the order of its keys' texts. A dataclass is a
+    dict of its fields.
+    """
+    outputs = _fields_as_dict(outputs)
     if isinstance(outputs, tuple | list):
         return [leaf for item in outputs for leaf in flatten(item)]
     if isinstance(outputs, dict):
         return [leaf for _, item in by_key(outputs) for leaf in flatten(item)]
     return [outputs]
+
+
+def _fields_as_dict(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return value
 
 
 def by_key(entries: dict[Any, Any]) -> list[tuple[str, Any]]:
@@ -35,6 +45,7 @@ def paths(outputs: Any) -> list[str]:
     """Where each leaf lies, in the order of `flatten`: empty for a lone tensor, `[0][mean]` within a tuple's dict.
     Lists and tuples are alike.
     """
+    outputs = _fields_as_dict(outputs)
     if isinstance(outputs, tuple | list):
         return [f"[{number}]{path}" for number, item in enumerate(outputs) for path in paths(item)]
     if isinstance(outputs, dict):

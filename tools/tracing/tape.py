@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -112,7 +113,8 @@ class Tape(TorchDispatchMode):
     def output(self, value: Any) -> Json:
         """What forward returned.
 
-        Tuples, lists and dicts are looked into by their own base classes; what is no plain value is {"other": type}.
+        Tuples, lists and dicts are looked into by their own base classes, a dataclass is a dict of its fields; what is
+        no plain value is {"other": type}.
         """
         if isinstance(value, torch.Tensor):
             exact = type(value) is torch.Tensor or isinstance(
@@ -125,6 +127,9 @@ class Tape(TorchDispatchMode):
             return [self.output(v) for v in list.__iter__(value)]
         if isinstance(value, dict):
             return {"dict": {str(k)[:100]: self.output(v) for k, v in dict.items(value)}}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = [f.name for f in dataclasses.fields(value)]
+            return {"dict": {name[:100]: self.output(getattr(value, name, None)) for name in fields}}
         try:
             return plain(value)
         except NotPlain:

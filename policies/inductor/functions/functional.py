@@ -8,6 +8,7 @@ import math
 import sys
 from typing import Any
 
+from kernelwright.policies.inductor.functions.indexing import chunk, element, repeat_interleave, unfold
 from kernelwright.policies.inductor.refusing import NO_DROPOUT, Refused
 
 
@@ -18,33 +19,29 @@ def replace_functions() -> None:
 
     from kernelwright.policies.inductor.functions.bags import embedding_bag
     from kernelwright.policies.inductor.functions.linear_layer import linear
-    from kernelwright.policies.inductor.functions.pooling import pooling_functions
+    from kernelwright.policies.inductor.functions.pooling import pooling_functions, whole_windows
     from kernelwright.policies.inductor.functions.ranking import ordering_functions
     from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
     from kernelwright.policies.inductor.functions.tensor_methods import take_along_dim, tensor_methods
+    from kernelwright.policies.inductor.tracing.chance import factories_without_generator
     from kernelwright.policies.inductor.tracing.loop_syntax import cat, stack
     from kernelwright.policies.inductor.tracing.numbers import Real, tensor_of
 
     own = {
-        "max_pool1d": max_pool1d, "group_norm": group_norm, "scaled_dot_product_attention": attention,
+        "group_norm": group_norm, "scaled_dot_product_attention": attention,
         "instance_norm": instance_norm,
         "pixel_shuffle": pixel_shuffle, "pixel_unshuffle": pixel_unshuffle, "one_hot": one_hot, "linear": linear,
         "bilinear": bilinear, "conv1d": conv1d, "glu": glu, "embedding_bag": embedding_bag,
         "interpolate": _interpolate(functional.interpolate), "upsample": _interpolate(functional.interpolate),
         "float": Real, "grid_sample": _grid_sample(functional.grid_sample),
     }  # fmt: skip
-    for name, function in (own | pooling_functions()).items():
+    for name, function in (own | pooling_functions() | whole_windows(max_pool1d)).items():
         setattr(functional, name, function if name == "float" else with_names_of_torch(function))
-    for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
+    for name in DROPOUT:
         setattr(functional, name, _dropout(name))
 
-    def group_norm_of_torch(
-        x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
-    ) -> Any:
-        return group_norm(x, groups, weight, bias, eps)
-
     replaced: list[tuple[Any, str, Any]] = [
-        (torch, "group_norm", group_norm_of_torch),
+        (torch, "group_norm", _group_norm_of_torch),
         *((torch._VF, name, function) for name, function in recurrent_functions().items()),
         (torch, "stack", stack),
         (torch, "cat", cat),
@@ -58,6 +55,7 @@ def replace_functions() -> None:
         ),
         (torch, "tensor", tensor_of(torch.tensor)),
         (torch, "linspace", _linspace(torch.linspace)),
+        *((torch, name, function) for name, function in factories_without_generator()),
         (torch.Tensor, "__getitem__", element),
         (torch.Tensor, "unfold", unfold),
         *((torch.Tensor, name, f) for name, f in tensor_methods()),
@@ -72,6 +70,9 @@ def replace_functions() -> None:
         setattr(owner, name, with_names_of_torch(function))
 
 
+DROPOUT = {"dropout": True, "dropout1d": True, "dropout2d": True, "dropout3d": True, "alpha_dropout": False,
+           "feature_alpha_dropout": False}  # fmt: skip
+"""Functions of torch.nn.functional -> whether they drop where nobody says whether it is training."""
 PLACES = {"input": 0, "tensor": 0, "self": 0, "input1": 0, "x1": 0, "input2": 1, "x2": 1}
 """What torch calls the first arguments of its functions -> which they are."""
 
@@ -87,28 +88,6 @@ def with_names_of_torch(function: Any) -> Any:
         return function(*args, **given)
 
     return called
-
-
-def element(x: Any, index: Any) -> Any:
-    """x[index]; an integer that is a symbol selects, where C++ would ask for its number."""
-    import torch
-
-    words = list(index) if isinstance(index, tuple) else [index]
-    if any(isinstance(w, torch.SymInt) for w in words):
-        dim, places = 0, []
-        for place, word in enumerate(words):
-            if isinstance(word, torch.SymInt):
-                places.append((place, dim))
-            if word is Ellipsis:
-                dim += x.dim() - sum(w is not None and w is not Ellipsis for w in words)
-            elif word is not None:
-                dim += 1
-        for place, dim in reversed(places):
-            x = x.select(dim, words.pop(place))
-        index = tuple(words)
-        if all(isinstance(w, slice) and w == slice(None) for w in words):
-            return x
-    return torch._C.TensorBase.__getitem__(x, index)
 
 
 def _grid_sample(plain: Any) -> Any:
@@ -131,10 +110,10 @@ def _grid_sample(plain: Any) -> Any:
 
 
 def _dropout(name: str) -> Any:
-    def dropout(x: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    def dropout(input: Any, p: float = 0.5, training: bool = DROPOUT[name], inplace: bool = False) -> Any:
         if training and p:
             raise Refused(f"{name} in training mode draws random numbers", advice=NO_DROPOUT)
-        return x
+        return input
 
     return dropout
 
@@ -162,6 +141,12 @@ def group_norm(x: Any, num_groups: Any, weight: Any = None, bias: Any = None, ep
     variance, mean = torch.var_mean(rows, list(range(2, rows.dim())), correction=0, keepdim=True)
     made = ((rows - mean) * torch.rsqrt(variance + eps)).reshape(x.shape)
     return _scaled(made, weight, bias)
+
+
+def _group_norm_of_torch(
+    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Any:
+    return group_norm(x, groups, weight, bias, eps)
 
 
 def _scaled(x: Any, weight: Any, bias: Any) -> Any:
@@ -214,38 +199,6 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
         empty = attn_mask.logical_not().all(-1, keepdim=True)
         weights = weights.masked_fill(empty, 0.0)
     return weights @ value
-
-
-def repeat_interleave(x: Any, repeats: Any, dim: int | None = None, *, output_size: Any = None) -> Any:
-    """Writes `torch.repeat_interleave` as a view. Raises Refused where the repeats are a tensor."""
-    import torch
-
-    if isinstance(repeats, torch.Tensor):
-        raise Refused("repeat_interleave with a tensor of repeats has a size that depends on data")
-    if dim is None:
-        x, dim = x.flatten(), 0
-    dim = dim % x.dim()
-    wide = x.unsqueeze(dim + 1).expand(*x.shape[: dim + 1], repeats, *x.shape[dim + 1 :])
-    return wide.reshape(*x.shape[:dim], x.shape[dim] * repeats, *x.shape[dim + 1 :])
-
-
-def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
-    """Slices of equal length, the last one shorter; how many there are is asked of the sizes only."""
-    size = input.shape[dim]
-    step = (size + chunks - 1) // chunks
-    count = chunks if isinstance(chunks, int) and size % chunks == 0 else int((size + step - 1) // step)
-    return tuple(input.narrow(dim, i * step, step if i < count - 1 else size - i * step) for i in range(count))
-
-
-def unfold(x: Any, dimension: int, size: Any, step: Any) -> Any:
-    """Windows of one dimension, gathered."""
-    import torch
-
-    dimension = dimension % x.dim()
-    count = (x.shape[dimension] - size) // step + 1
-    places = torch.arange(count, device=x.device)[:, None] * step + torch.arange(size, device=x.device)[None, :]
-    made = torch.index_select(x, dimension, places.flatten()).unflatten(dimension, (count, size))
-    return made.movedim(dimension + 1, -1)
 
 
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:

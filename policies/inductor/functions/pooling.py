@@ -20,6 +20,43 @@ def pooling_functions() -> dict[str, Any]:
     return average | largest
 
 
+def whole_windows(max_pool1d: Any) -> dict[str, Any]:
+    """Name in torch.nn.functional -> the function, of pooling whose window may be all that is pooled
+    (`avg_pool2d(x, x.shape[2:])`); else it is as it was. max_pool1d: the one of ours.
+    """
+    import torch.nn.functional as functional
+
+    found: dict[str, Any] = {}
+    for axes in (1, 2, 3):
+        for name, over in ((f"avg_pool{axes}d", _mean_over), (f"max_pool{axes}d", _maximum_over)):
+            plain = max_pool1d if name == "max_pool1d" else getattr(functional, name)
+            found[name] = _whole(axes, over, plain)
+    return found
+
+
+def _whole(axes: int, over: Callable[[Any, list[int]], Any], plain: Any) -> Any:
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    def pooled(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, *rest: Any, **options: Any) -> Any:
+        windows = list(kernel_size) if isinstance(kernel_size, tuple | list) else [kernel_size] * axes
+        around = list(padding) if isinstance(padding, tuple | list) else [padding]
+        plainly = not (rest or options or any(around) or all(isinstance(n, int) for n in windows))
+        pairs = zip(windows, input.shape[-axes:], strict=False)
+        if plainly and len(windows) == axes and all(statically_known_true(w == n) for w, n in pairs):
+            return over(input, list(range(-axes, 0)))
+        return plain(input, kernel_size, stride, padding, *rest, **options)
+
+    return pooled
+
+
+def _mean_over(x: Any, axes: list[int]) -> Any:
+    return x.mean(axes, keepdim=True)
+
+
+def _maximum_over(x: Any, axes: list[int]) -> Any:
+    return x.amax(axes, keepdim=True)
+
+
 def _adaptive(axes: int, pool: Callable[[Any, Any], Any], name: str) -> Any:
     """Axis after axis: a window is a rectangle, so that its mean is a mean of means."""
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from kernelwright.policies.inductor.functions.searching import searching_decompositions
 from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.loops import over_steps
 
@@ -26,7 +27,7 @@ def decompositions(partial: bool) -> dict[Any, Callable[..., Any]]:
 
     partial: what would be refused stays the operator that it is.
     """
-    own = _operators()
+    own = _operators() | searching_decompositions()
     return {operator: _or_not_implemented(function) for operator, function in own.items()} if partial else own
 
 

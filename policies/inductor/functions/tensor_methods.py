@@ -7,11 +7,30 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.tracing.loops import is_tracing_forward
 
 
 def tensor_methods() -> list[tuple[str, Any]]:
     """Name and function of each."""
-    return [("__deepcopy__", deep_copy), ("fill_diagonal_", fill_diagonal_)]
+    import torch
+
+    return [("__deepcopy__", deep_copy), ("fill_diagonal_", fill_diagonal_), ("item", _item(torch.Tensor.item))]
+
+
+def _item(plain: Any) -> Any:
+    def item(x: Any) -> Any:
+        """In forward the number as a tensor, which computes as a number does; what needs its value asks for it."""
+        return number_of(x) if is_tracing_forward() else plain(x)
+
+    return item
+
+
+def number_of(x: Any) -> Any:
+    """A tensor of one element as one without axes, in the precision of Python's numbers."""
+    import torch
+
+    alone = x.detach().reshape(())
+    return alone.to(torch.float64) if x.dtype.is_floating_point else alone
 
 
 def deep_copy(x: Any, memo: dict[int, Any]) -> Any:

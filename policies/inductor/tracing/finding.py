@@ -6,7 +6,7 @@ import traceback
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import PROBLEM
-from kernelwright.policies.inductor.tracing.graph import examples
+from kernelwright.policies.inductor.tracing.execution import examples
 
 
 class _Found(Exception):

@@ -4,20 +4,21 @@ found in `ModelNew`.
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import PROBLEM, Refused, needs_values
+from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.tracing.chance import NO_CHANCE, draws, without_draws_of_python
 from kernelwright.policies.inductor.tracing.derived_sizes import bind_derived
-from kernelwright.policies.inductor.tracing.loop_syntax import has_loops, loop_names, with_loops
+from kernelwright.policies.inductor.tracing.execution import examples
+from kernelwright.policies.inductor.tracing.loop_syntax import has_loops
 from kernelwright.policies.inductor.tracing.loops import Loops, Unsuited, tracing_loops
-from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.tracing.sizes import Sizes, is_extent, leaves
+from kernelwright.policies.inductor.tracing.slices import Slices, tracing_slices
 from kernelwright.policies.inductor.tracing.to_gpu import move_to_gpu, on_gpu
 from kernelwright.policies.inductor.values.complex_numbers import (
     COMPLEX,
@@ -71,6 +72,7 @@ class Traced:
     """Pairs of sizes that are equal in the problem, by which forward or the constructor decides something."""
     required: list[tuple[str, str]] = field(default_factory=list)
     """Of the sizes that are numbers in the draft: their expressions in forward, and what they must be."""
+    slices: Slices = field(default_factory=Slices)
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -81,46 +83,6 @@ class Traced:
         """`Model.hidden` for the path of an attribute that keeps it; an input's path as it is."""
         name, rest = re.fullmatch(r"(\w+)(.*)", path.removeprefix("self.")).groups()  # type: ignore[union-attr]
         return f"Model.{self.keywords.get(name, name)}{rest}" if path.startswith("self.") else path
-
-
-def namespace(source: str) -> dict[str, Any]:
-    """The problem's module, executed."""
-    import sys
-    import types
-
-    module = types.ModuleType("problem")
-    sys.modules["problem"] = module  # dataclasses look there
-    module.__dict__.update({**loop_names(), **number_names()})
-    exec(compile(with_numbers(with_loops(ast.parse(source))), PROBLEM, "exec"), module.__dict__)
-    return module.__dict__
-
-
-def examples(source: str, mode: Any) -> tuple[dict[str, Any], Any, Any]:
-    """The module, and what its two functions give, as tensors without values."""
-    module = namespace(source)
-    with mode:
-        try:
-            inputs = module["get_inputs"]()
-        except Exception as error:
-            if not needs_values(error):
-                raise
-            inputs = _drawn(module["get_inputs"], mode)
-        if mode.shape_env is not None:
-            mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of numbers that only values of inputs came from
-        return module, inputs, module["get_init_inputs"]()
-
-
-def _drawn(get_inputs: Callable[[], Any], mode: Any) -> Any:
-    """Inputs that need values to be made (a scale that is drawn, with item()), made, and then without values."""
-    import torch
-    from torch._subclasses.fake_tensor import unset_fake_temporarily
-
-    with unset_fake_temporarily():
-        made = get_inputs()
-    with mode:
-        return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda v: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype), made
-        )
 
 
 def numbers_of(source: str, mode: Any) -> dict[str, int]:
@@ -140,24 +102,29 @@ def _constructor(text: ProblemText, init: Any) -> list[tuple[str, Any]]:
     return [(f"self.{text.attribute_of(n)}", v) for n, v in zip(names, values, strict=False)]
 
 
-def trace(source: str, free: Callable[[int, str], bool], *, partial: bool = False) -> Traced:
+def trace(
+    source: str, free: Callable[[int, str], bool], *, partial: bool = False, least: Mapping[str, int] | None = None
+) -> Traced:
     """The module as a graph.
 
-    partial: operators that cannot be written with others stay as they are. Raises Refused, and whatever the problem
-    or torch raises.
+    partial: operators that cannot be written with others stay as they are. least: the smallest values of sizes, by
+    their paths, where slices may end outside of their axes (slices.py). Raises Refused, and whatever the problem or
+    torch raises.
     """
     try:
-        return _trace(source, free, False, partial)
+        return _trace(source, free, False, partial, least)
     except Unsuited:
-        return _trace(source, free, True, partial)
+        return _trace(source, free, True, partial, least)
 
 
-def _trace(source: str, free: Callable[[int, str], bool], unrolling: bool, partial: bool) -> Traced:
+def _trace(
+    source: str, free: Callable[[int, str], bool], unrolling: bool, partial: bool, least: Mapping[str, int] | None
+) -> Traced:
     from kernelwright.policies.inductor.window_sizes import WindowedMode
 
     text = ProblemText(source)
-    sizes = Sizes(text, free)
-    traced = Traced(text, sizes, WindowedMode(sizes.env))
+    sizes = Sizes(text, free, least)
+    traced = Traced(text, sizes, WindowedMode(sizes.env), slices=Slices(bounded=least is not None))
     module, inputs, init = examples(source, traced.mode)
     named = _constructor(text, init)
     names = list(init) if isinstance(init, dict) else text.constructor_names()
@@ -208,11 +175,12 @@ def _make_graph(traced: Traced, model: Any, paths: list[str], given: list[Any], 
     traced.loops.unrolling = unrolling
     with (
         torch.no_grad(), traced.mode, enable_python_dispatcher(), torch.backends.mkldnn.flags(enabled=False),
-        tracing_loops(traced.loops),
+        tracing_loops(traced.loops), tracing_slices(traced.slices), without_draws_of_python(traced.text.source),
     ):  # fmt: skip
         if not unrolling and (LOOPING_FUNCTIONS.search(traced.text.source) or has_loops(traced.text.source)):
             traced.loops.begin(learning=True)
             call(*flat)
+            traced.sizes.env.pending_fresh_unbacked_symbols.clear()
         traced.loops.begin(learning=False)
         traced.graph = make(call, flat)
         traced.flat = [on_gpu(v) for v in flat]
@@ -236,11 +204,11 @@ def _graph_of(function: Any, flat: list[Any], partial: bool) -> Any:
         functional = torch.func.functionalize(called, remove="mutations")
         return make_fx(functional, decomposition_table=table, tracing_mode="real")(*flat)
 
-    table = select_decomp_table() | decompositions(partial)
+    table = {op: made for op, made in select_decomp_table().items() if not draws(op)} | decompositions(partial)
     graph = traced(function, table)
     if has_complex(graph):
         graph = traced(ByParts(traced(function, without_complex_decompositions(table)), library=partial).run, table)
-    graph.graph.eliminate_dead_code()
+    graph.graph.eliminate_dead_code(lambda node: node.is_impure() and not draws(node.target))
     _refuse(graph)
     return graph
 
@@ -301,10 +269,9 @@ def _refuse(graph: Any) -> None:
                 f"what forward does depends on the values of a tensor: they decide the size of what {what} gives",
                 operator=name,
             )
-        if torch.Tag.nondeterministic_seeded in tags:
-            name = str(node.target).split(".")[1]
-            advice = "give forward what it draws as an input, or put zeros in its place"
-            raise Refused(f"{name} draws random numbers", operator=name, advice=advice)
+        if draws(node.target):
+            name = str(node.target).split(".")[1].removesuffix("_functional")
+            raise Refused(f"{name} draws random numbers", operator=name, advice=NO_CHANCE)
     count = len(graph.graph.nodes)
     if count > MOST_OPERATORS:
         raise Refused(f"{count} operators: a recurrence that is unrolled, or a network too large for one draft")

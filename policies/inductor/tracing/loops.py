@@ -217,6 +217,11 @@ def tracing_loops(loops: Loops) -> Iterator[None]:
         _current.pop()
 
 
+def is_tracing_forward() -> bool:
+    """Whether forward is being traced, and not a constructor."""
+    return bool(_current)
+
+
 def keeps_loops() -> bool:
     """Whether forward is being traced with its loops over sizes as loops: in a constructor they are run as they are."""
     return bool(_current) and not _current[-1].unrolling

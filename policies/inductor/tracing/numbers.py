@@ -67,6 +67,9 @@ class Real(metaclass=_Standing):
 
         if given and isinstance(given[0], torch.SymInt | torch.SymFloat):
             return torch.sym_float(given[0])
+        if given and isinstance(given[0], torch.Tensor):
+            made: Any = given[0].item()  # in forward a tensor (functions/tensor_methods.py)
+            return made if isinstance(made, torch.Tensor) else builtins.float(made)
         return builtins.float(*given)
 
 

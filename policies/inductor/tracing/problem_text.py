@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kernelwright.policies.inductor.refusing import Refused
@@ -32,15 +33,26 @@ class ProblemText:
         raise Refused("the problem has no class Model")
 
     def method(self, name: str) -> ast.FunctionDef | None:
-        """A method of Model that is written in Model itself."""
-        return next((f for f in self.model.body if isinstance(f, ast.FunctionDef) and f.name == name), None)
+        """A method that is written in Model, or in a class of the file that Model inherits from."""
+        for cls in self._lineage(self.model):
+            if found := next((f for f in cls.body if isinstance(f, ast.FunctionDef) and f.name == name), None):
+                return found
+        return None
+
+    def _lineage(self, cls: ast.ClassDef) -> Iterator[ast.ClassDef]:
+        """A class, and those that it inherits from, as far as they are in the file."""
+        yield cls
+        names = {ast.unparse(base) for base in cls.bases}
+        for node in self.tree.body:
+            if isinstance(node, ast.ClassDef) and node.name in names and node is not cls:
+                yield from self._lineage(node)
 
     @property
     def forward(self) -> ast.FunctionDef:
-        """The definition of Model.forward. Raises Refused where Model has none of its own."""
+        """The definition of Model.forward. Raises Refused where the file has none."""
         found = self.method("forward")
         if found is None:
-            raise Refused("Model has no forward of its own")
+            raise Refused("Model has no forward in this file")
         return found
 
     def input_paths(self, count: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelwright.policies.inductor.tracing.loops import TRACED_STEP, Unsuited
@@ -35,8 +35,12 @@ def is_extent(path: str) -> bool:
 class Sizes:
     """Makes symbols and remembers what each of them is."""
 
-    def __init__(self, text: ProblemText, free: Callable[[int, str], bool]) -> None:
-        """free: whether a number of the constructor, by its value and path, is a size."""
+    def __init__(
+        self, text: ProblemText, free: Callable[[int, str], bool], least: Mapping[str, int] | None = None
+    ) -> None:
+        """free: whether a number of the constructor, by its value and path, is a size. least: path -> the smallest
+        value of a size, where it is known.
+        """
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         self.env = ShapeEnv(duck_shape=False)
@@ -44,6 +48,7 @@ class Sizes:
         """Path -> the symbolic integer."""
         self.names: dict[str, str] = {}
         """Path -> what a person calls it."""
+        self._least = least or {}
         self._free, self._dimensions, self._integers = free, text.dimension_names(), text.named_integers()
         self._forward = text.forward_names()
         self._tensors = 0
@@ -59,7 +64,8 @@ class Sizes:
 
         source = ConstantSource(re.sub(r"\W", "_", path))
         symbol = self.env.create_symbol(value, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
-        self.env.var_to_range[symbol] &= ValueRanges(min(value, SMALLEST), int_oo)
+        smallest = min(value, SMALLEST, self._least.get(path, SMALLEST))
+        self.env.var_to_range[symbol] &= ValueRanges(smallest, int_oo)
         self.where[path] = self.env.create_symintnode(symbol, hint=value, source=source)
         known = self._integers.get(value, [])
         self.names[path] = readable(name or (known[0] if len(known) == 1 else self.plain_name(path)))
@@ -109,6 +115,8 @@ class Sizes:
         ]
         sizes = [self.symbol(n, f"{path}.shape[{i}]", names[i]) if n > 1 else n for i, n in enumerate(like.shape)]
         order = sorted(range(like.dim()), key=lambda i: -like.stride(i))
+        if not like.permute(order).is_contiguous():  # it overlaps (`expand`) or has gaps: forward makes it contiguous
+            order = sorted(order)
         made = torch.empty([sizes[i] for i in order], dtype=like.dtype)
         return made.permute([order.index(i) for i in range(like.dim())]) if like.dim() else made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -278,8 +279,20 @@ def _window_lines(traced: Traced, names: dict[str, str], text: str) -> list[str]
     return lines
 
 
+def named_fields(form: object) -> tuple[str, ...]:
+    """The fields of a dataclass or named tuple of the problem's own; none of anything else."""
+    if type(form).__module__ != "problem":
+        return ()
+    if dataclasses.is_dataclass(form):
+        return tuple(f.name for f in dataclasses.fields(form) if f.init)
+    return tuple(getattr(form, "_fields", ()))
+
+
 def _returned(form: object, made: object) -> str:
     """The outputs, in the form in which Model gives them."""
+    if fields := named_fields(form):
+        words = [f"{name}={_returned(getattr(form, name), made)}" for name in fields]
+        return f"{type(form).__name__}({', '.join(words)})"
     if isinstance(form, dict):
         return "{" + ", ".join(f"{k!r}: {_returned(v, made)}" for k, v in form.items()) + "}"
     if isinstance(form, list | tuple):

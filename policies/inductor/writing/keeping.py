@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 
 from kernelwright.policies.inductor.tracing.graph import Traced
@@ -19,8 +20,10 @@ def model_and_what_it_needs(traced: Traced, lines: list[str], constants: dict[st
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             _without_computation(node)
-    _complete_constructor(traced, model, "\n".join(lines), constants)
+    forward = "\n".join(lines)
+    _complete_constructor(traced, model, forward, constants)
     wanted: list[ast.stmt] = [model]
+    wanted += [s for name, s in by_name.items() if s is not model and re.search(rf"(?<![\w.]){name}\(\w+=", forward)]
     for top in wanted:  # grows
         own = {a.arg for a in ast.walk(top) if isinstance(a, ast.arg)}
         names = {n.id for n in ast.walk(top) if isinstance(n, ast.Name)} - own
@@ -102,8 +105,20 @@ def _complete_constructor(traced: Traced, model: ast.ClassDef, forward: str, con
             lines.append(f"self.{attribute} = {argument}")
     lines += [f"self.register_buffer({n!r}, {v}, persistent=False)" for n, v in constants.items()]
     if lines and init is None:
-        init = ast.parse("def __init__(self):\n    super().__init__()").body[0]  # type: ignore[assignment]
-        assert isinstance(init, ast.FunctionDef)
+        init = _passing_on(traced.text.method("__init__"))
         model.body.insert(0, init)
     if lines and init is not None:
         init.body += ast.parse("\n".join(lines)).body
+
+
+def _passing_on(inherited: ast.FunctionDef | None) -> ast.FunctionDef:
+    """A constructor with the arguments of the one that it inherits, which it calls with them."""
+    made = ast.parse("def __init__(self):\n    super().__init__()").body[0]
+    assert isinstance(made, ast.FunctionDef)
+    if inherited is not None:
+        given = made.args = copy.deepcopy(inherited.args)
+        packed = [sign + a.arg for sign, a in (("*", given.vararg), ("**", given.kwarg)) if a is not None]
+        words = [a.arg for a in [*given.posonlyargs, *given.args][1:]]
+        words += [*(f"{a.arg}={a.arg}" for a in given.kwonlyargs), *packed]
+        made.body = ast.parse(f"super().__init__({', '.join(words)})").body
+    return made

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.writing.plain import without_runtime
 from kernelwright.policies.inductor.writing.products.parts import splits
 
 KINDS = {"persistent_reduction": "reduction", "reduction": "reduction", "pointwise": "pointwise", "split_scan": "scan"}
@@ -174,6 +175,7 @@ def _plain_scans(function: ast.FunctionDef, others: list[ast.FunctionDef], taken
             if isinstance(node, ast.Name) and node.id == other.name:
                 node.id = new
         other.name = new
+        without_runtime(other)
     return left
 
 

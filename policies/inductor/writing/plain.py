@@ -62,6 +62,11 @@ def _is_assertion(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and ast.unparse(statement).startswith("tl.device_assert")
 
 
+def without_runtime(function: ast.FunctionDef) -> None:
+    """Own helpers and plain Triton in the place of Inductor's runtime, in place."""
+    _Runtime().visit(function)
+
+
 class _Runtime(ast.NodeTransformer):
     """Own helpers and plain Triton in the place of Inductor's runtime."""
 

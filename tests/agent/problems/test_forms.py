@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -165,3 +167,47 @@ def test_a_kernel_is_no_problem_and_a_folder_of_modules_is_a_suite(tmp_path: Pat
     (tmp_path / "scale.py").write_text(MODULE + MAIN)
     (tmp_path / "shifted.py").write_text(FUNCTION)
     assert [p.name for p in load_suite(str(tmp_path))] == ["scale.py", "shifted.py"]
+
+
+CONFIGURED = """
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass
+class Config:
+    width: int = 6
+
+
+class Model(torch.nn.Module):
+    def __init__(self, config, activation):
+        super(Model, self).__init__()
+        self.lin, self.activation = torch.nn.Linear(config.width, config.width), activation
+
+    def forward(self, x):
+        return self.activation(self.lin(x))
+
+
+def get_inputs():
+    return [torch.randn(4, 6)]
+
+
+def get_init_inputs():
+    return [Config(), torch.relu]
+"""
+
+
+def test_objects_and_layers_that_a_constructor_is_given_are_made_by_the_model_itself():
+    module: dict[str, object] = {"__name__": "configured"}
+    sys.modules["configured"] = types.ModuleType("configured")  # dataclasses look there
+    exec(complete_reference(CONFIGURED), module)
+    assert module["get_init_inputs"]() == []  # type: ignore[operator]
+    assert module["Model"]()(torch.randn(4, 6)).min() >= 0  # type: ignore[operator]
+    for given in ("[6, 'relu']", "[6, torch.float32]", "[torch.ones(3), 2.0]"):
+        plain = CONFIGURED.replace("[Config(), torch.relu]", given)
+        assert complete_reference(plain) == plain
+    for given in ("[6, torch.relu]", "[6, nn.ReLU()]", "[6, lambda x: x]", "[size, act]\nact = F.relu"):
+        assert "class Model(ModelOfArguments)" in complete_reference(
+            CONFIGURED.replace("[Config(), torch.relu]", given)
+        )

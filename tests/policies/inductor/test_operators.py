@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kernelwright.policies.inductor.functions import functional, linear_layer, ranking, tensor_methods
+from kernelwright.policies.inductor.functions import functional, linear_layer, ranking, searching, tensor_methods
 from kernelwright.policies.inductor.functions.bags import embedding_bag
 from kernelwright.policies.inductor.functions.pooling import pooling_functions
 from kernelwright.policies.inductor.functions.recurrent import recurrent_functions
@@ -145,3 +145,16 @@ def test_elements_along_a_dimension_are_those_that_torch_takes(dim: int | None):
     x, index = torch.randn(4, 6), torch.randint(-4 * (dim is not None), 4, (1, 6) if dim == 0 else (4, 1))
     got = tensor_methods.take_along_dim(x, index, dim)
     torch.testing.assert_close(got, torch.take_along_dim(x, index, dim))
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_places_in_sorted_rows_are_counted_as_torch_searches_for_them(right: bool):
+    rows, values = torch.randint(0, 9, (3, 12)).float().sort(-1).values, torch.randint(0, 9, (3, 5)).float()
+    values[0, 0], edges = float("nan"), rows[0]
+    expected = torch.searchsorted(rows, values, right=right)
+    assert torch.equal(searching.searchsorted(rows, values, right=right), expected)
+    assert torch.equal(searching.bucketize(values, edges, right=right), torch.bucketize(values, edges, right=right))
+    assert searching.searchsorted(edges, 4.0, out_int32=True).equal(torch.searchsorted(edges, 4.0, out_int32=True))
+    order = torch.randperm(12)
+    places = searching.searchsorted(edges[order], values, sorter=order.argsort())
+    assert torch.equal(places, torch.searchsorted(edges[order], values, sorter=order.argsort()))

@@ -1,13 +1,14 @@
 """What problems may do where they make their inputs and name their arguments."""
 
 import ast
+import re
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernelwright.agent.solve.drafting import Drafter
-from kernelwright.policies.inductor.tracing.graph import examples
+from kernelwright.policies.inductor.tracing.execution import examples
 from kernelwright.policies.inductor.writing.keeping import _plain_default
 from kernelwright.tools.problem import Problem
 
@@ -89,3 +90,55 @@ def test_what_forward_writes_or_is_given_is_drafted_for_every_size(drafter: Draf
     made = drafter.draft(written)
     assert made.usable, made.refused
     assert made.fixed_sizes == fixed
+
+
+FORMS = Problem(name="forms", source="""
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+
+class Parts(NamedTuple):
+    low: torch.Tensor
+    high: torch.Tensor
+
+
+@dataclass
+class Out:
+    whole: torch.Tensor
+    parts: Parts
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x, places):
+        low, high = x[..., :4], x[..., 4:]
+        return Out(x / self.scale.item() + places, Parts(low.exp(), high.relu()))
+
+
+class Model(Scaled):
+    pass
+
+
+def get_inputs():
+    return [torch.randn(3, 7), torch.arange(7).float().expand(3, -1)]
+
+
+def get_init_inputs():
+    return [7]
+""")  # fmt: skip
+
+
+def test_a_draft_inherits_reads_numbers_cuts_slices_and_answers_in_the_classes_of_the_problem(drafter: Drafter):
+    made = drafter.draft(FORMS)
+    assert (made.refused, made.fixed_sizes) == ("", ())
+    assert "class ModelNew(Scaled)" in made.source
+    assert "return Out(whole=" in made.source
+    assert "parts=Parts(low=" in made.source
+    assert re.search(r"scale\S* = tl.load\(scale_pointer", made.source), "the number is read where the kernel runs"
+    assert "x_shape_0 * min(4, x_shape_1)" in made.source, "an axis may be shorter than a slice"
+    assert "places = places.contiguous()" in made.source, "an expanded input is no matrix in memory"

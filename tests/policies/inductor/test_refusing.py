@@ -9,6 +9,7 @@ import torch
 from kernelwright.policies.inductor import private_torch
 from kernelwright.policies.inductor.process import _describe_failure
 from kernelwright.policies.inductor.refusing import Refused, operator_of, reason_of
+from kernelwright.tools.problem import Problem
 
 PROBLEM = """
 import torch
@@ -90,3 +91,49 @@ def test_sizes_that_are_equal_but_not_written_alike_split_a_node(monkeypatch):
             by_text(node, sympy.expand(a * (b - 2)), 1)
         found = tiling_utils.get_pw_red_splits(node, sympy.expand(a * (b - 2)), sympy.S.One, none_if_not_divisible=True)
         assert found == ((["i", "j"], written), ([], []))
+
+
+DRAWING = """
+import random
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(32, 4, dropout=0.1)
+
+    def forward(self, x):
+        noise = {drawn}
+        return torch.relu(x) + {shown}
+
+
+def get_inputs():
+    return [torch.randn(16, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("drawn", "operator"), [
+    ("torch.bernoulli(torch.sigmoid(x))", "bernoulli"), ("torch.empty_like(x).normal_()", "normal"),
+    ("torch.randn(x.shape, generator=torch.Generator().manual_seed(3))", "randn"),
+    ("F.gumbel_softmax(x)", "exponential"),
+    ("torch.distributions.Normal(x, 1.0).rsample()", "normal"), ("random.random()", "random.random"),
+    ("F.dropout(x, 0.5)", "dropout in training mode"), ("self.attend(x, x, x)[0]", "dropout in training mode"),
+    ("torch.randint(0, 3, (1,)).item()", "randint"),
+])  # fmt: skip
+def test_random_numbers_that_forward_shows_are_refused_by_their_operator_and_line(drafter, drawn, operator):
+    problem = Problem(name="drawing", source=DRAWING.format(drawn=drawn, shown="noise"))
+    told = drafter.draft(problem).refused
+    assert told.startswith(f"{operator} draws random numbers at line 15 (noise = {drawn})"), told
+
+
+@pytest.mark.parametrize("drawn", ["torch.randn_like(x)", "torch.zeros_like(torch.rand(x.shape)).bernoulli_()"])
+def test_random_numbers_that_nothing_shows_hinder_no_draft(drafter, drawn):
+    assert drafter.draft(Problem(name="unused", source=DRAWING.format(drawn=drawn, shown="1"))).usable

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import make_dataclass
+
 import pytest
 import torch
 
@@ -23,6 +25,8 @@ def drawn(reference, *shapes):
 def test_a_dict_is_taken_by_its_keys_and_not_in_their_order():
     assert flatten({"b": 1, "a": (2, {"d": 3, "c": 4})}) == [2, 4, 3, 1]
     assert paths({"b": 1, "a": (2, 3)}) == ["[a][0]", "[a][1]", "[b]"]
+    answer = make_dataclass("Answer", ["b", "a"])(1, (2, 3))
+    assert (flatten(answer), paths(answer)) == ([2, 3, 1], ["[a][0]", "[a][1]", "[b]"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""Random numbers that forward draws: no kernel gives the same ones, and a problem that shows them has no one answer."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kernelwright.policies.inductor.refusing import Refused, line_text
+
+NO_CHANCE = "give forward what it draws as an input, or put zeros in its place"
+"""What to do about them."""
+_OUTSIDE_TORCH = re.compile(r"\b((np|numpy)\.)?random\.\w+(?=\()")
+
+
+def draws(operator: Any) -> bool:
+    """Whether an operator of torch draws random numbers."""
+    import torch
+
+    return torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
+
+
+@contextmanager
+def without_draws_of_python(source: str) -> Iterator[None]:
+    """Refuses what draws by `random` or `numpy.random` while it is entered: tracing would make a constant of it."""
+    import numpy
+
+    before = random.getstate(), str(numpy.random.get_state())
+    yield
+    if before == (random.getstate(), str(numpy.random.get_state())):
+        return
+    lines = source.splitlines()
+    found = next(((n, m[0]) for n, line in enumerate(lines, 1) if (m := _OUTSIDE_TORCH.search(line))), None)
+    name, at = (found[1], f" at {line_text(source, found[0])}") if found else ("Python", "")
+    raise Refused(f"{name} draws random numbers{at}", advice=NO_CHANCE)
+
+
+def factories_without_generator() -> list[tuple[str, Any]]:
+    """Functions of torch that draw a tensor of a size, without the generator, whose operators take no symbols for
+    sizes. What they give is refused by their names.
+    """
+    import torch
+
+    return [(n, _without_generator(getattr(torch, n))) for n in ("rand", "randn", "randint", "randperm", "normal")]
+
+
+def _without_generator(plain: Any) -> Any:
+    def drawn(*args: Any, generator: Any = None, **options: Any) -> Any:
+        return plain(*args, **options)
+
+    return drawn

@@ -1,0 +1,70 @@
+"""A problem's module, executed: what its functions give, as tensors without values."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from kernelwright.policies.inductor.refusing import PROBLEM, needs_values
+from kernelwright.policies.inductor.tracing.loop_syntax import loop_names, with_loops
+from kernelwright.policies.inductor.tracing.numbers import number_names, with_numbers
+
+
+def namespace(source: str) -> dict[str, Any]:
+    """The problem's module, executed."""
+    import sys
+    import types
+
+    module = types.ModuleType("problem")
+    sys.modules["problem"] = module  # dataclasses look there
+    module.__dict__.update({**loop_names(), **number_names()})
+    exec(compile(with_numbers(with_loops(ast.parse(source))), PROBLEM, "exec"), module.__dict__)
+    for made in list(vars(module).values()):
+        if isinstance(made, type) and dataclasses.is_dataclass(made) and made.__module__ == "problem":
+            _register_fields(made)
+    return module.__dict__
+
+
+def _register_fields(cls: Any) -> None:
+    """Lets torch look into what a forward gives as a dataclass."""
+    import torch
+
+    names = [f.name for f in dataclasses.fields(cls) if f.init]
+
+    def flatten(value: Any) -> tuple[list[Any], Any]:
+        return [getattr(value, name) for name in names], None
+
+    def unflatten(values: Any, _: Any) -> Any:
+        return cls(**dict(zip(names, values, strict=True)))
+
+    torch.utils._pytree.register_pytree_node(cls, flatten, unflatten)
+
+
+def examples(source: str, mode: Any) -> tuple[dict[str, Any], Any, Any]:
+    """The module, and what its two functions give, as tensors without values."""
+    module = namespace(source)
+    with mode:
+        try:
+            inputs = module["get_inputs"]()
+        except Exception as error:
+            if not needs_values(error):
+                raise
+            inputs = _drawn(module["get_inputs"], mode)
+        if mode.shape_env is not None:
+            mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of numbers that only values of inputs came from
+        return module, inputs, module["get_init_inputs"]()
+
+
+def _drawn(get_inputs: Callable[[], Any], mode: Any) -> Any:
+    """Inputs that need values to be made (a scale that is drawn, with item()), made, and then without values."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    with unset_fake_temporarily():
+        made = get_inputs()
+    with mode:
+        return torch.utils._pytree.tree_map_only(
+            torch.Tensor, lambda v: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype), made
+        )

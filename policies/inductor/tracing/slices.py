@@ -1,0 +1,91 @@
+"""Slices of an axis whose size is a symbol: Python ends them where the axis ends, which one graph for all sizes does
+where it has to.
+
+A slice is first taken to lie inside its axis, which most do at every size, and what is taken to be so is remembered.
+Where another size of the problem shows that it is not (`x[..., :4]` of an axis of 3), the problem is traced again
+with the ends of its slices as the smaller one of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Slices:
+    """What tracing takes for granted of the slices of one module."""
+
+    bounded: bool = False
+    """Whether ends are computed, rather than taken to lie inside."""
+    inside: list[tuple[Any, Any]] = field(default_factory=list)
+    """Ends counted from the front and the extents that they are taken not to be over, as expressions of sympy."""
+
+    def broken_at(self, known: Mapping[Any, int]) -> bool:
+        """Whether some slice ends outside of its axis, where the symbols have these values. What they do not tell is
+        taken to lie inside.
+        """
+        for end, extent in self.inside:
+            over = (end - extent).subs(known)
+            below = end.subs(known)
+            if (over.is_number and over > 0) or (below.is_number and below < 0):
+                return True
+        return False
+
+    def longer_than(self, least: int, symbols: Set[Any]) -> bool:
+        """Whether some slice has a number for its end that is over `least`, of an axis with one of these sizes."""
+        return any(end.is_number and end > least and extent in symbols for end, extent in self.inside)
+
+    def simplify(self, simplified: Callable[[Any], Any]) -> None:
+        """Writes what is remembered with the symbols that tracing found equal as one."""
+        self.inside = [(simplified(end), simplified(extent)) for end, extent in self.inside]
+
+
+_current: list[Slices] = []
+
+
+@contextmanager
+def tracing_slices(slices: Slices) -> Iterator[None]:
+    """Makes `slices` the current collector inside the `with` block."""
+    _current.append(slices)
+    try:
+        yield
+    finally:
+        _current.pop()
+
+
+def inside_axis(word: slice, extent: Any) -> slice:
+    """The slice with its ends counted from the front, no further than the axis goes."""
+    import torch
+
+    symbolic = any(isinstance(n, torch.SymInt) for n in (word.start, word.stop, extent))
+    if not _current or not symbolic or (isinstance(word.step, int) and word.step < 1):
+        return word
+    start, stop = (None if end is None else _end(end, extent) for end in (word.start, word.stop))
+    if _current[-1].bounded and stop is not None and start is not None:
+        stop = torch.sym_max(start, stop)
+    return slice(start, stop, word.step)
+
+
+def _end(end: Any, extent: Any) -> Any:
+    import torch
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    if not isinstance(end, int | torch.SymInt) or (isinstance(end, int) and end >= 1 << 62):
+        return end
+    slices = _current[-1]
+    negative = end < 0 if isinstance(end, int) else statically_known_true(end < 0)
+    from_front = end + extent if negative else end
+    if not slices.bounded:
+        slices.inside.append((_expression(from_front), _expression(extent)))
+        return end
+    low = from_front if statically_known_true(from_front >= 0) else torch.sym_max(from_front, 0)
+    return low if statically_known_true(low <= extent) else torch.sym_min(low, extent)
+
+
+def _expression(size: Any) -> Any:
+    import sympy
+
+    return size.node.expr if hasattr(size, "node") else sympy.Integer(size)
