@@ -8,7 +8,13 @@ import math
 import sys
 from typing import Any
 
-from kernelwright.policies.inductor.functions.indexing import chunk, element, repeat_interleave, unfold
+from kernelwright.policies.inductor.functions.indexing import (
+    element,
+    parting_functions,
+    repeat_interleave,
+    set_element,
+    unfold,
+)
 from kernelwright.policies.inductor.refusing import NO_DROPOUT, Refused
 
 
@@ -57,13 +63,15 @@ def replace_functions() -> None:
         (torch, "linspace", _linspace(torch.linspace)),
         *((torch, name, function) for name, function in factories_without_generator()),
         (torch.Tensor, "__getitem__", element),
+        (torch.Tensor, "__setitem__", set_element),
         (torch.Tensor, "unfold", unfold),
         *((torch.Tensor, name, f) for name, f in tensor_methods()),
+        *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in parting_functions()),
         *((owner, name, f) for owner in (torch, torch.Tensor) for name, f in ordering_functions().items()),
         *(
             (owner, f.__name__, f)
             for owner in (torch, torch.Tensor)
-            for f in (repeat_interleave, bincount, chunk, take_along_dim)
+            for f in (repeat_interleave, bincount, take_along_dim)
         ),
     ]
     for owner, name, function in replaced:

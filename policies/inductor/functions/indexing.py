@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.tracing.loop_forms import Pieces
+from kernelwright.policies.inductor.tracing.loops import keeps_loops
 from kernelwright.policies.inductor.tracing.slices import inside_axis
 
 
 def element(x: Any, index: Any) -> Any:
-    """x[index]; an integer that is a symbol selects, where C++ would ask for its number, and a slice ends in its
-    axis.
+    """x[index]; an integer that is a symbol, or a tensor of one, selects, where C++ would ask for its number, and a
+    slice ends in its axis.
     """
     import torch
 
@@ -21,14 +23,43 @@ def element(x: Any, index: Any) -> Any:
             if isinstance(word := words[place], slice):
                 words[place] = inside_axis(word, x.shape[axis])
         index = tuple(words)
-    if any(isinstance(w, torch.SymInt) for w in words):
+    if any(isinstance(w, torch.SymInt) or is_place(w) for w in words):
         for place, axis in reversed(axes.items()):
             if isinstance(words[place], torch.SymInt):
                 x = x.select(axis, words.pop(place))
+            elif is_place(words[place]):
+                x = torch.ops.aten.index.Tensor(x, [None] * axis + [words.pop(place)])
         index = tuple(words)
         if all(isinstance(w, slice) and w == slice(None) for w in words):
             return x
     return torch._C.TensorBase.__getitem__(x, index)
+
+
+def set_element(x: Any, index: Any, value: Any) -> None:
+    """x[index] = value; with an integer or an end that is a symbol it is a copy into a view."""
+    import torch
+
+    words = list(index) if isinstance(index, tuple) else [index]
+    ends = [e for w in words for e in ((w.start, w.stop) if isinstance(w, slice) else (w,))]
+    placed = [is_place(w) for w in words]
+    if sum(placed) == 1 and all(p or w == slice(None) for p, w in zip(placed, words, strict=True)):
+        put = value if isinstance(value, torch.Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
+        axis = placed.index(True)
+        torch.ops.aten.index_put_.default(x, [None] * axis + [words[axis]], put.to(x.dtype))
+    elif not any(isinstance(e, torch.SymInt) for e in ends) or any(isinstance(w, torch.Tensor | list) for w in words):
+        torch._C.TensorBase.__setitem__(x, index, value)
+    elif isinstance(value, torch.Tensor):
+        element(x, index).copy_(value)
+    else:
+        element(x, index).fill_(value)
+
+
+def is_place(word: Any) -> bool:
+    """Whether a word of an index is a tensor of one whole number, whose value is not known."""
+    import torch
+
+    whole = isinstance(word, torch.Tensor) and word.dim() == 0 and word.dtype != torch.bool
+    return whole and not word.dtype.is_floating_point and not word.dtype.is_complex
 
 
 def _axes_of(x: Any, words: list[Any]) -> dict[int, int]:
@@ -60,9 +91,36 @@ def repeat_interleave(x: Any, repeats: Any, dim: int | None = None, *, output_si
     return wide.reshape(*x.shape[:dim], x.shape[dim] * repeats, *x.shape[dim + 1 :])
 
 
-def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+def parting_functions() -> list[tuple[str, Any]]:
+    """Functions and methods that give pieces of a tensor: as many as a size where forward has a loop over them."""
+    import torch
+
+    plain_split, plain_unbind = torch.Tensor.split, torch.Tensor.unbind
+
+    def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
+        if split_size_or_sections == 1 and _counted(tensor.shape[dim]):
+            return Pieces(tensor, dim, keep=True)
+        return plain_split(tensor, split_size_or_sections, dim)
+
+    def unbind(input: Any, dim: int = 0) -> Any:
+        return Pieces(input, dim, keep=False) if _counted(input.shape[dim]) else plain_unbind(input, dim)
+
+    return [("split", split), ("unbind", unbind), ("chunk", chunk)]
+
+
+def _counted(size: Any) -> bool:
+    import torch
+
+    return keeps_loops() and isinstance(size, torch.SymInt) and bool(size.node.expr.free_symbols)
+
+
+def chunk(input: Any, chunks: Any, dim: int = 0) -> Any:
     """Slices of equal length, the last one shorter; how many there are is asked of the sizes only."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     size = input.shape[dim]
+    if _counted(size) and not isinstance(chunks, int) and statically_known_true(chunks == size):
+        return Pieces(input, dim, keep=True)
     step = (size + chunks - 1) // chunks
     count = chunks if isinstance(chunks, int) and size % chunks == 0 else int((size + step - 1) // step)
     return tuple(input.narrow(dim, i * step, step if i < count - 1 else size - i * step) for i in range(count))

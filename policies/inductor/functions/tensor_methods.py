@@ -4,10 +4,14 @@ functional graph.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from kernelwright.policies.inductor.refusing import Refused
+from kernelwright.policies.inductor.refusing import PROBLEM, Refused
 from kernelwright.policies.inductor.tracing.loops import is_tracing_forward
+
+PASSING_ON = ("proxy_tensor.py", "torch/overrides.py", "torch/utils/_device.py")
+"""Files of torch through which a call of the problem's goes."""
 
 
 def tensor_methods() -> list[tuple[str, Any]]:
@@ -20,9 +24,17 @@ def tensor_methods() -> list[tuple[str, Any]]:
 def _item(plain: Any) -> Any:
     def item(x: Any) -> Any:
         """In forward the number as a tensor, which computes as a number does; what needs its value asks for it."""
-        return number_of(x) if is_tracing_forward() else plain(x)
+        return number_of(x) if is_tracing_forward() and _asked_by_the_problem() else plain(x)
 
     return item
+
+
+def _asked_by_the_problem() -> bool:
+    """Whether the call came from the problem's text, and not from within torch, which needs numbers."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and ("inductor" in (name := frame.f_code.co_filename) or name.endswith(PASSING_ON)):
+        frame = frame.f_back
+    return frame.f_code.co_filename == PROBLEM
 
 
 def number_of(x: Any) -> Any:

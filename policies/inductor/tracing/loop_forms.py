@@ -5,13 +5,14 @@
                                              row = __rows_0__[__at_0__]
                                              h = cell(row, h)
 
-`x.unbind(dim)`, `torch.unbind(x, dim)` and `enumerate` of these are understood too. What is no tensor when forward
-runs is walked through as Python does.
+`x.unbind(dim)`, `x.split(1, dim)`, `x.transpose(0, 1)`, `zip` and `enumerate` of these are understood too. What is no
+tensor when forward runs is walked through as Python does.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -26,6 +27,10 @@ def over_ranges(method: ast.FunctionDef) -> None:
                 number += 1
 
 
+PARTED = ("unbind", "split", "chunk", "transpose", "permute", "movedim", "swapaxes", "flip")
+"""Functions of tensors whose answer is walked through."""
+
+
 def _parts(loop: ast.For) -> tuple[str, str, str] | None:
     """What is walked through, the name of a row, and the name of its number ("" where it has none)."""
     target, walked, at = loop.target, loop.iter, ""
@@ -34,21 +39,22 @@ def _parts(loop: ast.For) -> tuple[str, str, str] | None:
         if len(names) != 2 or not isinstance(names[0], ast.Name) or walked.keywords:
             return None
         at, target, walked = names[0].id, names[1], walked.args[0]
-    if not isinstance(target, ast.Name):
-        return None
-    source = walked.id if isinstance(walked, ast.Name) else _unbound(walked)
-    return (source, target.id, at) if source else None
+    if isinstance(target, ast.Tuple):
+        several = isinstance(walked, ast.Call) and ast.unparse(walked.func) == "zip" and not walked.keywords
+        sources = [_walked(a) for a in walked.args] if isinstance(walked, ast.Call) and several else []
+        named = all(isinstance(e, ast.Name) for e in target.elts)
+        fits = named and all(sources) and len(sources) == len(target.elts)
+        return (f"__together__({', '.join(sources)})", ast.unparse(target), at) if fits else None
+    source = _walked(walked)
+    return (source, target.id, at) if source and isinstance(target, ast.Name) else None
 
 
-def _unbound(walked: ast.expr) -> str:
-    """`x.unbind(1)` as the tensor with that dimension first; empty where it is something else."""
-    if not isinstance(walked, ast.Call) or not isinstance(walked.func, ast.Attribute) or walked.func.attr != "unbind":
-        return ""
-    given = [ast.unparse(a) for a in walked.args]
-    owner = ast.unparse(walked.func.value)
-    tensor, *rest = given if owner == "torch" else [owner, *given]
-    dim = next((ast.unparse(k.value) for k in walked.keywords if k.arg == "dim"), rest[0] if rest else "0")
-    return f"({tensor}).movedim({dim}, 0)"
+def _walked(walked: ast.expr) -> str:
+    """A name, or a call of a function of tensors; empty where it is something else."""
+    if isinstance(walked, ast.Name):
+        return walked.id
+    called = isinstance(walked, ast.Call) and isinstance(walked.func, ast.Attribute) and walked.func.attr in PARTED
+    return ast.unparse(walked) if called else ""
 
 
 def _over_range(loop: ast.For, walked: str, row: str, at: str, number: int) -> list[ast.stmt]:
@@ -70,15 +76,69 @@ def _placed(text: str, node: ast.stmt) -> ast.stmt:
 
 
 # ------------------------------------------------------------------------------------------------ what the text calls
-def rows_of(walked: Any) -> Any:
-    """A tensor as it is; of everything else a list."""
+class Pieces:
+    """What `x.split(1, dim)` and `x.unbind(dim)` give where there are as many as a size: each is made when it is asked
+    for.
+    """
+
+    def __init__(self, tensor: Any, dim: int, keep: bool) -> None:
+        """keep: whether a piece has the axis still."""
+        self._tensor, self._dim, self._keep = tensor, dim % tensor.dim(), keep
+
+    @property
+    def count(self) -> Any:
+        """How many there are: a symbol."""
+        return self._tensor.shape[self._dim]
+
+    def __getitem__(self, index: Any) -> Any:
+        import torch
+
+        if not isinstance(index, int | torch.SymInt):
+            return list(self)[index]
+        place = index + self.count if isinstance(index, int) and index < 0 else index
+        return self._tensor.narrow(self._dim, place, 1) if self._keep else self._tensor.select(self._dim, place)
+
+    def __len__(self) -> int:
+        return int(self.count)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+
+class Together:
+    """Rows of several tensors at once, as `zip` gives them."""
+
+    def __init__(self, *walked: Any) -> None:
+        """walked: what `rows_of` takes."""
+        self._rows = [rows_of(w) for w in walked]
+        counts = [count_of(r) for r in self._rows]
+        self.count = counts[0] if all(c is counts[0] for c in counts) else most_common_end(counts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(rows[index] for rows in self._rows)
+
+
+def most_common_end(counts: list[Any]) -> Any:
+    """Where `zip` ends: sizes that are symbols are taken to be equal where they are in the problem."""
     import torch
 
-    return walked if isinstance(walked, torch.Tensor) else list(walked)
+    if not any(isinstance(c, torch.SymInt) for c in counts):
+        return min(counts)
+    least = min(counts, key=lambda c: c.node.hint if isinstance(c, torch.SymInt) else c)
+    return next((c for c in counts if isinstance(c, torch.SymInt) and c == least), least)
+
+
+def rows_of(walked: Any) -> Any:
+    """A tensor or its pieces as they are; of everything else a list."""
+    import torch
+
+    return walked if isinstance(walked, torch.Tensor | Pieces | Together) else list(walked)
 
 
 def count_of(rows: Any) -> Any:
     """How many rows there are; of a tensor a symbol where its size is one."""
     import torch
 
+    if isinstance(rows, Pieces | Together):
+        return rows.count
     return rows.shape[0] if isinstance(rows, torch.Tensor) else len(rows)

@@ -55,7 +55,8 @@ class Loops:
         self.bodies: list[LoopBody] = []
         self._sizes, self._make = sizes, make
         self._place = 0
-        self._inside = False
+        self.inside = False
+        """Whether a step is being traced."""
         self.learning = False
         self.unrolling = False
         """Whether all loops are run as they are."""
@@ -77,19 +78,19 @@ class Loops:
         from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
         size = keep or (isinstance(count, torch.SymInt) and bool(count.node.expr.free_symbols))
-        if not size or self._inside or self.unrolling:
+        if not size or self.inside or self.unrolling:
             return _unrolled(body, count, state)
         leaves, form = torch.utils._pytree.tree_flatten(state)
         tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
         step = self._sizes.step(self._place) if self.learning else self.bodies[self._place].step
-        self._inside = True
+        self.inside = True
         try:
             with disable_proxy_modes_tracing(), _collecting(tensors) as given:
                 body(step, dict(state))
             if self.learning:
                 self.bodies.append(self._learnt(body, step, state, tensors, given))
         finally:
-            self._inside = False
+            self.inside = False
         known = self.bodies[self._place]
         found = _operator()(tensors, list(given), count, self._place)
         self._place += 1
@@ -123,9 +124,13 @@ class Loops:
             own = [next(waiting) if isinstance(v, torch.Tensor) else v for v in leaves]
             with _substituting(dict(zip(map(id, given), new, strict=True))):
                 after, made = body(at, torch.utils._pytree.tree_unflatten(own, form))
-            carried_now = [v for v in torch.utils._pytree.tree_leaves(after) if isinstance(v, torch.Tensor)]
-            if len(carried_now) != len(on):
+            left = torch.utils._pytree.tree_leaves(after)
+            carried_now = [v for v in left if isinstance(v, torch.Tensor)]
+            if len(carried_now) != len(on) or len(left) != len(leaves):
                 raise Unsuited("a loop over a size carries a number of tensors that changes")
+            if any(not isinstance(v, torch.Tensor) and v is not w and v != w
+                   for v, w in zip(leaves, left, strict=True)):  # fmt: skip
+                raise Unsuited("a loop over a size carries a number that changes")
             for place, value in [*zip(on, carried_now, strict=True), *zip(puts, made.values(), strict=True)]:
                 if len(place.shape) != len(value.shape) or place.dtype != value.dtype:
                     raise Unsuited("a loop over a size carries a tensor whose shape changes")
@@ -220,6 +225,11 @@ def tracing_loops(loops: Loops) -> Iterator[None]:
 def is_tracing_forward() -> bool:
     """Whether forward is being traced, and not a constructor."""
     return bool(_current)
+
+
+def in_a_step() -> bool:
+    """Whether the step of a loop that stays one is being traced."""
+    return bool(_current) and _current[-1].inside
 
 
 def keeps_loops() -> bool:

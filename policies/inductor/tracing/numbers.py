@@ -10,6 +10,8 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from kernelwright.policies.inductor.tracing.loop_forms import Pieces
+
 WORDS = {"int": "__whole__", "float": "__real__", "len": "__length__", "min": "__least__", "max": "__most__"}
 """Python's name -> the name under which a module calls the one of ours."""
 
@@ -24,9 +26,11 @@ def whole(*given: Any, **named: Any) -> Any:
 
 
 def length(value: Any) -> Any:
-    """`len`, which of a tensor is a symbol."""
+    """`len`, which of a tensor or of its pieces is a symbol."""
     import torch
 
+    if isinstance(value, Pieces):
+        return value.count
     return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else builtins.len(value)
 
 

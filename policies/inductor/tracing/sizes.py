@@ -11,6 +11,8 @@ from kernelwright.policies.inductor.tracing.problem_text import NAMES_OF_NO_SIZE
 
 SMALLEST = 5
 """Sizes are taken to be at least so large where the problem's are."""
+_LAYOUT_FILES = re.compile(r"^\(?(_prims_common/|_prims/|_meta_registrations\.py|_subclasses/)")
+"""Where torch asks for layouts, as its guards name the place."""
 
 
 def leaves(value: Any, path: str) -> dict[str, int]:
@@ -102,8 +104,8 @@ class Sizes:
         import sympy
 
         symbol = step.node._expr
-        asked = [g.expr for g in self.env.guards if symbol in g.expr.free_symbols]
-        if symbol in self.env.replacements or any(isinstance(e, sympy.Eq | sympy.Ne) for e in asked):
+        asked = [g for g in self.env.guards if symbol in g.expr.free_symbols and not _is_about_layout(g)]
+        if symbol in self.env.replacements or any(isinstance(g.expr, sympy.Eq | sympy.Ne) for g in asked):
             raise Unsuited("a loop over a size decides something by the number of the step")
 
     def tensor(self, like: Any, path: str) -> Any:
@@ -167,6 +169,18 @@ class Sizes:
             if not expression.is_number and first.setdefault(expression, path) != path:
                 found.append((first[expression], path))
         return found
+
+
+def _is_about_layout(guard: Any) -> bool:
+    """Whether torch asked for the order of elements in memory, or whether an axis that may be one is one, which is
+    right either way: strides of such an axis do not count.
+    """
+    import sympy
+
+    place = str(guard.sloc)
+    if isinstance(guard.expr, sympy.Ne):
+        return bool(_LAYOUT_FILES.search(place))
+    return "check_contiguous_sizes_strides" in place
 
 
 def sizes_over(least: int) -> Callable[[int, str], bool]:

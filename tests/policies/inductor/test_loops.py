@@ -5,9 +5,11 @@ import ast
 import pytest
 import torch
 
+from kernelwright.agent.solve.drafting import Drafter
 from kernelwright.policies.inductor.tracing.loop_syntax import loop_names, with_loops
 from kernelwright.policies.inductor.tracing.problem_text import ProblemText
 from kernelwright.policies.inductor.tracing.sizes import Sizes
+from kernelwright.tools.problem import Problem
 
 HEAD = """
 import torch
@@ -65,6 +67,36 @@ BODIES = {
             h, c = c + gate, h * gate
         return h, c, gate
 """,
+    "the last axis, and reversed ranges": """
+        out = torch.zeros_like(x)
+        h = x[..., 0] * 0
+        for t in reversed(range(x.shape[-1])):
+            h = 0.5 * h + x[..., t]
+            out[..., t] = h
+        return out, h
+""",
+    "the last element of what is collected": """
+        outs = [x[:, 0]]
+        for t in range(1, length):
+            outs.append(0.9 * outs[-1] + 0.1 * x[:, t])
+        return torch.cat(outs), outs[-1]
+""",
+    "states that are written into": """
+        states = torch.zeros(x.shape[0], length + 1, x.shape[2])
+        for t in range(length):
+            states[:, t + 1] = torch.tanh(states[:, t] + x[:, t])
+            states[:, t + 1].mul_(0.5)
+        return states
+""",
+    "a loop inside over what is carried": """
+        hidden = [h, h * 2]
+        outs = []
+        for row, other in zip(x.unbind(1), x.split(1, 1)):
+            for i in range(2):
+                hidden[i] = torch.tanh(row + hidden[i]) + other.squeeze(1)
+            outs.append(hidden[1])
+        return torch.stack(outs), torch.stack(hidden)
+""",
     "what stays as it is": """
         for t in range(length):
             if h.sum() > 1e6:
@@ -104,3 +136,34 @@ def test_a_loop_in_a_constructor_is_run_as_it_is_where_its_count_is_a_size():
     blocks = Sizes(ProblemText(text), lambda value, path: True).symbol(12, "self.blocks", "blocks")
     assert isinstance(blocks, torch.SymInt)
     assert len(module["Model"](blocks).layers) == 11
+
+
+SIZED = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x, k, place):
+        pieces = x.split(1, -1)
+        m = [pieces[0]]
+        for t in range(1, len(pieces)):
+            m.append(0.9 * m[-1] + 0.1 * pieces[t])
+        solved = -k
+        for i in range(1, k.shape[-1]):
+            solved[..., i, :i] = solved[..., i, :i] + (solved[..., i, :, None] * solved[..., :, :i]).sum(-2)
+        return torch.cat(m, -1), solved, x[place]
+
+
+def get_inputs():
+    return [torch.rand(4, 12), torch.rand(3, 9, 9), torch.tensor(2)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_loops_over_pieces_and_over_growing_slices_are_loops_of_the_draft_for_every_size(drafter: Drafter):
+    made = drafter.draft(Problem(name="sized", source=SIZED))
+    assert (made.refused, made.fixed_sizes) == ("", ())
+    assert made.source.count("        for time_step") == 2
