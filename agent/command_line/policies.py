@@ -19,8 +19,8 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show a traceback when some
 def policies(folders: Folders = None, as_json: AsJson = False, debug: Debug = False) -> None:
     """Say what a model's folder says about itself: base, data, training, revision; and which forms --policy takes."""
     from kernelwright.errors import InputError
-    from kernelwright.policies.model_card import read_card
     from kernelwright.policies.model_identity import weights_revision
+    from kernelwright.policies.policy_card import read_card
     from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
     named = {f"transformers:{folder}": folder for folder in folders or ()} or {"embedded": EMBEDDED_WEIGHTS}

@@ -168,7 +168,7 @@ def embedded_policy_note(policy: str) -> str:
     """One sentence that the embedded policy's weights carry about themselves; of other policies empty."""
     if policy != "embedded":
         return ""
-    from kernelwright.policies.model_card import read_card
+    from kernelwright.policies.policy_card import read_card
     from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
     return read_card(EMBEDDED_WEIGHTS).note

@@ -24,7 +24,6 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.local.decoding import SequenceInDecoding, draw
 from kernelwright.policies.local.stepping import CacheKind
-from kernelwright.policies.model_card import read_cards
 from kernelwright.policies.model_identity import (
     Identity,
     adapter_folder,
@@ -32,6 +31,7 @@ from kernelwright.policies.model_identity import (
     model_config,
     weights_revision,
 )
+from kernelwright.policies.policy_card import read_cards
 from kernelwright.policies.small.quantised_weights import has_int8, read_int8
 
 log = logging.getLogger(__name__)

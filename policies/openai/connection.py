@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from kernelwright.policies.base import PolicyError, PolicyRefused, PolicyUnavailable, PromptForm, Trouble, Value
-from kernelwright.policies.model_card import read_cards
 from kernelwright.policies.model_identity import Identity, identity_of, weights_revision
 from kernelwright.policies.openai.reply import Models, error_of_status, parse_json, unavailable
+from kernelwright.policies.policy_card import read_cards
 
 LARGEST_REPLY = 64 << 20
 """Bytes; an answer without an end is cut there, or when its time is over."""

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
 
 T = TypeVar("T")
 
 
 class EventLoop:
-    """Starts with the first `wait_for`. Ctrl-C in the waiting thread cancels what it waits for."""
+    """anyio's portal into the loop, which starts with the first `wait_for`."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._portal: BlockingPortal | None = None
+        self._until_closed = ExitStack()
         self._lock = threading.Lock()
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine on the loop's thread and waits. Raises what it raises; Ctrl-C cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
+        """Runs a coroutine on the loop's thread and waits. Raises what it raises; Ctrl-C here cancels it there."""
+        future = self._running().start_task_soon(lambda: work)
         try:
             return future.result()
         except BaseException:
@@ -27,20 +31,17 @@ class EventLoop:
             raise
 
     def close(self) -> None:
-        """Stops the loop; its thread ends by itself."""
+        """Cancels what still runs, ends the loop and waits for its thread."""
         with self._lock:
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._loop.stop)
-                self._loop = None
+            portal, self._portal = self._portal, None
+            if portal is not None:
+                portal.call(portal.stop, True)
+                self._until_closed.close()
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running(self) -> BlockingPortal:
+        from anyio.from_thread import start_blocking_portal
+
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(self._loop,), name="policy", daemon=True).start()
-            return self._loop
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
-    loop.close()
+            if self._portal is None:
+                self._portal = self._until_closed.enter_context(start_blocking_portal(name="policy"))
+            return self._portal

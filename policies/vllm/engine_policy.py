@@ -23,7 +23,6 @@ from kernelwright.policies.base import (
     sound_logprobs,
 )
 from kernelwright.policies.local.transformers_policy import SEED_LIMIT, on_device, prompt_ids
-from kernelwright.policies.model_card import read_cards
 from kernelwright.policies.model_identity import (
     Identity,
     adapter_folder,
@@ -31,6 +30,7 @@ from kernelwright.policies.model_identity import (
     model_config,
     weights_revision,
 )
+from kernelwright.policies.policy_card import read_cards
 from kernelwright.policies.vllm.worker import EXTENSION_CLASS, LOAD_METHOD
 
 LARGEST_RANK = 64

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.errors import InputError
-from kernelwright.policies.model_card import ModelCard, front_matter, write_card
+from kernelwright.policies.policy_card import PolicyCard, front_matter, write_card
 from kernelwright.rl.training.options import Storage, TrainOptions
 from kernelwright.rl.training.subject import Subject, card_after
 
@@ -120,7 +120,7 @@ def write_policy(
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _readme(name: str, card: ModelCard) -> str:
+def _readme(name: str, card: PolicyCard) -> str:
     """For people: what the card says, and where its figures go (`rl evaluate --card`)."""
     content = card.model_dump(mode="json", exclude_unset=True, exclude={"lineage", "averaged", "rows"})
     rows = [f"| {key.replace('_', ' ')} | {value} |" for key, value in content.items() if value not in (None, "", [])]

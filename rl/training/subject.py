@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from kernelwright.errors import InputError
 from kernelwright.policies.base import PromptForm
-from kernelwright.policies.model_card import ModelCard, read_cards
 from kernelwright.policies.model_identity import (
     Identity,
     adapter_folder,
@@ -15,6 +14,7 @@ from kernelwright.policies.model_identity import (
     model_config,
     weights_revision,
 )
+from kernelwright.policies.policy_card import PolicyCard, read_cards
 from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
 LOCAL = ("embedded", "transformers:", "vllm:")
@@ -38,7 +38,7 @@ class Subject(NamedTuple):
     lineage: tuple[str, ...]
     """The oldest first, its own revision last."""
     prompt_form: PromptForm
-    card: ModelCard
+    card: PolicyCard
     """Of its folder, or of its adapter's."""
     context: int | None
 
@@ -145,11 +145,11 @@ def parameters(model: Any) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def card_after(subject: Subject, more_lineage: tuple[str, ...] = (), **facts: Any) -> ModelCard:
+def card_after(subject: Subject, more_lineage: tuple[str, ...] = (), **facts: Any) -> PolicyCard:
     """The card of what a training made of the subject: how it is asked, and which revisions led to it.
 
-    facts: fields of ModelCard, or others that are kept beside them. What was said of another state is left out.
+    facts: fields of PolicyCard, or others that are kept beside them. What was said of another state is left out.
     """
     kept = subject.card.model_dump(mode="json", exclude_unset=True, exclude={"note", "lineage", "step", "averaged"})
     lineage = [*subject.lineage, *more_lineage][-MAX_LINEAGE_REVISIONS:]
-    return ModelCard.model_validate({**kept, "prompt_form": subject.prompt_form, "lineage": lineage, **facts})
+    return PolicyCard.model_validate({**kept, "prompt_form": subject.prompt_form, "lineage": lineage, **facts})

@@ -1,7 +1,7 @@
 """Who is at work on a GPU, among all processes of this machine: several may check answers side by side, and whoever
 times is alone. Locks on two files named after the GPU, freed by the kernel when their holder dies.
 
-filelock's locks are held by one alone, or lie in a database; flock(2) has both kinds.
+Why not filelock: docs/explanation/libraries.md.
 """
 
 from __future__ import annotations
@@ -54,11 +54,15 @@ def gpu_lease(
 
 @contextlib.contextmanager
 def _open_until_end(path: Path) -> Iterator[int]:
-    """A descriptor of the file, which is made where it is not there; what it holds is freed at the end."""
+    """A descriptor of the file, which is made where it is not there; what it holds is freed at the end.
+
+    It is unlocked and not only closed: a child that was forked meanwhile has the descriptor too, and would keep it.
+    """
     handle = _open(path)
     try:
         yield handle
     finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 

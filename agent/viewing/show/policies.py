@@ -9,11 +9,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kernelwright.agent.viewing.show.words import QUIET, facts_table
-from kernelwright.policies.model_card import ModelCard
 from kernelwright.policies.open_policy import FORMS
+from kernelwright.policies.policy_card import PolicyCard
 
 
-def policies_view(found: Sequence[tuple[str, str, ModelCard]]) -> RenderableType:
+def policies_view(found: Sequence[tuple[str, str, PolicyCard]]) -> RenderableType:
     """found: the name for --policy, the weights' revision and the card of each."""
     parts: list[RenderableType] = []
     for name, revision, card in found:
@@ -21,7 +21,7 @@ def policies_view(found: Sequence[tuple[str, str, ModelCard]]) -> RenderableType
     return Group(*parts, Text(f"--policy takes: {', '.join(FORMS)}", style=QUIET))
 
 
-def _rows(revision: str, card: ModelCard) -> list[tuple[str, object]]:
+def _rows(revision: str, card: PolicyCard) -> list[tuple[str, object]]:
     trained = ", ".join(
         filter(
             None,

@@ -1,5 +1,5 @@
 """README.md of a fine-tuned model: what it is, what it was trained on, how, and what came of it, with the loss as a
-picture. The card that programs read is `kernelwright.policies.model_card`.
+picture. The card that programs read is `kernelwright.policies.policy_card`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kernelwright.agent.viewing.report.files import write_text
-from kernelwright.policies.model_card import ModelCard, front_matter
+from kernelwright.policies.policy_card import PolicyCard, front_matter
 from kernelwright.rl.training.sft.options import FineTuned, Options
 from kernelwright.rl.training.sft.presets import PRESETS
 from kernelwright.tools.hardware.gpus import read_driver
@@ -31,7 +31,7 @@ def write_readme(folder: Path, options: Options, trained: FineTuned, command: st
 
 def card(options: Options, trained: FineTuned, command: str) -> str:
     """Writes the README.md of a fine-tuned policy; `command` is the command line that made it."""
-    said = ModelCard(base=options.base, method="sft")
+    said = PolicyCard(base=options.base, method="sft")
     return front_matter(said) + "\n".join(
         [
             f"# {options.output.name}",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelwright.agent.interrupts import stop_on_interrupt
 from kernelwright.errors import InputError
-from kernelwright.policies.model_card import ModelCard, write_card
+from kernelwright.policies.policy_card import PolicyCard, write_card
 from kernelwright.rl.data.rows import count_rows, read_rows, shards
 from kernelwright.rl.training.processes import refuse_several_gpus
 from kernelwright.rl.training.sft.base_model import (
@@ -225,7 +225,7 @@ def _publish(options: Options, trainer: Any, base: Base, trained: FineTuned, rea
     try:
         _save_weights(trainer.model, partial, options.storage)
         save_tokenizer(base.tokenizer, partial)
-        said = ModelCard(
+        said = PolicyCard(
             prompt_form=options.choice.form, parameters=trained.parameters, loss=round(trained.loss, 6),
             rows=trained.rows, base=options.base, seed=options.seed, created=round(time.time()),
         )  # fmt: skip

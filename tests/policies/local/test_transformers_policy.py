@@ -21,7 +21,7 @@ from kernelwright.policies.base import (
 )
 from kernelwright.policies.local.stepping import CacheKind
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
-from kernelwright.policies.model_card import CARD_FILE
+from kernelwright.policies.policy_card import CARD_FILE
 from kernelwright.policies.small.embedded import open_embedded
 from tests.policies.exactness import teacher_forced
 from tests.tiny_model import CONTEXT, save_tiny_model

@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from kernelwright.errors import InputError
-from kernelwright.policies.model_card import CARD_FILE
 from kernelwright.policies.model_identity import weights_revision
+from kernelwright.policies.policy_card import CARD_FILE
 from kernelwright.rl.cli import build
 from kernelwright.rl.training.averaging import average_policies
 from kernelwright.rl.training.options import Storage

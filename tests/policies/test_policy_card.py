@@ -5,10 +5,10 @@ import json
 import pytest
 
 from kernelwright.policies.base import PolicyRefused, PromptForm
-from kernelwright.policies.model_card import (
+from kernelwright.policies.policy_card import (
     CARD_FILE,
     AveragedPolicy,
-    ModelCard,
+    PolicyCard,
     front_matter,
     read_card,
     read_cards,
@@ -18,7 +18,7 @@ from kernelwright.policies.small.embedded import EMBEDDED_WEIGHTS
 
 
 def test_a_card_is_read_as_it_was_written(tmp_path):
-    card = ModelCard(
+    card = PolicyCard(
         prompt_form=PromptForm.COMPACT, parameters=14, base="new:14m", rows={"read": 3}, lineage=("a", "b"),
         averaged=(AveragedPolicy(policy="transformers:x", revision="r", step=30),), limits="a fact of another version",
     )  # fmt: skip
@@ -49,7 +49,7 @@ def test_what_is_no_card_is_refused_in_one_line(tmp_path, text):
 
 def test_what_an_adapter_says_comes_before_what_its_model_says(tmp_path):
     model, adapter = tmp_path / "model", tmp_path / "adapter"
-    for folder, card in ((model, ModelCard(seed=1, base="new:14m")), (adapter, ModelCard(seed=2))):
+    for folder, card in ((model, PolicyCard(seed=1, base="new:14m")), (adapter, PolicyCard(seed=2))):
         folder.mkdir()
         write_card(folder, card)
     both = read_cards(model, adapter)
@@ -60,9 +60,9 @@ def test_what_an_adapter_says_comes_before_what_its_model_says(tmp_path):
 def test_a_hub_reads_the_front_matter(tmp_path):
     from huggingface_hub import ModelCard as HubCard
 
-    text = front_matter(ModelCard(base="Qwen/Qwen3-8B", method="grpo")) + "# A name\n"
+    text = front_matter(PolicyCard(base="Qwen/Qwen3-8B", method="grpo")) + "# A name\n"
     read = HubCard(text)
     assert read.data.base_model == "Qwen/Qwen3-8B"
     assert {"triton", "grpo"} <= set(read.data.tags)
     assert read.text.strip() == "# A name"
-    assert HubCard(front_matter(ModelCard(base="new:14m"))).data.base_model is None
+    assert HubCard(front_matter(PolicyCard(base="new:14m"))).data.base_model is None

@@ -26,7 +26,7 @@ class AveragedPolicy(Value):
     """Training steps that it had seen."""
 
 
-class ModelCard(Value):
+class PolicyCard(Value):
     """The card. A folder that says nothing has the defaults; a fact that is not known here is kept as it is."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -61,16 +61,16 @@ class ModelCard(Value):
     """One sentence that is shown with what the model writes."""
 
 
-def read_card(folder: Path) -> ModelCard:
+def read_card(folder: Path) -> PolicyCard:
     """The card of a folder, or of no folder at all: its defaults where nothing is said.
 
     Raises PolicyRefused where the file cannot be read, or is not a card.
     """
     path = folder / CARD_FILE
     if not path.is_file():
-        return ModelCard()
+        return PolicyCard()
     try:
-        return ModelCard.model_validate_json(path.read_bytes())
+        return PolicyCard.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -80,22 +80,22 @@ def read_card(folder: Path) -> ModelCard:
         raise PolicyRefused(f"{path} cannot be read ({error}): mend or delete it", Trouble.MODEL) from error
 
 
-def read_cards(folder: Path, adapter: str | Path | None = None) -> ModelCard:
+def read_cards(folder: Path, adapter: str | Path | None = None) -> PolicyCard:
     """The model's card, in which what its adapter says of itself comes first. Raises PolicyRefused."""
     card = read_card(folder)
     if adapter is None:
         return card
     own = read_card(Path(adapter).expanduser()).model_dump(mode="json", exclude_unset=True)
-    return ModelCard.model_validate({**card.model_dump(mode="json", exclude_unset=True), **own})
+    return PolicyCard.model_validate({**card.model_dump(mode="json", exclude_unset=True), **own})
 
 
-def write_card(folder: Path, card: ModelCard) -> None:
+def write_card(folder: Path, card: PolicyCard) -> None:
     """Beside the weights, without what nobody has said. The folder exists."""
     text = card.model_dump_json(indent=2, exclude_unset=True)
     (folder / CARD_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def front_matter(card: ModelCard) -> str:
+def front_matter(card: PolicyCard) -> str:
     """The head of a README.md as model hubs read it: base model, tags, library. Ends with an empty line."""
     from huggingface_hub import ModelCardData
 

@@ -1,0 +1,120 @@
+"""The lease of a GPU: who may measure on it, and that nobody keeps it who is gone."""
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import pytest
+
+from kernelwright.tools.hardware.lease import gpu_lease, lock_file
+from kernelwright.tools.report import InfrastructureError
+
+HOLD = """
+import sys, tempfile, time
+tempfile.tempdir = sys.argv[1]
+from kernelwright.tools.hardware.lease import gpu_lease
+with gpu_lease("GPU-1/2"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_two_never_measure_on_one_gpu():
+    inside, most = [], []
+
+    def hold() -> None:
+        with gpu_lease("test-gpu-lease"):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.05)
+            inside.pop()
+
+    threads = [threading.Thread(target=hold) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1, 1]
+
+
+def test_several_check_side_by_side_and_nobody_overtakes_whoever_wants_to_be_alone():
+    order, begun = [], threading.Event()
+
+    def alone() -> None:
+        with gpu_lease("test-gpu-shared", 60.0, lambda _: begun.set()):
+            order.append("alone")
+
+    def late() -> None:
+        with gpu_lease("test-gpu-shared", 60.0, shared=True):
+            order.append("late")
+
+    with gpu_lease("test-gpu-shared", shared=True), gpu_lease("test-gpu-shared", 0.1, shared=True):
+        first = threading.Thread(target=alone)
+        first.start()
+        assert begun.wait(60.0)
+        waiting = threading.Event()
+        with pytest.raises(InfrastructureError, match="another process"):  # the door is shut: nobody comes in
+            gpu_lease("test-gpu-shared", 0.2, lambda _: waiting.set(), shared=True).__enter__()
+        assert waiting.is_set()
+        assert order == []
+    first.join()
+    late()
+    assert order == ["alone", "late"]
+
+
+def test_what_is_raised_while_the_gpu_is_held_comes_out_as_it_is():
+    with pytest.raises(FileNotFoundError, match="of the work"), gpu_lease("test-gpu-raises"):
+        raise FileNotFoundError("of the work")
+    with gpu_lease("test-gpu-raises", 0.0):
+        pass
+
+
+def test_a_gpu_that_stays_busy_is_trouble_of_ours():
+    with (
+        gpu_lease("test-gpu-busy"),
+        pytest.raises(InfrastructureError, match="another process"),
+        gpu_lease("test-gpu-busy", 0.1),
+    ):
+        pass
+
+
+def test_the_lease_of_a_gpu_lies_in_a_file_that_every_user_may_lock_and_says_when_it_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    said: list[str] = []
+    before = os.umask(0o077)
+    try:
+        with gpu_lease("GPU-1/2"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(lock_file("GPU-1/2").stat().st_mode) == 0o666
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(InfrastructureError, match="another process"), gpu_lease("GPU-1/2", 0.1, said.append):
+        pass
+    holder.kill()
+    holder.wait()
+    with gpu_lease("GPU-1/2", 5.0):
+        pass
+    assert said == ["waiting for the GPU: another process is measuring on it"]
+
+
+def test_a_child_that_was_forked_meanwhile_does_not_keep_the_gpu():
+    reader, writer = os.pipe()
+    with gpu_lease("test-gpu-forked"):
+        child = os.fork()
+        if child == 0:
+            os.read(reader, 1)
+            os._exit(0)
+    try:
+        with gpu_lease("test-gpu-forked", 0.2):
+            pass
+    finally:
+        os.write(writer, b"x")
+        os.waitpid(child, 0)
