@@ -7,6 +7,7 @@ import json
 import pytest
 
 from bench.compiler_drafts import in_order, main
+from bench.compiler_drafts_suites import main as suites
 from bench.compiler_drafts_table import Row, best_table, text
 from bench.compiler_drafts_tuning import TunedRow
 from kernelwright.policies.inductor.draft import Mode
@@ -84,3 +85,23 @@ def test_what_algebra_gains_is_told_apart_and_split_products_are_taken_back():
     assert same.split("|")[2:7] == [" the same work ", " 1 ", " 1 ", " 4.00 ", " - "]
     assert unsplit.split("|")[3:7] == [" 1 ", " 0 ", " 0.50 ", " 0.25 "]
     assert "sum (strict): 20.00 over eager, exact algebra" in text(rows, "command", "machine", 1.0)
+
+
+def test_the_table_of_suites_counts_what_was_right_at_first_and_is_now_from_stored_rows(tmp_path, capsys):
+    first = [Row(problem=f"p{i}", level="", mode=Mode.STRICT, drafted=i > 0, correct=i > 1, reason="no kernel")
+             for i in range(4)]  # fmt: skip
+    out, runs = tmp_path / "suites", [tmp_path / "first.json", tmp_path / "again.json"]
+    again = [first[1].with_(correct=True, reason=""), first[2].with_(correct=False, reason="mismatch | wrong")]
+    for path, rows in zip(runs, (first, again), strict=True):
+        path.write_text(json.dumps([row.model_dump(mode="json") for row in rows]))
+    own = ["--out", str(out)]
+    suites([*own, "--set", "first", "--date", "2026-01-01", "--rows", f"toy={runs[0]}", "--machine", "a machine"])
+    suites([*own, "--date", "2026-01-02", "--rows", f"toy={runs[1]}"])
+    capsys.readouterr()
+    suites(own)
+    printed = capsys.readouterr().out
+    assert "| toy | 4 | 3 | 2 | 2 | 2026-01-01 to 2026-01-02 |" in printed
+    assert "| all | 4 | 3 | 2 (50%) | 2 (50%) | |" in printed
+    written = out.with_suffix(".md").read_text()
+    assert printed.strip() in written
+    assert "| toy | p0 | no kernel |\n| toy | p2 | mismatch / wrong |" in written

@@ -291,9 +291,13 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 def conv1d(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: Any = 1) -> Any:  # fmt: skip
-    """Of a contiguous input: shapes of others are asked of a real device."""
+    """Of a contiguous input: shapes of others are asked of a real device. Where there are as many groups as channels
+    come out, tracing takes the two sizes for one.
+    """
     import torch
 
+    if isinstance(groups, torch.SymInt) and groups == weight.shape[0]:
+        groups = weight.shape[0]
     return torch.conv1d(x.contiguous(), weight, bias, stride, padding, dilation, groups)
 
 

@@ -80,10 +80,23 @@ ALONG = problem(
     "torch.randn(16, 40), torch.randint(0, 40, (16, 24))",
 )
 
+CHANNELWISE = problem(
+    "channelwise",
+    """x, weight):
+        return nn.functional.conv1d(x, weight.unsqueeze(1), groups=x.shape[1])""",
+    "torch.randn(2, 12, 20), torch.randn(12, 4)",
+)
+
 
 @pytest.mark.parametrize(
     ("written", "fixed"),
-    [(WRITTEN_NUMBERS, ("x.shape[1]",)), (GIVEN_SIZES, ()), (OWN_LAYER, ()), (ALONG, ())],
+    [
+        (CHANNELWISE, ()),
+        (WRITTEN_NUMBERS, ("x.shape[1]",)),
+        (GIVEN_SIZES, ()),
+        (OWN_LAYER, ()),
+        (ALONG, ()),
+    ],
     ids=lambda value: value.name if isinstance(value, Problem) else "",
 )
 def test_what_forward_writes_or_is_given_is_drafted_for_every_size(drafter: Drafter, written: Problem, fixed: object):
