@@ -28,11 +28,11 @@ from kernelwright.agent.loop.stopping import Budgets
 from kernelwright.agent.problems.finding import find_by_name
 from kernelwright.policies.scripted import ScriptedPolicy
 from kernelwright.store.database import Store
-from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 from kernelwright.tools.source import candidate_hash
+from kernelwright.tools.verdict_cache import VerdictCache
 
 KERNEL = Path(__file__).parents[1] / "tests" / "kernels" / "good" / "fused_silu.py"
 GOAL = 10.0

@@ -37,7 +37,6 @@ from kernelwright.tools.judging.rules import AtSize, Rules
 from kernelwright.tools.judging.trial_texts import CompiledTexts
 from kernelwright.tools.judging.trials import TrialTimes
 from kernelwright.tools.judging.turns import Turns
-from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.torch_settings import single_threaded
 from kernelwright.tools.report import Environment, Failed, InfrastructureError, Report, Rung
@@ -46,6 +45,7 @@ from kernelwright.tools.sizing.selection import Selection, select
 from kernelwright.tools.source import advice, candidate_hash, read_source
 from kernelwright.tools.timing.baseline import Baselines
 from kernelwright.tools.tracing.client import TracedCandidate
+from kernelwright.tools.verdict_cache import VerdictCache
 
 if TYPE_CHECKING:
     from kernelwright.tools.hardware.gpus import Gpu

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 from kernelwright.agent.loop.attempts import Attempt
 from kernelwright.agent.loop.stopping import Spent
 from kernelwright.policies.base import Completion, FinishReason, Origin
-from kernelwright.tools.judging.verdict_cache import NOT_KEPT
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Failure, Fault, Report
 from kernelwright.tools.source import candidate_hash
+from kernelwright.tools.verdict_cache import NOT_KEPT
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options

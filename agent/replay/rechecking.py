@@ -28,9 +28,9 @@ from kernelwright.store.database import Store
 from kernelwright.store.lineage import history
 from kernelwright.store.models import Verdict
 from kernelwright.store.records import Entry, Order, Turn
-from kernelwright.tools.judging.verdict_cache import NOT_KEPT, evaluator_version
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.report import Environment, InfrastructureError, Report, Rung, clean_text
+from kernelwright.tools.verdict_cache import NOT_KEPT, evaluator_version
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Evaluator

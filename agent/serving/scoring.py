@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kernelwright.agent.serving.wire import Score
-from kernelwright.tools.judging.verdict_cache import NOT_KEPT
 from kernelwright.tools.report import Fault, Report, Rung
+from kernelwright.tools.verdict_cache import NOT_KEPT
 
 NO_CANDIDATE = frozenset({Fault.NO_CODE, Fault.SYNTAX, Fault.ENTRY_POINT, Fault.NO_KERNEL, Fault.FALLBACK, Fault.CHEAT})
 """Faults of a text that does not try, or tries something else."""

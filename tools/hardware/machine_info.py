@@ -215,7 +215,7 @@ def evaluating_environment(device: str) -> tuple[Environment, Gpu | None]:
 
     Raises InfrastructureError where that GPU is not there.
     """
-    from kernelwright.tools.judging.verdict_cache import evaluator_version
+    from kernelwright.tools.verdict_cache import evaluator_version
 
     base = Environment(
         evaluator=evaluator_version(), python=platform.python_version(), torch=version("torch") or "",

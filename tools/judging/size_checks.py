@@ -12,11 +12,11 @@ from typing import Any
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.bits import Remembered, same_bits
 from kernelwright.tools.comparing.by_draw import measure_by_draw
-from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, form, is_right
-from kernelwright.tools.comparing.comparison import describe as described
-from kernelwright.tools.comparing.forms_of_outputs import describe_difference, overlaps, shared_memory
+from kernelwright.tools.comparing.comparison import ComparedOutput, failure_of, is_right
+from kernelwright.tools.comparing.forms_of_outputs import overlaps
 from kernelwright.tools.comparing.on_the_host import asked_with_room, with_room
 from kernelwright.tools.comparing.perturbed_outputs import may_move, outputs_of_perturbed_inputs
+from kernelwright.tools.judging.output_forms import check_form
 from kernelwright.tools.judging.state import (
     buffers_of,
     changed_weight,
@@ -170,8 +170,6 @@ class SizeChecks:
         Gives outputs (None for what is no tensor), inputs that the reference changes, and buffers that it updates (None
         for one that the candidate lacks), as they lie in the judge's memory. Raises Failed.
         """
-        import torch
-
         self._fill(expected)
         self._restore_state()
         for place in self._places:
@@ -190,11 +188,9 @@ class SizeChecks:
             needed=lambda: state_of(self.model).values(),
             again=lambda: which == "first" and self._replayer.process is not None,
         )  # fmt: skip
-        places = iter(self._places)
-        outputs = (next(places).tensor if isinstance(o, torch.Tensor) else None for o in self.returned(expected))
         inputs = [self._input(i) for i in sorted(self.prepared.mutated)]
         held = {ours: shared.tensor for ours, shared in self._weights.values()}
-        return [*outputs, *inputs, *map(held.get, self.prepared.reference.updated)], reply
+        return [*self.outputs_in_place(expected), *inputs, *map(held.get, self.prepared.reference.updated)], reply
 
     def _fill(self, expected: Expected) -> None:
         import torch
@@ -220,6 +216,13 @@ class SizeChecks:
         """Where outputs are copied to."""
         return self._places
 
+    def outputs_in_place(self, expected: Expected) -> list[Any]:
+        """The outputs as the last call left them there; None for what is no tensor."""
+        import torch
+
+        places = iter(self._places)
+        return [next(places).tensor if isinstance(o, torch.Tensor) else None for o in self.returned(expected)]
+
     def returned(self, expected: Expected) -> list[Any]:
         """What the reference returned, without the inputs that it changed and the buffers that it updated."""
         return expected.eager[: len(expected.eager) - self.prepared.beside_outputs]
@@ -237,31 +240,13 @@ class SizeChecks:
         got, reply = self.call(expected, poison, shuffle, watch=watch)
         if watch:
             self.watched, self.watched_draw = reply.watched, expected
-        self.check_form(reply, expected)
+        check_form(reply, self.trace, self.prepared, self.returned(expected))
         self.check_side_effects(reply, expected)
         try:
             self.compare(got, expected, name or expected.draw)
         except Failed as failed:
             raise Failed(self._diagnosed(failed.failure, reply, expected, shuffle)) from failed
         return got
-
-    def check_form(self, reply: Reply, expected: Expected) -> None:
-        """Count, type, shape, dtype, device, layout, aliasing. Raises Failed."""
-        wanted = self.returned(expected)
-        for outputs in (self.trace.first_outputs, self.trace.later_outputs if self.trace.later is not None else None):
-            if outputs is not None and (told := describe_difference(outputs, self.prepared.reference.paths, wanted)):
-                raise Failed(Failure(fault=Fault.OUTPUT, message=clean_text(told, 200)))
-        if failure := form(reply.outputs, [described(o) for o in wanted]):
-            raise Failed(failure)
-        for number, other in enumerate(reply.shared):
-            if other is not None and shared_memory([wanted[other], wanted[number]])[1] is None:
-                message = f"output {number} shares memory with output {other}; the reference's does not"
-                raise Failed(Failure(fault=Fault.ALIAS, message=message))
-        for number, alias in enumerate(reply.aliases):
-            if alias is not None and (alias.input is None or alias.input != self.prepared.aliases[number]):
-                what = f"input {alias.input}" if alias.state is None else f"weight {clean_text(alias.state, 60)}"
-                message = f"output {number} shares memory with {what}; the reference's does not"
-                raise Failed(Failure(fault=Fault.ALIAS, message=message))
 
     def check_side_effects(self, reply: Reply, expected: Expected) -> None:
         """Writes outside of tensors; inputs and weights that are not as they were. Raises Failed."""

@@ -178,7 +178,7 @@ class Service:
         kept = replay.left_by_first if message["which"] == "first" else ()
         watch = Watch(inputs, replay.state, kept, self._left_by_launches) if message.get("watch") else None
         if watch is not None:
-            call.launch = watch.launching(call.launch)
+            call.launch, call.memory = watch.launching(call.launch), watch.allocating(call.memory)
         replay.take_weights()
         with watch or contextlib.nullcontext():
             outputs = replay.run(message["which"], inputs, call, message["seed"])

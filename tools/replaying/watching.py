@@ -20,6 +20,8 @@ from kernelwright.tools.comparing.bits import same_bits
 from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.references.dispatch import without_dynamo
 from kernelwright.tools.references.operators import HOST_READS, moves, operations
+from kernelwright.tools.replaying.layout_operators import converts, rearranges, truncates
+from kernelwright.tools.replaying.steps import Memory
 
 MOST_BYTES = 1 << 30
 """Of a launch's tensors whose contents are compared: the smallest first. On a CPU a call allocates no more."""
@@ -81,11 +83,11 @@ class Watch(TorchDispatchMode):
             name = func.overloadpacket.__name__
             if not moves(func) and name not in HOST_READS:
                 self.operations += operations(func, args, kwargs, made)
-            if _truncates(name, args, made):
+            if truncates(name, args, made):
                 self.truncations[str(func)] += 1
-            if _rearranges(name, args, made):
+            if rearranges(name, args, made):
                 self.rearranged[str(func)] += 1
-            if _converts(name, args, made):
+            if converts(name, args, made):
                 self.converted[str(func)] += 1
         return made
 
@@ -108,6 +110,14 @@ class Watch(TorchDispatchMode):
                 self._note(before, [table[n] for n in self._kept if n in table])
 
         return watched
+
+    def allocating(self, memory: Memory) -> Memory:
+        """The same memory; how the judge fills it and what lies round it is not the host code's."""
+        return _Unwatched(memory, self)
+
+    def made(self, tensor: Any) -> None:
+        """A new tensor of the host code's: torch has made what lies there."""
+        self._left_by_launches -= {storage_of(tensor)} if has_memory(tensor) else set()
 
     def _note(self, before: list[tuple[Any, Any]], kept_later: list[Any]) -> None:
         self.launches += 1
@@ -182,61 +192,27 @@ def _extent(tensor: Any) -> tuple[int, int]:
     return begin, begin + (steps + 1) * int(tensor.element_size())
 
 
-def _copied(name: str, args: Any, made: Any) -> tuple[Any, Any] | None:
-    """Of an operator that copies, what it copied to and from."""
-    if name not in ("clone", "contiguous", "_to_copy", "copy_") or len(args) <= (name == "copy_"):
-        return None
-    target, source = (args[0], args[1]) if name == "copy_" else (made, args[0])
-    both = isinstance(source, torch.Tensor) and isinstance(target, torch.Tensor)
-    return (target, source) if both else None
+class _Unwatched:
+    """Memory (tools/replaying/steps.py) whose own operators a watch does not see."""
 
+    def __init__(self, memory: Memory, watch: Watch) -> None:
+        self._memory, self._watch = memory, watch
 
-def _truncates(name: str, args: Any, made: Any) -> bool:
-    copied = _copied(name, args, made)
-    if copied is None:
-        return False
-    target, source = copied
-    if target.is_floating_point() or target.is_complex() or target.dtype == source.dtype:
-        return False
-    floating = source.is_floating_point() or source.is_complex()
-    return floating or target.dtype == torch.bool or target.element_size() < source.element_size()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._memory, name)
 
+    def fresh(self, made: Any, fill: float | None) -> Any:
+        """As the memory's own."""
+        with self._watch.off():
+            tensor = self._memory.fresh(made, fill)
+        self._watch.made(tensor)
+        return tensor
 
-def _converts(name: str, args: Any, made: Any) -> bool:
-    copied = _copied(name, args, made)
-    return copied is not None and copied[0].dtype != copied[1].dtype
-
-
-def _rearranges(name: str, args: Any, made: Any) -> bool:
-    """Whether an operator of those that move made another order, a larger tensor or other values of what it was given:
-    rounded, floating ones of whole ones, or a number in some of the places.
-    """
-    if name in ("cat", "stack", "constant_pad_nd", "repeat", "expand_copy", "split_with_sizes_copy"):
-        return True
-    if name in ("fill_", "zero_"):
-        return not _dense(args[0])
-    copied = _copied(name, args, made)
-    if copied is None or copied[0].numel() < 2:
-        return False
-    target, source = copied
-    return (
-        _changes_values(target, source)
-        or target.stride() != source.stride()
-        or target.shape != source.shape
-        or not _dense(target)
-    )
-
-
-def _changes_values(target: Any, source: Any) -> bool:
-    """Whether a copy into another type may do more than hold the same in more room."""
-    if target.dtype == source.dtype or not target.is_floating_point():
-        return False
-    return not source.is_floating_point() or target.element_size() <= source.element_size()
-
-
-def _dense(tensor: Any) -> bool:
-    """Whether it is all of its storage: what is copied into a part moves."""
-    return bool(tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes())
+    def let_go(self) -> None:
+        """Of memory that looks at margins when a tensor is dropped."""
+        if let_go := getattr(self._memory, "let_go", None):
+            with self._watch.off():
+                let_go()
 
 
 def _tensors(value: Any) -> list[Any]:

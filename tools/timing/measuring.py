@@ -147,6 +147,7 @@ class Measuring:
             self._blocks, self._eager = _Blocks(), []
             host_ms = self._open(everything=True)
             self._alternate()
+            self._disturbed(places, compare)
         meanwhile = self._clock.neighbours()
         steps = self._steps()
         self._process.ask({"do": "clock_close"}, seconds=ANSWER_SECONDS)

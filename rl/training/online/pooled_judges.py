@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Protocol, Self
 from kernelwright.agent.judging.evaluating import PoolEvaluator
 from kernelwright.agent.judging.pool import DeviceKind, JudgePool
 from kernelwright.rl.training.online.judges import MAX_KEPT_VERDICTS, JudgingTotals
-from kernelwright.tools.judging.verdict_cache import NOT_KEPT
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
 from kernelwright.tools.source import candidate_hash
+from kernelwright.tools.verdict_cache import NOT_KEPT
 
 if TYPE_CHECKING:
     from kernelwright.tools.pipeline import Options

@@ -14,8 +14,8 @@ from kernelwright.agent.errors import Exit
 from kernelwright.agent.replay.rechecking import RecheckRequest, recheck
 from kernelwright.store.database import Store
 from kernelwright.store.records import CandidateFilter
-from kernelwright.tools.judging.verdict_cache import evaluator_version
 from kernelwright.tools.report import CorrectnessResult, Failure, Fault, Rung
+from kernelwright.tools.verdict_cache import evaluator_version
 
 ROOT = Path(__file__).parents[3]
 OLD = "an older one"

@@ -159,7 +159,7 @@ def test_a_module_that_draws_random_numbers_is_refused_by_name(drafter: Drafter)
     assert isinstance(refused, Draft)
     assert not refused.usable
     said, _, advice = refused.refused.partition(": ")
-    assert said == "rand draws random numbers at line 8 (return x + torch.rand_like(x))"
+    assert said == "rand_like draws random numbers at line 8 (return x + torch.rand_like(x))"
     assert advice == "give forward what it draws as an input, or put zeros in its place"
 
 

@@ -8,12 +8,12 @@ import torch
 
 from bench.suite import problem_of
 from kernelwright.tools.judging.own_work import Rule
-from kernelwright.tools.judging.verdict_cache import VerdictCache
 from kernelwright.tools.pipeline import Evaluator, Options
 from kernelwright.tools.references.input_distributions import Draw, apply, keep_edges
 from kernelwright.tools.references.shared_tensors import Buffers
 from kernelwright.tools.report import Environment, Failure, Fault, Report, Rung
 from kernelwright.tools.timing.measurement import is_settled, speedup_with_lower_bound, summarise_samples
+from kernelwright.tools.verdict_cache import VerdictCache
 
 SOFTMAX = "tests/kernels/good/fused_softmax.py"
 

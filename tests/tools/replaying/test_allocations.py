@@ -13,8 +13,10 @@ from kernelwright.tools.replaying.allocations import Allocations, _Part  # noqa:
 from kernelwright.tools.replaying.gpu import process  # noqa: E402
 from kernelwright.tools.replaying.gpu.persistent_memory import merge_ranges  # noqa: E402
 from kernelwright.tools.replaying.messages import trace_as_text  # noqa: E402
+from kernelwright.tools.replaying.noise import NOISE  # noqa: E402
 from kernelwright.tools.replaying.service import Service  # noqa: E402
 from kernelwright.tools.replaying.steps import Call, Steps  # noqa: E402
+from kernelwright.tools.replaying.watching import Watch  # noqa: E402
 from kernelwright.tools.tracing.trace import Operator, Trace  # noqa: E402
 
 
@@ -29,6 +31,23 @@ def test_memory_that_nobody_set_is_poison_and_the_rest_is_filled(margin):
     assert bool(unset.isnan().all())
     zeros = allocations.fresh(torch.zeros(3, 5, device=allocations.made_on), 0)
     assert torch.equal(zeros, torch.zeros(3, 5))
+
+
+@pytest.mark.parametrize("poison", [0xFF, NOISE])
+def test_how_memory_is_filled_is_not_counted_as_the_host_codes_work(poison):
+    def counted(wrapped):
+        watch, allocations = Watch([], {}), Allocations(poison, device="cpu")
+        memory = watch.allocating(allocations) if wrapped else allocations
+        form = torch.empty(3, 5, device="meta")
+        with watch:
+            unset, zeros = memory.fresh(form, None), memory.fresh(form, 0)
+            zeros[1:].fill_(1)
+            del unset
+            memory.let_go()
+        return sum(watch.rearranged.values())
+
+    assert counted(wrapped=True) == 1  # the host code's own number in some of the places
+    assert counted(wrapped=False) > 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.bool, torch.complex64])

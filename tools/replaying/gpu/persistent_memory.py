@@ -52,6 +52,9 @@ class Survivors:
         if self.copied:
             self._pairs = [(t, t.clone()) for t in kept]
             self.sets = [self._moved(inputs) for inputs in sets]
+        self._inputs_from = len(kept)
+        """Index of the first pair that is an input's; the pairs of each set follow those of the one before."""
+        self._inputs_of_a_set = max((len(self._pairs) - len(kept)) // max(len(sets), 1), 1)
         small = sum(_storage_bytes(t).numel() for t in _first_of_each_storage(own)) <= ALWAYS_RESTORED_BYTES
         always = {_storage_address(t) for t in own} if small else set()
         self._restored = {i for i, (t, _) in enumerate(self._pairs) if everything or _storage_address(t) in always}
@@ -73,8 +76,10 @@ class Survivors:
         return flat.set_(local.untyped_storage(), value.storage_offset(), value.shape, value.stride())
 
     def note_changes(self) -> None:
-        """After a first call: what it changed is restored from now on."""
-        self._restored |= self._different()
+        """After a first call on the first set: what it changed is restored from now on, in the other sets too."""
+        for index in self._different():
+            step = self._inputs_of_a_set if index >= self._inputs_from else len(self._pairs)
+            self._restored |= set(range(index, len(self._pairs), step))
 
     def restore(self) -> None:
         """On the current stream."""

@@ -23,7 +23,7 @@ NOT_KEPT = frozenset({Fault.TIMEOUT, Fault.MEMORY, Fault.CRASH})
 def evaluator_version() -> str:
     """SHA-256 over the text of tools/: any change of the judge makes its old verdicts unknown. Hex, 12."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
