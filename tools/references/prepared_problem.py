@@ -84,6 +84,10 @@ class Expected:
         pieces = [piece for o in outputs for piece in o.reshape(-1).split(1 << 27)]
         return not pieces or bool(torch.cat([torch.stack(torch.aminmax(widened(p))) for p in pieces]).isfinite().all())
 
+    def special(self) -> bool:
+        """Whether NaN or infinities are among what is drawn for, or come of it."""
+        return self.draw == Draw.NAN or not self.finite()
+
 
 @dataclass
 class PreparedProblem:

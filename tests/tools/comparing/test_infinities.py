@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
+import pytest
 import torch
 
+from kernelwright.tools.comparing.by_draw import measure_by_draw
 from kernelwright.tools.comparing.comparison import measure_finite_part
+from kernelwright.tools.comparing.perturbed_outputs import outputs_of_perturbed_inputs
+from kernelwright.tools.problem import Problem
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.prepared_problem import expect, set_up
+
+EXPLOITS = Path(__file__).parents[2] / "exploits"
 
 
 def test_what_is_left_of_a_cancellation_may_differ_in_the_last_places_of_the_largest():
@@ -21,3 +32,21 @@ def test_an_infinity_that_became_a_number_is_wrong():
     eager = torch.tensor([float("inf"), 1.0])
     found = measure_finite_part(torch.tensor([3e38, 1.0]), eager, None, draw="infinite")
     assert found.fault is not None
+
+
+@pytest.mark.parametrize(("draw", "seed"), [(Draw.INFINITE, 7638), (Draw.NAN, 7102)])
+def test_what_is_left_of_a_sum_may_be_off_by_as_much_as_its_terms_lose_whatever_eager_lost_of_it(draw, seed):
+    source = (EXPLOITS / "problems" / "row_sums.py").read_text()
+    prepared = set_up(Problem(name="row_sums", source=source).with_sizes({"rows": 5, "columns": 67}), "cpu", 3)
+    drawn = expect(prepared, draw, seed)
+
+    def passes(made):
+        moved = partial(outputs_of_perturbed_inputs, prepared, drawn)
+        return measure_by_draw(made, drawn, 0, str(draw), moved=moved).check.passed
+
+    by_halves = torch.nn.functional.pad(drawn.inputs[0], (0, 61))
+    while by_halves.shape[1] > 1:
+        left, right = by_halves.chunk(2, dim=1)
+        by_halves = left + right
+    assert passes(by_halves[:, 0])
+    assert not passes(by_halves[:, 0] + 5.0)
