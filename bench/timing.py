@@ -27,7 +27,7 @@ from kernelwright.tools.references.reference import Reference
 told = json.load(sys.stdin)
 problem = Problem.model_validate(told["problem"])
 reference = Reference(problem, "cuda:0")
-inputs = reference.inputs(3)
+inputs = reference.arguments(reference.inputs(3))
 spec = importlib.util.spec_from_file_location("candidate", told["path"])
 module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)
 positional, named = reference.init_arguments()

@@ -4,6 +4,7 @@ tensors in a trace in tools/tracing/trace.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -23,6 +24,45 @@ def tensors_of(value: Any, wrapped_in: str = "") -> list[Any]:
         return [tensor for one in value for tensor in tensors_of(one, wrapped_in)]
     inner = getattr(value, wrapped_in, None) if wrapped_in else None
     return [] if inner is None else tensors_of(inner, wrapped_in)
+
+
+Form = Any
+"""A nest of lists, tuples and dictionaries with the place of a leaf, a whole number, in each leaf's stead."""
+
+
+def take_apart(arguments: Sequence[Any]) -> tuple[list[Any], Form]:
+    """The arguments of a call as one flat list, and how they were nested. Only an argument that holds tensors inside of
+    lists, tuples or dictionaries is taken apart; every other is one leaf. So is a value of a class derived from those
+    (a named tuple): whoever puts it together again could not make it.
+    """
+    leaves: list[Any] = []
+
+    def form_of(value: Any) -> Form:
+        if type(value) is dict and all(type(key) is str for key in value) and tensors_of(value):
+            return {key: form_of(item) for key, item in value.items()}
+        if type(value) in (list, tuple) and tensors_of(value):
+            return type(value)(form_of(item) for item in value)
+        leaves.append(value)
+        return len(leaves) - 1
+
+    return leaves, [form_of(value) for value in arguments]
+
+
+def put_together(form: Form, leaves: Sequence[Any]) -> Any:
+    """The inverse of `take_apart`, in lists and dictionaries that nobody else holds."""
+    if isinstance(form, dict):
+        return {key: put_together(item, leaves) for key, item in form.items()}
+    if isinstance(form, list | tuple):
+        return type(form)(put_together(item, leaves) for item in form)
+    return leaves[form]
+
+
+def leaf_names(form: Form, prefix: str = "") -> list[str]:
+    """Where each leaf lies, in order: `0`, or `0[1]` and `0[mask]` inside of an argument."""
+    if isinstance(form, int):
+        return [prefix]
+    entries = form.items() if isinstance(form, dict) else enumerate(form)
+    return [name for key, item in entries for name in leaf_names(item, f"{prefix}[{key}]" if prefix else str(key))]
 
 
 def constructor_arguments(given: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -191,11 +191,22 @@ def _names_within(value: ast.expr, argument: str, builds: bool, local: dict[str,
     """
     if integer(value) is not None:
         return {id(value): argument if builds else f"forward.{argument}"}
+    if isinstance(value, ast.List | ast.Tuple | ast.Dict) and any(isinstance(n, ast.Call) for n in ast.walk(value)):
+        within = [_names_within(one, f"{argument}[{place}]", builds, local) for place, one in _entries(value)]
+        return {key: name for names in within for key, name in names.items()}
     if isinstance(value, ast.List | ast.Tuple):
         return {id(one): f"{argument}[{i}]" for i, one in enumerate(_integers_within(value))}
     found = {id(one): f"{argument}.number[{i}]" for i, one in enumerate(_integers_within(value))}
     call = _maker(value, local)
     return found | (_of_a_call(call, argument) if call is not None else {})
+
+
+def _entries(value: ast.List | ast.Tuple | ast.Dict) -> list[tuple[str, ast.expr]]:
+    """The elements of what is written as a list, a tuple or a dictionary, by their places or keys."""
+    if isinstance(value, ast.Dict):
+        keys = [str(key.value) if isinstance(key, ast.Constant) else "" for key in value.keys]
+        return list(zip(keys, value.values, strict=True))
+    return [(str(place), one) for place, one in enumerate(value.elts)]
 
 
 def _maker(value: ast.expr, local: dict[str, ast.expr]) -> ast.Call | None:

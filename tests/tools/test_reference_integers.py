@@ -1,8 +1,11 @@
 """Which expressions of a reference are sizes, and what they come to."""
 
+import ast
+
 import pytest
 
 from kernelwright.tools.problem import Problem, module_integers, resized
+from kernelwright.tools.reference_integers import inner
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,17 @@ class ModelNew(torch.nn.Module):
     tried = [one.sizes["N"] for one in report.interpreted.tried if one.sizes]
     assert len(set(tried)) > 3
     assert max(tried) < 1 << 20
+
+
+def test_a_size_inside_of_a_list_is_named_by_its_tensor():
+    source = """
+class Model:
+    def forward(self, parts, table):
+        return parts
+
+
+def get_inputs():
+    return [[torch.randn(37, 5), (torch.randn(37, 6), 9)], {"left": torch.ones(37, 7)}]
+"""
+    names = {name for name, _ in inner(ast.parse(source))}
+    assert {"parts[0].shape[1]", "parts[1][0].shape[1]", "table[left].shape[1]"} <= names, names

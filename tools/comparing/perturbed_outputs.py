@@ -9,7 +9,7 @@ from typing import Any
 
 from kernelwright.tools.comparing.near_ties import naming_equals
 from kernelwright.tools.comparing.pieces import distance, raise_to_distance
-from kernelwright.tools.comparing.tolerance import lessen, shake, shake_rows
+from kernelwright.tools.comparing.tolerance import lay_out_otherwise, lessen, shake, shake_rows
 from kernelwright.tools.problem import ProblemError
 from kernelwright.tools.references.prepared_problem import Expected, PreparedProblem, run_on
 from kernelwright.tools.references.reference import double, doubled
@@ -74,9 +74,10 @@ def outputs_of_perturbed_inputs(prepared: PreparedProblem, expected: Expected) -
 
 
 def _outputs_as_wrong_as_eager_nearby(prepared: PreparedProblem, expected: Expected) -> list[Any]:
-    """The expected outputs, off by what eager is off by on inputs nearby: where some are infinite or millions, an
-    output may be all that is left of a sum of those, and eager right in it by luck. Moved by a few ulps such inputs say
-    too much: of two equal millions softmax would choose one.
+    """The expected outputs, off by what eager is off by on the same inputs laid out otherwise in memory, and on inputs
+    nearby: where some are infinite or millions, an output may be all that is left of a sum of those, and eager right in
+    it by luck. Of two millions that torch adds to each other first nothing is lost, in an order that its layout alone
+    decides. Moved by a few ulps such inputs say too much: of two equal millions softmax would choose one.
     """
     import torch
 
@@ -85,11 +86,17 @@ def _outputs_as_wrong_as_eager_nearby(prepared: PreparedProblem, expected: Expec
     with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):
         for seed in range(expected.rng, expected.rng + NEARBY):
             _raise_to_distances(off, *_outputs_of_lessened_inputs(prepared, expected, seed))
+    for spread in (False, True):
+        with contextlib.suppress(ProblemError, torch.cuda.OutOfMemoryError):  # a view may want its own layout
+            inputs = lay_out_otherwise(expected.inputs, spread=spread)
+            _raise_to_distances(off, expected.exact, run_on(prepared, expected, expected.weights, inputs))
     parts = zip(expected.exact, expected.eager, off, strict=True)
     return [e if gap is None else _add_distance(r, gap) for r, e, gap in parts]
 
 
-def _outputs_of_lessened_inputs(prepared: PreparedProblem, expected: Expected, seed: int) -> tuple[list[Any], list[Any]]:
+def _outputs_of_lessened_inputs(
+    prepared: PreparedProblem, expected: Expected, seed: int
+) -> tuple[list[Any], list[Any]]:
     """Float64's outputs and eager's, both on the same lessened inputs."""
     nearby = lessen(expected.inputs, seed)
     exact = run_on(prepared, expected, double(expected.weights), doubled(nearby))

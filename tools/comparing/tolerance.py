@@ -198,6 +198,24 @@ def lessen(inputs: list[Any], seed: int, share: float = 1 / 64) -> list[Any]:
     return [_multiply_floats(v, seed, factors) for v in inputs]
 
 
+def lay_out_otherwise(inputs: list[Any], *, spread: bool) -> list[Any]:
+    """The same numbers in tensors that lie otherwise in memory, so that torch adds them up in another order: the
+    dimensions in reverse, or (`spread`) with a gap after every element. Values without a dimension are passed on.
+    """
+    import torch
+
+    def laid_out(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.dim():
+            return value
+        if spread:
+            wide = torch.empty((*value.shape, 2), dtype=value.dtype, device=value.device)
+            return wide[..., 0].copy_(value)
+        order = tuple(reversed(range(value.dim())))
+        return value.permute(order).contiguous().permute(order)
+
+    return [laid_out(value) for value in inputs]
+
+
 def _multiply_floats(value: Any, seed: int, factors: Callable[[Tensor, Any], Tensor], by_rows: bool = False) -> Any:
     """A floating tensor times the factors drawn for each piece of it, or for each row; every other value as it is."""
     import torch

@@ -33,8 +33,9 @@ def _check_aliases(reply: Reply, prepared: PreparedProblem, wanted: Sequence[Any
             raise _alias(number, f"output {other}")
     for number, alias in enumerate(reply.aliases):
         if alias is not None and (alias.input is None or alias.input != prepared.aliases[number]):
+            given = alias.state is None
             raise _alias(
-                number, f"input {alias.input}" if alias.state is None else f"weight {clean_text(alias.state, 60)}"
+                number, prepared.input_named(alias.input) if given else f"weight {clean_text(alias.state, 60)}"
             )
 
 

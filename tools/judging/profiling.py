@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,12 +167,13 @@ class Profiler:
             count = self.clock.sets_for(nbytes)
             expected = [first, *(judge.expected(problem, seed, Draw.OWN, 1) for _ in range(count - 1))]
             buffers = Buffers(self.device)
-            sets = [_input_set(buffers, one) for one in expected]
+            sets = [_input_set(buffers, one, prepared.reference.arguments) for one in expected]
             changed = [s.values[i] for s in sets for i in sorted(prepared.mutated)]
             record = self._records.setdefault(problem.hash, {})
             kept = BuffersAsTheyWere(prepared.model, prepared.reference.changing or ())
+            arguments = [prepared.reference.arguments(s.values) for s in sets]
             clock = ReferenceClock(
-                prepared.model, [s.values for s in sets], changed, self.clock.flush_ms, record, buffers=kept,
+                prepared.model, arguments, changed, self.clock.flush_ms, record, buffers=kept,
                 settings=prepared.reference.settings,
             )  # fmt: skip
             self._timed[key] = TimedProblem(clock, sets, expected, buffers, nbytes * count)
@@ -211,7 +212,8 @@ class Profiler:
             timed.release()
 
 
-def _input_set(buffers: Buffers, expected: Expected) -> InputSet:
+def _input_set(buffers: Buffers, expected: Expected, arguments: Callable[[list[Any]], list[Any]]) -> InputSet:
+    """arguments: nests the inputs as forward takes them."""
     import torch
 
     from kernelwright.tools import wire
@@ -225,7 +227,7 @@ def _input_set(buffers: Buffers, expected: Expected) -> InputSet:
         shared.append(made)
         return made.spec
 
-    described = [wire.describe(v, place) for v in expected.inputs]
+    described = [wire.describe(v, place) for v in arguments(expected.inputs)]
     waiting = iter(shared)
     values = [next(waiting).tensor if isinstance(v, torch.Tensor) else v for v in expected.inputs]
     return InputSet(values=values, described=described, shared=shared)

@@ -170,6 +170,8 @@ class SizeChecks:
         Gives outputs (None for what is no tensor), inputs that the reference changes, and buffers that it updates (None
         for one that the candidate lacks), as they lie in the judge's memory. Raises Failed.
         """
+        import torch
+
         self._fill(expected)
         self._restore_state()
         for place in self._places:
@@ -188,9 +190,11 @@ class SizeChecks:
             needed=lambda: state_of(self.model).values(),
             again=lambda: which == "first" and self._replayer.process is not None,
         )  # fmt: skip
-        inputs = [self._input(i) for i in sorted(self.prepared.mutated)]
+        inputs = iter(self._inputs)
+        given = [next(inputs).tensor if isinstance(v, torch.Tensor) else None for v in expected.inputs]
+        changed = [given[i] for i in sorted(self.prepared.mutated)]
         held = {ours: shared.tensor for ours, shared in self._weights.values()}
-        return [*self.outputs_in_place(expected), *inputs, *map(held.get, self.prepared.reference.updated)], reply
+        return [*self.outputs_in_place(expected), *changed, *map(held.get, self.prepared.reference.updated)], reply
 
     def _fill(self, expected: Expected) -> None:
         import torch
@@ -201,7 +205,8 @@ class SizeChecks:
         if not self._tree:
             self._inputs = self._shared(tensors)
             waiting = iter(self._inputs)
-            self._tree = [wire.describe(v, lambda _: next(waiting).spec) for v in expected.inputs]
+            given = self.prepared.reference.arguments(expected.inputs)
+            self._tree = [wire.describe(v, lambda _: next(waiting).spec) for v in given]
             return
         for shared, value in zip(self._inputs, tensors, strict=True):
             shared.tensor.copy_(value)
@@ -226,10 +231,6 @@ class SizeChecks:
     def returned(self, expected: Expected) -> list[Any]:
         """What the reference returned, without the inputs that it changed and the buffers that it updated."""
         return expected.eager[: len(expected.eager) - self.prepared.beside_outputs]
-
-    def _input(self, index: int) -> Any:
-        before = sum(isinstance(v, dict) and "tensor" in v for v in self._tree[:index])
-        return self._inputs[before].tensor
 
     # -------------------------------------------------------------- checking
     def check(self, expected: Expected, poison: int, shuffle: int, name: str = "", *, watch: bool = False) -> list[Any]:
@@ -256,10 +257,11 @@ class SizeChecks:
             raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=clean_text(reply.written_outside, 300)))
         tensors = [(i, v) for i, v in enumerate(expected.inputs) if isinstance(v, torch.Tensor)]
         for shared, (index, value) in zip(self._inputs, tensors, strict=True):
+            name = self.prepared.input_named(index)
             if self._buffers.device != "cpu" and not shared.margins_hold(MARGIN_BYTE):
-                raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=f"a kernel writes outside input {index}"))
+                raise Failed(Failure(fault=Fault.OUT_OF_BOUNDS, message=f"a kernel writes outside {name}"))
             if index not in self.prepared.mutated and not same_bits(shared.tensor, value):
-                message = f"input {index} is changed by the call, and the reference does not change it"
+                message = f"{name} is changed by the call, and the reference does not change it"
                 raise Failed(Failure(fault=Fault.MUTATION, message=message))
         if failure := changed_weight(self.model, self.prepared.reference.changing or (), self._weights):
             raise Failed(failure)

@@ -286,9 +286,11 @@ class Verdict:
         """What the last watched call showed, once. Raises Failed."""
         watched, drawn = checks.watched, checks.watched_draw
         checks.watched = None
-        own_work.require_inputs_left_alone(watched, checks.prepared.mutated, checks.kept_names())
+        prepared = checks.prepared
+        names = prepared.reference.input_names
+        own_work.require_inputs_left_alone(watched, prepared.mutated, checks.kept_names(), names)
         if drawn is not None and not gives_back_inputs(drawn):
-            moves = partial(only_moves, draws_of(checks.prepared, self._seed))
+            moves = partial(only_moves, draws_of(prepared, self._seed))
             own_work.judge_watched(watched, self._rules.own_work, moves, only_converts=converts_inputs(drawn))
 
     # -------------------------------------------------------------- other sizes

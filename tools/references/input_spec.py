@@ -111,7 +111,7 @@ def _run(problem: Problem, ranges: _Ranges, tensors: str) -> InputSpec:
     if tensors == "meta":
         _shorten_recurrences(model)
     describe = functools.partial(_tensor, ranges=ranges, real=tensors == "cpu")
-    given = wire.describe(inputs, describe)  # before the reference may write to them
+    given = wire.describe(reference.arguments(inputs), describe)  # before the reference may write to them
     with quick():
         outputs = reference.run(model, inputs, SEED)
     weights = [*_named("parameter", model.named_parameters()), *_named("buffer", model.named_buffers())]

@@ -125,6 +125,11 @@ class PreparedProblem:
             "random numbers an input of forward"
         )
 
+    def input_named(self, index: int | None) -> str:
+        """`input 0`, `input 0[1]` for one inside of an argument: by its place in a draw's inputs."""
+        names = dict(enumerate(self.reference.input_names))
+        return f"input {index if index is None else names.get(index, index)}"
+
     @property
     def beside_outputs(self) -> int:
         """How many tensors of an answer are no outputs of forward: inputs that it changes, buffers that it updates."""

@@ -13,11 +13,11 @@ import threading
 import types
 import warnings
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernelwright.tools.comparing.forms_of_outputs import flatten, paths
-from kernelwright.tools.nested import constructor_arguments
+from kernelwright.tools.nested import Form, constructor_arguments, leaf_names, put_together, take_apart
 from kernelwright.tools.parsing import code_of
 from kernelwright.tools.problem import Problem, ProblemError, check_form
 from kernelwright.tools.references.arithmetic import drawing_as_single, widen_attributes
@@ -46,6 +46,8 @@ class Reference:
         """Names of the buffers that forward changes; None until the first run has told."""
         self.updated: tuple[str, ...] = ()
         """Those of them that keep their shape and type, in order: what they hold after a call is part of the answer."""
+        self._form: Form = None
+        """How the arguments of forward are nested, as the last draw gave them; None before the first."""
         self.paths: list[str] = []
         """Where each output lies among nested tuples and dicts, as the last run gave them."""
         self._settings: dict[str, Any] = {}
@@ -111,17 +113,30 @@ class Reference:
             return _moved(self._module.Model(*positional, **named), self.device)
 
     def inputs(self, seed: int) -> list[Any]:
-        """One draw of get_inputs() on the device, without gradients: only forward is judged."""
+        """One draw of get_inputs() on the device, without gradients: only forward is judged. Tensors inside of lists,
+        tuples and dictionaries are taken out: `arguments` puts them back.
+        """
         import torch
 
         with self._seeded(seed, on_device=True), self._trouble("gives get_inputs()"), torch.device(self.device):
-            drawn = self._module.get_inputs()
+            drawn, self._form = take_apart(self._module.get_inputs())
             there = [v.detach().to(self.device) if isinstance(v, torch.Tensor) else v for v in drawn]
-        if any(isinstance(leaf, torch.Tensor) for v in drawn if not isinstance(v, torch.Tensor) for leaf in flatten(v)):
-            raise ProblemError(
-                f"the reference {self.problem.name} gives tensors inside a list: pass each as an argument of its own"
-            )
+        for value, name in zip(there, self.input_names, strict=True):
+            if not isinstance(value, torch.Tensor) and any(isinstance(leaf, torch.Tensor) for leaf in flatten(value)):
+                raise ProblemError(
+                    f"the reference {self.problem.name} gives tensors inside a {type(value).__name__} (input {name}): "
+                    "use lists, tuples, and dictionaries with texts as keys"
+                )
         return there
+
+    def arguments(self, inputs: Sequence[Any]) -> list[Any]:
+        """The arguments of forward that hold these inputs, nested as get_inputs() gave them."""
+        return list(inputs) if self._form is None else put_together(self._form, inputs)
+
+    @property
+    def input_names(self) -> list[str]:
+        """Of each of the inputs: its place among the arguments, `0[1]` inside of one."""
+        return [] if self._form is None else leaf_names(self._form)
 
     def run(self, model: Any, inputs: list[Any], rng: int, left: list[Any] | None = None) -> list[Any]:
         """The outputs, flat, with the generators set to `rng` first: live dropout then falls alike in both models.
@@ -137,7 +152,7 @@ class Reference:
         widening = drawing_as_single() if getattr(model, _WIDENED, False) else contextlib.nullcontext()
         ties = stable_sorts() if "sort" in self.problem.source else contextlib.nullcontext()
         with self._seeded(rng), self._trouble("runs"), torch.no_grad(), widening, ties, self._buffers_kept(model, left):
-            made = model(*inputs)
+            made = model(*self.arguments(inputs))
             self.paths = paths(made)
             return flatten(made)
 

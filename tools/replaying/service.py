@@ -17,7 +17,7 @@ from typing import Any
 from kernelwright.tools import wire
 from kernelwright.tools.comparing.comparison import describe
 from kernelwright.tools.comparing.forms_of_outputs import shared_memory
-from kernelwright.tools.nested import tensors_of
+from kernelwright.tools.nested import take_apart, tensors_of
 from kernelwright.tools.replaying.explanation import failure_of
 from kernelwright.tools.replaying.gpu.one_by_one import OneByOne, count_launches
 from kernelwright.tools.replaying.interpreter.needs_gpu import NotInterpreted
@@ -176,7 +176,8 @@ class Service:
             of = count_launches(replay.steps(message["which"]), call.chosen)
             call.around = OneByOne(self._traced, str(of), self._machine.finish)
         kept = replay.left_by_first if message["which"] == "first" else ()
-        watch = Watch(inputs, replay.state, kept, self._left_by_launches) if message.get("watch") else None
+        leaves, _ = take_apart(inputs)
+        watch = Watch(leaves, replay.state, kept, self._left_by_launches) if message.get("watch") else None
         if watch is not None:
             call.launch, call.memory = watch.launching(call.launch), watch.allocating(call.memory)
         replay.take_weights()
@@ -184,7 +185,7 @@ class Service:
             outputs = replay.run(message["which"], inputs, call, message["seed"])
         replay.give_weights()
         self._machine.finish()
-        reply = self._described(outputs, inputs, replay.state)
+        reply = self._described(outputs, leaves, replay.state)
         reply |= {"copied": copied(outputs, places), **self._machine.noted()}
         if watch is not None:
             watch.ends_with(outputs)

@@ -264,7 +264,7 @@ def measure(problem: Problem, device: str) -> Baseline:
 
     torch.cuda.set_device(device)
     reference = Reference(problem, device)
-    model, inputs = reference.model(0), reference.inputs(0)
+    model, inputs = reference.model(0), reference.arguments(reference.inputs(0))
     flush = torch.empty(1 << 26, dtype=torch.int32, device=device)
     times: dict[str, list[float]] = {"eager": [], "compiled": []}
     with reference.settings(), torch.no_grad():

@@ -91,6 +91,8 @@ def _write_call(problem: Problem, source: str, device: str, scratch: Path) -> Pa
 
     (scratch / "candidate.py").write_text(source, "utf-8")
     reference = Reference(problem, device)
-    told = call_spec(scratch / "candidate.py", reference.init_arguments(), reference.inputs(0), device)
+    told = call_spec(
+        scratch / "candidate.py", reference.init_arguments(), reference.arguments(reference.inputs(0)), device
+    )
     (scratch / "call.json").write_text(json.dumps(told))
     return scratch / "call.json"

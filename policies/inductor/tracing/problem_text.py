@@ -32,6 +32,12 @@ class ProblemText:
                 return node
         raise Refused("the problem has no class Model")
 
+    @property
+    def names(self) -> set[str]:
+        """Every name and argument of the text."""
+        words = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
+        return words | {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
+
     def method(self, name: str) -> ast.FunctionDef | None:
         """A method that is written in Model, or in a class of the file that Model inherits from."""
         for cls in self._lineage(self.model):

@@ -27,6 +27,7 @@ from kernelwright.policies.inductor.writing.launches import (
 from kernelwright.policies.inductor.writing.layouts import Layout, product
 from kernelwright.policies.inductor.writing.lines import broken, short_lines
 from kernelwright.policies.inductor.writing.loops import LoopReading, host_lines
+from kernelwright.policies.inductor.writing.nested_inputs import is_mentioned, names_of_nested, renamed
 from kernelwright.policies.inductor.writing.products.index_type import INDEX_TYPE
 from kernelwright.policies.inductor.writing.repeats.blocks_of_forward import with_functions
 from kernelwright.policies.inductor.writing.repeats.merging import merge_kernels
@@ -207,16 +208,18 @@ def _forward_lines(
     made = iter(host.returned)
     body.append("return " + _returned(traced.form, made))
     text = "\n".join(body)
-    lines = [
-        f"{n} = {n}.contiguous()" for n in traced.contiguous if re.search(rf"(?<![\w.]){re.escape(n)}(?!\w)", text)
-    ]
+    used = [path for path in traced.contiguous if is_mentioned(path, text)]
+    of_nests = names_of_nested(used, {*names.values(), *traced.text.names, *RESERVED_NAMES}, text)
+    lines = [f"{of_nests.get(path, path)} = {path}.contiguous()" for path in used]
+    body = renamed(body, of_nests)
     if re.search(r"\bdevice=device\b", text):
         lines.append(f"device = {_device(traced)}")
     taken = {*RESERVED_NAMES, *(launch.kernel.name for launch in host.launches()), *BODIES}
-    taken |= {n.id for n in ast.walk(traced.text.tree) if isinstance(n, ast.Name)}
+    taken |= traced.text.names
     taken |= {n.name for n in ast.walk(traced.text.tree) if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     body, functions = with_functions(body, taken)
-    return _required_lines(traced) + lines + _size_lines(traced, names, text) + body, functions
+    sizes = renamed(_size_lines(traced, names, text), of_nests)
+    return _required_lines(traced) + lines + sizes + body, functions
 
 
 def _required_lines(traced: Traced) -> list[str]:

@@ -76,7 +76,7 @@ def _run(problem: Problem, device: str) -> None:
 
     small = problem.with_sizes(problem.cpu_sizes) if device == "cpu" else problem
     reference = Reference(small, device)
-    model, inputs = reference.model(0), reference.inputs(0)
+    model, inputs = reference.model(0), reference.arguments(reference.inputs(0))
     with torch.no_grad():
         torch.compile(model)(*inputs)
 

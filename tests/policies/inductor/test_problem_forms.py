@@ -155,3 +155,12 @@ def test_a_draft_inherits_reads_numbers_cuts_slices_and_answers_in_the_classes_o
     assert re.search(r"scale\S* = tl.load\(scale_pointer", made.source), "the number is read where the kernel runs"
     assert "x_shape_0 * min(4, x_shape_1)" in made.source, "an axis may be shorter than a slice"
     assert "places = places.contiguous()" in made.source, "an expanded input is no matrix in memory"
+
+
+def test_a_draft_leaves_lists_and_tuples_of_its_caller_alone(drafter: Drafter):
+    given = "[torch.randn(6, 9), torch.randn(6, 5)], torch.randn(6, 1), torch.randn(6, 1)"
+    forward = "parts, *scales):\n        return torch.cat(parts, 1) * scales[0] + scales[1]"
+    made = drafter.draft(problem("nested", forward, given))
+    assert (made.refused, made.fixed_sizes) == ("", ())
+    assert "parts_0 = parts[0].contiguous()" in made.source
+    assert not re.search(r"^ *(parts|scales)\[\d\] =", made.source, re.MULTILINE)

@@ -125,13 +125,6 @@ def test_a_draw_that_the_reference_does_not_take_is_left_out_and_said(evaluator)
     assert {check.draw for check in report.interpreted.checks} >= {"own", "constant_rows"}
 
 
-def test_tensors_inside_a_list_are_refused_in_one_line(evaluator):
-    problem = Problem(name="nested", source=FORM.format(arguments="xs", body="return torch.cat(xs)",
-        inputs="[torch.randn(3), torch.randn(4)]"))  # fmt: skip
-    with pytest.raises(ProblemError, match="gives tensors inside a list: pass each as an argument of its own"):
-        evaluator.evaluate(problem, candidate(problem, "unchanged"), Options(profile=False, own_work="report"))
-
-
 @pytest.mark.parametrize("inputs", ["torch.tensor([1.0, 2.0, 3.0, -4.0]), torch.ones(4)",
     "torch.tensor(6.0), torch.tensor(3.0)"])  # fmt: skip
 @pytest.mark.parametrize("change", ["rounded to float16", "0.1 % too large"])
