@@ -14,6 +14,7 @@ import typer
 
 from kernelwright.agent.command_line.batch import batch
 from kernelwright.agent.command_line.check import check
+from kernelwright.agent.command_line.command_class import RenamingCommand
 from kernelwright.agent.command_line.doctor import doctor, version
 from kernelwright.agent.command_line.machine import machine
 from kernelwright.agent.command_line.mcp import mcp
@@ -26,7 +27,6 @@ from kernelwright.agent.command_line.records.inspect import inspect
 from kernelwright.agent.command_line.records.recheck import recheck
 from kernelwright.agent.command_line.records.replay import replay
 from kernelwright.agent.command_line.records.report import report
-from kernelwright.agent.command_line.renamed_options import RenamingCommand
 from kernelwright.agent.command_line.serve import serve
 from kernelwright.agent.command_line.solve import solve
 from kernelwright.agent.command_line.tune import tune

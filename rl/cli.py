@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import typer
 
 import kernelwright.rl.command_line
+from kernelwright.agent.command_line.command_class import WrappingCommand
 
 
 def build() -> typer.Typer:
@@ -33,7 +34,7 @@ def build() -> typer.Typer:
         if group is not None:
             app.add_typer(group, name=found.name)
         else:
-            app.command(found.name)(getattr(module, found.name))
+            app.command(found.name, cls=WrappingCommand)(getattr(module, found.name))
     return app
 
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits: 0 done, 2 bad input, 3 this machine's trouble, 130 interrupted."""
     import logging
 
-    from kernelwright.agent.command_line.renamed_options import RENAMED_IN_RL, with_current_names
+    from kernelwright.agent.command_line.command_class import RENAMED_IN_RL, with_current_names
     from kernelwright.agent.errors import run
 
     # It warns of a quicker kernel that it would have to download.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelwright.agent.problems.finding import SUITE_NAMES, find_by_name, load_suite
+from kernelwright.agent.problems.finding import SUITE_NAMES, find_by_name, load_suite, refuse_level
 from kernelwright.errors import InputError
 from kernelwright.tools.problem import Problem
 
@@ -36,6 +36,7 @@ def _named(name: str, path: Path | None, level: int | None) -> list[Problem]:
         return load_suite("kernelbench", name, level)
     if name in SUITE_NAMES or Path(name).is_dir():
         return load_suite(name, None if name == "catalogue" else path, level)
+    refuse_level(name, level)
     return [find_by_name(name, kernelbench=path, tritonbench=path)]
 
 

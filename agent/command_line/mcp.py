@@ -51,7 +51,7 @@ def mcp(
     from kernelwright.errors import InputError
 
     if action not in ACTIONS:
-        raise InputError(f"agent mcp {action}: choose {' or '.join(ACTIONS)}")
+        raise InputError(f"mcp {action}: choose {' or '.join(ACTIONS)}")
     if action == "install":
         _install(client, project, user, device, as_json)
         return
@@ -106,7 +106,7 @@ def _install(client: str, project: Path, user: bool, device: str, as_json: bool)
     from kernelwright.errors import InputError
 
     if client not in tuple(Client):
-        raise InputError(f"agent mcp install needs --client {' or --client '.join(Client)}")
+        raise InputError(f"mcp install needs --client {' or --client '.join(Client)}")
     _need_sdk()
     root = Path.home() if user else project.expanduser().resolve()
     done = install(Client(client), root, user=user, arguments=() if device == "auto" else ("--device", device))

@@ -75,6 +75,7 @@ def load_suite(name: str, path: str | Path | None = None, level: int | None = No
     KernelBench or TritonBench it is read as such. Raises ProblemError.
     """
     if name == "catalogue" and path is None:
+        refuse_level(name, level)
         return catalogue()
     folder = _path(path)
     if name in ("kernelbench", "tritonbench-t"):
@@ -83,7 +84,10 @@ def load_suite(name: str, path: str | Path | None = None, level: int | None = No
                 f"the suite {name} needs the path of its checkout: git clone {CHECKOUT_URLS[name]}, "
                 "then give --path FOLDER"
             )
-        return kernelbench_suite.suite(folder, level) if name == "kernelbench" else tritonbench_suite.suite(folder)
+        if name == "kernelbench":
+            return kernelbench_suite.suite(folder, level)
+        refuse_level(name, level)
+        return tritonbench_suite.suite(folder)
     if folder is None and not Path(name).expanduser().is_dir():
         raise ProblemError(
             f"unknown suite {name!r}: choose {', '.join(SUITE_NAMES)}, or give a folder of problem files"
@@ -91,7 +95,14 @@ def load_suite(name: str, path: str | Path | None = None, level: int | None = No
     folder = folder or Path(name).expanduser()
     if kind := _checkout(folder):
         return load_suite(kind, folder, level)
+    refuse_level(str(folder), level)
     return _folder(folder)
+
+
+def refuse_level(name: str, level: int | None) -> None:
+    """Raises ProblemError where a level is asked of what is not KernelBench."""
+    if level is not None:
+        raise ProblemError(f"--level is a level of KernelBench, and {name} has none: leave it out")
 
 
 def _checkout(folder: Path) -> str:

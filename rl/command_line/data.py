@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelwright.agent.command_line.command_class import WrappingCommand
 from kernelwright.rl.command_line.options.shared import (
     Against,
     AsJson,
@@ -26,7 +27,7 @@ app = typer.Typer(help="Corpora: import, generate, clean, report.", no_args_is_h
 Out = Annotated[Path, typer.Option("--out", help="The folder that is written.")]
 
 
-@app.command()
+@app.command(cls=WrappingCommand)
 def synth(
     out: Out,
     n: Annotated[int, typer.Option("--n", min=1, help="Verified drafts, those that the folder holds among them.")],
@@ -61,7 +62,7 @@ def synth(
     console().print(synth_view(state))
 
 
-@app.command()
+@app.command(cls=WrappingCommand)
 def problems(
     out: Out,
     n: Annotated[int, typer.Option("--n", min=1, help="Problems.")],
@@ -84,7 +85,7 @@ def problems(
         console().print(f"{len(written)} problems in {out}: agent batch {out} --samples 8 --temperature 1 --db runs.db")
 
 
-@app.command()
+@app.command(cls=WrappingCommand)
 def mistakes(
     policy: Annotated[
         str, typer.Option(help="Whose drafts: embedded, transformers:PATH, vllm:PATH, openai:MODEL@URL.")
@@ -128,7 +129,7 @@ def mistakes(
     console().print(harvest_view(found))
 
 
-@app.command("import")
+@app.command("import", cls=WrappingCommand)
 def import_(
     form: Annotated[str, typer.Argument(help="csv, inductor, tree, kernelbook or jsonl.")],
     path: Annotated[Path, typer.Argument(help="The corpus's file or folder.")],
@@ -151,7 +152,7 @@ def import_(
     _show_imported(result, as_json)
 
 
-@app.command()
+@app.command(cls=WrappingCommand)
 def inductor(
     problems: Annotated[
         list[str], typer.Option("--problems", help="catalogue, a folder or file of references, or synth:N. Many times.")
@@ -173,7 +174,7 @@ def inductor(
     _show_imported(result, as_json)
 
 
-@app.command()
+@app.command(cls=WrappingCommand)
 def clean(
     source: Annotated[Path, typer.Argument(help="A corpus: a folder or a .parquet file.")],
     out: Out,
@@ -215,7 +216,7 @@ def clean(
         console().print(line)
 
 
-@app.command()
+@app.command(cls=WrappingCommand)
 def report(
     corpus: Annotated[Path, typer.Argument(help="A corpus: a folder that rl data wrote.")],
     against: Against = None,

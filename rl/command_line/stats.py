@@ -10,7 +10,13 @@ from kernelwright.rl.command_line.options.shared import AsJson, Debug
 
 
 def stats(
-    db: Annotated[str, typer.Argument(help="The database that the agent logged to: a file, or the URL of a server.")],
+    db: Annotated[
+        str | None,
+        typer.Argument(
+            help="The database that the agent logged to: a file, or the URL of a server.",
+            show_default=".kernelwright/runs.db",
+        ),
+    ] = None,
     run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
     problem: Annotated[str | None, typer.Option(help="Only this problem.")] = None,
     revision: Annotated[str | None, typer.Option(help="Only turns of this policy revision.")] = None,
@@ -21,16 +27,16 @@ def stats(
     """What a log holds for training: groups, rewards and their variance, turns, faults, policies, and what cannot
     be used.
     """
+    from kernelwright.agent.databases import open_store
     from kernelwright.agent.viewing.show.progress import console
     from kernelwright.errors import InputError
     from kernelwright.rl.command_line.show.stats import stats_view
     from kernelwright.rl.log.defaults import choose_formula
     from kernelwright.rl.log.statistics import stats_of
-    from kernelwright.store.database import Store
     from kernelwright.store.records import CandidateFilter
 
     chosen = CandidateFilter(run=run, problem=problem, policy_revision=revision)
-    with Store.open(db, create=False, readonly=True) as store:
+    with open_store(db, readonly=True) as store:
         found = stats_of(store, choose_formula(store, reward, chosen), chosen)
     if found.turns == 0:
         narrow = " with this filter" if run or problem or revision else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kernelwright.agent.problems.finding import catalogue, load_suite
+from kernelwright.agent.problems.finding import load_suite, refuse_level
 from kernelwright.errors import InputError
 from kernelwright.rl.data.rows import Split
 from kernelwright.tools.problem import Problem
@@ -43,16 +43,17 @@ def open_suite(asked: str, n: int | None = None, level: int | None = None, seed:
     """`n`: the first so many problems. Raises InputError and ProblemError."""
     kind, _, rest = asked.partition(":")
     if kind == "synth":
+        refuse_level(asked, level)
         return _synth(asked, rest, n or DEFAULT_TASKS, seed)
     if asked == "catalogue":
-        return Suite(asked, tuple(catalogue()[:n]), {})
+        return Suite(asked, tuple(load_suite(asked, level=level)[:n]), {})
     if kind == "kernelbench" and rest:
         name = f"kernelbench-level{level}" if level else "kernelbench"
         return Suite(name, tuple(load_suite("kernelbench", rest, level)[:n]), {})
     if kind == "tritonbench-t" and rest:
-        return Suite(kind, tuple(load_suite(kind, rest)[:n]), {})
+        return Suite(kind, tuple(load_suite(kind, rest, level)[:n]), {})
     if Path(asked).is_dir():
-        return Suite(Path(asked).name, tuple(load_suite(asked)[:n]), {})
+        return Suite(Path(asked).name, tuple(load_suite(asked, level=level)[:n]), {})
     raise InputError(f"--suite {asked!r}: choose {', '.join(FORMS)}")
 
 

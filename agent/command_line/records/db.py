@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,9 +36,9 @@ def db(
     from kernelwright.errors import InputError
 
     if action not in ACTIONS:
-        raise InputError(f"agent db {action}: choose {', '.join(ACTIONS)}")
+        raise InputError(f"db {action}: choose {', '.join(ACTIONS)}")
     if bool(words) != (action == "search"):
-        raise InputError("agent db search needs words, and the other actions take none")
+        raise InputError("db search needs words, and the other actions take none")
     if action == "search":
         _search(" ".join(words or []), where, run, correct, limit, as_json)
     else:
@@ -51,19 +51,22 @@ def _do(action: str, where: str | None, as_json: bool) -> None:
     with open_store(where, readonly=action in ("path", "stats")) as store:
         match action:
             case "path":
-                typer.echo(store.where)
+                _say({"database": store.where}, store.where, as_json)
             case "stats":
                 _stats(store.stats(), as_json)
             case "gc":
                 swept = store.gc()
-                said = (
-                    f"{swept.blobs} texts and {swept.links} links that nothing refers to are gone, "
-                    f"{swept.bytes:,} "
-                    "bytes"
-                )
-                typer.echo(swept.model_dump_json() if as_json else said)
+                gone = f"{swept.blobs} texts and {swept.links} links that nothing refers to are gone"
+                _say(swept.model_dump(), f"{gone}, {swept.bytes:,} bytes", as_json)
             case "migrate":
-                typer.echo(f"{store.where} is at schema {store.stats().version}")
+                schema = store.stats().version
+                _say({"database": store.where, "schema": schema}, f"{store.where} is at schema {schema}", as_json)
+
+
+def _say(facts: dict[str, Any], text: str, as_json: bool) -> None:
+    import json
+
+    typer.echo(json.dumps(facts) if as_json else text)
 
 
 def _stats(stats: Stats, as_json: bool) -> None:

@@ -30,6 +30,11 @@ def test_every_option_is_explained_and_no_word_is_taken_for_markup(path, command
         assert Text.from_markup(text).plain == text
 
 
+@pytest.mark.parametrize(("path", "command"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
+def test_the_terminal_and_not_the_source_wraps_the_help_of_a_command(path, command):
+    assert all("\n" not in paragraph for paragraph in command.help.split("\n\n"))
+
+
 def test_every_command_is_looked_at():
     names = {" ".join(path) for path, _ in EVERY}
     assert {"agent solve", "agent batch", "rl train", "rl loop", "rl data clean"} <= names

@@ -229,6 +229,8 @@ def test_the_database_says_where_it_is_what_it_holds_and_finds_words(batched, tm
     assert "sigmoidal" in agent(tmp_path, "db", "search", "sigmoidal", *where).stdout
     assert agent(tmp_path, "db", "gc", *where).returncode == 0
     assert "schema" in agent(tmp_path, "db", "migrate", *where).stdout
+    assert json.loads(agent(tmp_path, "db", "path", "--json", *where).stdout) == {"database": str(batched)}
+    assert json.loads(agent(tmp_path, "db", "migrate", "--json", *where).stdout)["database"] == str(batched)
     for line, said in [(("drop",), "choose path"), (("search",), "needs words"), (("stats", "more"), "take none")]:
         refused = agent(tmp_path, "db", *line, *where)
         assert refused.returncode == 2

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from kernelwright.agent.batch.suite_choice import choose_problems
 from kernelwright.agent.problems.finding import catalogue, find_by_name, load_suite, nearest_names, nearest_problems
 from kernelwright.agent.problems.tritonbench import refused_operators
 from kernelwright.tools.problem import ProblemError, module_integers, source_hash
@@ -181,6 +182,8 @@ def test_a_suite_without_its_path_or_with_a_wrong_one_says_what_to_give(tmp_path
         (lambda: load_suite("kernelbench"), "needs the path"),
         (lambda: load_suite("humaneval"), "choose catalogue, kernelbench, tritonbench-t"),
         (lambda: load_suite("folder", tmp_path), "holds no problems"),
+        (lambda: load_suite("catalogue", level=2), "--level is a level of KernelBench, and catalogue has none"),
+        (lambda: choose_problems(["fused softmax"], level=2), "and fused softmax has none: leave it out"),
     ]
     for ask, complaint in wrong:
         with pytest.raises(ProblemError, match=complaint) as caught:

@@ -1,7 +1,11 @@
-"""Options that were renamed: the old name works for one release and says on stderr what the new one is."""
+"""The class of every command: its help is wrapped by the terminal, and options that were renamed keep their old
+names for one release, which stderr is told of.
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,12 +30,25 @@ RENAMED_IN_RL = {
 """The same of `rl`."""
 
 
-class RenamingCommand(TyperCommand):
+class WrappingCommand(TyperCommand):
+    """A command whose help is its docstring without the line ends of the source."""
+
+    def __init__(self, *args: Any, help: str | None = None, **more: Any) -> None:
+        super().__init__(*args, help=join_lines(help) if help else help, **more)
+
+
+class RenamingCommand(WrappingCommand):
     """A command that also takes the old names of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Replaces old names before `--` with the new ones."""
         return list(super().parse_args(ctx, with_current_names(args, RENAMED_OPTIONS.get(self.name or "", {}))))
+
+
+def join_lines(text: str) -> str:
+    """Returns the text with one line for each paragraph; an empty line ends a paragraph."""
+    paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(text))
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def with_current_names(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
