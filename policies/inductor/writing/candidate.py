@@ -37,8 +37,10 @@ SPLIT_HELPER = '''def split(blocks):
     more = triton.cdiv(blocks, 65535)
     return triton.cdiv(blocks, more), more'''
 BLOCK_FOR = '''def block_for(extent, most, least=1):
-    """A power of two that holds the extent, within bounds."""
-    return min(most, max(least, triton.next_power_of_2(extent)))'''
+    """Of most, an eighth of it and so on the smallest that holds the extent and is no less than least."""
+    while most // 8 >= max(extent, least):
+        most //= 8
+    return most'''
 RESERVED_NAMES = {
     "device", "self", "block", "split", "block_for", "index_type", "torch", "nn", "triton", "tl", "libdevice",
     "math", "inf", "nan", "range"}  # fmt: skip

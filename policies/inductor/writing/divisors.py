@@ -10,19 +10,53 @@ from kernelwright.policies.inductor.writing.plain import assignments
 from kernelwright.policies.inductor.writing.products.hoisting import DIVIDING
 
 
-def divisors_as_constants(function: ast.FunctionDef, more: Collection[str] = ()) -> None:
-    """Annotates the parameters that stand in divisors with tl.constexpr, in place.
+MOST_BINARIES = 8
+"""Sets of divisors over a kernel's launches up to which they are constants of it: each set is compiled by itself, and
+a network of a hundred layers has a hundred.
+"""
 
-    more: parameters that masks compare with. Where the compiler knows what divides them, it loads vectors under those
-    masks.
+
+def divisors_as_constants(function: ast.FunctionDef, inner: Collection[str] | None = None) -> list[ast.arg]:
+    """Annotates the parameters that stand in divisors with tl.constexpr, in place, and gives those that it annotates.
+
+    inner: names of the elements that a program adds up, or goes through in a loop; a division of anything else is one
+    of many elements, and stays one by an argument: the kernel is then compiled once for all sizes. None: every division
+    is one of an element.
     """
     plain = {a.arg for a in function.args.args if a.annotation is None and not a.arg.endswith("_pointer")}
-    divided = {n.id for divisor in _divisors(function) for n in ast.walk(divisor) if isinstance(n, ast.Name)}
-    constant = ((divided | set(more)) & plain) - _converted(function, plain)
+    counted = None if inner is None else _that_depend_on(inner, function)
+    divided = {
+        n.id
+        for dividend, divisor in _divisions(function)
+        if counted is None or counted & _names(dividend)
+        for n in ast.walk(divisor)
+        if isinstance(n, ast.Name)
+    }
+    constant = (divided & plain) - _converted(function, plain)
     stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    for argument in function.args.args:
-        if argument.arg in constant - stored:
-            argument.annotation = ast.parse("tl.constexpr", mode="eval").body
+    found = [a for a in function.args.args if a.arg in constant - stored]
+    for argument in found:
+        argument.annotation = ast.parse("tl.constexpr", mode="eval").body
+    return found
+
+
+def inner_names(function: ast.FunctionDef, reduced: Collection[str]) -> set[str]:
+    """Names of what a program goes through: those of the reduced axes, and the targets of its loops."""
+    loops = {ast.unparse(n.target) for n in ast.walk(function) if isinstance(n, ast.For)}
+    return {*reduced, *loops}
+
+
+def _that_depend_on(names: Collection[str], function: ast.FunctionDef) -> set[str]:
+    """The names, and those of what is computed from them."""
+    found, before = set(names), -1
+    while len(found) != before:
+        before = len(found)
+        found |= {name for name, value in assignments(function) if _names(value) & found}
+    return found
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def numbers_spread(function: ast.FunctionDef) -> None:
@@ -48,12 +82,13 @@ class _Spreading(ast.NodeTransformer):
         return ast.parse(f"tl.zeros({ast.unparse(shape)}, tl.int32) + ({ast.unparse(value)})", mode="eval").body
 
 
-def _divisors(function: ast.FunctionDef) -> Iterator[ast.expr]:
+def _divisions(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Dividend and divisor of each division of whole numbers."""
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
-            yield node.right
+            yield node.left, node.right
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DIVIDING:
-            yield node.args[1]
+            yield node.args[0], node.args[1]
 
 
 def _converted(function: ast.FunctionDef, plain: set[str]) -> set[str]:

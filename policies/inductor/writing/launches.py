@@ -11,7 +11,12 @@ from kernelwright.policies.inductor.refusing import Refused
 from kernelwright.policies.inductor.tracing.graph import simple_path
 from kernelwright.policies.inductor.values.complex_numbers import bare
 from kernelwright.policies.inductor.writing.blocks import block_sizes, fitted, stages, warps
-from kernelwright.policies.inductor.writing.divisors import divisors_as_constants, numbers_spread
+from kernelwright.policies.inductor.writing.divisors import (
+    MOST_BINARIES,
+    divisors_as_constants,
+    inner_names,
+    numbers_spread,
+)
 from kernelwright.policies.inductor.writing.kernels import Kernel
 from kernelwright.policies.inductor.writing.launch import Host, Launch, Loop
 from kernelwright.policies.inductor.writing.layouts import Layout, elements, is_contiguous, product, view_of
@@ -246,9 +251,21 @@ def write_kernel(kernel: Kernel, launches: list[Launch], comment: str) -> Writte
         kernel.grouped = kernel.grid == "Grid2DWithYZOverflow" and grouped(function)
         kernel.indexed = by_index_type(function)
     numbers_spread(function)
-    extents = {parameters[p] for p in ("xnumel", "r0_numel") if kernel.convolves and p in parameters}
-    divisors_as_constants(function, extents)
+    _constants(function, kernel, launches, parameters, names)
     return Written(_kernel_text(function, comment), kept)
+
+
+def _constants(
+    function: ast.FunctionDef, kernel: Kernel, launches: list[Launch], parameters: dict[str, str], names: Names
+) -> None:
+    """Makes constants of what the kernel divides by often, where its launches do not give too many of them."""
+    inner = None if kernel.kind == "pointwise" and not kernel.dot else inner_names(
+        function, [names("r0_index"), names("r1_index")])  # fmt: skip
+    made = divisors_as_constants(function, inner)
+    given = [old for old, new in parameters.items() if new in {a.arg for a in made}]
+    if len({tuple(launch.given.get(old) for old in given) for launch in launches}) > MOST_BINARIES:
+        for argument in made:
+            argument.annotation = None
 
 
 def _assigned(statement: ast.stmt) -> list[tuple[str, ast.expr]]:

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from kernelwright.policies.inductor.writing.divisors import divisors_as_constants, numbers_spread
+from kernelwright.policies.inductor.writing.divisors import divisors_as_constants, inner_names, numbers_spread
 
 
 def function_of(text: str) -> ast.FunctionDef:
@@ -71,3 +71,25 @@ def compiled(path):
     signature = {"x_pointer": "*i32", "count": "constexpr", "BLOCK": "constexpr"}
     source = ASTSource(fn=module.kernel, signature=signature, constexprs={(1,): 3, (2,): 64})
     assert compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+
+
+REDUCTION = (
+    "def kernel(x_pointer, width, inner_width, columns, ROW_BLOCK, COLUMN_BLOCK):\n"
+    "    row = tl.arange(0, ROW_BLOCK)[:, None]\n"
+    "    row_part = row // width\n"
+    "    for first_column in range(0, columns, COLUMN_BLOCK):\n"
+    "        column = first_column + tl.arange(0, COLUMN_BLOCK)[None, :]\n"
+    "        value = tl.load(x_pointer + row_part + row % width + column // inner_width)\n"
+)
+
+
+def test_a_division_once_a_row_is_by_an_argument_and_one_for_each_element_by_a_constant():
+    function = function_of(REDUCTION)
+    made = divisors_as_constants(function, inner_names(function, ["r0_index"]))
+    assert [argument.arg for argument in made] == ["inner_width"]
+    assert "width, inner_width: tl.constexpr, columns," in ast.unparse(function)
+
+
+def test_every_division_of_a_kernel_that_reduces_nothing_is_by_a_constant():
+    function = function_of(REDUCTION)
+    assert [argument.arg for argument in divisors_as_constants(function)] == ["width", "inner_width"]

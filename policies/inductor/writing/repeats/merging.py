@@ -57,7 +57,7 @@ def _merge(group: list[Kernel], host: Host) -> None:
             _replace_at(*place, ast.Name(name, ast.Load()))
     extents = {name for kernel in group[1:] for name in _other_extents(first, kernel)}
     first.function.body = [s for s in first.function.body if not (_is_extent(s) and _extent(s)[0] in extents)]
-    _add_parameters(first.function, list(given.values()), extents)
+    _add_parameters(first.function, list(given.values()))
     first.operators = tuple(dict.fromkeys(o for kernel in group for o in kernel.operators))
     first.common = tuple(o for o in first.operators if all(o in kernel.operators for kernel in group))
     by_kernel = {kernel.original: i for i, kernel in enumerate(group)}
@@ -116,17 +116,11 @@ def _other_extents(first: Kernel, other: Kernel) -> set[str]:
     return {name for s in other.function.body if _is_extent(s) for name, n in [_extent(s)] if own.get(name) != n}
 
 
-def _add_parameters(function: ast.FunctionDef, names: list[str], extents: set[str]) -> None:
-    """Gives the function these parameters, before its blocks, and makes constants of them and of extents: each launch
-    then compiles to what it was before.
-    """
-    constant = ast.parse("tl.constexpr", mode="eval").body
+def _add_parameters(function: ast.FunctionDef, names: list[str]) -> None:
+    """Gives the function these parameters, before its blocks."""
     arguments = function.args.args
-    for argument in arguments:
-        if argument.arg in extents:
-            argument.annotation = constant
     place = next((i for i, a in enumerate(arguments) if a.arg.endswith("BLOCK")), len(arguments))
-    arguments[place:place] = [ast.arg(name, constant) for name in names]
+    arguments[place:place] = [ast.arg(name) for name in names]
     ast.fix_missing_locations(function)
 
 
