@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator
 from kernelwright.policies.inductor.writing.plain import assignments
 from kernelwright.policies.inductor.writing.products.hoisting import DIVIDING
 
-
 MOST_BINARIES = 8
 """Sets of divisors over a kernel's launches up to which they are constants of it: each set is compiled by itself, and
 a network of a hundred layers has a hundred.

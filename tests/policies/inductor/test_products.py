@@ -106,7 +106,7 @@ def test_large_products_of_fp32_are_three_of_float16_parts_and_small_ones_are_no
     ]  # fmt: skip
     assert re.search(r"= tl.dot\(x_high, linear_weight_high, max_num_imprecise_acc=STEP_BLOCK\)", product)
     assert ".to(tl.float" not in product, "parts are multiplied as they were loaded"
-    assert re.search(r"tl.store\(\s*x_high_pointer \+ [^,]+, converted,", made.source), (
+    assert re.search(r"tl.store\(\s*output_2_pointer \+ [^,]+, converted,", made.source), (
         "the high part is the rounded one"
     )
     judged(large, made.source)
