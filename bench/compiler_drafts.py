@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from bench.compiler_drafts_table import Row, best_of_modes, best_table, table, text, write
@@ -48,8 +48,24 @@ take all but a thousandth of the GPU's time.
 """
 
 
+class KeptDrafts:
+    """In the place of a Drafter: the drafts that a run with --draft-only left in a folder, on whatever machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def draft(self, problem: Problem, own_work: str, *, tf32: bool = True, split: bool = True) -> Draft:
+        """The text that lies there, as it was drafted; another one is never made."""
+        mode = next(mode for mode, rule in RULES.items() if rule == own_work)
+        path = _kept_at(self._folder, problem, mode)
+        if not path.exists() or not (tf32 and split):
+            return Draft(mode=mode, refused=f"no such draft was kept in {self._folder}")
+        text = path.read_text(encoding="utf-8")
+        return Draft(mode=mode, source=text, kernels=text.count("@triton.jit"))
+
+
 def measured(
-    problem: Problem, mode: Mode, drafter: Drafter, evaluator: Evaluator | None, keep: Path | None,
+    problem: Problem, mode: Mode, drafter: Drafter | KeptDrafts, evaluator: Evaluator | None, keep: Path | None,
     seconds: float | None = None, precision: PrecisionClass = PrecisionClass.ANY,
 ) -> Row:  # fmt: skip
     """Drafts one problem, and judges the draft where there is somebody to judge it. seconds: of the GPU, for TUNE."""
@@ -164,6 +180,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
         help="of products of fp32",
     )  # fmt: skip
     parser.add_argument("--keep", type=Path, help="a folder for the drafts")
+    parser.add_argument("--kept", action="store_true", help="judge the drafts that lie in --keep, and draft none")
     parser.add_argument("--draft-only", action="store_true", help="judge nothing")
     parser.add_argument("--out", type=Path, default=Path("bench/results/compiler_drafts"))
     return parser.parse_args(argv)
@@ -199,6 +216,15 @@ def tuned_again(problem: Problem, row: Row, evaluator: Evaluator | None, keep: P
     return row
 
 
+def drafter_of(arguments: argparse.Namespace) -> AbstractContextManager[Drafter | KeptDrafts]:
+    """Who drafts. Raises SystemExit for --kept without a folder."""
+    if not arguments.kept:
+        return Drafter(seconds=arguments.draft_seconds)
+    if arguments.keep is None:
+        raise SystemExit("--kept needs --keep FOLDER, with the drafts of a run with --draft-only")
+    return nullcontext(KeptDrafts(arguments.keep))
+
+
 def _write(arguments: argparse.Namespace, rows: Sequence[Row], command: str, seconds: float) -> None:
     written = text(rows, command, machine_of(arguments.device), seconds)
     write(rows, written, arguments.out)
@@ -219,7 +245,7 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = _print)
     earlier = earlier_rows(arguments)
     found: dict[int, Row] = {}
     with (
-        Drafter(seconds=arguments.draft_seconds) as drafter,
+        drafter_of(arguments) as drafter,
         nullcontext() if arguments.draft_only else Evaluator(arguments.device, workers=1) as evaluator,
         ThreadPoolExecutor(arguments.workers) as pool,
     ):

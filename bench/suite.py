@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
+
+from packaging.version import Version
 
 from kernelwright.tools.problem import Problem
 from kernelwright.tools.report import Report
@@ -39,6 +42,8 @@ class Entry(NamedTuple):
     """Of a probe: whichever verdict it gets is right."""
     on_cpu: str = ""
     """`needs-gpu` where no CPU can interpret it, and the report has to say so."""
+    triton: str = "0"
+    """The first version of Triton whose own compiler takes it."""
 
     @property
     def name(self) -> str:
@@ -49,7 +54,9 @@ class Entry(NamedTuple):
         return self.path.read_text(encoding="utf-8")
 
     def tried_on(self, device: str) -> bool:
-        return self.needs != "gpu" or device != "cpu"
+        """Whether this machine can try it: its GPU, its Triton."""
+        can_compile = Version(version("triton")) >= Version(self.triton)
+        return can_compile and (self.needs != "gpu" or device != "cpu")
 
 
 def header(text: str) -> dict[str, str]:
@@ -91,7 +98,10 @@ def _honest(path: Path, said: dict[str, str]) -> Entry:
     family = "unusual" if path.parent == HONEST else _family(problem_of(said["problem"]))
     on_cpu = said.get("on-cpu", "")
     needs = "cpu" if on_cpu else said.get("needs", "cpu")
-    return Entry(path, said["problem"], family, needs, own_work=said.get("own-work", "strict"), on_cpu=on_cpu)
+    return Entry(
+        path, said["problem"], family, needs, own_work=said.get("own-work", "strict"), on_cpu=on_cpu,
+        triton=said.get("triton", "0"),
+    )  # fmt: skip
 
 
 def hostile(names: Iterable[str] = ()) -> list[Entry]:

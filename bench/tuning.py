@@ -2,7 +2,7 @@
 eager, flash attention against torch's own.
 
 python -m bench.tuning sweep [--device cuda:0] [--only matmul,matvec] [--configurations 64] [--seconds 270] [--out DIR]
-python -m bench.tuning attention [--device cuda:0] [--seconds 270] [--out DIR]
+python -m bench.tuning attention [--device cuda:0] [--only attention_128_full_4096] [--seconds 270] [--out DIR]
 python -m bench.tuning report DIR
 
 On a CPU `sweep` compiles and ranks and stops before the clock: a rehearsal whose table holds no time. The next kernels
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--target", default="sm_90")
-    parser.add_argument("--only", default=",".join(KERNELS), help="names of kernels, with commas between")
+    parser.add_argument("--only", default="", help="names of kernels, with commas between")
     parser.add_argument("--seconds", type=float, default=270.0, help="after which nothing more is begun")
     parser.add_argument("--configurations", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path("tuning"))
@@ -74,7 +74,8 @@ def main() -> None:
 
 # ---------------------------------------------------------------------- kernels
 def sweep(evaluator: Any, asked: argparse.Namespace) -> None:
-    names = [name for name in asked.only.split(",") if not (asked.out / f"{name}.json").exists()]
+    asked_for = asked.only.split(",") if asked.only else KERNELS
+    names = [name for name in asked_for if not (asked.out / f"{name}.json").exists()]
     evaluator.environment()
     with ThreadPoolExecutor(AHEAD, thread_name_prefix="ahead") as pool:
         waiting = [(name, pool.submit(compiled, evaluator, asked, name)) for name in names]
@@ -239,7 +240,7 @@ def attention(evaluator: Any, asked: argparse.Namespace) -> None:
             return
         name = f"attention_{dim}_{'causal' if causal else 'full'}_{length}"
         path = asked.out / f"{name}.json"
-        if path.exists():
+        if path.exists() or (asked.only and name not in asked.only.split(",")):
             continue
         text = ATTENTION_PROBLEM.format(batch=BATCH, heads=HEADS, length=length, dim=dim, mask=MASK if causal else "")
         problem, made = Problem(name=name, source=text), answer(text)

@@ -34,6 +34,10 @@ def test_a_folder_is_drafted_and_what_was_not_begun_in_time_is_told(tmp_path):
     (row,) = json.loads(out.with_suffix(".json").read_text())
     assert row["drafted"]
     assert row["reason"] == "drafted, not judged"
+    keep = tmp_path / "drafts"
+    assert main([folder, "--kept", "--keep", str(keep), "--draft-only", "--out", str(out)], said.append) == 0
+    (row,) = json.loads(out.with_suffix(".json").read_text())
+    assert "no such draft was kept" in row["reason"]
     assert main([folder, "--draft-only", "--out", str(out), "--seconds", "-1"], said.append) == 0
     assert any("1 were not begun within -1 s" in line for line in said)
 

@@ -1,6 +1,7 @@
 # problem: vector_add
 # needs: cpu
-# odd: pointers, sizes and a constant in nested tuples
+# triton: 3.7
+# odd: pointers, sizes and a constant in nested tuples (Triton 3.6 raises TypeError: unhashable type)
 import torch
 import torch.nn as nn
 import triton

@@ -3,12 +3,15 @@
 A GPU starts the programs of a launch in order, as nothing promises: a kernel whose first program clears what the
 others add to is right on every run, until a driver, a partition of the GPU or a neighbour changes the order. Renumbered
 in PTX, program 0 does the work of the last one; whatever depends on who comes first shows. Only kernels with atomic
-operations are renumbered: without one, programs that write to the same place have nothing to add up.
+operations are renumbered: without one, programs that write to the same place have nothing to add up. One whose programs
+may wait for others, as in a look-back, is launched so only where all of them run at once.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterable
 from typing import Any
 
 _ATOMIC = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:atom|red)\.", re.MULTILINE)
@@ -25,6 +28,17 @@ def in_reverse(ptx: str) -> str | None:
         r"\1{ .reg .b32 own_place; mov.u32 own_place, %ctaid.\4; mov.u32 \3, %nctaid.\4; "
         r"sub.s32 \3, \3, own_place; add.s32 \3, \3, -1; }",
         ptx,
+    )
+
+
+def may_wait(texts: Iterable[str]) -> bool:
+    """Whether a program of a kernel made of these functions may wait for what another one writes: in a loop without a
+    count, or in assembly.
+    """
+    nodes = (node for text in texts for node in ast.walk(ast.parse(text)))
+    return any(
+        isinstance(node, ast.While) or "inline_asm_elementwise" in (getattr(node, "id", ""), getattr(node, "attr", ""))
+        for node in nodes
     )
 
 

@@ -176,8 +176,7 @@ class Verdict:
             checks.check(like_first, POISON_BYTES[0], self._shuffle(60), name="own, equal at its edges")
         if how is ALL:
             self._other_configurations(checks, first)
-            if self._judge.device == "cpu":
-                self._many_calls_later(checks, first)
+            self._many_calls_later(checks, first)
             decoy = checks.right_without_launches(first, self._shuffle(2))
             self._work = self._own_work(checks, needed=not decoy)
 

@@ -5,6 +5,7 @@ Built once, used for every candidate.
 
 from __future__ import annotations
 
+import copy
 import time
 import traceback
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from kernelwright.tools.comparing.comparison import Described, describe
 from kernelwright.tools.comparing.near_ties import IndexRecorder, is_as_good
 from kernelwright.tools.comparing.tolerance import widened
 from kernelwright.tools.hardware.cuda_driver import CudaOutOfMemory
+from kernelwright.tools.nested import tensors_of
 from kernelwright.tools.problem import Problem, ProblemError
 from kernelwright.tools.references.input_distributions import (
     Draw,
@@ -29,6 +31,8 @@ from kernelwright.tools.report import InfrastructureError
 
 EXACT_SECONDS = 3.0
 """A float64 run that takes longer is made once; other draws carry its tolerance."""
+MOST_TRIED_ON_A_CPU = 1 << 22
+"""Elements of whole numbers that a reference is run on once more, on a CPU, before a GPU is given large ones."""
 MOST_MEMORY_SHARE_FOR_FLOAT64 = 16
 """Inputs and outputs of more than this part of a GPU's memory are not computed in float64."""
 
@@ -280,7 +284,7 @@ def expect(
     reference, chosen = prepared.reference, model if model is not None else prepared.model
     inputs = reference.inputs(seed)
     apply(draw, inputs, numbers)
-    if draw is Draw.LARGE and reference.device == "cpu" and not any(True for _ in chosen.state_dict()):
+    if draw is Draw.LARGE and bears_large_whole_numbers(reference, chosen, inputs, reference.device):
         enlarge_whole_numbers(inputs)
     if edges is not None:
         keep_edges(inputs, edges)
@@ -331,6 +335,31 @@ def names_an_equal(prepared: PreparedProblem, expected: Expected, number: int, i
         return is_as_good(index, outputs[number], exact.calls, eager.calls)
     except (ProblemError, torch.cuda.OutOfMemoryError):
         return False
+
+
+def bears_large_whole_numbers(reference: Reference, model: Any, inputs: list[Any], device: str) -> bool:
+    """Whether large numbers may stand in the place of the reference's own whole ones. On a CPU it says itself where it
+    takes them for indices; on a GPU such an index ends the judge's context, so that a CPU is asked first.
+
+    device: where the large numbers are to be used.
+    """
+    import torch
+
+    tensors = tensors_of(inputs)
+    if any(True for _ in model.state_dict()) or any(t.is_floating_point() or t.is_complex() for t in tensors):
+        return False
+    if device == "cpu":
+        return True
+    if sum(t.numel() for t in tensors) > MOST_TRIED_ON_A_CPU:
+        return False
+    on_cpu = [v.to("cpu", copy=True) if isinstance(v, torch.Tensor) else v for v in inputs]
+    enlarge_whole_numbers(on_cpu)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            copy.deepcopy(model).cpu()(*reference.arguments(on_cpu))
+    except Exception:
+        return False
+    return True
 
 
 def run_on(prepared: PreparedProblem, expected: Expected, model: Any, inputs: list[Any]) -> list[Any]:

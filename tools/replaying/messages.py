@@ -30,6 +30,7 @@ def binaries_of(traced: Traced, trace: Trace, binaries: Mapping[str, Any]) -> di
         key: {
             "binary": base64.b64encode(binaries[key].binary).decode(),
             "reversed": base64.b64encode(binaries[key].reversed).decode(),
+            "may_wait": binaries[key].may_wait,
             "metadata": binaries[key].metadata,
             "signature": traced.kernels[key].signature,
             "failure": failure.model_dump(mode="json") if (failure := binaries[key].failure) else None,

@@ -6,7 +6,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kernelwright.tools.compiling.program_order import assembled_in_reverse, in_reverse
+from kernelwright.tools.compiling.program_order import assembled_in_reverse, in_reverse, may_wait
 
 TARGET = GPUTarget("cuda", 90, 32)
 
@@ -58,3 +58,15 @@ def test_a_kernel_without_atomics_is_left_alone():
 
 def test_blocks_in_clusters_are_left_alone(adding):
     assert in_reverse(adding.asm["ptx"] + "\n// %cluster_ctaid.x") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "waits"),
+    [
+        ("for i in range(n): tl.atomic_add(p, i)", False),
+        ("while tl.atomic_cas(p, 0, 1) != 0: pass", True),
+        ("tl.inline_asm_elementwise(WAIT, '=r', [], tl.int32, False, 1)", True),
+    ],
+)
+def test_only_a_loop_without_a_count_and_assembly_may_wait_for_another_program(line, waits):
+    assert may_wait(["def helper(x):\n    return x", f"def kernel(p, n):\n    {line}"]) is waits

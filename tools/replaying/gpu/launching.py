@@ -50,7 +50,7 @@ class Binaries:
     def __init__(self, compiled: Mapping[str, Mapping[str, Any]], device: str = "cuda:0") -> None:
         """compiled: kernel's key -> `binary` (bytes, or base64 as text), `metadata` (the compiler's) and `signature`
         (parameter -> Triton's type); `reversed`, where there is one, is the binary with its programs numbered from the
-        other end.
+        other end, and `may_wait` whether one of them may wait for another.
 
         A kernel that could not be compiled has `failure` instead, a Failure as JSON.
         """
@@ -61,8 +61,8 @@ class Binaries:
         self._reversed: dict[str, LoadedKernel] = {}
         self._parameters: dict[str, Parameters] = {}
         self.reverse = False
-        """Whether programs are numbered from the other end, in launches whose programs all run at once: there none
-        waits for one that has not begun.
+        """Whether programs are numbered from the other end, in launches whose programs wait for no other, or all run at
+        once: there none waits for one that has not begun.
         """
         self._multiprocessors = cuda_kernels.device_attribute(self._index, cuda_kernels.MULTIPROCESSORS)
 
@@ -122,15 +122,15 @@ class Binaries:
         """
         if kernel_key in self._failures:
             raise Failed(self._failures[kernel_key])
-        function, metadata = self._functions[kernel_key], self._compiled[kernel_key]["metadata"]
+        function, compiled = self._functions[kernel_key], self._compiled[kernel_key]
         blocks = _checked_grid(grid, function)
         if not math.prod(blocks):
             return
-        if self.reverse and math.prod(blocks) <= self._multiprocessors:
+        if self.reverse and (not compiled.get("may_wait", True) or math.prod(blocks) <= self._multiprocessors):
             function = self._reversed.get(kernel_key, function)
         try:
             cells = self._parameters[kernel_key].cells(args, cuda_kernels.encode)
-            scratch = [self._scratch(metadata, kind, math.prod(blocks)) for kind in ("global", "profile")]
+            scratch = [self._scratch(compiled["metadata"], kind, math.prod(blocks)) for kind in ("global", "profile")]
             cells += [_pointer(one) for one in scratch]
             self._check_count(function, len(cells))
             function.launch(blocks, cells, self._stream())

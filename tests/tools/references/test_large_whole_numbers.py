@@ -1,0 +1,32 @@
+"""Large numbers in the place of a problem's own whole ones, asked for on a CPU before a GPU is given them."""
+
+import pytest
+
+from kernelwright.tools.problem import Problem, ProblemError
+from kernelwright.tools.references.input_distributions import Draw
+from kernelwright.tools.references.prepared_problem import bears_large_whole_numbers, expect, set_up
+
+TEXT = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x, index):
+        return {answer}
+def get_inputs():
+    return [torch.randint(1, 100, (4, 8)), torch.randint(1, 4, (3,))]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("answer", "sums"), [("x.sum(1) + index.sum()", True), ("x[index]", False)])
+def test_a_gpu_is_given_large_whole_numbers_only_where_none_is_an_index(answer, sums):
+    prepared = set_up(Problem(name="whole", source=TEXT.format(answer=answer)), "cpu", 3)
+    inputs = prepared.reference.inputs(1)
+    assert bears_large_whole_numbers(prepared.reference, prepared.model, inputs, "cuda:0") is sums
+    assert int(inputs[0].max()) < 100
+
+
+def test_on_a_cpu_the_reference_says_itself_that_they_are_indices():
+    prepared = set_up(Problem(name="whole", source=TEXT.format(answer="x[index]")), "cpu", 3)
+    with pytest.raises(ProblemError, match="IndexError"):
+        expect(prepared, Draw.LARGE, 1)
