@@ -121,6 +121,11 @@ class Batch:
             )  # fmt: skip
 
     @property
+    def pausing(self) -> bool:
+        """Whether no more is begun, and what is under way is waited for."""
+        return self._closed()
+
+    @property
     def doing(self) -> list[RunActivity]:
         """What each run that is under way is doing."""
         with self._lock:

@@ -66,6 +66,7 @@ class TransformersPolicy:
         self._prompt_form = prompt_form or read_cards(Path(self._path), adapter).prompt_form
         self._loaded: _Loaded | None = None
         self._lock = threading.Lock()
+        self._free_when_idle = False
 
     @property
     def name(self) -> str:
@@ -88,19 +89,34 @@ class TransformersPolicy:
         )
 
     def close(self) -> None:
-        """Frees the model; the next `sample` loads it again."""
-        with self._lock:
-            self._loaded = None
+        """Frees the model; the next `sample` loads it again. Where another thread samples it is freed after that, and
+        this does not wait.
+        """
+        self._free_when_idle = True
+        self._free_if_idle()
+
+    def _free_if_idle(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._free()
+            finally:
+                self._lock.release()
+
+    def _free(self) -> None:
+        self._loaded = None
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Answers in the order of the requests. Raises PolicyError with the answers that were finished."""
         finished: dict[int, Completion] = {}
         with self._lock:
+            self._free_when_idle = False
             try:
                 self._sample(requests, finished)
             except PolicyError as error:
                 error.finished = finished
                 raise
+        if self._free_when_idle:
+            self._free_if_idle()
         return [finished[place] for place in range(len(requests))]
 
     def _sample(self, requests: Sequence[Request], finished: dict[int, Completion]) -> None:

@@ -74,9 +74,8 @@ class SmallPolicy(TransformersPolicy):
             return not torch.cuda.is_available()
         return self._device == "cpu"
 
-    def close(self) -> None:
-        """Frees the model in either form."""
-        super().close()
+    def _free(self) -> None:
+        super()._free()
         self._small = None
 
     def _sample(self, requests: Sequence[Request], finished: dict[int, Completion]) -> None:

@@ -24,6 +24,8 @@ MAX_RUNS_SHOWN = 12
 """Runs at work that are shown."""
 LOG_INTERVAL_SECONDS = 30.0
 """Between two lines of a log."""
+PAUSING_MESSAGE = "pausing after what the model and the judges are at; Ctrl-C again leaves at once"
+"""Shown from the first Ctrl-C on, until the runs are paused."""
 
 
 class LiveBatch:
@@ -43,12 +45,15 @@ class LiveBatch:
 
     def line(self) -> str:
         """The one line, without colours, for where there is no terminal."""
-        return self._doing if self._batch is None else standing_line(self._batch.standing).plain
+        if self._batch is None:
+            return self._doing
+        return PAUSING_MESSAGE if self._batch.pausing else standing_line(self._batch.standing).plain
 
     def __rich__(self) -> RenderableType:
         if self._batch is None:
             return Text(self._doing, style=QUIET)
-        return Group(_runs(self._batch), lanes_view(self._batch.standing), standing_line(self._batch.standing))
+        last = Text(PAUSING_MESSAGE, style=WARN) if self._batch.pausing else standing_line(self._batch.standing)
+        return Group(_runs(self._batch), lanes_view(self._batch.standing), last)
 
 
 def _runs(batch: Batch) -> Table:

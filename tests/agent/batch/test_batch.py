@@ -395,10 +395,12 @@ def test_where_stderr_is_no_terminal_a_line_now_and_then_says_how_far_it_is(caps
     with shown.live_batch() as (watch, say):
         say("opening the policy")
         assert next_line(capsys) == "opening the policy\n"
-        watch(SimpleNamespace(standing=standing))
+        watch(SimpleNamespace(standing=standing, pausing=False))
         assert next_line(capsys) == "2 of 9 done, 1 correct here, 0 faster than eager, 3 s\n"
         time.sleep(0.2)
-    assert capsys.readouterr().err == "", "no line twice"
+        assert capsys.readouterr().err == "", "no line twice"
+        watch(SimpleNamespace(standing=standing, pausing=True))
+        assert next_line(capsys).startswith("pausing after what the model and the judges are at; Ctrl-C again")
     with shown.live_batch(quiet=True) as (watch, say):
         time.sleep(0.1)
     assert capsys.readouterr().err == ""

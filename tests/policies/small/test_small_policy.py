@@ -3,6 +3,8 @@ fingerprints.
 """
 
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,6 +12,7 @@ from kernelwright.policies.base import Message, PolicyRefused, Request, Role, Sa
 from kernelwright.policies.local.decoding import SequenceInDecoding
 from kernelwright.policies.local.lookahead import NgramTable, draw_with_lookahead, propose_tokens
 from kernelwright.policies.local.transformers_policy import TransformersPolicy
+from kernelwright.policies.small import small_policy
 from kernelwright.policies.small.quantised_weights import write_int8
 from kernelwright.policies.small.small_model import Cache, is_small, load_small
 from kernelwright.policies.small.small_policy import SmallPolicy, open_local
@@ -111,6 +114,28 @@ def test_what_it_cannot_do_transformers_does(tiny, tmp_path):
     asked = request("x", seed=1).with_(adapter=str(adapter))
     assert policy.sample([asked])[0].adapter_revision
     policy.close()
+
+
+def test_it_is_closed_without_waiting_for_whoever_samples_and_can_be_asked_again(tiny, monkeypatch):
+    """A second Ctrl-C leaves at once, while a thread still samples."""
+    policy = SmallPolicy(str(tiny), device="cpu")
+    begun, closed = threading.Event(), threading.Event()
+    draw = small_policy.draw_with_lookahead
+
+    def draw_later(*arguments):
+        begun.set()
+        assert closed.wait(60)
+        draw(*arguments)
+
+    monkeypatch.setattr(small_policy, "draw_with_lookahead", draw_later)
+    with ThreadPoolExecutor(1) as pool:
+        answers = pool.submit(policy.sample, REQUESTS[:1])
+        assert begun.wait(60)
+        policy.close()
+        closed.set()
+        [first] = answers.result()
+    assert policy._small is None
+    assert policy.sample(REQUESTS[:1])[0].token_ids == first.token_ids
 
 
 def test_eight_bit_weights_open_without_transformers(tiny, tmp_path):
